@@ -1,0 +1,246 @@
+//! How the slots of a finer stage fold into a window of a coarser one.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The aggregation method of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Aggregation {
+    /// Mean of the known slots.
+    #[default]
+    Average,
+    /// Sum of the known slots.
+    Sum,
+    /// Smallest known slot.
+    Min,
+    /// Largest known slot.
+    Max,
+    /// The latest known slot.
+    Last,
+    /// Sum divided by all slots of the window, known or not.
+    AvgZero,
+    /// Number of known slots.
+    Count,
+    /// The value with the largest magnitude.
+    AbsMax,
+    /// The value with the smallest magnitude.
+    AbsMin,
+    /// A percentile in thousandths (`p50` is 500, `p999` is 999); the median is `p50`.
+    Percentile(u16),
+}
+
+/// A window of a coarse stage as it is kept: what was folded, and how many slots went in.
+///
+/// For average and avg_zero the value is the **sum**, as in BigGraphite's tables, so that windows
+/// of several writers can be merged.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Window {
+    /// The folded value; meaningless when `count` is 0.
+    pub value: f64,
+    /// Known slots folded in.
+    pub count: u32,
+}
+
+impl Aggregation {
+    /// Folds one more slot, later than all before it, into the window.
+    #[inline]
+    pub fn fold(self, window: &mut Window, value: f64) {
+        let one = Window { value: if self == Self::Count { 1.0 } else { value }, count: 1 };
+        *window = self.merge(*window, one);
+    }
+
+    /// Merges two windows of one period; `later` wins for the method last.
+    #[inline]
+    pub fn merge(self, earlier: Window, later: Window) -> Window {
+        if earlier.count == 0 {
+            return later;
+        }
+        if later.count == 0 {
+            return earlier;
+        }
+        let (a, b) = (earlier.value, later.value);
+        let value = match self {
+            Self::Average | Self::AvgZero | Self::Sum | Self::Count => a + b,
+            Self::Min => {
+                if b < a {
+                    b
+                } else {
+                    a
+                }
+            }
+            Self::Max => {
+                if b > a {
+                    b
+                } else {
+                    a
+                }
+            }
+            Self::AbsMax => {
+                if b.abs() > a.abs() {
+                    b
+                } else {
+                    a
+                }
+            }
+            Self::AbsMin => {
+                if b.abs() < a.abs() {
+                    b
+                } else {
+                    a
+                }
+            }
+            Self::Last | Self::Percentile(_) => b,
+        };
+        Window { value, count: earlier.count.saturating_add(later.count) }
+    }
+
+    /// Folds a whole window at once, slots in time order, NaN for unknown. The only way that serves
+    /// percentiles.
+    pub fn fold_all(self, slots: impl Iterator<Item = f64>) -> Window {
+        let known = slots.filter(|v| !v.is_nan());
+        if let Self::Percentile(thousandths) = self {
+            let mut values: Vec<f64> = known.collect();
+            return percentile(&mut values, thousandths);
+        }
+        let mut window = Window::default();
+        known.for_each(|v| self.fold(&mut window, v));
+        window
+    }
+
+    /// What a reader sees of a window with `slots` slots; NaN when nothing is known.
+    #[inline]
+    pub fn finish(self, window: Window, slots: u32) -> f64 {
+        if window.count == 0 {
+            return f64::NAN;
+        }
+        match self {
+            Self::Average => window.value / f64::from(window.count),
+            Self::AvgZero => window.value / f64::from(slots.max(window.count)),
+            _ => window.value,
+        }
+    }
+
+    /// The window that shows `value` once finished: a point that lands in a coarse stage because it
+    /// is too old for the finer ones. It counts as a full window, so that no xFilesFactor hides it,
+    /// as in whisper.
+    pub fn window_of(self, value: f64, slots: u32) -> Window {
+        let value = match self {
+            Self::Average | Self::AvgZero => value * f64::from(slots),
+            _ => value,
+        };
+        Window { value, count: slots }
+    }
+
+    /// True when windows cannot be folded slot by slot and are computed whole at their close.
+    pub fn needs_all_slots(self) -> bool {
+        matches!(self, Self::Percentile(_))
+    }
+}
+
+/// Graphite's percentile: the value at rank ceil(n · p), as carbon's aggregator picks it.
+fn percentile(values: &mut [f64], thousandths: u16) -> Window {
+    if values.is_empty() {
+        return Window::default();
+    }
+    values.sort_by(f64::total_cmp);
+    let rank = (values.len() * usize::from(thousandths)).div_ceil(1000).clamp(1, values.len());
+    Window { value: values[rank - 1], count: values.len() as u32 }
+}
+
+/// Not the name of an aggregation method.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no aggregation method; use average, sum, min, max, last, avg_zero, count, absmax, absmin, median or p50…p999"
+)]
+pub struct AggregationError(pub String);
+
+impl FromStr for Aggregation {
+    type Err = AggregationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "average" | "avg" | "mean" => Self::Average,
+            "sum" | "total" => Self::Sum,
+            "min" | "minimum" => Self::Min,
+            "max" | "maximum" => Self::Max,
+            "last" | "current" => Self::Last,
+            "avg_zero" => Self::AvgZero,
+            "count" => Self::Count,
+            "absmax" => Self::AbsMax,
+            "absmin" => Self::AbsMin,
+            "median" => Self::Percentile(500),
+            _ => return percentile_name(text).ok_or_else(|| AggregationError(text.to_owned())),
+        })
+    }
+}
+
+/// `p5` … `p99` are hundredths, `p999` thousandths.
+fn percentile_name(text: &str) -> Option<Aggregation> {
+    let digits = text.strip_prefix('p')?;
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let number: u16 = digits.parse().ok()?;
+    match digits.len() {
+        1 | 2 if number > 0 => Some(Aggregation::Percentile(number * 10)),
+        3 if number > 0 => Some(Aggregation::Percentile(number)),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Aggregation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Average => "average",
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Last => "last",
+            Self::AvgZero => "avg_zero",
+            Self::Count => "count",
+            Self::AbsMax => "absmax",
+            Self::AbsMin => "absmin",
+            Self::Percentile(500) => "median",
+            Self::Percentile(p) if p % 10 == 0 => return write!(f, "p{}", p / 10),
+            Self::Percentile(p) => return write!(f, "p{p:03}"),
+        };
+        f.write_str(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for name in [
+            "average", "sum", "min", "max", "last", "avg_zero", "count", "absmax", "absmin", "median", "p95",
+            "p999",
+        ] {
+            assert_eq!(name.parse::<Aggregation>().unwrap().to_string(), name);
+        }
+        assert!("p1000".parse::<Aggregation>().is_err());
+        assert!("mode".parse::<Aggregation>().is_err());
+    }
+
+    #[test]
+    fn windows_finish_as_whisper_shows_them() {
+        let slots = [1.0, f64::NAN, -4.0, 2.0];
+        for (method, shown) in [
+            ("average", -1.0 / 3.0),
+            ("sum", -1.0),
+            ("min", -4.0),
+            ("max", 2.0),
+            ("last", 2.0),
+            ("avg_zero", -0.25),
+            ("count", 3.0),
+            ("absmax", -4.0),
+            ("absmin", 1.0),
+            ("median", 1.0),
+        ] {
+            let method: Aggregation = method.parse().unwrap();
+            assert_eq!(method.finish(method.fold_all(slots.into_iter()), 4), shown, "{method}");
+        }
+    }
+}

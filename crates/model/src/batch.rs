@@ -1,0 +1,67 @@
+//! Accepted points on their way from a listener to the engine.
+
+/// One point of a [`PointBatch`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PointRef {
+    /// Seconds since the epoch.
+    pub timestamp: u32,
+    /// The value; never NaN.
+    pub value: f64,
+    name_at: u32,
+    name_len: u32,
+}
+
+/// Many points and their names in two vectors, so that a point costs no allocation.
+#[derive(Debug, Default, Clone)]
+pub struct PointBatch {
+    names: String,
+    points: Vec<PointRef>,
+}
+
+impl PointBatch {
+    /// An empty batch with room for `points` points.
+    pub fn with_capacity(points: usize) -> Self {
+        Self { names: String::with_capacity(points * 64), points: Vec::with_capacity(points) }
+    }
+
+    /// Adds a point. `name` is sanitised, with canonical tags; `value` is not NaN.
+    #[inline]
+    pub fn push(&mut self, name: &str, timestamp: u32, value: f64) {
+        debug_assert!(!value.is_nan());
+        let name_at = self.names.len() as u32;
+        self.names.push_str(name);
+        self.points.push(PointRef { timestamp, value, name_at, name_len: name.len() as u32 });
+    }
+
+    /// The points, in the order of arrival.
+    pub fn points(&self) -> &[PointRef] {
+        &self.points
+    }
+
+    /// The name of a point of this batch.
+    #[inline]
+    pub fn name(&self, point: &PointRef) -> &str {
+        &self.names[point.name_at as usize..(point.name_at + point.name_len) as usize]
+    }
+
+    /// How many points it holds.
+    pub fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// True when it holds no point.
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// Bytes held, for limits.
+    pub fn bytes(&self) -> usize {
+        self.names.len() + self.points.len() * size_of::<PointRef>()
+    }
+
+    /// Forgets the points and keeps the room.
+    pub fn clear(&mut self) {
+        self.names.clear();
+        self.points.clear();
+    }
+}

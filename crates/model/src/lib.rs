@@ -1,0 +1,48 @@
+//! The vocabulary and the pure rules of Plumbago: names, points, stages, retentions, aggregation,
+//! globs, storage rules and the clock.
+//!
+//! Must not know: tokio, files, serde formats, logs. Everything here decides on values that are
+//! passed in. Start at [`name`] (what a metric is called) and [`retention`] (how long it is kept).
+
+pub mod aggregation;
+pub mod batch;
+pub mod clock;
+pub mod name;
+pub mod retention;
+pub mod series;
+
+pub use aggregation::{Aggregation, Window};
+pub use batch::{PointBatch, PointRef};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use name::{MetricId, NameError, sanitize};
+pub use retention::{Retention, RetentionError, Stage};
+pub use series::Series;
+
+/// How a metric is kept: its stages, how points fold into the coarser ones, and how many known
+/// slots a coarse window needs before reads show it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricConfig {
+    /// The stages, finest first.
+    pub retention: Retention,
+    /// How stage-0 slots fold into coarser windows.
+    pub aggregation: Aggregation,
+    /// Whisper's xFilesFactor, 0…1, applied when a coarse window is read.
+    pub x_files_factor: f64,
+}
+
+/// A text that is equal for equal configurations; used to intern them.
+impl MetricConfig {
+    /// `retention aggregation factor`, e.g. `60s:7d,900s:730d average 0.5`.
+    pub fn to_text(&self) -> String {
+        format!("{} {} {}", self.retention, self.aggregation, self.x_files_factor)
+    }
+
+    /// Reads what [`MetricConfig::to_text`] wrote.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut parts = text.split(' ');
+        let retention = parts.next()?.parse().ok()?;
+        let aggregation = parts.next()?.parse().ok()?;
+        let x_files_factor = parts.next()?.parse().ok()?;
+        parts.next().is_none().then_some(Self { retention, aggregation, x_files_factor })
+    }
+}

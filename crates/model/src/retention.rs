@@ -1,0 +1,216 @@
+//! Stages and retentions: how long points are kept at which resolution.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One level of a retention. Stage 0 is raw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stage {
+    /// Seconds between two slots.
+    pub resolution: u32,
+    /// Number of slots kept.
+    pub points: u32,
+}
+
+impl Stage {
+    /// Seconds that the stage covers.
+    pub fn duration(&self) -> u64 {
+        u64::from(self.resolution) * u64::from(self.points)
+    }
+
+    /// The slot that a time falls into.
+    #[inline]
+    pub fn slot(&self, timestamp: u32) -> u32 {
+        timestamp / self.resolution
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s:{}s", self.resolution, self.duration())
+    }
+}
+
+/// The stages of a metric, finest first; never empty, valid by whisper's rules.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Retention(Vec<Stage>);
+
+/// Why a text or a list of stages is not a retention.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RetentionError {
+    /// No stage at all.
+    #[error("no stage given")]
+    Empty,
+    /// Not `precision:length`.
+    #[error("{0:?} is not precision:length, like 60s:7d")]
+    Form(String),
+    /// A number or a unit that is not understood, or zero.
+    #[error("{0:?} is not a duration; units are s, m(in), h, d, w, y")]
+    Duration(String),
+    /// A stage beyond 136 years or more slots than 32 bits hold.
+    #[error("{0:?} is longer than can be kept")]
+    TooLong(String),
+    /// Two stages of one resolution.
+    #[error("two stages have the resolution {0}s")]
+    DuplicateResolution(u32),
+    /// A resolution that does not divide the next.
+    #[error("the resolution {0}s does not divide the next one, {1}s")]
+    NotDivisible(u32, u32),
+    /// A coarser stage that covers no more time than the finer one.
+    #[error("stage {0} does not cover more time than the finer {1}")]
+    NotLonger(Stage, Stage),
+    /// A finer stage with too few slots to fill one slot of the next.
+    #[error("stage {0} has too few slots to fill one of {1}")]
+    TooFewPoints(Stage, Stage),
+}
+
+impl Retention {
+    /// Sorts the stages by resolution and checks whisper's rules.
+    pub fn new(mut stages: Vec<Stage>) -> Result<Self, RetentionError> {
+        if stages.is_empty() {
+            return Err(RetentionError::Empty);
+        }
+        stages.sort_by_key(|s| s.resolution);
+        for pair in stages.windows(2) {
+            let (fine, coarse) = (pair[0], pair[1]);
+            if fine.resolution == coarse.resolution {
+                return Err(RetentionError::DuplicateResolution(fine.resolution));
+            }
+            if coarse.resolution % fine.resolution != 0 {
+                return Err(RetentionError::NotDivisible(fine.resolution, coarse.resolution));
+            }
+            if coarse.duration() <= fine.duration() {
+                return Err(RetentionError::NotLonger(coarse, fine));
+            }
+            if fine.points < coarse.resolution / fine.resolution {
+                return Err(RetentionError::TooFewPoints(fine, coarse));
+            }
+        }
+        Ok(Self(stages))
+    }
+
+    /// The stages, finest first.
+    pub fn stages(&self) -> &[Stage] {
+        &self.0
+    }
+
+    /// The raw stage.
+    #[inline]
+    pub fn finest(&self) -> Stage {
+        self.0[0]
+    }
+
+    /// Seconds covered by the longest stage.
+    pub fn duration(&self) -> u64 {
+        self.0[self.0.len() - 1].duration()
+    }
+
+    /// The finest stage that still covers a point of this age, as whisper places it.
+    pub fn stage_for_age(&self, age: i64) -> Option<usize> {
+        self.0.iter().position(|s| s.duration() as i64 >= age)
+    }
+}
+
+impl fmt::Display for Retention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, stage) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{stage}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Retention {
+    type Err = RetentionError;
+
+    /// Carbon's `60s:7d,15m:2y` (a bare length is a number of points) and the whisper tools' and
+    /// go-carbon's longer unit names (`1min:7days`).
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split(',')
+            .map(|part| parse_stage(part.trim()))
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(Self::new)
+    }
+}
+
+fn parse_stage(text: &str) -> Result<Stage, RetentionError> {
+    let (precision, length) = text.split_once(':').ok_or_else(|| RetentionError::Form(text.to_owned()))?;
+    let (resolution, _) = parse_duration(precision.trim())?;
+    let (amount, unit) = parse_duration(length.trim())?;
+    let points = if unit { amount / resolution } else { amount };
+    let too_long = || RetentionError::TooLong(text.to_owned());
+    if points == 0 {
+        return Err(RetentionError::Duration(length.to_owned()));
+    }
+    if resolution.checked_mul(points).is_none_or(|seconds| seconds > u64::from(u32::MAX)) {
+        return Err(too_long());
+    }
+    Ok(Stage {
+        resolution: u32::try_from(resolution).map_err(|_| too_long())?,
+        points: u32::try_from(points).map_err(|_| too_long())?,
+    })
+}
+
+/// A positive number with an optional unit; says whether there was one.
+fn parse_duration(text: &str) -> Result<(u64, bool), RetentionError> {
+    let error = || RetentionError::Duration(text.to_owned());
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| error())?;
+    let unit = text[digits..].trim();
+    if number == 0 {
+        return Err(error());
+    }
+    if unit.is_empty() {
+        return Ok((number, false));
+    }
+    let seconds = unit_seconds(unit).ok_or_else(error)?;
+    number.checked_mul(seconds).map(|s| (s, true)).ok_or_else(error)
+}
+
+/// Any prefix of a unit's word, as the whisper tools take it.
+fn unit_seconds(unit: &str) -> Option<u64> {
+    const UNITS: [(&str, u64); 6] = [
+        ("seconds", 1),
+        ("minutes", 60),
+        ("hours", 3600),
+        ("days", 86_400),
+        ("weeks", 604_800),
+        ("years", 31_536_000),
+    ];
+    UNITS.iter().find(|(word, _)| word.starts_with(unit)).map(|(_, seconds)| *seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_carbon_and_go_carbon() {
+        for (text, printed) in [
+            ("60s:7d,15m:2y", "60s:604800s,900s:63072000s"),
+            ("60:1440", "60s:86400s"),
+            ("1min:7days", "60s:604800s"),
+            ("1h:1y, 1m:7d", "60s:604800s,3600s:31536000s"),
+        ] {
+            let retention: Retention = text.parse().unwrap();
+            assert_eq!(retention.to_string(), printed);
+            assert_eq!(printed.parse::<Retention>().unwrap(), retention);
+        }
+    }
+
+    #[test]
+    fn invalid_retentions_say_why() {
+        use RetentionError as E;
+        assert!(matches!("60s".parse::<Retention>(), Err(E::Form(_))));
+        assert!(matches!("60x:7d".parse::<Retention>(), Err(E::Duration(_))));
+        assert!(matches!("0s:7d".parse::<Retention>(), Err(E::Duration(_))));
+        assert!(matches!("60s:1d,60s:2d".parse::<Retention>(), Err(E::DuplicateResolution(60))));
+        assert!(matches!("60s:1d,90s:2d".parse::<Retention>(), Err(E::NotDivisible(60, 90))));
+        assert!(matches!("60s:1d,120s:1d".parse::<Retention>(), Err(E::NotLonger(..))));
+        assert!(matches!("1s:10,60s:1d".parse::<Retention>(), Err(E::TooFewPoints(..))));
+        assert!(matches!("1s:200y".parse::<Retention>(), Err(E::TooLong(_))));
+    }
+}

@@ -1,0 +1,63 @@
+//! Log set-up, and a throttle for lines that bad input could multiply.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Changes the log level of a running process.
+pub type LevelHandle = tracing_subscriber::reload::Handle<EnvFilter, tracing_subscriber::Registry>;
+
+/// Sends logs to standard error at `level` (`info`, or a filter such as `warn,plumbago_engine=debug`).
+/// Returns `None` when logging was set up before or the filter does not parse.
+pub fn init(level: &str) -> Option<LevelHandle> {
+    let filter = EnvFilter::try_new(level).ok()?;
+    let (filter, handle) = tracing_subscriber::reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    tracing_subscriber::registry().with(filter).with(lines).try_init().ok()?;
+    Some(handle)
+}
+
+/// Lets one log line through per interval and counts the ones it held back.
+#[derive(Debug)]
+pub struct Throttle {
+    every_ms: i64,
+    last_ms: AtomicI64,
+    held_back: AtomicU64,
+}
+
+impl Throttle {
+    /// One line every `every_ms` milliseconds.
+    pub const fn new(every_ms: i64) -> Self {
+        Self { every_ms, last_ms: AtomicI64::new(i64::MIN), held_back: AtomicU64::new(0) }
+    }
+
+    /// `Some(held back since the last line)` when a line may be written at `now_ms`.
+    pub fn pass(&self, now_ms: i64) -> Option<u64> {
+        let last = self.last_ms.load(Ordering::Relaxed);
+        let due = last == i64::MIN || now_ms.saturating_sub(last) >= self.every_ms;
+        if due && self.last_ms.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return Some(self.held_back.swap(0, Ordering::Relaxed));
+        }
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_per_interval() {
+        let throttle = Throttle::new(1000);
+        assert_eq!(throttle.pass(5), Some(0));
+        assert_eq!(throttle.pass(6), None);
+        assert_eq!(throttle.pass(900), None);
+        assert_eq!(throttle.pass(1005), Some(2));
+    }
+}

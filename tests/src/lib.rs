@@ -1,0 +1,1 @@
+//! Black-box tests of the built binary against real senders and readers.
