@@ -10,6 +10,7 @@ pub mod clock;
 pub mod name;
 pub mod retention;
 pub mod series;
+pub mod units;
 
 pub use aggregation::{Aggregation, Window};
 pub use batch::{PointBatch, PointRef};
@@ -17,6 +18,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use name::{MetricId, NameError, sanitize};
 pub use retention::{Retention, RetentionError, Stage};
 pub use series::Series;
+pub use units::{ByteSize, Period};
 
 /// How a metric is kept: its stages, how points fold into the coarser ones, and how many known
 /// slots a coarse window needs before reads show it.
