@@ -7,6 +7,7 @@
 pub mod aggregation;
 pub mod batch;
 pub mod clock;
+pub mod codec;
 pub mod name;
 pub mod retention;
 pub mod series;
