@@ -10,6 +10,7 @@ pub mod clock;
 pub mod codec;
 pub mod name;
 pub mod retention;
+pub mod rules;
 pub mod series;
 pub mod units;
 
@@ -18,6 +19,7 @@ pub use batch::{PointBatch, PointRef};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use name::{MetricId, NameError, sanitize};
 pub use retention::{Retention, RetentionError, Stage};
+pub use rules::StorageRules;
 pub use series::Series;
 pub use units::{ByteSize, Period};
 

@@ -111,6 +111,13 @@ impl Retention {
     }
 }
 
+impl From<Stage> for Retention {
+    /// A single stage breaks none of the rules.
+    fn from(stage: Stage) -> Self {
+        Self(vec![stage])
+    }
+}
+
 impl fmt::Display for Retention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, stage) in self.0.iter().enumerate() {

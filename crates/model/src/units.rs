@@ -135,7 +135,7 @@ fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 
 /// Writes the amount in the largest unit that divides it; zero in `zero`.
 fn write_amount(f: &mut fmt::Formatter<'_>, n: u64, units: &[(&str, u64)], zero: &str) -> fmt::Result {
-    match units.iter().find(|(_, factor)| n > 0 && n % factor == 0) {
+    match units.iter().find(|(_, factor)| n > 0 && n.is_multiple_of(*factor)) {
         Some((unit, factor)) => write!(f, "{}{unit}", n / factor),
         None => write!(f, "0{zero}"),
     }
