@@ -1,1 +1,61 @@
-//! Placeholder header, replaced with the crate's first code.
+//! The durable log of accepted points and of the metrics they belong to.
+//!
+//! Every shard owner appends to a [`JournalWriter`] of its own and hands its frame to the kernel
+//! every few milliseconds; after that `kill -9` loses nothing. A background thread syncs, so that
+//! power loss takes no more than the sync interval. At start [`Journal::replay`] gives everything
+//! back in the order of the sequence numbers. Segments, cut by time, are dropped whole once their
+//! points are in the store.
+//!
+//! Must not know: stores, sockets, what a record means to the engine. It keeps no log file of its
+//! own making: frames are values in a fjall database. Start at [`Journal`]; the bytes are described
+//! in `docs/formats/journal.md`.
+
+pub mod config;
+mod database;
+pub mod error;
+pub mod frame;
+mod journal;
+mod metrics;
+mod replay;
+mod segment;
+mod space;
+mod writer;
+
+pub use config::{Config, SyncPolicy};
+pub use error::JournalError;
+pub use journal::Journal;
+pub use replay::ReplayReport;
+pub use segment::SegmentInfo;
+pub use writer::JournalWriter;
+
+/// One journaled fact, as [`Journal::replay`] shows it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Record<'a> {
+    /// A point that was accepted.
+    Point {
+        /// Its number; numbers order the records of a shard.
+        sequence: u64,
+        /// The metric's number, explained by an earlier creation or by the state rows.
+        metric: u32,
+        /// Seconds since the epoch, resolved when the point was accepted.
+        timestamp: u32,
+        /// The value.
+        value: f64,
+    },
+    /// From here on `metric` stands for `name`.
+    Creation {
+        /// Its number.
+        sequence: u64,
+        /// The metric's number.
+        metric: u32,
+        /// The sanitised name.
+        name: &'a str,
+    },
+    /// From here on `metric` stands for nothing.
+    Removal {
+        /// Its number.
+        sequence: u64,
+        /// The metric's number.
+        metric: u32,
+    },
+}

@@ -1,0 +1,135 @@
+//! The settings of the journal.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+use std::time::Duration;
+
+use plumbago_model::{ByteSize, Period};
+use serde::{Deserialize, Deserializer, de};
+
+/// When what was handed to the kernel is made to survive power loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Never by us: the operating system writes when it likes.
+    Off,
+    /// At this interval, in the background.
+    Every(Duration),
+}
+
+/// The `[journal]` section.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// `"off"`, or the interval: what power loss may take.
+    pub sync: SyncPolicy,
+    /// How much time one segment covers; a segment is dropped as a whole.
+    #[serde(deserialize_with = "period")]
+    pub segment: Duration,
+    /// Live segments may hold this much, then no more points are taken until some are dropped.
+    #[serde(deserialize_with = "optional_size")]
+    pub max_bytes: Option<u64>,
+    /// No more points are taken while the disk has less room than this. Dropping segments needs a
+    /// little room too, hence never 0 in earnest.
+    #[serde(deserialize_with = "size")]
+    pub min_free_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            sync: SyncPolicy::Every(Duration::from_secs(1)),
+            segment: Duration::from_secs(300),
+            max_bytes: None,
+            min_free_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Display for SyncPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Every(interval) => Period(*interval).fmt(f),
+        }
+    }
+}
+
+impl FromStr for SyncPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        match text.parse::<Period>() {
+            Ok(period) if period.0 >= Duration::from_millis(1) => Ok(Self::Every(period.0)),
+            _ => Err(format!("{text:?} is neither \"off\" nor an interval like \"1s\" or \"100ms\"")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SyncPolicy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr,
+    T::Err: Display,
+{
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let period: Period = from_text(deserializer)?;
+    if period.0 < Duration::from_secs(1) {
+        return Err(de::Error::custom("a segment covers at least 1s"));
+    }
+    Ok(period.0)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    from_text::<D, ByteSize>(deserializer).map(|size| size.0)
+}
+
+fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    size(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_settings() {
+        let config: Config = serde_json::from_str(
+            r#"{"sync": "100ms", "segment": "1m", "max_bytes": "2GiB", "min_free_bytes": "1MiB"}"#,
+        )
+        .unwrap();
+        assert_eq!(config.sync, SyncPolicy::Every(Duration::from_millis(100)));
+        assert_eq!(config.segment, Duration::from_secs(60));
+        assert_eq!(config.max_bytes, Some(2 << 30));
+        assert_eq!(config.min_free_bytes, 1 << 20);
+        assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
+        let off: Config = serde_json::from_str(r#"{"sync": "off"}"#).unwrap();
+        assert_eq!(off.sync, SyncPolicy::Off);
+        assert_eq!(Config::default().sync.to_string(), "1s");
+    }
+
+    #[test]
+    fn refuses_wrong_settings() {
+        for wrong in [
+            r#"{"sync": "0s"}"#,
+            r#"{"sync": "1"}"#,
+            r#"{"sync": 1}"#,
+            r#"{"segment": "10ms"}"#,
+            r#"{"max_bytes": "much"}"#,
+            r#"{"retain": "1s"}"#,
+        ] {
+            assert!(serde_json::from_str::<Config>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

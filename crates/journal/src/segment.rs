@@ -1,0 +1,116 @@
+//! Segments: the journal is cut by time, so that it can be dropped in pieces.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fjall::Keyspace;
+
+const PREFIX: &str = "segment-";
+
+/// A live segment that holds frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its number.
+    pub number: u32,
+    /// The smallest sequence number in it.
+    pub first_sequence: u64,
+    /// Bytes of frames in it. Before the replay only those that are in tables already.
+    pub bytes: u64,
+}
+
+/// A segment's keyspace and what is known of it.
+pub(crate) struct Segment {
+    pub(crate) keyspace: Keyspace,
+    first_sequence: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+impl Segment {
+    pub(crate) fn new(keyspace: Keyspace, first_sequence: Option<u64>) -> Self {
+        let bytes = AtomicU64::new(keyspace.disk_space());
+        Self { keyspace, first_sequence: AtomicU64::new(first_sequence.unwrap_or(u64::MAX)), bytes }
+    }
+
+    pub(crate) fn wrote(&self, first_sequence: u64, bytes: u64) {
+        self.first_sequence.fetch_min(first_sequence, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// `None` while it is empty.
+    pub(crate) fn first_sequence(&self) -> Option<u64> {
+        let first = self.first_sequence.load(Ordering::Relaxed);
+        (first != u64::MAX).then_some(first)
+    }
+}
+
+pub(crate) fn name_of(number: u32) -> String {
+    format!("{PREFIX}{number:010}")
+}
+
+pub(crate) fn number_of(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// Turns the wall clock into segment numbers that never go back.
+#[derive(Debug)]
+pub(crate) struct SegmentClock {
+    seconds: i64,
+    last: u32,
+    /// How far the numbers run ahead of the clock since it was set back.
+    ahead: u32,
+}
+
+impl SegmentClock {
+    pub(crate) fn new(seconds: u64, newest_segment: Option<u32>) -> Self {
+        Self {
+            seconds: i64::try_from(seconds).unwrap_or(i64::MAX).max(1),
+            last: newest_segment.unwrap_or(0),
+            ahead: 0,
+        }
+    }
+
+    /// The segment at `now`. A clock that is set back by more than a segment's length must not keep
+    /// one segment open until it has caught up, so the numbers then run ahead of it.
+    pub(crate) fn at(&mut self, now: i64) -> u32 {
+        let by_clock = u32::try_from(now.div_euclid(self.seconds)).unwrap_or(0);
+        let number = by_clock.saturating_add(self.ahead);
+        if number.saturating_add(1) < self.last {
+            self.ahead = self.last - by_clock;
+        }
+        self.last = self.last.max(number);
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_sort_like_numbers() {
+        assert_eq!(name_of(42), "segment-0000000042");
+        assert_eq!(number_of(&name_of(u32::MAX)), Some(u32::MAX));
+        assert_eq!(number_of("format"), None);
+        assert!(name_of(9) < name_of(10));
+    }
+
+    #[test]
+    fn numbers_follow_the_clock_and_never_go_back() {
+        let mut clock = SegmentClock::new(300, None);
+        assert_eq!(clock.at(3000), 10);
+        assert_eq!(clock.at(3299), 10);
+        assert_eq!(clock.at(3300), 11);
+        // A second back over the boundary, and on.
+        assert_eq!(clock.at(3299), 11);
+        assert_eq!(clock.at(3600), 12);
+    }
+
+    #[test]
+    fn a_clock_set_far_back_still_turns_segments() {
+        let mut clock = SegmentClock::new(300, Some(5000));
+        assert_eq!(clock.at(3000), 5000);
+        assert_eq!(clock.at(3299), 5000);
+        assert_eq!(clock.at(3300), 5001);
+        // And when it is set right again.
+        assert_eq!(clock.at(5200 * 300), 10_190);
+    }
+}

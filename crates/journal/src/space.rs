@@ -1,0 +1,15 @@
+//! Room on the disk.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Bytes that the files below `dir` occupy; holes do not count, and neither does what vanishes
+/// during the walk.
+pub(crate) fn used_by(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    entries
+        .flatten()
+        .filter_map(|entry| Some((entry.metadata().ok()?, entry.path())))
+        .map(|(metadata, path)| if metadata.is_dir() { used_by(&path) } else { metadata.blocks() * 512 })
+        .sum()
+}
