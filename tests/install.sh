@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Gets the programs that the tests run against: graphite-web, whisper and carbon (PyPI, a virtual
+# environment), collectd and carbon-c-relay (Debian packages, unpacked and not installed, so that no
+# service starts and nothing on the machine changes). All of it lives in one cache directory outside
+# the source tree and is used again while the pins match.
+#
+# What cannot be had is said here and leads to skipped tests, not to an error: this script ends with 0.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+cache="${PLUMBAGO_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/plumbago-tests}"
+mkdir -p "$cache"
+
+note() { echo "tests/install.sh: $*" >&2; }
+
+# One installation at a time; a second test run waits.
+exec 9>"$cache/lock"
+if command -v flock >/dev/null; then flock 9; fi
+
+apt_updated=
+apt_install() { # for the machine: only what cannot be unpacked into the cache
+    if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
+        note "cannot install $*: this needs apt-get and root"
+        return 1
+    fi
+    if [ -z "$apt_updated" ]; then
+        apt-get -q update >&2 || return 1
+        apt_updated=1
+    fi
+    DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@" >&2
+}
+
+# --- Python -------------------------------------------------------------------------------------
+
+# Django 3.0 runs on Python 3.8 to 3.11; the environment needs venv and pip inside it.
+usable_python() {
+    local python
+    for python in /usr/bin/python3 python3 python3.11 python3.10 python3.9 python3.8; do
+        if command -v "$python" >/dev/null && "$python" - <<'PY' 2>/dev/null; then
+import ensurepip, sys, venv
+sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 11))
+PY
+            command -v "$python"
+            return 0
+        fi
+    done
+    return 1
+}
+
+python_environment() {
+    local env="$cache/python" python
+    if cmp -s requirements.txt "$env/requirements.txt" && "$env/bin/python" -c '' 2>/dev/null; then
+        return 0
+    fi
+    python="$(usable_python)" || { apt_install python3 python3-venv && python="$(usable_python)"; } || {
+        note "no Python 3.8 to 3.11 with venv"
+        return 1
+    }
+    note "making the Python environment in $env"
+    rm -rf "$env"
+    "$python" -m venv "$env" || return 1
+    # The constraint also holds for the isolated environments in which pip builds the sources.
+    PIP_CONSTRAINT="$PWD/requirements.txt" \
+        "$env/bin/pip" install -q --disable-pip-version-check -r requirements.txt >&2 || return 1
+    cp requirements.txt "$env/requirements.txt" # last: it says that the environment is complete
+}
+
+# --- Debian packages ----------------------------------------------------------------------------
+
+packages="collectd-core carbon-c-relay"
+
+# Debian's package lists, kept in the cache when those of the machine do not know the packages:
+# reading them needs no root.
+download_packages() {
+    local archives="$1" user
+    user="$(id -un)"
+    local options=(-q -y --no-install-recommends --download-only --reinstall -o Debug::NoLocking=1
+        -o "Dir::Cache::archives=$archives" -o "APT::Sandbox::User=$user")
+    # shellcheck disable=SC2086
+    if apt-get "${options[@]}" install $packages >&2 2>/dev/null; then return 0; fi
+    mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache"
+    options+=(-o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt/cache")
+    apt-get "${options[@]}" update >&2 || return 1
+    # shellcheck disable=SC2086
+    apt-get "${options[@]}" install $packages >&2
+}
+
+debian_packages() {
+    local root="$cache/debian" archives="$cache/apt/archives" package
+    if [ "$(cat "$root/complete" 2>/dev/null)" = "$packages" ]; then return 0; fi
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+        note "no apt-get: $packages are used if they are on the PATH"
+        return 1
+    fi
+    note "unpacking $packages into $root"
+    rm -rf "$root" "$archives"
+    mkdir -p "$root" "$archives/partial"
+    download_packages "$archives" || return 1
+    for package in "$archives"/*.deb; do dpkg-deb -x "$package" "$root" || return 1; done
+    rm -rf "$archives" "$cache/apt"
+    echo "$packages" >"$root/complete"
+}
+
+python_environment || note "without Python: its tests will be skipped"
+debian_packages || note "without $packages: their tests will be skipped"
+command -v openssl >/dev/null || apt_install openssl || note "without openssl: its test will be skipped"

@@ -1,0 +1,115 @@
+"""whisper and graphite-web as an oracle, driven by one JSON object a line over stdin and stdout.
+
+Commands (`cmd`): `create` makes whisper files, `update` writes points at a given instant, `get`
+answers HTTP requests with the real graphite-web at a given instant. The clock of the whole process
+is the instant of the last command, so nothing depends on the machine's clock.
+"""
+import io
+import json
+import logging
+import os
+import sys
+import time
+import types
+
+# What libraries print must not end up in the answers.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
+# PNG is never asked for; without this the import would need the cairo library.
+sys.modules["cairocffi"] = types.ModuleType("cairocffi")
+for name in ("FORMAT_ARGB32", "ImageSurface", "Context"):
+    setattr(sys.modules["cairocffi"], name, None)
+
+instant = 0
+time.time = lambda: float(instant)
+
+import whisper  # noqa: E402
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+os.environ["GRAPHITE_SETTINGS_MODULE"] = "graphite_settings"
+os.environ["DJANGO_SETTINGS_MODULE"] = "graphite.settings"
+WHISPER_DIR = os.path.join(os.environ["GRAPHITE_STORAGE_DIR"], "whisper")
+
+from django.core.management import call_command  # noqa: E402
+from graphite.readers import utils as readers  # noqa: E402
+from graphite.wsgi import application  # noqa: E402
+
+logging.disable(logging.INFO)
+call_command("migrate", run_syncdb=True, verbosity=0)
+
+
+class NoCache:
+    """Stands where graphite-web asks carbon-cache for points not yet on disk: there is no cache."""
+
+    def query(self, metric):
+        return []
+
+
+readers.CarbonLink = NoCache
+
+
+def path_of(name):
+    return os.path.join(WHISPER_DIR, *name.split(".")) + ".wsp"
+
+
+def create(command):
+    for name, retentions, factor, method in command["files"]:
+        path = path_of(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        whisper.create(path, [tuple(r) for r in retentions], factor, method, sparse=True)
+    return {}
+
+
+def update(command):
+    """One whisper update for each point, in the order of arrival, as a carbon with an idle disk does."""
+    for name, timestamp, value in command["points"]:
+        whisper.update_many(path_of(name), [(timestamp, value)], now=command["now"])
+    return {}
+
+
+def get(command):
+    return {"answers": [request(path) for path in command["paths"]]}
+
+
+def request(path):
+    path, _, query = path.partition("?")
+    environ = {
+        "REQUEST_METHOD": "GET",
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "SERVER_NAME": "oracle",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": False,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    seen = {}
+
+    def start_response(status, headers, exc_info=None):
+        seen["status"] = int(status.split()[0])
+        seen["type"] = dict(headers).get("Content-Type", "")
+
+    body = application(environ, start_response)
+    text = b"".join(body).decode("utf-8")
+    if hasattr(body, "close"):
+        body.close()
+    return {"status": seen["status"], "type": seen["type"], "body": text}
+
+
+COMMANDS = {"create": create, "update": update, "get": get}
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    instant = asked.get("now", instant)
+    try:
+        answer = COMMANDS[asked["cmd"]](asked)
+    except Exception as error:  # The test shows it; the oracle goes on.
+        answer = {"error": repr(error)}
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
