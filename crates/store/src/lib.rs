@@ -7,8 +7,12 @@
 
 pub mod error;
 pub mod flush;
+pub mod layer;
+pub mod memory;
 pub mod metadata;
 pub mod points;
+#[cfg(feature = "testsuite")]
+pub mod testsuite;
 
 pub use error::{ErrorKind, StoreError};
 pub use flush::{FlushBatch, FlushStore, StateRow};

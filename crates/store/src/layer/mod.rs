@@ -1,0 +1,5 @@
+//! Wrappers around any store.
+
+pub mod fault;
+
+pub use fault::{Faults, Faulty};

@@ -1,0 +1,187 @@
+//! A store in memory: the reference that the conformance suite is first run against, and the store
+//! of the engine's simulation.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use plumbago_model::{MetricId, Stage};
+
+use crate::{
+    Appetite, BlockLayout, Column, FlushBatch, FlushStore, MetaEntry, MetaPage, MetadataStore, MetricMeta,
+    PointStore, ReadRequest, StoreError, WriteBatch,
+};
+
+/// A stage of a metric, by slot: the value and its count.
+type Slots = BTreeMap<u32, (f64, u32)>;
+
+/// Keeps everything in maps. Cloning shares it, so that a clone can stand for the disk that outlives
+/// a crashed process.
+#[derive(Debug, Clone)]
+pub struct MemoryStore {
+    layout: BlockLayout,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    points: HashMap<(MetricId, Stage), Slots>,
+    states: BTreeMap<MetricId, Vec<u8>>,
+    metrics: BTreeMap<String, MetricMeta>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(30)
+    }
+}
+
+impl MemoryStore {
+    /// An empty store that likes raw blocks of `raw_slots` slots.
+    pub fn new(raw_slots: u32) -> Self {
+        Self { layout: BlockLayout { raw_slots }, inner: Arc::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn apply(&mut self, batch: &WriteBatch) {
+        for run in &batch.runs {
+            let slots = self.points.entry((run.id, run.stage)).or_default();
+            for ((slot, value), count) in (run.first_slot..).zip(batch.values(run)).zip(batch.counts(run)) {
+                if !value.is_nan() {
+                    slots.insert(slot, (*value, *count));
+                } else if run.whole {
+                    slots.remove(&slot);
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl PointStore for MemoryStore {
+    async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        self.lock().apply(batch);
+        Ok(())
+    }
+
+    async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        let inner = self.lock();
+        let columns = request.ranges.iter().map(|range| {
+            let len = range.until.saturating_sub(range.from);
+            let mut column = Column::unknown(len as usize, range.stage_index > 0);
+            let slots = inner.points.get(&(range.id, range.stage));
+            for (slot, (value, count)) in
+                slots.iter().flat_map(|slots| slots.range(range.from..range.from + len))
+            {
+                let at = (slot - range.from) as usize;
+                column.values[at] = *value;
+                if let Some(known) = column.counts.get_mut(at) {
+                    *known = *count;
+                }
+            }
+            column
+        });
+        Ok(columns.collect())
+    }
+
+    async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        for (id, stages) in metrics {
+            for stage in stages {
+                inner.points.remove(&(*id, *stage));
+            }
+        }
+        Ok(())
+    }
+
+    fn appetite(&self) -> Appetite {
+        Appetite { concurrency: 1, slots_per_call: 65_536 }
+    }
+}
+
+impl FlushStore for MemoryStore {
+    fn layout(&self) -> BlockLayout {
+        self.layout
+    }
+
+    fn commit(&self, batch: &FlushBatch) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        inner.apply(&batch.rows);
+        for state in &batch.states {
+            if state.bytes.is_empty() {
+                inner.states.remove(&state.id);
+            } else {
+                inner.states.insert(state.id, state.bytes.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError> {
+        self.lock().states.iter().for_each(|(id, bytes)| visit(*id, bytes));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl MetadataStore for MemoryStore {
+    async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        for metric in metrics {
+            inner
+                .metrics
+                .entry(metric.name.clone())
+                .and_modify(|known| known.config = metric.config.clone())
+                .or_insert_with(|| metric.clone());
+        }
+        Ok(())
+    }
+
+    async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
+        let inner = self.lock();
+        Ok(names.iter().map(|name| inner.metrics.get(*name).cloned()).collect())
+    }
+
+    async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        for name in names {
+            inner.metrics.remove(*name);
+        }
+        Ok(())
+    }
+
+    async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
+        let inner = self.lock();
+        let after = position.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut page = MetaPage::default();
+        let mut rest = inner.metrics.range((start, Bound::Unbounded)).peekable();
+        while let Some((name, metric)) = rest.next() {
+            page.text.push_str(name);
+            page.entries.push(MetaEntry {
+                name_end: page.text.len() as u32,
+                created_on: metric.created_on,
+                config: metric.config.clone(),
+            });
+            if page.entries.len() >= limit.max(1) && rest.peek().is_some() {
+                page.next = Some(name.as_bytes().to_vec());
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    fn scans_in_order(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,110 @@
+//! Laws of [`FlushStore`], for stores that also read points.
+
+use std::collections::BTreeMap;
+
+use plumbago_model::MetricId;
+
+use super::random::Random;
+use super::{Subject, assert_same, insist, insist_blocking};
+use crate::{FlushBatch, FlushStore, PointStore, ReadRequest, StateRow};
+
+/// Runs every law of flushes.
+pub async fn all(flush: &dyn FlushStore, points: &dyn PointStore, now: u32) {
+    rows_and_states_are_committed_together(flush, points, now).await;
+    states_are_replaced_deleted_and_visited_in_id_order(flush);
+    an_empty_commit_is_fine(flush);
+    blocks_of_a_flush_read_back(flush, points, now).await;
+}
+
+/// All state rows, in the order visited.
+fn states(flush: &dyn FlushStore) -> Vec<(MetricId, Vec<u8>)> {
+    insist_blocking(|| {
+        let mut rows = Vec::new();
+        flush.scan_states(&mut |id, bytes| rows.push((id, bytes.to_vec())))?;
+        Ok(rows)
+    })
+}
+
+/// A commit shows its rows and its state rows.
+pub async fn rows_and_states_are_committed_together(
+    flush: &dyn FlushStore,
+    points: &dyn PointStore,
+    now: u32,
+) {
+    let subject = Subject::new("flush.together");
+    let slot = subject.raw.slot(now) - 40;
+    let mut batch = FlushBatch::default();
+    batch.rows.push(subject.run(0, slot, false), &[4.0, 5.0], None);
+    batch.states.push(StateRow { id: subject.id, bytes: vec![1, 2, 3] });
+    insist_blocking(|| flush.commit(&batch));
+    insist_blocking(|| flush.sync());
+    let request = ReadRequest { ranges: vec![subject.range(0, slot, slot + 2)] };
+    let columns = insist(|| points.read(&request)).await;
+    assert_same(&columns[0].values, &[4.0, 5.0], "committed rows");
+    assert!(states(flush).contains(&(subject.id, vec![1, 2, 3])));
+}
+
+/// The last state row of a metric counts; empty bytes delete it.
+pub fn states_are_replaced_deleted_and_visited_in_id_order(flush: &dyn FlushStore) {
+    let mut random = Random::new(11);
+    let ids: Vec<MetricId> = (0..50).map(|i| Subject::new(&format!("flush.state{i}")).id).collect();
+    let mut wanted = BTreeMap::new();
+    for round in 0..5 {
+        let mut batch = FlushBatch::default();
+        for id in &ids {
+            let len = random.below(200) as usize * usize::from(!random.one_in(4));
+            let bytes = vec![round; len];
+            if len == 0 {
+                wanted.remove(id);
+            } else {
+                wanted.insert(*id, bytes.clone());
+            }
+            batch.states.push(StateRow { id: *id, bytes });
+        }
+        insist_blocking(|| flush.commit(&batch));
+        let all = states(flush);
+        assert!(all.is_sorted_by_key(|(id, _)| *id), "in id order");
+        let ours: BTreeMap<_, _> = all.into_iter().filter(|(id, _)| ids.contains(id)).collect();
+        assert_eq!(ours, wanted, "round {round}");
+    }
+}
+
+/// Nothing to commit is no error.
+pub fn an_empty_commit_is_fine(flush: &dyn FlushStore) {
+    insist_blocking(|| flush.commit(&FlushBatch::default()));
+}
+
+/// Many metrics, block after block, as the engine flushes them, then the last blocks again.
+pub async fn blocks_of_a_flush_read_back(flush: &dyn FlushStore, points: &dyn PointStore, now: u32) {
+    let layout = flush.layout();
+    let mut random = Random::new(12);
+    let subjects: Vec<Subject> = (0..30).map(|i| Subject::new(&format!("flush.block{i}"))).collect();
+    let blocks = 12;
+    let mut written = vec![Vec::new(); subjects.len()];
+    let starts: Vec<u32> = subjects
+        .iter()
+        .map(|s| layout.block_start(&s.id, s.raw.slot(now) - (blocks + 2) * layout.raw_slots) as u32)
+        .collect();
+    for block in 0..blocks {
+        let mut batch = FlushBatch::default();
+        for (i, subject) in subjects.iter().enumerate() {
+            let values: Vec<f64> = (0..layout.raw_slots)
+                .map(|_| if random.one_in(10) { f64::NAN } else { random.value() })
+                .collect();
+            batch.rows.push(subject.run(0, starts[i] + block * layout.raw_slots, true), &values, None);
+            batch.states.push(StateRow { id: subject.id, bytes: vec![block as u8 + 1] });
+            written[i].extend(values);
+        }
+        insist_blocking(|| flush.commit(&batch));
+        if block % 5 == 0 {
+            insist_blocking(|| flush.commit(&batch));
+        }
+    }
+    let len = blocks * layout.raw_slots;
+    let ranges = subjects.iter().zip(&starts).map(|(s, start)| s.range(0, *start, start + len)).collect();
+    let request = ReadRequest { ranges };
+    let columns = insist(|| points.read(&request)).await;
+    for (i, column) in columns.iter().enumerate() {
+        assert_same(&column.values, &written[i], &format!("metric {i}"));
+    }
+}

@@ -1,0 +1,135 @@
+//! Laws of [`MetadataStore`]. The store may hold other metrics beside the suite's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use plumbago_model::MetricConfig;
+
+use super::random::Random;
+use super::{config, insist};
+use crate::{MetadataStore, MetricMeta};
+
+/// Runs every law of metadata.
+pub async fn all(store: &dyn MetadataStore) {
+    created_metrics_are_found(store).await;
+    creating_again_keeps_the_date_and_takes_the_configuration(store).await;
+    deletion_forgets(store).await;
+    names_keep_their_bytes(store).await;
+    scans_page_through_everything_once(store).await;
+}
+
+fn metric(name: &str, config: &Arc<MetricConfig>, created_on: u32) -> MetricMeta {
+    MetricMeta { name: name.to_owned(), config: config.clone(), created_on }
+}
+
+async fn create(store: &dyn MetadataStore, metrics: &[MetricMeta]) {
+    insist(|| store.create(metrics)).await;
+}
+
+/// What was created is found, in the order asked; what was not is `None`.
+pub async fn created_metrics_are_found(store: &dyn MetadataStore) {
+    let short = Arc::new(config("60s:1d"));
+    let long = Arc::new(config("60s:7d,900s:2y"));
+    let metrics = [metric("meta.found.a", &short, 5), metric("meta.found.b", &long, 6)];
+    insist(|| store.create(&[])).await;
+    insist(|| store.create(&metrics)).await;
+    let found = insist(|| {
+        store.get(&["meta.found.b", "meta.found", "meta.found.a", "meta.found.b", "meta.found.a.b"])
+    })
+    .await;
+    let [a, b] = metrics.map(Some);
+    assert_eq!(found, [b.clone(), None, a, b, None]);
+    assert!(insist(|| store.get(&[])).await.is_empty());
+}
+
+/// An existing metric keeps its date of creation.
+pub async fn creating_again_keeps_the_date_and_takes_the_configuration(store: &dyn MetadataStore) {
+    let (old, new) = (Arc::new(config("60s:1d")), Arc::new(config("10s:2d")));
+    create(store, &[metric("meta.again", &old, 100)]).await;
+    create(store, &[metric("meta.again", &old, 200)]).await;
+    create(store, &[metric("meta.again", &new, 300), metric("meta.again2", &new, 300)]).await;
+    let found = insist(|| store.get(&["meta.again", "meta.again2"])).await;
+    assert_eq!(found, [Some(metric("meta.again", &new, 100)), Some(metric("meta.again2", &new, 300))]);
+}
+
+/// A deleted metric is gone and may be created again with a new date.
+pub async fn deletion_forgets(store: &dyn MetadataStore) {
+    let config = Arc::new(config("60s:1d"));
+    create(store, &[metric("meta.gone", &config, 1), metric("meta.stays", &config, 2)]).await;
+    insist(|| store.delete(&["meta.gone", "meta.never"])).await;
+    insist(|| store.delete(&["meta.gone"])).await;
+    let found = insist(|| store.get(&["meta.gone", "meta.stays"])).await;
+    assert_eq!(found, [None, Some(metric("meta.stays", &config, 2))]);
+    create(store, &[metric("meta.gone", &config, 9)]).await;
+    assert_eq!(insist(|| store.get(&["meta.gone"])).await, [Some(metric("meta.gone", &config, 9))]);
+}
+
+/// Tags, other alphabets, long names.
+pub async fn names_keep_their_bytes(store: &dyn MetadataStore) {
+    let config = Arc::new(config("60s:1d"));
+    let long = format!("meta.bytes.{}", "x".repeat(4000));
+    let names =
+        ["meta.bytes.é.☃", "meta.bytes;dc=a;host=b", "meta.bytes.%2e/\\'\"{}[]*?", &long, "meta.bytes"];
+    let metrics: Vec<MetricMeta> = names.iter().map(|name| metric(name, &config, 3)).collect();
+    insist(|| store.create(&metrics)).await;
+    let found = insist(|| store.get(&names)).await;
+    assert_eq!(found, metrics.iter().cloned().map(Some).collect::<Vec<_>>());
+    let listed = scan(store, 2).await;
+    assert!(metrics.iter().all(|m| listed.get(&m.name) == Some(&(m.created_on, m.config.to_text()))));
+}
+
+/// Pages of any size give every metric once, in name order where the store says so.
+pub async fn scans_page_through_everything_once(store: &dyn MetadataStore) {
+    let mut random = Random::new(21);
+    let configs = [Arc::new(config("60s:1d")), Arc::new(config("60s:7d,3600s:1y"))];
+    let mut wanted = BTreeMap::new();
+    let mut metrics = Vec::new();
+    for i in 0..500 {
+        let name = format!("meta.scan.{}.{:x}", random.below(20), random.next() >> random.below(60));
+        let config = &configs[random.below(2) as usize];
+        if wanted.insert(name.clone(), (i, config.to_text())).is_none() {
+            metrics.push(metric(&name, config, i));
+        } else {
+            wanted.insert(
+                name.clone(),
+                (metrics.iter().find(|m| m.name == name).unwrap().created_on, config.to_text()),
+            );
+            metrics.iter_mut().find(|m| m.name == name).unwrap().config = config.clone();
+        }
+    }
+    for chunk in metrics.chunks(37) {
+        insist(|| store.create(chunk)).await;
+    }
+    for limit in [1, 7, 100, 100_000] {
+        let mut listed = scan(store, limit).await;
+        listed.retain(|name, _| name.starts_with("meta.scan."));
+        assert_eq!(listed, wanted, "pages of {limit}");
+    }
+}
+
+/// All metrics, read in pages of `limit`.
+async fn scan(store: &dyn MetadataStore, limit: usize) -> BTreeMap<String, (u32, String)> {
+    let mut listed = BTreeMap::new();
+    let mut position = None;
+    let mut last = String::new();
+    let mut configs = BTreeSet::new();
+    loop {
+        let page = insist(|| store.scan(position.clone(), limit)).await;
+        assert!(page.entries.len() <= limit, "a page holds at most {limit}");
+        for (name, entry) in page.iter() {
+            if store.scans_in_order() {
+                assert!(last.as_str() < name || last.is_empty(), "{name} came after {last}");
+                name.clone_into(&mut last);
+            }
+            configs.insert(entry.config.to_text());
+            let row = (entry.created_on, entry.config.to_text());
+            assert!(listed.insert(name.to_owned(), row).is_none(), "{name} came twice");
+        }
+        match page.next {
+            Some(next) => position = Some(next),
+            None => break,
+        }
+    }
+    assert!(!configs.is_empty());
+    listed
+}
