@@ -1,0 +1,71 @@
+//! Graphite's times (`-6h`, `noon+2h`, `04:00_20240115`, epoch seconds) and time zones.
+//!
+//! The clock is never read here: now is passed in. A month is 30 days and a year 365, as in
+//! Graphite, and an offset is a number of seconds, also across a change of clocks.
+
+mod offset;
+mod reference;
+#[cfg(test)]
+mod tests;
+mod zone;
+
+pub use offset::parse_offset;
+pub use zone::{LocalTime, TimeZone};
+
+/// Why a text is no time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no time: {reason}")]
+pub struct TimeError {
+    /// What was asked.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Longest text that is looked at.
+const TIME_BYTES_MAX: usize = 256;
+
+/// First and last second of the years 1 to 9999.
+const EARLIEST: i64 = -62_135_596_800;
+const LATEST: i64 = 253_402_300_799;
+
+/// Reads a time; days begin in `zone`, relative times count from `now`.
+pub fn parse(text: &str, now: i64, zone: &TimeZone) -> Result<i64, TimeError> {
+    let error = |reason: String| TimeError { text: text.chars().take(64).collect(), reason };
+    if text.len() > TIME_BYTES_MAX {
+        return Err(error("too long".to_owned()));
+    }
+    let time: String = text.trim().to_lowercase().chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();
+    let seconds = match epoch(&time) {
+        Some(seconds) => seconds,
+        None => {
+            let (reference, offset) = split(&time);
+            let reference = reference::parse(reference, now, zone).map_err(error)?;
+            reference.checked_add(parse_offset(offset).map_err(error)?).unwrap_or(i64::MAX)
+        }
+    };
+    if (EARLIEST..=LATEST).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(error("beyond the years 1 to 9999".to_owned()))
+    }
+}
+
+/// All digits are epoch seconds, unless they are the eight of a date.
+fn epoch(time: &str) -> Option<i64> {
+    if time.is_empty() || !time.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let number: i64 = time.parse().unwrap_or(i64::MAX);
+    let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
+    let is_date = time.len() == 8 && year > 1900 && month < 13 && day < 32;
+    (!is_date).then_some(number)
+}
+
+/// The reference, and the offset with its sign: at the first plus, else at the first minus.
+fn split(time: &str) -> (&str, &str) {
+    match time.find('+').or_else(|| time.find('-')) {
+        Some(at) => time.split_at(at),
+        None => (time, ""),
+    }
+}

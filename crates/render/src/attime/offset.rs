@@ -1,0 +1,56 @@
+//! `-1d12h`: amounts of time.
+
+/// Seconds of a sign (none is plus) and any number of `number unit`; empty is zero.
+pub fn parse_offset(text: &str) -> Result<i64, String> {
+    let (sign, mut rest) = match text.as_bytes().first() {
+        None => return Ok(0),
+        Some(b'-') => (-1, &text[1..]),
+        Some(b'+') => (1, &text[1..]),
+        Some(b) if b.is_ascii_digit() => (1, text),
+        Some(_) => return Err(format!("an amount of time begins with a sign or a digit, not {text:?}")),
+    };
+    let mut total = 0i64;
+    while !rest.is_empty() {
+        let (seconds, behind) = amount(rest)?;
+        total = total.checked_add(seconds).ok_or_else(too_long)?;
+        rest = behind;
+    }
+    Ok(sign * total)
+}
+
+/// One `number unit` and the text behind it.
+fn amount(text: &str) -> Result<(i64, &str), String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return Err(format!("expected a number at {text:?}"));
+    }
+    let (number, rest) = text.split_at(digits);
+    let letters = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
+    let (unit, behind) = rest.split_at(letters);
+    let number: i64 = number.parse().map_err(|_| too_long())?;
+    let seconds = number.checked_mul(unit_seconds(unit)?).ok_or_else(too_long)?;
+    Ok((seconds, behind))
+}
+
+/// A unit is known by its first letters, so `hrs` and `minutes` do.
+fn unit_seconds(unit: &str) -> Result<i64, String> {
+    const UNITS: [(&str, i64); 7] = [
+        ("s", 1),
+        ("min", 60),
+        ("h", 3600),
+        ("d", 86_400),
+        ("w", 604_800),
+        ("mon", 30 * 86_400),
+        ("y", 365 * 86_400),
+    ];
+    match UNITS.iter().find(|(prefix, _)| unit.starts_with(prefix)) {
+        Some((_, seconds)) => Ok(*seconds),
+        None if unit.is_empty() => Err("a number without a unit (s, min, h, d, w, mon, y)".to_owned()),
+        None if unit == "m" => Err("m is no unit: write min for minutes or mon for months".to_owned()),
+        None => Err(format!("{unit:?} is no unit (s, min, h, d, w, mon, y)")),
+    }
+}
+
+fn too_long() -> String {
+    "the amount of time is too large".to_owned()
+}

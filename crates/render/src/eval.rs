@@ -1,0 +1,125 @@
+//! From fetched series to the series of the answer.
+
+use std::collections::HashMap;
+
+use crate::plan::{Fetch, Source};
+use crate::request::{Request, TimeRange};
+use crate::series::TimeSeries;
+use crate::target::{Expr, ExprKind, Literal, Target};
+use crate::template::{Replacements, Resolved, TooLong};
+
+/// Why targets cannot be evaluated: something in the request is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    /// There is no such function.
+    #[error("unknown function {name} at character {position}")]
+    UnknownFunction {
+        /// As it was written.
+        name: String,
+        /// Characters before it, plus one.
+        position: usize,
+    },
+    /// A target or an argument that must give series gives a constant.
+    #[error("expected a path or a function at character {position}, not a constant")]
+    NoSeries {
+        /// Characters before it, plus one.
+        position: usize,
+    },
+    /// A template's parameters.
+    #[error(transparent)]
+    Template(#[from] TooLong),
+}
+
+/// The series that were fetched, by what they were fetched for.
+#[derive(Debug, Default)]
+pub struct Fetched(HashMap<Fetch, Vec<TimeSeries>>);
+
+impl Fetched {
+    /// The answer to one fetch; series come sorted by name, each once.
+    pub fn insert(&mut self, fetch: Fetch, series: Vec<TimeSeries>) {
+        self.0.insert(fetch, series);
+    }
+
+    fn get(&self, expression: &str, source: Source, range: TimeRange) -> Vec<TimeSeries> {
+        let fetch = Fetch { expression: expression.into(), source, range };
+        self.0.get(&fetch).cloned().unwrap_or_default()
+    }
+}
+
+/// What an expression gives.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Series(Vec<TimeSeries>),
+    Literal(Literal),
+}
+
+/// Evaluates targets in their order; the answer is their results one after the other.
+pub fn evaluate(
+    targets: &[Target],
+    request: &Request,
+    fetched: &Fetched,
+) -> Result<Vec<TimeSeries>, EvalError> {
+    let mut all = Vec::new();
+    for target in targets {
+        let evaluation = Evaluation { target, request, fetched };
+        let series = evaluation.series(&target.expr, &Replacements::default())?;
+        if all.is_empty() {
+            all = series;
+        } else {
+            all.extend(series);
+        }
+    }
+    Ok(all)
+}
+
+pub(crate) struct Evaluation<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) request: &'a Request,
+    fetched: &'a Fetched,
+}
+
+impl Evaluation<'_> {
+    /// The value of an expression that must give series.
+    pub(crate) fn series(
+        &self,
+        expr: &Expr,
+        replacements: &Replacements,
+    ) -> Result<Vec<TimeSeries>, EvalError> {
+        match self.value(expr, replacements)? {
+            Value::Series(series) => Ok(series),
+            Value::Literal(Literal::String(path)) if matches!(expr.kind, ExprKind::Path(_)) => {
+                Ok(self.fetched.get(&path, Source::Glob, self.request.range))
+            }
+            Value::Literal(_) => Err(EvalError::NoSeries { position: self.position(expr) }),
+        }
+    }
+
+    /// The value of any expression.
+    pub(crate) fn value(&self, expr: &Expr, replacements: &Replacements) -> Result<Value, EvalError> {
+        let range = self.request.range;
+        match &expr.kind {
+            ExprKind::Literal(literal) => Ok(Value::Literal(literal.clone())),
+            ExprKind::Path(path) => Ok(match replacements.resolve(path)? {
+                Resolved::Path(path) => Value::Series(self.fetched.get(&path, Source::Glob, range)),
+                Resolved::Literal(literal) => Value::Literal(literal),
+            }),
+            ExprKind::Template { body, params } => {
+                let replacements = Replacements::new(params, &self.request.templates);
+                Ok(Value::Series(self.series(body, &replacements)?))
+            }
+            ExprKind::Call { name, .. } if name == "seriesByTag" => {
+                let raw = &self.target.text[expr.span.clone()];
+                Ok(Value::Series(self.fetched.get(raw, Source::Tags, range)))
+            }
+            ExprKind::Call { name, .. } => {
+                let position = self.position(expr);
+                Err(EvalError::UnknownFunction { name: name.clone(), position })
+            }
+        }
+    }
+
+    fn position(&self, expr: &Expr) -> usize {
+        let before = self.target.text.get(..expr.span.start).unwrap_or_default();
+        before.chars().count() + 1
+    }
+}

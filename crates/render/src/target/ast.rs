@@ -1,0 +1,64 @@
+//! The tree of a target.
+
+use std::ops::Range;
+
+/// Where an expression stands in the text of its target, in bytes.
+pub type Span = Range<usize>;
+
+/// A target: its text and the expression it holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// The text as it was asked.
+    pub text: String,
+    /// What it says.
+    pub expr: Expr,
+}
+
+/// An expression and its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expr {
+    /// The bytes of the target it was read from.
+    pub span: Span,
+    /// What it is.
+    pub kind: ExprKind,
+}
+
+/// What an expression is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExprKind {
+    /// A metric name or a glob, escapes removed.
+    Path(String),
+    /// `name(args…, key=value…)`; `a|name(b)` is read as `name(a, b)`.
+    Call {
+        /// The function.
+        name: String,
+        /// Positional arguments.
+        args: Vec<Expr>,
+        /// Named arguments, after the positional ones.
+        kwargs: Vec<(String, Expr)>,
+    },
+    /// `template(body, …)`: the body with its `$` parameters filled in.
+    Template {
+        /// A call or a path.
+        body: Box<Expr>,
+        /// Parameters by name; positional ones are named `1`, `2`, ….
+        params: Vec<(String, Literal)>,
+    },
+    /// A constant argument.
+    Literal(Literal),
+}
+
+/// A constant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Literal {
+    /// A whole number.
+    Integer(i64),
+    /// Any other number, and `inf`.
+    Float(f64),
+    /// The raw text between the quotes; backslashes are kept.
+    String(String),
+    /// `true` or `false`.
+    Boolean(bool),
+    /// `none`.
+    None,
+}
