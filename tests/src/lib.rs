@@ -1,1 +1,21 @@
-//! Black-box tests of the built binary against real senders and readers.
+//! What the system tests share: the built daemon as a process, its counters and answers, real
+//! senders, and whisper with graphite-web as an oracle.
+//!
+//! Must not know: any crate of this workspace. The tests see what a user sees: the binary, its
+//! ports and its files.
+//!
+//! Start with [`daemon`]; the tests are in `tests/tests/`. Failing is a panic here, as in any test.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+pub mod answer;
+pub mod capture;
+pub mod child;
+pub mod counterpart;
+pub mod counters;
+pub mod daemon;
+pub mod fold;
+pub mod http;
+pub mod oracle;
+pub mod send;
+pub mod turn;
+pub mod wait;

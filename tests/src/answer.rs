@@ -1,0 +1,83 @@
+//! What `/render` answers, in the formats that the tests read.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// One series of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// Time and value of each slot.
+    pub slots: Vec<(i64, Option<f64>)>,
+}
+
+impl Series {
+    /// The known slots.
+    pub fn known(&self) -> BTreeMap<i64, f64> {
+        self.slots.iter().filter_map(|(t, v)| Some((*t, (*v)?))).collect()
+    }
+}
+
+/// Reads `format=json`; an error names what is wrong with the text.
+pub fn json(text: &str) -> Result<Vec<Series>, String> {
+    let value: Value = serde_json::from_str(text).map_err(|e| format!("{e}: {}", short(text)))?;
+    let list = value.as_array().ok_or_else(|| format!("not a list: {}", short(text)))?;
+    list.iter().map(|s| series(s).ok_or_else(|| format!("not a series: {s}"))).collect()
+}
+
+fn series(value: &Value) -> Option<Series> {
+    let slot = |point: &Value| Some((point.get(1)?.as_i64()?, point.get(0)?.as_f64()));
+    Some(Series {
+        name: value.get("target")?.as_str()?.to_owned(),
+        slots: value.get("datapoints")?.as_array()?.iter().map(slot).collect::<Option<_>>()?,
+    })
+}
+
+/// Reads `format=raw`, whose numbers are exact.
+pub fn raw(text: &str) -> Result<Vec<Series>, String> {
+    text.lines().map(|l| raw_line(l).ok_or_else(|| format!("not a raw line: {}", short(l)))).collect()
+}
+
+fn raw_line(line: &str) -> Option<Series> {
+    let (head, values) = line.split_once('|')?;
+    let mut parts = head.rsplitn(4, ',');
+    let step: i64 = parts.next()?.parse().ok()?;
+    let _end: i64 = parts.next()?.parse().ok()?;
+    let start: i64 = parts.next()?.parse().ok()?;
+    let name = parts.next()?.to_owned();
+    let value = |text: &str| match text {
+        "None" => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    let values: Vec<Option<f64>> = values.split(',').map(value).collect::<Option<_>>()?;
+    let slots = values.into_iter().enumerate().map(|(i, v)| (start + i as i64 * step, v)).collect();
+    Some(Series { name, slots })
+}
+
+/// True when two values are one, within what different orders of adding may differ.
+pub fn alike(a: Option<f64>, b: Option<f64>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+        _ => false,
+    }
+}
+
+/// The beginning of a text, for messages.
+pub fn short(text: &str) -> String {
+    text.chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_read_alike() {
+        let json = json(r#"[{"target":"a,b","tags":{},"datapoints":[[null,60],[1.5,120]]}]"#).unwrap();
+        assert_eq!(json, raw("a,b,60,180,60|None,1.5\n").unwrap());
+        assert_eq!(json[0].known(), BTreeMap::from([(120, 1.5)]));
+    }
+}

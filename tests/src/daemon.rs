@@ -1,0 +1,350 @@
+//! The built daemon as a process: started on free ports and a data directory of its own, asked,
+//! stopped, killed and started again.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::answer::{self, Series};
+use crate::child::Guarded;
+use crate::counters::{Counters, Ledger};
+use crate::http::{self, Response};
+use crate::send::{LineSender, Point};
+use crate::turn::{self, Turn};
+use crate::wait::wait_for;
+
+/// Directory and settings of a daemon; survives its process, so that it can be started again.
+#[derive(Debug)]
+pub struct Setup {
+    directory: TempDir,
+    settings: BTreeMap<String, String>,
+    starts: std::cell::Cell<u32>,
+    _turn: Rc<Turn>,
+}
+
+impl Setup {
+    /// An empty data directory, all listeners on free ports, no self-metrics among the points.
+    pub fn new() -> Self {
+        Self::with(turn::shared())
+    }
+
+    /// The same, with the machine to itself.
+    pub fn alone() -> Self {
+        Self::with(turn::alone())
+    }
+
+    fn with(turn: Rc<Turn>) -> Self {
+        let directory = tempfile::Builder::new().prefix("plumbago-test-").tempdir().unwrap();
+        let mut setup =
+            Self { directory, settings: BTreeMap::new(), starts: Default::default(), _turn: turn };
+        setup.set("data_dir", setup.path().join("data").to_str().unwrap());
+        for listener in ["ingest.line", "ingest.udp", "ingest.pickle", "ingest.protobuf", "api", "admin"] {
+            setup.set(&format!("{listener}.listen"), "127.0.0.1:0");
+        }
+        setup.set("self_metrics.interval", "0s");
+        setup
+    }
+
+    /// Sets a configuration key, like `ingest.line.listen`, through the environment.
+    pub fn set(&mut self, key: &str, value: &str) -> &mut Self {
+        let name = format!("PLUMBAGO__{}", key.to_ascii_uppercase().replace('.', "__"));
+        self.settings.insert(name, value.to_owned());
+        self
+    }
+
+    /// Leaves a configuration key to its default again.
+    pub fn unset(&mut self, key: &str) -> &mut Self {
+        self.settings.remove(&format!("PLUMBAGO__{}", key.to_ascii_uppercase().replace('.', "__")));
+        self
+    }
+
+    /// Starts on a clock that stands at `now` until [`Daemon::set_clock`] moves it.
+    pub fn clock(&mut self, now: i64) -> &mut Self {
+        self.set("debug.clock", &now.to_string())
+    }
+
+    /// Writes a file beside the data directory and gives its path.
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Uses these storage schemas.
+    pub fn schemas(&mut self, content: &str) -> &mut Self {
+        let path = self.file("storage-schemas.conf", content);
+        self.set("storage_schemas", path.to_str().unwrap())
+    }
+
+    /// Uses these storage aggregations.
+    pub fn aggregation(&mut self, content: &str) -> &mut Self {
+        let path = self.file("storage-aggregation.conf", content);
+        self.set("storage_aggregation", path.to_str().unwrap())
+    }
+
+    /// The directory that holds everything of this test.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.settings["PLUMBAGO__DATA_DIR"].clone().into()
+    }
+
+    /// A command line of the daemon in this set-up.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("PLUMBAGO") {
+                command.env_remove(name);
+            }
+        }
+        command.args(arguments).envs(&self.settings).current_dir(self.path());
+        command
+    }
+
+    /// Starts the daemon and waits until it serves.
+    pub fn start(&self) -> Daemon {
+        let mut starting = self.launch();
+        let ready = wait_for("the daemon to be ready", || {
+            let lines = starting.stdout();
+            let ready = lines.iter().any(|l| l.trim() == "ready");
+            drop(lines);
+            (ready || !starting.process.runs()).then_some(ready)
+        });
+        if !ready {
+            let stdout = starting.stdout().join("\n");
+            panic!("the daemon did not start:\n{stdout}\n{}", starting.process.output());
+        }
+        starting
+    }
+
+    /// Starts the daemon and does not wait.
+    pub fn launch(&self) -> Daemon {
+        self.starts.set(self.starts.get() + 1);
+        let log = self.path().join(format!("daemon-{}.log", self.starts.get()));
+        let mut command = self.command(&["serve"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let mut process = Guarded::adopt(command.spawn().unwrap(), &log);
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (pipe, kept) = (process.child().stdout.take().unwrap(), Arc::clone(&lines));
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                kept.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
+        Daemon { process, lines, reader: Some(reader) }
+    }
+
+    /// Runs a daemon that is expected to end by itself.
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        let log = self.path().join("command.log");
+        let mut process = Guarded::start(self.command(arguments), &log);
+        let status = process.wait();
+        Ended { status, output: process.output() }
+    }
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How a process ended, and all it printed.
+#[derive(Debug)]
+pub struct Ended {
+    /// The status.
+    pub status: ExitStatus,
+    /// Standard output and standard error.
+    pub output: String,
+}
+
+/// A running daemon; killed when dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    process: Guarded,
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Daemon {
+    /// The lines printed on standard output so far.
+    pub fn stdout(&self) -> MutexGuard<'_, Vec<String>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was logged so far.
+    pub fn log(&self) -> String {
+        self.process.output()
+    }
+
+    /// The bound address of a listener, as printed: `listening line tcp 127.0.0.1:40001`.
+    pub fn address(&self, listener: &str) -> SocketAddr {
+        let lines = self.stdout();
+        let start = format!("listening {listener} ");
+        let found = lines.iter().find_map(|l| l.strip_prefix(&start)?.split_whitespace().next()?.parse().ok());
+        found.unwrap_or_else(|| panic!("no line {start:?} among {lines:#?}"))
+    }
+
+    /// The line protocol over TCP.
+    pub fn line(&self) -> SocketAddr {
+        self.address("line tcp")
+    }
+
+    /// A new line connection.
+    pub fn sender(&self) -> LineSender {
+        LineSender::connect(self.line())
+    }
+
+    /// Graphite's API.
+    pub fn api(&self) -> SocketAddr {
+        self.address("http")
+    }
+
+    /// The admin port.
+    pub fn admin(&self) -> SocketAddr {
+        self.address("admin")
+    }
+
+    /// Asks Graphite's API.
+    pub fn get(&self, path: &str) -> Response {
+        http::get(self.api(), path)
+    }
+
+    /// Series of a `/render` query without its format, exact.
+    pub fn render(&self, target: &str, from: i64, until: i64, now: i64) -> Vec<Series> {
+        let path = http::url(
+            "/render",
+            &[
+                ("target", target),
+                ("from", &from.to_string()),
+                ("until", &until.to_string()),
+                ("now", &now.to_string()),
+                ("format", "raw"),
+            ],
+        );
+        let response = self.get(&path);
+        assert_eq!(response.status, 200, "{path}: {}", response.body);
+        answer::raw(&response.body).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
+    /// Every name that the index knows.
+    pub fn names(&self) -> Vec<String> {
+        let response = self.get("/metrics/index.json");
+        assert_eq!(response.status, 200, "{}", response.body);
+        serde_json::from_str(&response.body).unwrap_or_else(|e| panic!("{e}: {}", response.body))
+    }
+
+    /// Waits until the index knows this many names: creation goes on behind the points.
+    pub fn wait_names(&self, count: usize) {
+        wait_for("the names to be indexed", || (self.names().len() >= count).then_some(()));
+    }
+
+    /// Moves the manual clock.
+    pub fn set_clock(&self, now: i64) {
+        let response = http::post(self.admin(), &format!("/admin/clock?now={now}"), "");
+        assert!(response.status < 300, "clock: {response:?}");
+    }
+
+    /// Flushes everything to the store now.
+    pub fn flush(&self) {
+        let response = http::post(self.admin(), "/admin/flush", "");
+        assert!(response.status < 300, "flush: {response:?}");
+    }
+
+    /// Scrapes the counters.
+    pub fn counters(&self) -> Counters {
+        let response = http::get(self.admin(), "/metrics");
+        assert_eq!(response.status, 200, "{}", response.body);
+        Counters::parse(&response.body)
+    }
+
+    /// The ledger, once it shows this many received points.
+    pub fn ledger_at(&self, received: u64) -> Ledger {
+        let mut last = None;
+        wait_for("the points to be received", || {
+            let ledger = Ledger::of(&self.counters());
+            if last != Some(ledger) {
+                last = Some(ledger);
+            }
+            (ledger.received >= received && ledger.balances()).then_some(ledger)
+        })
+    }
+
+    /// Sends points over a connection of their own and waits until they are applied.
+    pub fn put(&self, points: &[Point]) {
+        let before = Ledger::of(&self.counters()).received;
+        self.sender().send(points);
+        self.ledger_at(before + points.len() as u64);
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// True while it runs.
+    pub fn runs(&mut self) -> bool {
+        self.process.runs()
+    }
+
+    /// kill -9.
+    pub fn kill(mut self) {
+        self.process.signal(Signal::SIGKILL);
+        self.process.wait();
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub fn stop(self) -> Ended {
+        self.process.signal(Signal::SIGTERM);
+        self.wait()
+    }
+
+    /// Waits for the end.
+    pub fn wait(mut self) -> Ended {
+        let status = self.process.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        let output = format!("{}\n{}", self.stdout().join("\n"), self.process.output());
+        Ended { status, output }
+    }
+
+    /// SIGTERM; panics unless it ended well.
+    pub fn stop_well(self) -> Ended {
+        let ended = self.stop();
+        assert!(ended.status.success(), "{:?}\n{}", ended.status, ended.output);
+        ended
+    }
+}
+
+/// The binary under test: `PLUMBAGO_BIN`, or the one beside the tests' own build.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("PLUMBAGO_BIN") {
+        return path.into();
+    }
+    let executable = std::env::current_exe().unwrap();
+    let profile = executable.parent().and_then(Path::parent).unwrap();
+    let path = profile.join("plumbago");
+    assert!(
+        path.is_file(),
+        "{} is missing: run ./test.sh, or `cargo build --profile ci -p plumbago` first",
+        path.display()
+    );
+    path
+}

@@ -1,0 +1,133 @@
+//! A small blocking HTTP client: one request, one connection.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::wait::HANG;
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The header lines, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body as text.
+    pub body: String,
+}
+
+impl Response {
+    /// The first value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// A GET.
+pub fn get(address: SocketAddr, path: &str) -> Response {
+    request(address, "GET", path, "", "")
+}
+
+/// A POST of a form.
+pub fn post(address: SocketAddr, path: &str, form: &str) -> Response {
+    request(address, "POST", path, "Content-Type: application/x-www-form-urlencoded\r\n", form)
+}
+
+/// Any request; `headers` are whole lines. Panics when there is no answer.
+pub fn request(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Response {
+    try_request(address, method, path, headers, body)
+        .unwrap_or_else(|error| panic!("{method} {path} of {address}: {error}"))
+}
+
+/// Any request, where no answer is to be expected at times.
+pub fn try_request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> std::io::Result<Response> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(HANG))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )?;
+    read_response(&mut stream)
+}
+
+/// Reads one response until the connection closes.
+pub fn read_response(stream: &mut impl Read) -> std::io::Result<Response> {
+    let broken = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let at = find(&bytes, b"\r\n\r\n").ok_or_else(|| broken("no end of headers"))?;
+    let head = String::from_utf8_lossy(&bytes[..at]).into_owned();
+    let mut lines = head.lines();
+    let status = lines
+        .next()
+        .and_then(|l| l.split(' ').nth(1))
+        .and_then(|s| s.parse().ok())
+        .ok_or_else(|| broken("no status"))?;
+    let headers: Vec<_> = lines
+        .filter_map(|l| l.split_once(':'))
+        .map(|(n, v)| (n.to_ascii_lowercase(), v.trim().to_owned()))
+        .collect();
+    let mut body = bytes.split_off(at + 4);
+    if headers.iter().any(|(n, v)| n == "transfer-encoding" && v == "chunked") {
+        body = unchunk(&body).ok_or_else(|| broken("a chunk is cut off"))?;
+    }
+    Ok(Response { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
+}
+
+fn unchunk(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let at = find(bytes, b"\r\n")?;
+        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..at]).ok()?.trim(), 16).ok()?;
+        bytes = &bytes[at + 2..];
+        if length == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(bytes.get(..length)?);
+        bytes = bytes.get(length + 2..)?;
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|w| w == needle)
+}
+
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A text as part of a query string.
+pub fn encode(text: &str) -> String {
+    utf8_percent_encode(text, KEPT).to_string()
+}
+
+/// `path?name=value&…` from pairs.
+pub fn url(path: &str, parameters: &[(&str, &str)]) -> String {
+    let query: Vec<String> = parameters.iter().map(|(n, v)| format!("{n}={}", encode(v))).collect();
+    format!("{path}?{}", query.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_joined() {
+        let mut answer: &[u8] =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        assert_eq!(read_response(&mut answer).unwrap().body, "abcde");
+    }
+
+    #[test]
+    fn query_strings_are_escaped() {
+        assert_eq!(url("/render", &[("target", "a.{b,c}")]), "/render?target=a.%7Bb%2Cc%7D");
+    }
+}

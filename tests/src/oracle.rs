@@ -1,0 +1,96 @@
+//! whisper and graphite-web, the real ones, in one long-lived Python process.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::child::Guarded;
+use crate::counterpart;
+use crate::send::Point;
+
+/// A metric as whisper is told to keep it.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// Its name.
+    pub name: String,
+    /// Seconds per slot and number of slots, finest first.
+    pub stages: Vec<(i64, i64)>,
+    /// The share of known slots that a coarser slot needs.
+    pub factor: f64,
+    /// The aggregation method.
+    pub method: String,
+}
+
+/// An HTTP answer of graphite-web.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The content type.
+    pub content_type: String,
+    /// The body.
+    pub body: String,
+}
+
+/// The running oracle.
+#[derive(Debug)]
+pub struct Oracle {
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    _process: Guarded,
+    _directory: TempDir,
+}
+
+impl Oracle {
+    /// Starts it; `None` (a recorded skip) where Python or its packages are missing.
+    pub fn start() -> Option<Self> {
+        let directory = tempfile::Builder::new().prefix("plumbago-oracle-").tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("whisper")).unwrap();
+        let log = directory.path().join("oracle.log");
+        let mut command = Command::new(counterpart::python()?);
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/oracle.py"));
+        command.env("GRAPHITE_STORAGE_DIR", directory.path()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let mut process = Guarded::adopt(command.spawn().unwrap(), &log);
+        let questions = process.child().stdin.take().unwrap();
+        let answers = BufReader::new(process.child().stdout.take().unwrap());
+        Some(Self { questions, answers, _process: process, _directory: directory })
+    }
+
+    /// Makes whisper files.
+    pub fn create<'a>(&mut self, metrics: impl IntoIterator<Item = &'a Kept>) {
+        let files: Vec<Value> =
+            metrics.into_iter().map(|m| json!([m.name, m.stages, m.factor, m.method])).collect();
+        self.ask(&json!({"cmd": "create", "files": files}));
+    }
+
+    /// Writes points at an instant, one by one, in this order.
+    pub fn update(&mut self, now: i64, points: &[Point]) {
+        let points: Vec<Value> = points.iter().map(|p| json!([p.name, p.timestamp, p.value])).collect();
+        self.ask(&json!({"cmd": "update", "now": now, "points": points}));
+    }
+
+    /// Asks graphite-web at an instant.
+    pub fn get(&mut self, now: i64, path: &str) -> Answer {
+        let answer = self.ask(&json!({"cmd": "get", "now": now, "paths": [path]}));
+        let answer = &answer["answers"][0];
+        Answer {
+            status: answer["status"].as_u64().unwrap() as u16,
+            content_type: answer["type"].as_str().unwrap().to_owned(),
+            body: answer["body"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    fn ask(&mut self, question: &Value) -> Value {
+        writeln!(self.questions, "{question}").unwrap();
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line).unwrap();
+        assert!(read > 0, "the oracle ended");
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert!(answer.get("error").is_none(), "the oracle: {answer}");
+        answer
+    }
+}
