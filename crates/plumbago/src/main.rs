@@ -1,1 +1,40 @@
-fn main() {}
+//! The binary: command line, configuration, wiring. Holds no logic of its own.
+//!
+//! Start at [`cli`] for the verbs and at [`config`] for the settings.
+
+#![allow(unreachable_pub, reason = "a binary has no outside; `pub` says what a module offers to the others")]
+
+mod bench;
+mod cli;
+mod commands;
+mod config;
+mod error;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use error::Failure;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if failure.error.is_some() {
+                eprintln!("{failure}");
+            }
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let file = cli.config.as_deref();
+    match cli.command.unwrap_or(Command::Serve) {
+        Command::Serve => commands::serve::run(file),
+        Command::Config(command) => commands::config::run(command, file),
+        Command::Bench(command) => commands::bench::run(command),
+    }
+}

@@ -1,0 +1,55 @@
+//! `plumbago config check | show | default`.
+
+use std::path::Path;
+
+use plumbago_model::StorageRules;
+
+use crate::cli::ConfigCommand;
+use crate::config::{self, DEFAULT_TOML, Loaded};
+use crate::error::{Exit, Failure};
+use crate::output::print;
+
+/// Runs one of them.
+pub fn run(command: ConfigCommand, file: Option<&Path>) -> Result<(), Failure> {
+    match command {
+        ConfigCommand::Check => check(file),
+        ConfigCommand::Show => show(file),
+        ConfigCommand::Default => Ok(print(DEFAULT_TOML)?),
+    }
+}
+
+fn check(file: Option<&Path>) -> Result<(), Failure> {
+    match config::load(file) {
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                print(&format!("{warning}\n"))?;
+            }
+            Ok(print(&summary(&loaded))?)
+        }
+        Err(problems) => {
+            let errors = problems.iter().filter(|p| p.error).count();
+            print(&format!(
+                "{problems}\n{errors} error(s), {} warning(s)\n",
+                problems.iter().count() - errors
+            ))?;
+            Err(Failure::said(Exit::Config))
+        }
+    }
+}
+
+fn summary(loaded: &Loaded) -> String {
+    let file = loaded.file.as_ref().map_or("no file, defaults".to_owned(), |f| f.display().to_string());
+    let rules = kinds(&loaded.rules);
+    format!("OK: {file}; {rules}; {} warning(s)\n", loaded.warnings.len())
+}
+
+fn kinds(rules: &StorageRules) -> String {
+    format!("storage rules with {} configuration(s)", rules.configs().len())
+}
+
+fn show(file: Option<&Path>) -> Result<(), Failure> {
+    match config::load(file) {
+        Ok(loaded) => Ok(print(&config::effective(&loaded.set))?),
+        Err(problems) => Err(Failure::new(Exit::Config, problems)),
+    }
+}

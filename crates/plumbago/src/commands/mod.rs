@@ -1,0 +1,5 @@
+//! One file per verb of the command line.
+
+pub mod bench;
+pub mod config;
+pub mod serve;

@@ -1,0 +1,148 @@
+//! The configuration of the process: one TOML file, then the environment, then the checks.
+//!
+//! Each crate owns the `Config` of its section; this module composes them and is the only place that
+//! reads the file or the environment. Every problem is reported at once. Start at [`load`].
+
+mod layers;
+mod problem;
+mod rules;
+mod show;
+mod strict;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use plumbago_model::StorageRules;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use problem::{Place, Problem, Problems};
+pub use rules::load_rules;
+pub use show::effective;
+
+/// Every key with its default and its meaning.
+pub const DEFAULT_TOML: &str = include_str!("default.toml");
+
+/// The file that is read when no other is named.
+pub const DEFAULT_FILE: &str = "plumbago.toml";
+
+/// All settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The directory of the embedded store, the journal and the writer id.
+    pub data_dir: PathBuf,
+    /// Graphite's file of retentions; empty for the built-in rules.
+    pub storage_schemas: PathBuf,
+    /// Graphite's file of aggregation methods; empty for the built-in rules.
+    pub storage_aggregation: PathBuf,
+    /// What is logged.
+    pub log: Log,
+    /// Which store keeps the points.
+    pub store: Store,
+    /// The durable log.
+    pub journal: plumbago_journal::Config,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("data"),
+            storage_schemas: PathBuf::new(),
+            storage_aggregation: PathBuf::new(),
+            log: Log::default(),
+            store: Store::default(),
+            journal: plumbago_journal::Config::default(),
+        }
+    }
+}
+
+/// The `[log]` section.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// A level, or a filter with levels by crate.
+    pub level: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".to_owned() }
+    }
+}
+
+/// The `[store]` section.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// The kind of store.
+    pub kind: StoreKind,
+}
+
+/// The stores there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// On the local disk.
+    #[default]
+    Embedded,
+}
+
+/// A configuration without errors.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// The storage rules that the settings name.
+    pub rules: StorageRules,
+    /// What is odd but does not stop the start.
+    pub warnings: Vec<Problem>,
+    /// The file that was read; `None` when there was none.
+    pub file: Option<PathBuf>,
+    /// What the file and the environment set.
+    pub set: Value,
+}
+
+/// Reads `file` (or [`DEFAULT_FILE`] when it is there), the environment and the storage rules.
+/// Fails with every problem at once.
+pub fn load(file: Option<&Path>) -> Result<Loaded, Problems> {
+    let file = file.map(Path::to_path_buf).or_else(|| {
+        let default = PathBuf::from(DEFAULT_FILE);
+        default.exists().then_some(default)
+    });
+    load_from(file, layers::environment())
+}
+
+fn load_from(file: Option<PathBuf>, environment: layers::Environment) -> Result<Loaded, Problems> {
+    let mut problems = Problems::default();
+    let layers = layers::read(file.as_deref(), environment, &mut problems);
+    let set = strict::typed(&layers, &mut problems);
+    let config = strict::build(&set, &layers, &mut problems);
+    check(&config, &layers, &mut problems);
+    let rules = load_rules(&config, &mut problems);
+    problems.sort();
+    if problems.any_error() {
+        return Err(problems);
+    }
+    Ok(Loaded { config, rules, warnings: problems.into_vec(), file, set })
+}
+
+/// The rules that no single key can check.
+fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
+    if config.data_dir.as_os_str().is_empty() {
+        problems.error(layers.place("data_dir"), "data_dir", "must not be empty");
+    }
+    if !is_log_filter(&config.log.level) {
+        let message =
+            format!("{:?} is no log level; use error, warn, info, debug or trace", config.log.level);
+        problems.error(layers.place("log.level"), "log.level", message);
+    }
+}
+
+/// `level` or `crate=level`, comma-separated; anything else the logger would take for the name of a
+/// crate and log nothing else.
+fn is_log_filter(text: &str) -> bool {
+    let level = |part: &str| matches!(part, "off" | "error" | "warn" | "info" | "debug" | "trace");
+    text.split(',').all(|part| level(part.rsplit_once('=').map_or(part, |(_, level)| level).trim()))
+}

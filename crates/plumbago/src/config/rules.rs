@@ -1,0 +1,43 @@
+//! The storage rules that the settings name.
+
+use std::path::Path;
+
+use plumbago_model::StorageRules;
+use plumbago_model::rules::{RuleFile, Severity};
+
+use super::Config;
+use super::problem::{Place, Problems};
+
+/// Reads both rules files; a file that is named and cannot be read is an error, an empty name means
+/// the built-in rules.
+pub fn load_rules(config: &Config, problems: &mut Problems) -> StorageRules {
+    let schemas = text(&config.storage_schemas, "storage_schemas", problems);
+    let aggregation = text(&config.storage_aggregation, "storage_aggregation", problems);
+    let (rules, found) = StorageRules::parse(schemas.as_deref(), aggregation.as_deref());
+    for problem in found {
+        let file = match problem.file {
+            RuleFile::Schemas => &config.storage_schemas,
+            RuleFile::Aggregation => &config.storage_aggregation,
+        };
+        let place = Place::File(file.clone(), problem.line);
+        let section =
+            if problem.section.is_empty() { String::new() } else { format!("[{}]", problem.section) };
+        match problem.severity {
+            Severity::Error => problems.error(place, &section, problem.message),
+            Severity::Warning => problems.warning(place, &section, problem.message),
+        }
+    }
+    rules
+}
+
+fn text(path: &Path, key: &str, problems: &mut Problems) -> Option<String> {
+    if path.as_os_str().is_empty() {
+        return None;
+    }
+    match std::fs::read(path).map(String::from_utf8) {
+        Ok(Ok(text)) => return Some(text),
+        Ok(Err(_)) => problems.error(Place::File(path.to_owned(), 0), key, "is not UTF-8"),
+        Err(error) => problems.error(Place::File(path.to_owned(), 0), key, error.to_string()),
+    }
+    None
+}

@@ -1,0 +1,37 @@
+//! The effective settings as TOML.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::strict;
+
+/// Keys whose values are not shown.
+const SECRETS: [&str; 3] = ["token", "password", "secret"];
+
+/// Every setting with the value that holds; `set` is what file and environment say.
+pub fn effective(set: &Value) -> String {
+    let mut out = String::new();
+    section(&mut out, "", strict::all_keys(), Some(strict::defaults()), Some(set));
+    out
+}
+
+/// First the keys of the section, then the sections inside it.
+fn section(out: &mut String, path: &str, keys: &Value, defaults: Option<&Value>, set: Option<&Value>) {
+    let Some(table) = keys.as_object() else { return };
+    for key in table.iter().filter(|(_, v)| !v.is_object()).map(|(key, _)| key) {
+        let chosen = set.and_then(|v| v.get(key));
+        if let Some(value) = chosen.or_else(|| defaults.and_then(|v| v.get(key))) {
+            let secret = SECRETS.contains(&key.as_str()) && value.as_str().is_some_and(|s| !s.is_empty());
+            let shown = if secret { "\"***\"".to_owned() } else { value.to_string() };
+            let note = if chosen.is_some() { "" } else { "  # default" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{key} = {shown}{note}");
+        }
+    }
+    for (key, inner) in table.iter().filter(|(_, v)| v.is_object()) {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let _ = writeln!(out, "\n[{path}]");
+        section(out, &path, inner, defaults.and_then(|v| v.get(key)), set.and_then(|v| v.get(key)));
+    }
+}

@@ -1,0 +1,184 @@
+//! From raw values to settings, without coercion.
+//!
+//! The `config` crate turns `20.7` into a port 21 and `true` into 1; so we take its merged values and
+//! compare each with the documented default of its key ([`super::DEFAULT_TOML`]), which says what type
+//! it has. Values of the environment are text and are read as that type.
+
+use std::sync::OnceLock;
+
+use config::{Config as Raw, File, FileFormat, Map, Source, Value as RawValue, ValueKind};
+use serde_json::{Map as Table, Value};
+
+use super::layers::Layers;
+use super::problem::Problems;
+use super::{Config, DEFAULT_TOML};
+
+/// The documented defaults, with optional keys (`#key = …`) set to their examples: every key there
+/// is, each with a value of its type.
+pub(super) fn all_keys() -> &'static Value {
+    static KEYS: OnceLock<Value> = OnceLock::new();
+    KEYS.get_or_init(|| parse(&with_optional_keys(DEFAULT_TOML)))
+}
+
+/// The documented defaults.
+pub(super) fn defaults() -> &'static Value {
+    static DEFAULTS: OnceLock<Value> = OnceLock::new();
+    DEFAULTS.get_or_init(|| parse(DEFAULT_TOML))
+}
+
+fn with_optional_keys(text: &str) -> String {
+    let is_key = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase()) && rest.contains(" = ");
+    let line = |line: &str| match line.strip_prefix('#').filter(|rest| is_key(rest)) {
+        Some(key) => key.to_owned() + "\n",
+        None => line.to_owned() + "\n",
+    };
+    text.lines().map(line).collect()
+}
+
+/// Our own file, checked by a test; what could not be read would be an empty table.
+fn parse(text: &str) -> Value {
+    let source = File::from_str(text, FileFormat::Toml);
+    let root = Raw::builder().add_source(source).build().and_then(|raw| raw.collect());
+    Value::Object(root.unwrap_or_default().into_iter().filter_map(|(k, v)| Some((k, untyped(v)?))).collect())
+}
+
+/// The settings that the layers make, each of the type that its key has; the rest are problems.
+pub(super) fn typed(layers: &Layers, problems: &mut Problems) -> Value {
+    let mut walk = Walk { layers, problems };
+    Value::Object(walk.table(&layers.root, all_keys(), ""))
+}
+
+struct Walk<'a> {
+    layers: &'a Layers,
+    problems: &'a mut Problems,
+}
+
+impl Walk<'_> {
+    fn table(&mut self, raw: &Map<String, RawValue>, example: &Value, path: &str) -> Table<String, Value> {
+        let mut table = Table::new();
+        for (key, value) in raw {
+            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let Some(example) = example.get(key) else {
+                self.unknown(value, &path);
+                continue;
+            };
+            if let Some(value) = self.value(value, example, &path) {
+                table.insert(key.clone(), value);
+            }
+        }
+        table
+    }
+
+    /// Names each key of an unknown table, so that every line is seen at once.
+    fn unknown(&mut self, value: &RawValue, path: &str) {
+        match &value.kind {
+            ValueKind::Table(inner) if self.layers.place(path) == super::Place::Default => {
+                inner.iter().for_each(|(key, value)| self.unknown(value, &format!("{path}.{key}")));
+            }
+            _ => self.problem(path, "there is no such key; `plumbago config default` lists them all"),
+        }
+    }
+
+    fn value(&mut self, raw: &RawValue, example: &Value, path: &str) -> Option<Value> {
+        if let (ValueKind::Table(raw), Value::Object(_)) = (&raw.kind, example) {
+            return Some(Value::Object(self.table(raw, example, path)));
+        }
+        let value = match &raw.kind {
+            ValueKind::String(text) if self.layers.in_environment(path) => from_text(text, example),
+            _ => untyped(raw.clone()).and_then(|value| same_type(value, example)),
+        };
+        if value.is_none() {
+            self.problem(path, &format!("must be {}, like {}", type_name(example), shown(example)));
+        }
+        value
+    }
+
+    fn problem(&mut self, path: &str, message: &str) {
+        self.problems.error(self.layers.place(path), path, message);
+    }
+}
+
+/// Text of a variable, read as the type of the example; lists are separated by commas.
+fn from_text(text: &str, example: &Value) -> Option<Value> {
+    let trimmed = text.trim();
+    match example {
+        Value::String(_) => Some(Value::from(text)),
+        Value::Bool(_) => trimmed.parse::<bool>().ok().map(Value::from),
+        Value::Number(n) if n.is_f64() => trimmed.parse::<f64>().ok().map(Value::from),
+        Value::Number(_) => trimmed.parse::<i64>().ok().map(Value::from),
+        Value::Array(_) if trimmed.is_empty() => Some(Value::Array(Vec::new())),
+        Value::Array(_) => Some(trimmed.split(',').map(|item| Value::from(item.trim())).collect()),
+        _ => None,
+    }
+}
+
+fn same_type(value: Value, example: &Value) -> Option<Value> {
+    match (&value, example) {
+        (Value::String(_), Value::String(_))
+        | (Value::Bool(_), Value::Bool(_))
+        | (Value::Array(_), Value::Array(_)) => Some(value),
+        (Value::Number(_), Value::Number(example)) if example.is_f64() => value.as_f64().map(Value::from),
+        (Value::Number(number), Value::Number(_)) => (!number.is_f64()).then_some(value),
+        _ => None,
+    }
+}
+
+fn type_name(example: &Value) -> &'static str {
+    match example {
+        Value::String(_) => "a text",
+        Value::Bool(_) => "true or false",
+        Value::Number(n) if n.is_f64() => "a number",
+        Value::Number(_) => "a whole number",
+        Value::Array(_) => "a list",
+        _ => "a [section]",
+    }
+}
+
+fn shown(example: &Value) -> String {
+    match example {
+        Value::Object(table) => table.keys().next().map_or(String::new(), |key| format!("{key} = …")),
+        _ => example.to_string(),
+    }
+}
+
+fn untyped(raw: RawValue) -> Option<Value> {
+    Some(match raw.kind {
+        ValueKind::Nil => Value::Null,
+        ValueKind::Boolean(b) => Value::from(b),
+        ValueKind::I64(n) => Value::from(n),
+        ValueKind::U64(n) => Value::from(n),
+        ValueKind::I128(_) | ValueKind::U128(_) => return None,
+        ValueKind::Float(x) => Value::from(x),
+        ValueKind::String(text) => Value::from(text),
+        ValueKind::Array(items) => Value::Array(items.into_iter().map(untyped).collect::<Option<_>>()?),
+        ValueKind::Table(table) => {
+            Value::Object(table.into_iter().map(|(k, v)| Some((k, untyped(v)?))).collect::<Option<_>>()?)
+        }
+    })
+}
+
+/// Builds the settings. A value that its type refuses is a problem; it is taken out and the rest is
+/// tried again, so that all of them are found.
+pub(super) fn build(set: &Value, layers: &Layers, problems: &mut Problems) -> Config {
+    let mut left = set.clone();
+    loop {
+        let error = match serde_path_to_error::deserialize::<_, Config>(&left) {
+            Ok(config) => return config,
+            Err(error) => error,
+        };
+        let path = error.path().to_string();
+        let path = path.split('[').next().unwrap_or_default();
+        problems.error(layers.place(path), path, error.inner().to_string());
+        if !remove(&mut left, path) {
+            return Config::default();
+        }
+    }
+}
+
+fn remove(root: &mut Value, path: &str) -> bool {
+    let (parent, key) = match path.rsplit_once('.') {
+        Some((parent, key)) => (root.pointer_mut(&format!("/{}", parent.replace('.', "/"))), key),
+        None => (Some(root), path),
+    };
+    parent.and_then(Value::as_object_mut).is_some_and(|table| table.remove(key).is_some())
+}

@@ -1,0 +1,152 @@
+use std::collections::HashSet;
+
+use super::*;
+
+fn load_text(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, Problems> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("plumbago.toml");
+    std::fs::write(&file, text).unwrap();
+    load_from(Some(file), variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+}
+
+/// `line key message` of each problem.
+fn problems(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let problems = load_text(text, variables).unwrap_err();
+    let place = |place: &Place| match place {
+        Place::File(path, line) => format!("{}:{line}", path.file_name().unwrap().to_string_lossy()),
+        other => other.to_string(),
+    };
+    problems.iter().map(|p| format!("{} {} {}", place(&p.place), p.key, p.message)).collect()
+}
+
+#[test]
+fn the_documented_defaults_are_the_defaults() {
+    let loaded = load_text(DEFAULT_TOML, &[]).unwrap();
+    assert_eq!(format!("{:?}", loaded.config), format!("{:?}", Config::default()));
+    let nothing = load_from(None, layers::Environment::new()).unwrap();
+    assert_eq!(format!("{:?}", nothing.config), format!("{:?}", Config::default()));
+}
+
+/// Asks each section which keys it knows, by way of the message about one that it does not.
+fn known_keys(path: &str) -> HashSet<String> {
+    let mut root = serde_json::json!({});
+    let mut table = &mut root;
+    for key in path.split('.').filter(|k| !k.is_empty()) {
+        table[key] = serde_json::json!({});
+        table = &mut table[key];
+    }
+    table["no such key"] = Value::from(0);
+    let message = serde_json::from_value::<Config>(root).unwrap_err().to_string();
+    message.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+}
+
+fn assert_complete(path: &str, documented: &Value) {
+    let table = documented.as_object().unwrap();
+    assert_eq!(table.keys().cloned().collect::<HashSet<_>>(), known_keys(path), "[{path}]");
+    for (key, inner) in table.iter().filter(|(_, v)| v.is_object()) {
+        assert_complete(if path.is_empty() { key.clone() } else { format!("{path}.{key}") }.as_str(), inner);
+    }
+}
+
+#[test]
+fn every_key_is_documented() {
+    assert_complete("", strict::all_keys());
+    let mut commented = false;
+    for line in DEFAULT_TOML.lines() {
+        let key = line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line);
+        if line.starts_with("# ") {
+            commented = true;
+        } else if key.contains(" = ") {
+            assert!(commented, "no comment before {line}");
+            commented = false;
+        }
+    }
+}
+
+#[test]
+fn optional_keys_have_examples_that_are_valid() {
+    let text: String = DEFAULT_TOML
+        .lines()
+        .map(|l| {
+            l.strip_prefix('#').filter(|r| !r.starts_with(' ') && !r.is_empty()).unwrap_or(l).to_owned()
+                + "\n"
+        })
+        .collect();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("all.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut problems = Problems::default();
+    let layers = layers::read(Some(&file), layers::Environment::new(), &mut problems);
+    let set = strict::typed(&layers, &mut problems);
+    strict::build(&set, &layers, &mut problems);
+    assert_eq!(problems.to_string(), "");
+}
+
+#[test]
+fn every_problem_is_found_at_once() {
+    let text = "data_dir = 7\n[log]\nlevel = \"loud\"\ncolour = true\n[journal]\nsync = 1\nsegment = \"5\"\n[extra]\na = 1\n";
+    let found =
+        problems(text, &[("PLUMBAGO__JOURNAL__MIN_FREE_BYTES", "much"), ("PLUMBAGO__STORE__KIND", "sqlite")]);
+    let starts = [
+        "plumbago.toml:1 data_dir must be a text, like \"data\"",
+        "plumbago.toml:3 log.level \"loud\" is no log level",
+        "plumbago.toml:4 log.colour there is no such key",
+        "plumbago.toml:6 journal.sync must be a text, like \"1s\"",
+        "plumbago.toml:7 journal.segment \"5\" is no period",
+        "plumbago.toml:8 extra there is no such key",
+        "environment PLUMBAGO__JOURNAL__MIN_FREE_BYTES journal.min_free_bytes \"much\" is no size",
+        "environment PLUMBAGO__STORE__KIND store.kind unknown variant `sqlite`",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:#?}");
+    for (found, start) in found.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}\n{start}");
+    }
+}
+
+#[test]
+fn the_environment_overrides_the_file_and_keeps_texts_as_they_are() {
+    let loaded = load_text(
+        "data_dir = \"a\"\n",
+        &[("PLUMBAGO__DATA_DIR", "0012"), ("PLUMBAGO__JOURNAL__SYNC", "off")],
+    );
+    let config = loaded.unwrap().config;
+    assert_eq!(config.data_dir, Path::new("0012"));
+    assert_eq!(config.journal.sync, plumbago_journal::SyncPolicy::Off);
+}
+
+#[test]
+fn a_misspelt_variable_is_named() {
+    let found = problems("", &[("PLUMBAGO__JOURNAL__SINC", "1s")]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("environment PLUMBAGO__JOURNAL__SINC journal.sinc there is no such key"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_or_parsed() {
+    let missing =
+        load_from(Some(PathBuf::from("/nonexistent.toml")), layers::Environment::new()).unwrap_err();
+    assert!(missing.to_string().starts_with("/nonexistent.toml: error: "), "{missing}");
+    let found = problems("a = 1\nb = = 2\n", &[]);
+    assert!(found[0].starts_with("plumbago.toml:2 "), "{found:?}");
+}
+
+#[test]
+fn problems_of_the_rules_are_problems_of_the_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("storage-schemas.conf");
+    std::fs::write(&rules, "[a]\npattern = (\nretentions = 60s:1d\n[b]\npattern = b\n").unwrap();
+    let found =
+        problems(&format!("storage_schemas = {:?}\nstorage_aggregation = \"none.conf\"\n", rules), &[]);
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert!(found[0].starts_with("storage-schemas.conf:2 [a] pattern \"(\": "), "{}", found[0]);
+    assert!(found[1].starts_with("storage-schemas.conf:4 [b] no retentions"), "{}", found[1]);
+    assert!(found[2].starts_with("none.conf:0 storage_aggregation "), "{}", found[2]);
+}
+
+#[test]
+fn the_effective_settings_read_back() {
+    let loaded = load_text("[journal]\nsync = \"100ms\"\n", &[("PLUMBAGO__DATA_DIR", "x")]).unwrap();
+    let shown = effective(&loaded.set);
+    assert!(shown.contains("data_dir = \"x\"\n") && shown.contains("sync = \"100ms\"\n"), "{shown}");
+    assert_eq!(format!("{:?}", load_text(&shown, &[]).unwrap().config), format!("{:?}", loaded.config));
+}
