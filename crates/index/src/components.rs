@@ -1,0 +1,166 @@
+//! The texts between the dots, each kept once.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use plumbago_model::name::NAME_BYTES_MAX;
+
+use crate::pool::{LENGTH_MAX, Pool};
+
+/// The tables that find a text's number. There are many, so that growing one of them, which
+/// moves all it holds, is a short affair.
+const TABLES: usize = 256;
+/// Texts are kept in units of this many bytes.
+const UNIT: usize = 8;
+/// Longest text.
+const COMPONENT_BYTES_MAX: usize = UNIT * LENGTH_MAX;
+const _: () = assert!(COMPONENT_BYTES_MAX >= NAME_BYTES_MAX);
+
+/// Interned component texts with the number of their uses.
+#[derive(Debug)]
+pub(crate) struct Components {
+    slots: Pool<Slot>,
+    texts: Pool<[u8; UNIT]>,
+    /// Number and hash of each text; the hash is kept so that growing does not read the texts.
+    tables: Vec<HashTable<(u32, u32)>>,
+    hasher: RandomState,
+    count: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    start: u32,
+    bytes: u32,
+    uses: u32,
+}
+
+impl Components {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Pool::new(),
+            texts: Pool::new(),
+            tables: (0..TABLES).map(|_| HashTable::new()).collect(),
+            hasher: RandomState::default(),
+            count: 0,
+        }
+    }
+
+    /// How many different texts there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The text of a number.
+    #[inline]
+    pub(crate) fn text(&self, component: u32) -> &[u8] {
+        let slot = self.slot(component);
+        let bytes = slot.bytes as usize;
+        &self.texts.get(slot.start, units(bytes)).as_flattened()[..bytes]
+    }
+
+    /// The number of a text that is in use.
+    pub(crate) fn find(&self, text: &[u8]) -> Option<u32> {
+        let hash = self.hash(text);
+        let table = &self.tables[table_of(hash)];
+        table.find(spread(hash), |entry| self.is(*entry, hash, text)).map(|entry| entry.1)
+    }
+
+    /// The number of a text, with one more use.
+    pub(crate) fn acquire(&mut self, text: &[u8]) -> u32 {
+        if let Some(component) = self.find(text) {
+            self.slot_mut(component).uses += 1;
+            return component;
+        }
+        let units = units(text.len());
+        let start = self.texts.allocate(units);
+        self.texts.get_mut(start, units).as_flattened_mut()[..text.len()].copy_from_slice(text);
+        let component = self.slots.allocate(1);
+        *self.slot_mut(component) = Slot { start, bytes: text.len() as u32, uses: 1 };
+        let hash = self.hash(text);
+        let table = &mut self.tables[table_of(hash)];
+        table.insert_unique(spread(hash), (hash, component), |entry| spread(entry.0));
+        self.count += 1;
+        component
+    }
+
+    /// One use less; a text without uses is forgotten and its number given to another.
+    pub(crate) fn release(&mut self, component: u32) {
+        let slot = self.slot_mut(component);
+        slot.uses -= 1;
+        if slot.uses > 0 {
+            return;
+        }
+        let Slot { start, bytes, .. } = *slot;
+        let hash = self.hash(self.text(component));
+        let table = &mut self.tables[table_of(hash)];
+        if let Ok(entry) = table.find_entry(spread(hash), |entry| entry.1 == component) {
+            entry.remove();
+        }
+        self.texts.release(start, units(bytes as usize));
+        self.slots.release(component, 1);
+        self.count -= 1;
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(HashTable::allocation_size).sum();
+        self.slots.memory_bytes() + self.texts.memory_bytes() + tables
+    }
+
+    fn hash(&self, text: &[u8]) -> u32 {
+        self.hasher.hash_one(text) as u32
+    }
+
+    fn is(&self, entry: (u32, u32), hash: u32, text: &[u8]) -> bool {
+        entry.0 == hash && self.text(entry.1) == text
+    }
+
+    #[inline]
+    fn slot(&self, component: u32) -> &Slot {
+        &self.slots.get(component, 1)[0]
+    }
+
+    fn slot_mut(&mut self, component: u32) -> &mut Slot {
+        &mut self.slots.get_mut(component, 1)[0]
+    }
+}
+
+#[inline]
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT).max(1)
+}
+
+/// The table of a hash. Its high bits decide, since hashbrown goes by the low ones.
+#[inline]
+fn table_of(hash: u32) -> usize {
+    (hash >> 24) as usize % TABLES
+}
+
+/// A 64-bit hash for the table from the 32 bits that are kept.
+#[inline]
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_lives_as_long_as_it_is_used() {
+        let mut components = Components::new();
+        let a = components.acquire(b"cpu");
+        assert_eq!(components.acquire(b"cpu"), a);
+        let long = components.acquire(&[b'x'; COMPONENT_BYTES_MAX]);
+        assert_eq!(components.text(long).len(), COMPONENT_BYTES_MAX);
+        assert_eq!(components.len(), 2);
+        components.release(a);
+        assert_eq!(components.find(b"cpu"), Some(a));
+        components.release(a);
+        assert_eq!(components.find(b"cpu"), None);
+        let b = components.acquire(b"memory");
+        assert_eq!(b, a, "the number is used again");
+        assert_eq!(components.text(b), b"memory");
+        assert_eq!(components.len(), 2);
+    }
+}

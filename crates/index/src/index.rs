@@ -1,0 +1,377 @@
+//! The index as others see it: a lock around the tree, limits, and tagged series apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use plumbago_model::glob::{GlobError, Path, Pattern, has_glob};
+use plumbago_model::name::sanitize;
+use plumbago_telemetry::Registry;
+
+use crate::metrics::Metrics;
+use crate::trie::Trie;
+use crate::walk::{Found, Walk, Want};
+
+/// So many names are inserted before others get the lock.
+const NAMES_PER_TURN: usize = 1000;
+
+/// Which metrics exist. All methods take the lock for about a millisecond at most, whatever is
+/// asked of them: long searches give it back in between and may then miss or see what changes
+/// meanwhile.
+#[derive(Debug)]
+pub struct Index {
+    trie: RwLock<Trie>,
+    tagged: RwLock<BTreeSet<Box<str>>>,
+    metrics: Metrics,
+}
+
+/// A metric, a directory, or a text that is both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// The whole path.
+    pub path: String,
+    /// A metric has this name.
+    pub leaf: bool,
+    /// There is something below.
+    pub branch: bool,
+}
+
+/// A [`Node`] that is only shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeRef<'a> {
+    /// The whole path.
+    pub path: &'a str,
+    /// A metric has this name.
+    pub leaf: bool,
+    /// There is something below.
+    pub branch: bool,
+}
+
+/// What a search may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FindLimits {
+    /// Most results.
+    pub results_max: usize,
+    /// Most nodes looked at on the way. Long comparisons count as further nodes.
+    pub visited_max: usize,
+}
+
+impl Default for FindLimits {
+    fn default() -> Self {
+        Self { results_max: 1_000_000, visited_max: 50_000_000 }
+    }
+}
+
+/// Why a search gave no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// The pattern is too large.
+    #[error(transparent)]
+    Pattern(#[from] GlobError),
+    /// More results than [`FindLimits::results_max`].
+    #[error("more than {0} metrics match (limit of results); narrow the pattern")]
+    TooManyResults(usize),
+    /// More nodes visited than [`FindLimits::visited_max`].
+    #[error("more than {0} nodes of the index to visit (limit of visited nodes); narrow the pattern")]
+    TooManyVisits(usize),
+}
+
+impl Index {
+    /// An empty index that reports to `registry`.
+    pub fn new(registry: &Registry) -> Self {
+        let metrics = Metrics::new(registry);
+        Self { trie: RwLock::new(Trie::new()), tagged: RwLock::default(), metrics }
+    }
+
+    /// Adds names and tells how many were new. Texts that are no names are counted and left out.
+    ///
+    /// Names that come sorted go in several times faster.
+    pub fn insert<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> usize {
+        let mut names = names.into_iter();
+        let mut batch: Vec<&str> = Vec::new();
+        let mut new = 0;
+        loop {
+            batch.clear();
+            batch.extend(names.by_ref().take(NAMES_PER_TURN));
+            if batch.is_empty() {
+                return new;
+            }
+            new += self.insert_batch(&batch);
+        }
+    }
+
+    /// Adds the names of a scan at start. Call it for one page after the other; pages in byte order
+    /// go in fastest, any order works.
+    pub fn load<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> usize {
+        self.insert(names)
+    }
+
+    /// Takes a metric out, and the directories that are empty then; false when it was not there.
+    pub fn remove(&self, name: &str) -> bool {
+        let Ok(name) = sanitize(name) else { return false };
+        let removed = if is_tagged(&name) {
+            self.tagged_mut().remove(&*name)
+        } else {
+            self.trie_mut().remove(name.as_bytes())
+        };
+        if removed {
+            self.report();
+        }
+        removed
+    }
+
+    /// True when there is a metric of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        let Ok(name) = sanitize(name) else { return false };
+        if is_tagged(&name) {
+            return self.tagged().contains(&*name);
+        }
+        self.trie().get(name.as_bytes()).is_some_and(|child| child.is_leaf())
+    }
+
+    /// How many metrics there are, tagged ones included.
+    pub fn len(&self) -> usize {
+        let names = self.trie().leaves();
+        names + self.tagged().len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The metrics and directories that a glob means, sorted by path, each once.
+    pub fn find(&self, pattern: &str, limits: &FindLimits) -> Result<Vec<Node>, FindError> {
+        let mut nodes = Vec::new();
+        self.find_each(pattern, limits, &mut |node| {
+            nodes.push(Node { path: node.path.to_owned(), leaf: node.leaf, branch: node.branch });
+        })?;
+        Ok(nodes)
+    }
+
+    /// The metrics that a glob means, sorted, each once.
+    pub fn leaves(&self, pattern: &str, limits: &FindLimits) -> Result<Vec<String>, FindError> {
+        let mut names = Vec::new();
+        self.leaves_each(pattern, limits, &mut |name| names.push(name.to_owned()))?;
+        Ok(names)
+    }
+
+    /// As [`Index::find`], but shows one node after the other, without holding the lock. On an
+    /// error some have been shown.
+    pub fn find_each(
+        &self,
+        pattern: &str,
+        limits: &FindLimits,
+        visit: &mut dyn FnMut(NodeRef<'_>),
+    ) -> Result<(), FindError> {
+        self.search(pattern, limits, Want::Nodes, visit)
+    }
+
+    /// As [`Index::leaves`], but shows one name after the other, without holding the lock. On an
+    /// error some have been shown.
+    pub fn leaves_each(
+        &self,
+        pattern: &str,
+        limits: &FindLimits,
+        visit: &mut dyn FnMut(&str),
+    ) -> Result<(), FindError> {
+        self.search(pattern, limits, Want::Leaves, &mut |node| visit(node.path))
+    }
+
+    /// Shows every untagged metric in byte order, without holding the lock.
+    pub fn for_each(&self, visit: &mut dyn FnMut(&str)) {
+        for path in Pattern::everything().paths() {
+            let mut visits = usize::MAX;
+            // Without limits there is nothing that could be refused.
+            let _ = self.walk(path, Want::Leaves, &mut visits, &mut |node| {
+                visit(node.path);
+                Ok(())
+            });
+        }
+    }
+
+    /// At most `limit` tagged series (`name;tag=value…`) behind `after`, in byte order.
+    pub fn tagged_page(&self, after: Option<&str>, limit: usize) -> Vec<String> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tagged = self.tagged();
+        tagged.range::<str, _>((start, Bound::Unbounded)).take(limit).map(|name| name.to_string()).collect()
+    }
+
+    /// How many tagged series there are.
+    pub fn tagged_len(&self) -> usize {
+        self.tagged().len()
+    }
+
+    /// The memory that the index holds.
+    pub fn memory_bytes(&self) -> usize {
+        let tagged: usize = self.tagged().iter().map(|name| name.len() + 2 * size_of::<Box<str>>()).sum();
+        self.trie().memory_bytes() + tagged
+    }
+
+    fn insert_batch(&self, names: &[&str]) -> usize {
+        let mut new = 0;
+        let mut refused = 0;
+        {
+            let mut trie = self.trie_mut();
+            for name in names {
+                if name.contains(';') {
+                    continue;
+                }
+                match insert_plain(&mut trie, name) {
+                    Some(inserted) => new += usize::from(inserted),
+                    None => refused += 1,
+                }
+            }
+        }
+        if names.iter().any(|name| name.contains(';')) {
+            let mut tagged = self.tagged_mut();
+            for name in names.iter().filter(|name| name.contains(';')) {
+                match sanitize(name) {
+                    Ok(name) => new += usize::from(tagged.insert(name.into())),
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        self.metrics.refused_names.add(refused);
+        self.report();
+        new
+    }
+
+    fn search(
+        &self,
+        pattern: &str,
+        limits: &FindLimits,
+        want: Want,
+        visit: &mut dyn FnMut(NodeRef<'_>),
+    ) -> Result<(), FindError> {
+        self.metrics.finds.add(1);
+        let result = if has_glob(pattern) {
+            self.search_glob(pattern, limits, want, visit)
+        } else {
+            self.search_exact(pattern, want, visit);
+            Ok(())
+        };
+        match result {
+            Err(FindError::Pattern(_)) => self.metrics.refused_pattern.add(1),
+            Err(FindError::TooManyResults(_)) => self.metrics.refused_results.add(1),
+            Err(FindError::TooManyVisits(_)) => self.metrics.refused_visits.add(1),
+            Ok(()) => {}
+        }
+        result
+    }
+
+    fn search_exact(&self, name: &str, want: Want, visit: &mut dyn FnMut(NodeRef<'_>)) {
+        let Ok(path) = sanitize(name) else { return };
+        let Some(child) = self.trie().get(path.as_bytes()) else { return };
+        if want == Want::Nodes || child.is_leaf() {
+            visit(NodeRef { path: &path, leaf: child.is_leaf(), branch: child.directory().is_some() });
+        }
+    }
+
+    fn search_glob(
+        &self,
+        pattern: &str,
+        limits: &FindLimits,
+        want: Want,
+        visit: &mut dyn FnMut(NodeRef<'_>),
+    ) -> Result<(), FindError> {
+        let pattern = Pattern::parse(pattern)?;
+        let mut visits = limits.visited_max;
+        let mut left = limits.results_max;
+        let too_many = FindError::TooManyResults(limits.results_max);
+        if let [path] = pattern.paths() {
+            return self.walk_limited(path, limits, want, &mut visits, &mut |node| {
+                left = left.checked_sub(1).ok_or(too_many)?;
+                visit(node);
+                Ok(())
+            });
+        }
+        // Paths of different lengths may mean the same node: gather, then show.
+        let mut nodes: BTreeMap<String, (bool, bool)> = BTreeMap::new();
+        for path in pattern.paths() {
+            self.walk_limited(path, limits, want, &mut visits, &mut |node| {
+                nodes.insert(node.path.to_owned(), (node.leaf, node.branch));
+                if nodes.len() > left { Err(too_many) } else { Ok(()) }
+            })?;
+        }
+        for (path, (leaf, branch)) in &nodes {
+            visit(NodeRef { path, leaf: *leaf, branch: *branch });
+        }
+        Ok(())
+    }
+
+    fn walk_limited(
+        &self,
+        path: &Path,
+        limits: &FindLimits,
+        want: Want,
+        visits: &mut usize,
+        visit: &mut dyn FnMut(NodeRef<'_>) -> Result<(), FindError>,
+    ) -> Result<(), FindError> {
+        let before = *visits;
+        let result = self.walk(path, want, visits, visit);
+        self.metrics.visited.add((before - *visits) as u64);
+        if result? { Ok(()) } else { Err(FindError::TooManyVisits(limits.visited_max)) }
+    }
+
+    /// Walks a path to its end, turn by turn; false when the visits did not suffice.
+    fn walk(
+        &self,
+        path: &Path,
+        want: Want,
+        visits: &mut usize,
+        visit: &mut dyn FnMut(NodeRef<'_>) -> Result<(), FindError>,
+    ) -> Result<bool, FindError> {
+        let mut walk = Walk::new(path, want, &self.trie());
+        let mut found = Found::default();
+        loop {
+            found.clear();
+            let more = walk.turn(&self.trie(), &mut found, visits);
+            for (path, leaf, branch) in found.iter() {
+                visit(NodeRef { path, leaf, branch })?;
+            }
+            if !more {
+                return Ok(true);
+            }
+            if *visits == 0 {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn report(&self) {
+        let trie = self.trie();
+        self.metrics.names.set(trie.leaves() as f64);
+        self.metrics.directories.set(trie.directories() as f64);
+        self.metrics.components.set(trie.components.len() as f64);
+        self.metrics.memory_bytes.set(trie.memory_bytes() as f64);
+        drop(trie);
+        self.metrics.tagged.set(self.tagged().len() as f64);
+    }
+
+    fn trie(&self) -> RwLockReadGuard<'_, Trie> {
+        self.trie.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn trie_mut(&self) -> RwLockWriteGuard<'_, Trie> {
+        self.trie.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tagged(&self) -> RwLockReadGuard<'_, BTreeSet<Box<str>>> {
+        self.tagged.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tagged_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<Box<str>>> {
+        self.tagged.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_tagged(name: &str) -> bool {
+    name.contains(';')
+}
+
+/// Adds an untagged name; `None` when the text is no name.
+fn insert_plain(trie: &mut Trie, name: &str) -> Option<bool> {
+    let name = sanitize(name).ok()?;
+    Some(trie.insert(name.as_bytes()))
+}

@@ -1,0 +1,326 @@
+//! Going through the tree along a pattern, in byte order of the full path.
+//!
+//! A walk stops now and then so that the lock on the tree can be given to others. When the tree
+//! has changed meanwhile it finds its places again by their texts.
+//!
+//! Order: `a-b.x` comes before `a.x`, since `-` is smaller than the dot. So a directory `a` is
+//! not entered before its neighbours that begin with `a` and go on with something smaller than a
+//! dot; until then it waits.
+
+use plumbago_model::glob::{Path, States};
+
+use crate::children::{At, Child};
+use crate::plan::{Plan, Way};
+use crate::trie::{ROOT, Trie};
+
+/// A walk gives the lock back after visiting so many nodes, …
+const VISITS_PER_TURN: usize = 8192;
+/// … or finding so many, or this much text.
+const FOUND_PER_TURN: usize = 4096;
+const TEXT_BYTES_PER_TURN: usize = 1 << 20;
+
+/// Which nodes are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    Nodes,
+    Leaves,
+}
+
+/// What one turn of a walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    text: String,
+    nodes: Vec<(u32, bool, bool)>,
+}
+
+impl Found {
+    /// Path, leaf, branch.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, bool, bool)> {
+        let mut start = 0;
+        self.nodes.iter().map(move |(end, leaf, branch)| {
+            let path = &self.text[start..*end as usize];
+            start = *end as usize;
+            (path, *leaf, *branch)
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        self.nodes.len() >= FOUND_PER_TURN || self.text.len() >= TEXT_BYTES_PER_TURN
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.nodes.clear();
+    }
+}
+
+/// A walk along one path.
+#[derive(Debug)]
+pub(crate) struct Walk<'p> {
+    plan: Plan<'p>,
+    want: Want,
+    frames: Vec<Frame>,
+    waiting: Vec<Waiting>,
+    /// The name of the directory of the frame numbered `written`, with its dot.
+    path: String,
+    written: usize,
+    changes: u64,
+    removals: u64,
+}
+
+/// A directory we are in.
+#[derive(Debug)]
+struct Frame {
+    directory: u32,
+    /// Its component.
+    component: u32,
+    /// The bytes of the path with its dot, once written.
+    base: usize,
+    states: States,
+    way: Way,
+    /// The next child of a scan, or the next text.
+    at: At,
+    text: usize,
+    /// How many wait in the frames above.
+    waiting: usize,
+    /// The child taken last in this turn, and the text of the one taken last in a turn before.
+    taken: Option<u32>,
+    resume: Option<Box<[u8]>>,
+}
+
+/// A directory that is entered once the neighbours that come before its children are done.
+#[derive(Debug)]
+struct Waiting {
+    component: u32,
+    directory: u32,
+    states: States,
+    resume: Box<[u8]>,
+}
+
+impl<'p> Walk<'p> {
+    pub(crate) fn new(path: &'p Path, want: Want, trie: &Trie) -> Self {
+        let mut walk = Self {
+            plan: Plan::new(path, &trie.components),
+            want,
+            frames: Vec::new(),
+            waiting: Vec::new(),
+            path: String::new(),
+            written: 0,
+            changes: trie.changes(),
+            removals: trie.removals(),
+        };
+        let states = walk.plan.start();
+        walk.push(trie, ROOT, 0, states);
+        walk
+    }
+
+    /// Goes on for one turn; false at the end. `visits` is what the whole walk may still visit; it
+    /// is 0 when that did not suffice.
+    pub(crate) fn turn(&mut self, trie: &Trie, found: &mut Found, visits: &mut usize) -> bool {
+        self.resume(trie);
+        let stop = visits.saturating_sub(VISITS_PER_TURN);
+        while !self.frames.is_empty() {
+            if *visits <= stop || found.is_full() {
+                self.pause(trie);
+                return true;
+            }
+            let cost = 1 + self.step(trie, found);
+            *visits = visits.saturating_sub(cost);
+        }
+        false
+    }
+
+    /// Takes one child or enters or leaves a directory; tells what it cost beyond that.
+    #[inline]
+    fn step(&mut self, trie: &Trie, found: &mut Found) -> usize {
+        let mut cost = 0;
+        let candidate = self.candidate(trie, &mut cost);
+        let Some(frame) = self.frames.last_mut() else { return cost };
+        if self.waiting.len() > frame.waiting
+            && let Some(first) = self.waiting.last()
+            && candidate.is_none_or(|(_, child)| !comes_before(trie, child.component, first.component))
+            && let Some(next) = self.waiting.pop()
+        {
+            self.push(trie, next.directory, next.component, next.states);
+            return cost;
+        }
+        let Some((at, child)) = candidate else {
+            self.frames.pop();
+            self.written = self.written.min(self.frames.len().saturating_sub(1));
+            return cost;
+        };
+        frame.at = at.next();
+        frame.text += 1;
+        frame.taken = Some(child.component);
+        let states = self.plan.next(frame.states, &trie.components, child.component);
+        let below = self.plan.unfinished(states);
+        if self.plan.accepts(states) && (self.want == Want::Nodes || child.is_leaf()) {
+            self.emit(trie, child, found);
+        }
+        if let Some(directory) = child.directory()
+            && !below.is_empty()
+        {
+            let (component, resume) = (child.component, Box::default());
+            self.waiting.push(Waiting { component, directory, states: below, resume });
+        }
+        cost + self.plan.take_cost()
+    }
+
+    /// The next child of the innermost directory, not yet taken.
+    #[inline]
+    fn candidate(&mut self, trie: &Trie, cost: &mut usize) -> Option<(At, Child)> {
+        let frame = self.frames.last_mut()?;
+        match frame.way {
+            Way::Scan => {
+                let (at, child) = trie.children.get(frame.directory, frame.at)?;
+                let prefix = self.plan.prefix(frame.states);
+                let fits = prefix.is_empty() || trie.components.text(child.component).starts_with(prefix);
+                fits.then_some((at, child))
+            }
+            Way::Literals(step) => {
+                let texts = self.plan.literals(step);
+                while let Some(text) = texts.get(frame.text) {
+                    let known =
+                        text.and_then(|text| trie.children.find(frame.directory, &trie.components, text));
+                    if known.is_some() {
+                        return known;
+                    }
+                    frame.text += 1;
+                    *cost += 1;
+                }
+                None
+            }
+        }
+    }
+
+    fn push(&mut self, trie: &Trie, directory: u32, component: u32, states: States) {
+        let way = self.plan.way(states, |count| trie.children.is_longer(directory, count));
+        let mut frame = Frame {
+            directory,
+            component,
+            base: 0,
+            states,
+            way,
+            at: At::default(),
+            text: 0,
+            waiting: self.waiting.len(),
+            taken: None,
+            resume: None,
+        };
+        frame.at = start(trie, &frame, self.plan.prefix(states));
+        self.frames.push(frame);
+    }
+
+    fn emit(&mut self, trie: &Trie, child: Child, found: &mut Found) {
+        self.write_path(trie);
+        found.text.push_str(&self.path);
+        found.text.push_str(text(trie, child.component));
+        found.nodes.push((found.text.len() as u32, child.is_leaf(), child.directory().is_some()));
+    }
+
+    /// Writes the path of the innermost directory; most directories are left before it is needed.
+    #[inline]
+    fn write_path(&mut self, trie: &Trie) {
+        while self.written + 1 < self.frames.len() {
+            self.path.truncate(self.frames[self.written].base);
+            self.written += 1;
+            let frame = &mut self.frames[self.written];
+            self.path.push_str(text(trie, frame.component));
+            self.path.push('.');
+            frame.base = self.path.len();
+        }
+        self.path.truncate(self.frames.last().map_or(0, |frame| frame.base));
+    }
+
+    /// Notes the texts of all places before the lock is given away.
+    fn pause(&mut self, trie: &Trie) {
+        self.write_path(trie);
+        for frame in &mut self.frames {
+            if let Some(taken) = frame.taken.take() {
+                frame.resume = Some(trie.components.text(taken).into());
+            }
+        }
+        for waiting in &mut self.waiting {
+            waiting.resume = trie.components.text(waiting.component).into();
+        }
+    }
+
+    /// Finds all places again when the tree has changed. What is gone is left out.
+    fn resume(&mut self, trie: &Trie) {
+        if self.changes == trie.changes() {
+            return;
+        }
+        self.plan.resolve(&trie.components, self.removals != trie.removals());
+        (self.changes, self.removals) = (trie.changes(), trie.removals());
+        self.find_directories(trie);
+        for number in 0..self.frames.len() {
+            let prefix = self.plan.prefix(self.frames[number].states);
+            let frame = &mut self.frames[number];
+            frame.at = start(trie, frame, prefix);
+        }
+        let mut kept = Vec::with_capacity(self.waiting.len());
+        let mut waiting = std::mem::take(&mut self.waiting).into_iter().enumerate().peekable();
+        for number in 0..self.frames.len() {
+            let end = self.frames.get(number + 1).map_or(usize::MAX, |next| next.waiting);
+            self.frames[number].waiting = kept.len();
+            while let Some((_, mut place)) = waiting.next_if(|(index, _)| *index < end) {
+                if let Some((component, below)) = below(trie, self.frames[number].directory, &place.resume) {
+                    (place.component, place.directory) = (component, below);
+                    kept.push(place);
+                }
+            }
+        }
+        self.waiting = kept;
+    }
+
+    /// Goes down the path again; the frames below a directory that is gone are dropped.
+    fn find_directories(&mut self, trie: &Trie) {
+        for number in 1..self.frames.len() {
+            let (above, base) = (&self.frames[number - 1], self.frames[number].base);
+            let text = self.path.get(above.base..base.saturating_sub(1)).unwrap_or_default();
+            match below(trie, above.directory, text.as_bytes()) {
+                Some((component, directory)) => {
+                    self.frames[number].component = component;
+                    self.frames[number].directory = directory;
+                }
+                None => {
+                    self.waiting.truncate(self.frames[number].waiting);
+                    self.frames.truncate(number);
+                    break;
+                }
+            }
+        }
+        self.written = self.frames.len() - 1;
+        self.path.truncate(self.frames.last().map_or(0, |frame| frame.base));
+    }
+}
+
+/// Where a frame goes on: behind what it took last, or at its beginning.
+fn start(trie: &Trie, frame: &Frame, prefix: &[u8]) -> At {
+    let search = |text: &[u8]| trie.children.search(frame.directory, &trie.components, text);
+    match &frame.resume {
+        Some(taken) => search(taken).map_or_else(|at| at, At::next),
+        None if prefix.is_empty() => At::default(),
+        None => search(prefix).unwrap_or_else(|at| at),
+    }
+}
+
+/// The component and the directory of a text.
+fn below(trie: &Trie, directory: u32, text: &[u8]) -> Option<(u32, u32)> {
+    let component = trie.components.find(text)?;
+    let (_, child) = trie.children.find(directory, &trie.components, component)?;
+    Some((component, child.directory()?))
+}
+
+/// True when a component comes before everything below a directory that it follows.
+#[inline]
+fn comes_before(trie: &Trie, component: u32, directory: u32) -> bool {
+    let rest = trie.components.text(component).strip_prefix(trie.components.text(directory));
+    rest.and_then(|rest| rest.first()).is_some_and(|byte| *byte < b'.')
+}
+
+#[inline]
+fn text(trie: &Trie, component: u32) -> &str {
+    // Names come in as text, so this never fails.
+    std::str::from_utf8(trie.components.text(component)).unwrap_or_default()
+}
