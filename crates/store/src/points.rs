@@ -126,11 +126,14 @@ pub struct BlockLayout {
 }
 
 impl BlockLayout {
-    /// The shift of a metric's raw block grid, so that not all metrics flush at once.
+    /// The shift of a metric's raw block grid, so that not all metrics flush at once. It follows the
+    /// id's order: while a block period passes, metrics become due in id order, and an LSM store
+    /// writes tables that do not overlap.
     #[inline]
     pub fn phase(&self, id: &MetricId) -> u32 {
-        // Any bytes of the id serve: it is a hash.
-        u32::from(u16::from_le_bytes([id.0[14], id.0[15]])) % self.raw_slots
+        let prefix = u32::from_be_bytes([id.0[0], id.0[1], id.0[2], id.0[3]]);
+        // The grid's start moves backwards as the phase grows, hence the complement.
+        ((u64::from(!prefix) * u64::from(self.raw_slots)) >> 32) as u32
     }
 
     /// The first slot of the raw block that holds `slot`; may lie before the epoch, hence signed.

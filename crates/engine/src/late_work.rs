@@ -1,0 +1,257 @@
+//! Late points in the store: their slots are written, and every window they touch is computed anew
+//! from the finest stage that covers it whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plumbago_model::Window;
+use plumbago_store::{Column, PointStore, ReadRequest, Run, SlotRange, StoreError, WriteBatch};
+
+use crate::jobs::{Close, LateDone, LateJob, LateMetric};
+
+/// Slots between two wanted ones that one read bridges.
+const BRIDGE: u32 = 16;
+
+/// A window to compute: from the slots `from..until` of the stage `source`.
+#[derive(Debug, Clone, Copy)]
+struct Refold {
+    stage: usize,
+    window: u32,
+    source: usize,
+    from: u32,
+    until: u32,
+    open: bool,
+    /// The read that holds the slots; `None` when there is none to read.
+    read: Option<usize>,
+}
+
+/// What one metric needs from the store.
+#[derive(Debug, Default)]
+struct Needs {
+    /// Reads of the slots that the points land in: stage, first slot, place in the request.
+    landings: Vec<(usize, u32, u32, usize)>,
+    refolds: Vec<Refold>,
+}
+
+/// Reads what the job touches and computes its rows.
+pub(crate) async fn compute(
+    store: &dyn PointStore,
+    job: &LateJob,
+) -> Result<(WriteBatch, Vec<LateDone>), StoreError> {
+    let mut request = ReadRequest::default();
+    let needs: Vec<Needs> = job.metrics.iter().map(|metric| plan(metric, &mut request)).collect();
+    let columns = store.read(&request).await?;
+    let mut rows = WriteBatch::default();
+    let mut done = Vec::with_capacity(job.metrics.len());
+    for (metric, needs) in job.metrics.iter().zip(&needs) {
+        done.push(apply(metric, needs, &columns, &mut rows));
+    }
+    Ok((rows, done))
+}
+
+/// The row of a window whose method needs all its slots at once.
+pub(crate) async fn close(
+    store: &dyn PointStore,
+    closes: &[Close],
+    rows: &mut WriteBatch,
+) -> Result<(), StoreError> {
+    if closes.is_empty() {
+        return Ok(());
+    }
+    let mut request = ReadRequest::default();
+    for close in closes {
+        let per = close.plan.per[close.stage - 1];
+        let from = close.window * per;
+        let until = close.base.clamp(from, from + per);
+        request.ranges.push(range(close.id, &close.plan, 0, from, until));
+    }
+    let columns = store.read(&request).await?;
+    for (close, column) in closes.iter().zip(&columns) {
+        let method = close.plan.config.aggregation;
+        let window =
+            method.fold_all(column.values.iter().copied().chain(close.pairs.iter().map(|(_, v)| *v)));
+        if window.count > 0 {
+            push(rows, close.id, &close.plan, close.stage, close.window, &[window.value], &[window.count]);
+        }
+    }
+    Ok(())
+}
+
+fn plan(metric: &LateMetric, request: &mut ReadRequest) -> Needs {
+    let mut needs = Needs::default();
+    let mut touched: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); metric.plan.coarse() + 1];
+    for (stage, slot, _) in &metric.points {
+        touched[usize::from(*stage)].insert(*slot);
+    }
+    for (stage, slots) in touched.iter().enumerate() {
+        for (first, end) in bridged(slots) {
+            needs.landings.push((stage, first, end, request.ranges.len()));
+            request.ranges.push(range(metric.id, &metric.plan, stage, first, end));
+        }
+    }
+    for stage in 1..=metric.plan.coarse() {
+        let windows: BTreeSet<u32> = (0..stage)
+            .flat_map(|finer| touched[finer].iter().map(move |slot| (finer, *slot)))
+            .map(|(finer, slot)| slot / metric.plan.ratio(stage, finer))
+            .collect();
+        for window in windows {
+            let mut refold = refold(metric, stage, window);
+            if refold.from < refold.until {
+                refold.read = Some(request.ranges.len());
+                request.ranges.push(range(metric.id, &metric.plan, refold.source, refold.from, refold.until));
+            }
+            needs.refolds.push(refold);
+        }
+    }
+    needs
+}
+
+/// From which slots a window is folded: those of the finest stage that still covers it whole. Slots
+/// from the head's base on are not in the store.
+fn refold(metric: &LateMetric, stage: usize, window: u32) -> Refold {
+    let start = i64::from(window) * i64::from(metric.plan.stage(stage).resolution);
+    let covers = |s: &usize| metric.now - start <= metric.plan.stage(*s).duration() as i64;
+    let source = (0..stage).find(covers).unwrap_or(stage - 1);
+    let ratio = metric.plan.ratio(stage, source);
+    let base = if source == 0 { metric.base } else { metric.base / metric.plan.per[source - 1] };
+    let from = window * ratio;
+    let open = window == metric.base / metric.plan.per[stage - 1];
+    let until = if open { base.clamp(from, from + ratio) } else { from + ratio };
+    Refold { stage, window, source, from, until, open, read: None }
+}
+
+fn apply(metric: &LateMetric, needs: &Needs, columns: &[Column], rows: &mut WriteBatch) -> LateDone {
+    let method = metric.plan.config.aggregation;
+    let mut laid: Vec<BTreeMap<u32, Window>> = vec![BTreeMap::new(); metric.plan.coarse() + 1];
+    let mut done = LateDone {
+        at: metric.at,
+        points: metric.points.len() as u32,
+        stored: 0,
+        open: vec![None; metric.plan.coarse()],
+    };
+    for (stage, slot, value) in &metric.points {
+        let stage = usize::from(*stage);
+        let window = if stage == 0 {
+            Window { value: *value, count: 1 }
+        } else {
+            method.window_of(*value, metric.plan.per[stage - 1])
+        };
+        let again = laid[stage].insert(*slot, window).is_some();
+        done.stored += u32::from(!again && !was_known(needs, columns, stage, *slot));
+        let open = stage > 0 && *slot == metric.base / metric.plan.per[stage - 1];
+        if open {
+            done.open[stage - 1] = Some((0, window));
+        }
+    }
+    for refold in &needs.refolds {
+        let stored = refold.read.map(|at| &columns[at]);
+        let window = fold(metric, refold, stored, &laid[refold.source]);
+        if refold.open {
+            done.open[refold.stage - 1] = Some((refold.source, window));
+        } else if window.count > 0 {
+            laid[refold.stage].insert(refold.window, window);
+        }
+    }
+    for (stage, slots) in laid.iter().enumerate() {
+        push_laid(metric, stage, slots, rows);
+    }
+    done
+}
+
+fn fold(
+    metric: &LateMetric,
+    refold: &Refold,
+    stored: Option<&Column>,
+    laid: &BTreeMap<u32, Window>,
+) -> Window {
+    let method = metric.plan.config.aggregation;
+    let slot = |at: u32| -> Window {
+        if let Some(window) = laid.get(&at) {
+            return *window;
+        }
+        let i = (at - refold.from) as usize;
+        let Some(column) = stored else { return Window::default() };
+        let value = column.values.get(i).copied().unwrap_or(f64::NAN);
+        if value.is_nan() {
+            return Window::default();
+        }
+        Window { value, count: column.counts.get(i).copied().unwrap_or(1) }
+    };
+    let known = (refold.from..refold.until).map(slot).filter(|w| w.count > 0);
+    if refold.source == 0 || method.needs_all_slots() {
+        method.fold_all(known.map(|w| w.value))
+    } else {
+        known.fold(Window::default(), |whole, part| method.merge(whole, part))
+    }
+}
+
+/// Writes slots in runs. Slots of the open window stay with the head.
+fn push_laid(metric: &LateMetric, stage: usize, slots: &BTreeMap<u32, Window>, rows: &mut WriteBatch) {
+    let open = if stage == 0 { u32::MAX } else { metric.base / metric.plan.per[stage - 1] };
+    let slots: Vec<(u32, Window)> = slots.iter().map(|(s, w)| (*s, *w)).filter(|(s, _)| *s != open).collect();
+    for run in slots.chunk_by(|a, b| a.0 + 1 == b.0) {
+        let values: Vec<f64> = run.iter().map(|(_, w)| w.value).collect();
+        let counts: Vec<u32> = run.iter().map(|(_, w)| w.count).collect();
+        push(rows, metric.id, &metric.plan, stage, run[0].0, &values, &counts);
+    }
+}
+
+fn was_known(needs: &Needs, columns: &[Column], stage: usize, slot: u32) -> bool {
+    needs
+        .landings
+        .iter()
+        .find(|(s, first, end, _)| *s == stage && (*first..*end).contains(&slot))
+        .is_some_and(|(_, first, _, read)| {
+            columns[*read].values.get((slot - first) as usize).is_some_and(|v| !v.is_nan())
+        })
+}
+
+/// Ranges that hold all slots, without reading far across gaps.
+fn bridged(slots: &BTreeSet<u32>) -> Vec<(u32, u32)> {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &slot in slots {
+        match ranges.last_mut() {
+            Some((_, end)) if slot - *end <= BRIDGE => *end = slot + 1,
+            _ => ranges.push((slot, slot + 1)),
+        }
+    }
+    ranges
+}
+
+fn range(
+    id: plumbago_model::MetricId,
+    plan: &crate::downsample::Plan,
+    stage: usize,
+    from: u32,
+    until: u32,
+) -> SlotRange {
+    SlotRange {
+        id,
+        stage: plan.stage(stage),
+        stage_index: stage as u8,
+        aggregation: plan.config.aggregation,
+        from,
+        until,
+    }
+}
+
+fn push(
+    rows: &mut WriteBatch,
+    id: plumbago_model::MetricId,
+    plan: &crate::downsample::Plan,
+    stage: usize,
+    first_slot: u32,
+    values: &[f64],
+    counts: &[u32],
+) {
+    let run = Run {
+        id,
+        stage: plan.stage(stage),
+        stage_index: stage as u8,
+        aggregation: plan.config.aggregation,
+        first_slot,
+        len: 0,
+        at: 0,
+        whole: false,
+    };
+    rows.push(run, values, (stage > 0).then_some(counts));
+}

@@ -1,0 +1,233 @@
+//! The start: metrics from the metadata, heads from state rows, then the journal.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use plumbago_index::Index;
+use plumbago_journal::{Journal, JournalError, Record};
+use plumbago_model::{MetricConfig, MetricId};
+use plumbago_store::{FlushStore, MetadataStore, StoreError};
+
+use crate::create::{ConfigFor, NewMetric};
+use crate::head::flag;
+use crate::router::Router;
+use crate::shard::Shard;
+use crate::shard::restore::Replayed;
+use crate::state_row::State;
+
+/// Metrics read from the metadata at once.
+const PAGE: usize = 50_000;
+
+/// What a start found.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Recovered {
+    /// Metrics in the metadata.
+    pub metrics: u64,
+    /// State rows taken over.
+    pub states: u64,
+    /// Journal records of points applied again.
+    pub replayed: u64,
+    /// Journal records that state rows covered already.
+    pub covered: u64,
+    /// Journal records of metrics that nothing explains.
+    pub unexplained: u64,
+    /// How long metadata and state rows took.
+    pub load: Duration,
+    /// How long the journal took.
+    pub replay: Duration,
+}
+
+/// Why a start failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store.
+    #[error("failed to load metrics and state rows")]
+    Store(#[from] StoreError),
+    /// The journal.
+    #[error("failed to replay the journal")]
+    Journal(#[from] JournalError),
+    /// A thread could not be started.
+    #[error("failed to start a thread")]
+    Thread(#[source] std::io::Error),
+    /// It was started before.
+    #[error("the engine was started before")]
+    Again,
+}
+
+/// Everything the start reads from.
+pub(crate) struct Sources<'a> {
+    pub(crate) metadata: &'a dyn MetadataStore,
+    pub(crate) flush: &'a dyn FlushStore,
+    pub(crate) journal: &'a Journal,
+    pub(crate) index: &'a Index,
+    pub(crate) router: Router,
+    pub(crate) config_for: &'a ConfigFor,
+    pub(crate) now: i64,
+}
+
+/// What the owners start with.
+pub(crate) struct Start {
+    pub(crate) report: Recovered,
+    /// The next free metric number.
+    pub(crate) next_number: u32,
+    /// Metrics of each shard that the journal knows and the metadata does not.
+    pub(crate) creations: Vec<Vec<NewMetric>>,
+}
+
+/// A metric's place: shard and number in it.
+type Place = (u16, u32);
+
+/// Fills the shards.
+pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Result<Start, StartError> {
+    let began = Instant::now();
+    let mut report = Recovered::default();
+    let mut places = load_metrics(sources, shards, &mut report).await?;
+    let mut numbers = Numbers::default();
+    load_states(sources, shards, &mut places, &mut numbers, &mut report)?;
+    drop(places);
+    report.load = began.elapsed();
+    let began = Instant::now();
+    let mut creations: Vec<Vec<NewMetric>> = shards.iter().map(|_| Vec::new()).collect();
+    replay(sources, shards, &mut numbers, &mut creations, &mut report)?;
+    report.replay = began.elapsed();
+    let sequence = shards.iter().map(|s| s.sequence).max().unwrap_or(0);
+    sources.journal.start_at(sources.journal.sequence().max(sequence) + 1);
+    shards.iter_mut().for_each(Shard::show);
+    Ok(Start { report, next_number: numbers.next.max(1), creations })
+}
+
+async fn load_metrics(
+    sources: &Sources<'_>,
+    shards: &mut [Shard],
+    report: &mut Recovered,
+) -> Result<HashMap<MetricId, Place>, StartError> {
+    let mut places = HashMap::new();
+    let mut position = None;
+    loop {
+        let page = sources.metadata.scan(position, PAGE).await?;
+        places.reserve(page.entries.len());
+        sources.index.insert(page.iter().map(|(name, _)| name));
+        for (name, entry) in page.iter() {
+            let hash = sources.router.hash(name);
+            let shard = sources.router.shard(&hash);
+            let id = MetricId::of(name);
+            let at = shards[shard].insert(hash, id, 0, &entry.config, flag::CREATED | flag::MERGE);
+            places.insert(id, (shard as u16, at));
+        }
+        report.metrics += page.entries.len() as u64;
+        position = page.next;
+        if position.is_none() {
+            return Ok(places);
+        }
+    }
+}
+
+/// Numbers of metrics, and how far state rows cover their journal records.
+#[derive(Default)]
+struct Numbers {
+    of: HashMap<u32, (Place, u64)>,
+    next: u32,
+}
+
+impl Numbers {
+    fn set(&mut self, number: u32, place: Place, covered: u64) {
+        self.of.insert(number, (place, covered));
+        self.next = self.next.max(number + 1);
+    }
+}
+
+fn load_states(
+    sources: &Sources<'_>,
+    shards: &mut [Shard],
+    places: &mut HashMap<MetricId, Place>,
+    numbers: &mut Numbers,
+    report: &mut Recovered,
+) -> Result<(), StartError> {
+    let mut values = Vec::new();
+    sources.flush.scan_states(&mut |id, bytes| {
+        let Some(state) = State::decode(bytes, &mut values) else {
+            if let Some(shard) = shards.first() {
+                shard.stats.damaged_states.add(1);
+            }
+            tracing::error!(metric = %id, "damaged state row: its unflushed points come from the journal only");
+            return;
+        };
+        // A state row without metadata: the metric was deleted by another program.
+        let Some(place) = places.get(&id).copied() else { return };
+        shards[usize::from(place.0)].restore(place.1, &state);
+        numbers.set(state.number, place, state.sequence);
+        report.states += 1;
+    })?;
+    Ok(())
+}
+
+fn replay(
+    sources: &Sources<'_>,
+    shards: &mut [Shard],
+    numbers: &mut Numbers,
+    creations: &mut [Vec<NewMetric>],
+    report: &mut Recovered,
+) -> Result<(), StartError> {
+    // No record is in a segment before the oldest one, so this is safe for all.
+    let segment = sources.journal.segments().iter().map(|s| s.number).min().unwrap_or(1);
+    sources.journal.replay(&mut |record| match record {
+        Record::Creation { sequence, metric, name } => {
+            if numbers.of.contains_key(&metric) {
+                return;
+            }
+            let place = explain(sources, shards, creations, name, metric, segment);
+            let shard = &mut shards[usize::from(place.0)];
+            shard.sequence = shard.sequence.max(sequence);
+            numbers.set(metric, place, 0);
+        }
+        Record::Point { sequence, metric, timestamp, value } => {
+            let record = Replayed { sequence, metric, timestamp, value };
+            let Some((place, covered)) = numbers.of.get(&record.number()) else {
+                report.unexplained += 1;
+                return;
+            };
+            if sequence <= *covered {
+                report.covered += 1;
+                return;
+            }
+            report.replayed += 1;
+            shards[usize::from(place.0)].replay(place.1, record, sources.now, segment);
+        }
+        Record::Removal { metric, .. } => {
+            numbers.of.remove(&metric);
+        }
+    })?;
+    Ok(())
+}
+
+/// Finds or adds the metric of a creation record.
+fn explain(
+    sources: &Sources<'_>,
+    shards: &mut [Shard],
+    creations: &mut [Vec<NewMetric>],
+    name: &str,
+    number: u32,
+    segment: u32,
+) -> Place {
+    let hash = sources.router.hash(name);
+    let shard = sources.router.shard(&hash);
+    let known = shards[shard].find(&hash);
+    let at = known.unwrap_or_else(|| {
+        let config: Arc<MetricConfig> = (sources.config_for)(name);
+        let at = shards[shard].insert(hash, MetricId::of(name), number, &config, 0);
+        creations[shard].push(NewMetric {
+            at,
+            name: name.to_owned(),
+            config,
+            created_on: sources.now as u32,
+        });
+        at
+    });
+    let head = &mut shards[shard].heads[at];
+    head.number = number;
+    if head.segment == 0 {
+        head.segment = segment;
+    }
+    (shard as u16, at)
+}

@@ -1,0 +1,262 @@
+//! Building flushes and taking their acknowledgement. Slots leave a head only after the commit.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use plumbago_model::Window;
+use plumbago_store::{Run, StateRow, WriteBatch};
+
+use super::{ALLOWANCE, Shard};
+use crate::downsample::{self, Closed, Plan};
+use crate::head::{Head, Pairs, flag};
+use crate::jobs::{Close, FlushItem, FlushJob};
+use crate::state_row::State;
+
+/// How much of its slots a flush takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Whole blocks that the allowance has left behind.
+    Blocks,
+    /// Every slot, and every window that ended by this time.
+    All { now: i64 },
+    /// None: only the state row.
+    State,
+}
+
+impl Shard {
+    /// Puts a metric on the list when a block of it is complete.
+    #[inline]
+    pub(crate) fn look_whether_due(&mut self, at: u32) {
+        let head = &mut self.heads[at];
+        if !head.is(flag::DUE)
+            && self.layout.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)) > i64::from(head.base)
+        {
+            head.set(flag::DUE);
+            self.due.push(at);
+        }
+    }
+
+    /// Builds one batch of at most `metrics_max` due metrics; those that cannot go now stay due.
+    pub(crate) fn take_due(&mut self, metrics_max: usize, segment: u32) -> Option<FlushJob> {
+        let mut job = FlushJob::default();
+        while job.items.len() < metrics_max {
+            let Some(at) = self.flushing.pop_front() else { break };
+            if self.may_flush(at) {
+                self.heads[at].clear(flag::DUE);
+                self.build(at, Extent::Blocks, segment, &mut job);
+            } else {
+                self.due.push(at);
+            }
+        }
+        (!job.items.is_empty()).then_some(job)
+    }
+
+    /// Begins to flush all that is due, sorted by id: so the store writes in order, several times
+    /// cheaper.
+    pub(crate) fn begin_due(&mut self) {
+        let mut due = std::mem::take(&mut self.due);
+        let heads = &self.heads;
+        due.sort_by_cached_key(|at| heads[*at].id);
+        self.flushing = due.into();
+    }
+
+    /// Metrics with points that only the journal holds, in id order.
+    pub(crate) fn unflushed_in_id_order(&self) -> VecDeque<u32> {
+        let mut metrics: Vec<u32> =
+            (0..self.len() as u32).filter(|at| self.heads[*at].segment != 0).collect();
+        metrics.sort_by_cached_key(|at| self.heads[*at].id);
+        metrics.into()
+    }
+
+    /// All metrics with slots in their heads, in id order.
+    pub(crate) fn held_in_id_order(&self) -> VecDeque<u32> {
+        let holds = |at: &u32| self.heads[*at].segment != 0 || !self.heads[*at].is_empty();
+        let mut metrics: Vec<u32> = (0..self.len() as u32).filter(holds).collect();
+        metrics.sort_by_cached_key(|at| self.heads[*at].id);
+        metrics.into()
+    }
+
+    /// True when a flush of this metric may be built.
+    pub(crate) fn may_flush(&self, at: u32) -> bool {
+        let head = &self.heads[at];
+        head.is(flag::CREATED) && !head.is(flag::IN_FLIGHT | flag::STALE)
+    }
+
+    /// Adds one metric's rows and state row to a batch.
+    pub(crate) fn build(&mut self, at: u32, extent: Extent, segment: u32, job: &mut FlushJob) {
+        let plan = Arc::clone(&self.plans[usize::from(self.heads[at].config)]);
+        let head = &self.heads[at];
+        let mut pairs = Pairs::new();
+        head.pairs(&self.pool, &mut self.scratch, &mut pairs);
+        let until = self.flush_until(head, &plan, extent);
+        let split = pairs.partition_point(|(slot, _)| *slot < until);
+        let (gone, kept) = pairs.split_at(split);
+        let mut open = self.open(head);
+        self.push_raw(head, &plan, gone, &mut job.batch.rows);
+        self.push_coarse(head, &plan, until, &mut open, gone, job);
+        let state = State {
+            number: head.number,
+            sequence: self.sequence,
+            base: until,
+            newest: head.newest,
+            resolution: plan.raw.resolution,
+            open: open.clone(),
+            waiting: self.waiting.iter().filter(|w| w.at == at).map(|w| (w.timestamp, w.value)).collect(),
+            pairs: kept.to_vec(),
+        };
+        let bytes = state.encode(&mut self.scratch);
+        job.batch.states.push(StateRow { id: head.id, bytes });
+        job.items.push(FlushItem { at, until, open, stored: gone.len() as u32, segment });
+        let head = &mut self.heads[at];
+        head.clear(flag::SINCE | flag::TOUCHED);
+        head.set(if matches!(extent, Extent::All { .. }) {
+            flag::IN_FLIGHT | flag::ALL
+        } else {
+            flag::IN_FLIGHT
+        });
+    }
+
+    /// The commit came through: frees the slots, unless one of them changed meanwhile.
+    pub(crate) fn flush_done(&mut self, items: Vec<FlushItem>) {
+        self.stats.flushes.add(1);
+        self.stats.flushed_metrics.add(items.len() as u64);
+        for item in items {
+            let head = &mut self.heads[item.at];
+            let touched = head.is(flag::TOUCHED);
+            head.segment = if head.is(flag::SINCE) { item.segment } else { 0 };
+            head.clear(flag::IN_FLIGHT | flag::TOUCHED | flag::ALL | flag::SINCE);
+            if touched {
+                // The rows are written again with the change: they are whole, so nothing doubles.
+                if !head.is(flag::DUE) {
+                    head.set(flag::DUE);
+                    self.due.push(item.at);
+                }
+                continue;
+            }
+            self.free(&item);
+            self.look_whether_due(item.at);
+        }
+    }
+
+    fn free(&mut self, item: &FlushItem) {
+        let head = &mut self.heads[item.at];
+        if item.until > head.base {
+            let mut pairs = Pairs::new();
+            head.pairs(&self.pool, &mut self.scratch, &mut pairs);
+            let split = pairs.partition_point(|(slot, _)| *slot < item.until);
+            head.base = item.until;
+            head.newest = head.newest.max(item.until);
+            head.refill(&mut self.pool, &mut self.scratch, &pairs[split..]);
+            head.clear(flag::MERGE);
+        }
+        for (k, window) in item.open.iter().enumerate() {
+            self.windows[head.windows + k as u32] = *window;
+        }
+        self.ledger.held -= u64::from(item.stored);
+        self.ledger.stored += u64::from(item.stored);
+    }
+
+    fn flush_until(&self, head: &Head, plan: &Plan, extent: Extent) -> u32 {
+        let until = match extent {
+            Extent::State => head.base,
+            Extent::Blocks => {
+                self.layout.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)).max(0) as u32
+            }
+            Extent::All { now } => {
+                let past = u32::try_from(now).unwrap_or(0) / plan.raw.resolution;
+                (head.newest + 1).max(past.saturating_sub(ALLOWANCE))
+            }
+        };
+        until.max(head.base)
+    }
+
+    /// The raw blocks of these slots.
+    fn push_raw(&self, head: &Head, plan: &Plan, pairs: &[(u32, f64)], rows: &mut WriteBatch) {
+        let slots = self.layout.raw_slots;
+        let mut values = vec![f64::NAN; slots as usize];
+        let mut rest = pairs;
+        while let Some(&(first, _)) = rest.first() {
+            let start = self.layout.block_start(&head.id, first);
+            let n = rest.partition_point(|(slot, _)| i64::from(*slot) < start + i64::from(slots));
+            values.fill(f64::NAN);
+            for (slot, value) in &rest[..n] {
+                values[(i64::from(*slot) - start) as usize] = *value;
+            }
+            // A block that begins before the epoch is cut there.
+            let skip = (-start).max(0) as usize;
+            let whole = start >= i64::from(head.base) && !head.is(flag::MERGE) && skip == 0;
+            rows.push(
+                Run {
+                    id: head.id,
+                    stage: plan.raw,
+                    stage_index: 0,
+                    aggregation: plan.config.aggregation,
+                    first_slot: start.max(0) as u32,
+                    len: 0,
+                    at: 0,
+                    whole,
+                },
+                &values[skip..],
+                None,
+            );
+            rest = &rest[n..];
+        }
+    }
+
+    fn push_coarse(
+        &self,
+        head: &Head,
+        plan: &Arc<Plan>,
+        until: u32,
+        open: &mut [Window],
+        gone: &[(u32, f64)],
+        job: &mut FlushJob,
+    ) {
+        if plan.coarse() == 0 || until == head.base {
+            return;
+        }
+        if plan.config.aggregation.needs_all_slots() {
+            for (k, per) in plan.per.iter().enumerate() {
+                for window in downsample::windows_ended(*per, head.base, until, gone) {
+                    let pairs = gone.iter().copied().filter(|(slot, _)| slot / per == window).collect();
+                    let plan = Arc::clone(plan);
+                    job.closes.push(Close {
+                        id: head.id,
+                        plan,
+                        stage: k + 1,
+                        window,
+                        base: head.base,
+                        pairs,
+                    });
+                }
+            }
+            return;
+        }
+        let mut closed = Vec::new();
+        downsample::fold(plan, head.base, until, open, gone, &mut closed);
+        for run in closed.chunk_by(|a, b| a.stage == b.stage && a.window + 1 == b.window) {
+            push_windows(head, plan, run, &mut job.batch.rows);
+        }
+    }
+}
+
+/// Consecutive windows of one stage as a run.
+fn push_windows(head: &Head, plan: &Plan, windows: &[Closed], rows: &mut WriteBatch) {
+    let Some(first) = windows.first() else { return };
+    let values: Vec<f64> = windows.iter().map(|c| c.value.value).collect();
+    let counts: Vec<u32> = windows.iter().map(|c| c.value.count).collect();
+    rows.push(
+        Run {
+            id: head.id,
+            stage: plan.stage(first.stage),
+            stage_index: first.stage as u8,
+            aggregation: plan.config.aggregation,
+            first_slot: first.window,
+            len: 0,
+            at: 0,
+            whole: false,
+        },
+        &values,
+        Some(&counts),
+    );
+}

@@ -1,0 +1,70 @@
+//! Start: heads from state rows, then journal records that are newer.
+
+use super::{KIND_WAITING, NUMBER_BITS, Shard};
+use crate::head::flag;
+use crate::state_row::State;
+
+/// A journal record of a point.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Replayed {
+    pub(crate) sequence: u64,
+    /// Number and kind.
+    pub(crate) metric: u32,
+    pub(crate) timestamp: u32,
+    pub(crate) value: f64,
+}
+
+impl Replayed {
+    /// The metric's number.
+    pub(crate) fn number(&self) -> u32 {
+        self.metric & ((1 << NUMBER_BITS) - 1)
+    }
+}
+
+impl Shard {
+    /// Fills a head from its state row.
+    pub(crate) fn restore(&mut self, at: u32, state: &State) {
+        let plan = std::sync::Arc::clone(&self.plans[usize::from(self.heads[at].config)]);
+        let head = &mut self.heads[at];
+        head.number = state.number;
+        self.sequence = self.sequence.max(state.sequence);
+        if state.resolution != plan.raw.resolution {
+            // The metric is kept differently now; its old slots do not fit the new grid.
+            return;
+        }
+        head.clear(flag::MERGE);
+        if state.newest > 0 {
+            head.clear(flag::NEW);
+        }
+        (head.base, head.newest) = (state.base, state.newest.max(state.base));
+        head.refill(&mut self.pool, &mut self.scratch, &state.pairs);
+        for (k, window) in state.open.iter().take(plan.coarse()).enumerate() {
+            self.windows[head.windows + k as u32] = *window;
+        }
+        for (timestamp, value) in &state.waiting {
+            self.wait(at, *timestamp, *value);
+        }
+        self.ledger.held += state.pairs.len() as u64;
+        self.ledger.recovered += (state.pairs.len() + state.waiting.len()) as u64;
+        self.look_whether_due(at);
+    }
+
+    /// Applies a record again. What it was judged to be stands: the clock is not asked.
+    pub(crate) fn replay(&mut self, at: u32, record: Replayed, now: i64, segment: u32) {
+        self.sequence = self.sequence.max(record.sequence);
+        self.ledger.recovered += 1;
+        let kind = record.metric >> NUMBER_BITS;
+        let head = &mut self.heads[at];
+        if head.segment == 0 {
+            head.segment = segment;
+        }
+        match kind {
+            0 => {
+                let slot = self.plans[usize::from(head.config)].raw.slot(record.timestamp);
+                self.put(at, slot, record.value, now);
+            }
+            KIND_WAITING => self.wait(at, record.timestamp, record.value),
+            stage => self.put_aged(at, stage as usize, record.timestamp, record.value, now, segment),
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! A seeded simulation: points of every kind, flushes that overlap them, crashes at any moment. In
+//! the end every slot and every window is what a plain map says. A failing seed is printed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plumbago_index::Index;
+use plumbago_journal::{Journal, JournalWriter};
+use plumbago_model::{Clock, ManualClock, MetricConfig, MetricId, PointBatch, Window};
+use plumbago_store::memory::MemoryStore;
+use plumbago_store::{FlushStore, MetadataStore, MetricMeta, PointStore, ReadRequest, SlotRange};
+use plumbago_telemetry::Registry;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::flush::Extent;
+use super::*;
+use crate::flusher::do_job;
+use crate::jobs::{Done, FlushJob, Job};
+use crate::recover::{Sources, recover};
+use crate::router::Router;
+use crate::shard::read::{HeadAnswer, HeadQuery};
+
+const START: i64 = 1_700_000_000;
+const RAW_SLOTS: u32 = 10;
+
+/// Creates metrics at once.
+struct OpenGate<'a> {
+    config: Arc<MetricConfig>,
+    next: &'a mut u32,
+    made: Vec<NewMetric>,
+}
+
+impl CreateGate for OpenGate<'_> {
+    fn is_full(&self) -> bool {
+        false
+    }
+    fn admit(&mut self, _: i64) -> Result<(), Reject> {
+        Ok(())
+    }
+    fn config_for(&self, _: &str) -> Arc<MetricConfig> {
+        Arc::clone(&self.config)
+    }
+    fn next_number(&mut self) -> u32 {
+        *self.next += 1;
+        *self.next - 1
+    }
+    fn submit(&mut self, metric: NewMetric) {
+        self.made.push(metric);
+    }
+}
+
+struct World1 {
+    rng: StdRng,
+    runtime: tokio::runtime::Runtime,
+    clock: Arc<ManualClock>,
+    dir: tempfile::TempDir,
+    store: MemoryStore,
+    config: Arc<MetricConfig>,
+    router: Router,
+    stats: Stats,
+    shard: Shard,
+    journal: Option<Journal>,
+    writer: Option<JournalWriter>,
+    next_number: u32,
+    /// Done by the store, not yet told to the shard.
+    unacknowledged: Vec<Done>,
+    jobs: Vec<Job>,
+    model: BTreeMap<(usize, u32), f64>,
+    crashes: u32,
+}
+
+impl World1 {
+    fn new(seed: u64, method: &str) -> Self {
+        let registry = Registry::new();
+        let clock = Arc::new(ManualClock::at(START));
+        let dir = tempfile::tempdir().unwrap();
+        let journal = open(&dir, &clock);
+        let store = MemoryStore::new(RAW_SLOTS);
+        let stats = Stats::new(&registry);
+        let writer = journal.writer();
+        let config = Arc::new(MetricConfig {
+            retention: "1s:2000s,5s:4000s,20s:8000s".parse().unwrap(),
+            aggregation: method.parse().unwrap(),
+            x_files_factor: 0.0,
+        });
+        Self {
+            rng: StdRng::seed_from_u64(seed),
+            runtime: tokio::runtime::Builder::new_current_thread().build().unwrap(),
+            shard: Shard::new(store.layout(), limits(), stats.clone()),
+            clock,
+            dir,
+            store,
+            config,
+            router: Router::new(7, 1),
+            stats,
+            journal: Some(journal),
+            writer: Some(writer),
+            next_number: 1,
+            unacknowledged: Vec::new(),
+            jobs: Vec::new(),
+            model: BTreeMap::new(),
+            crashes: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..60 => self.points(),
+            60..75 => self.clock.advance(self.rng.random_range(1..9)),
+            75..85 => self.build(),
+            85..92 => self.work(),
+            92..98 => self.acknowledge(),
+            _ => self.crash(),
+        }
+    }
+
+    fn points(&mut self) {
+        let now = self.clock.now();
+        let mut batch = PointBatch::default();
+        for _ in 0..self.rng.random_range(1..6) {
+            let metric = self.rng.random_range(0..3usize);
+            let shift: i64 = match self.rng.random_range(0..20) {
+                0 => -self.rng.random_range(20..300),
+                1..4 => -self.rng.random_range(0..30),
+                4 => self.rng.random_range(0..50),
+                _ => 0,
+            };
+            let timestamp = (now + shift).max(START - 100) as u32;
+            let value = f64::from(self.rng.random_range(-1000..1000)) * 0.1;
+            batch.push(&format!("m.{metric}"), timestamp, value);
+            self.model.insert((metric, timestamp), value);
+        }
+        let share = self.router.split(batch).remove(0);
+        let Some(writer) = self.writer.as_mut() else { return };
+        let mut gate =
+            OpenGate { config: Arc::clone(&self.config), next: &mut self.next_number, made: Vec::new() };
+        let mut world = World { writer, gate: &mut gate, now };
+        self.shard.apply(&share, 0, &mut world).unwrap();
+        writer.hand_over().unwrap();
+        let made = gate.made;
+        self.create(made);
+        self.shard.release_waiting(now);
+    }
+
+    fn create(&mut self, made: Vec<NewMetric>) {
+        for metric in made {
+            let meta = MetricMeta { name: metric.name, config: metric.config, created_on: metric.created_on };
+            self.runtime.block_on(self.store.create(&[meta])).unwrap();
+            self.shard.heads[metric.at].set(flag::CREATED);
+        }
+    }
+
+    fn build(&mut self) {
+        self.shard.release_waiting(self.clock.now());
+        if let Some(job) = self.shard.take_late() {
+            self.jobs.push(Job::Late(job));
+        }
+        let mut job = FlushJob::default();
+        match self.rng.random_range(0..6) {
+            0 => self.each(&mut job, Extent::State),
+            1 => self.each(&mut job, Extent::All { now: self.clock.now() }),
+            2 => self.shard.sweep(10, 1, self.clock.now(), &mut job),
+            _ => {
+                self.shard.begin_due();
+                job = self.shard.take_due(10, 1).unwrap_or_default();
+                self.shard.due.extend(std::mem::take(&mut self.shard.flushing));
+            }
+        }
+        if !job.items.is_empty() {
+            self.jobs.push(Job::Flush(job));
+        }
+    }
+
+    fn each(&mut self, job: &mut FlushJob, extent: Extent) {
+        for at in 0..self.shard.len() as u32 {
+            if self.shard.may_flush(at) {
+                self.shard.build(at, extent, 1, job);
+            }
+        }
+    }
+
+    fn work(&mut self) {
+        for mut job in std::mem::take(&mut self.jobs) {
+            let done = do_job(&self.store, &self.store, self.runtime.handle(), &mut job).unwrap();
+            self.unacknowledged.push(done);
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        for done in std::mem::take(&mut self.unacknowledged) {
+            match done {
+                Done::Flush(items) => self.shard.flush_done(items),
+                Done::Late(late) => self.shard.late_done(late),
+            }
+        }
+        self.balance();
+    }
+
+    /// Jobs that were not done and acknowledgements are lost, and all memory; the store and what
+    /// the journal was given stay.
+    fn crash(&mut self) {
+        self.crashes += 1;
+        if self.rng.random_bool(0.5) {
+            // The flusher was half way through its queue.
+            let left = self.jobs.len() / 2;
+            self.jobs.truncate(left);
+            self.work();
+        }
+        (self.jobs, self.unacknowledged) = (Vec::new(), Vec::new());
+        self.writer = None;
+        self.journal.take().unwrap().close().unwrap();
+        let journal = open(&self.dir, &self.clock);
+        let mut shards = [Shard::new(self.store.layout(), limits(), self.stats.clone())];
+        let config = Arc::clone(&self.config);
+        let config_for: crate::create::ConfigFor = Arc::new(move |_| Arc::clone(&config));
+        let sources = Sources {
+            metadata: &self.store,
+            flush: &self.store,
+            journal: &journal,
+            index: &Index::new(&Registry::new()),
+            router: self.router,
+            config_for: &config_for,
+            now: self.clock.now(),
+        };
+        let start = self.runtime.block_on(recover(&sources, &mut shards)).unwrap();
+        assert_eq!(start.report.unexplained, 0);
+        self.next_number = start.next_number;
+        let [shard] = shards;
+        self.shard = shard;
+        self.writer = Some(journal.writer());
+        self.journal = Some(journal);
+        for made in start.creations {
+            self.create(made);
+        }
+        self.balance();
+    }
+
+    fn balance(&self) {
+        assert_eq!(self.shard.ledger.missing(), 0, "{:?}", self.shard.ledger);
+    }
+
+    /// Compares every stage with the model, heads merged.
+    fn check(&mut self) {
+        for metric in 0..3 {
+            let id = MetricId::of(&format!("m.{metric}"));
+            let hash = self.router.hash(&format!("m.{metric}"));
+            if self.shard.find(&hash).is_none() {
+                continue;
+            }
+            for (stage, age) in [(0usize, 1999i64), (1, 3999), (2, 7999)] {
+                let now = self.clock.now();
+                let query = HeadQuery { hashes: vec![hash], from: now - age, until: now, now };
+                let answer = self.shard.read(&query, &hash).unwrap();
+                assert_eq!(answer.stage, stage);
+                let range = SlotRange {
+                    id,
+                    stage: self.config.retention.stages()[stage],
+                    stage_index: stage as u8,
+                    aggregation: self.config.aggregation,
+                    from: answer.slots.0,
+                    until: answer.slots.1,
+                };
+                let request = ReadRequest { ranges: vec![range] };
+                let mut column = self.runtime.block_on(self.store.read(&request)).unwrap().remove(0);
+                let whole = self.whole_first(&answer);
+                let got = crate::reader::merge(&answer, &mut column, whole);
+                assert_eq!(
+                    bits(&got),
+                    bits(&self.expected(metric, &answer)),
+                    "metric {metric} stage {stage}"
+                );
+            }
+        }
+    }
+
+    fn whole_first(&self, answer: &HeadAnswer) -> Option<plumbago_store::Column> {
+        let range = crate::reader::window_ranges(answer)?;
+        let mut read = self.runtime.block_on(self.store.read(&ReadRequest { ranges: vec![range] })).unwrap();
+        Some(read.remove(0))
+    }
+
+    fn expected(&self, metric: usize, answer: &HeadAnswer) -> Vec<f64> {
+        let method = self.config.aggregation;
+        let per = if answer.stage == 0 { 1 } else { answer.plan.per[answer.stage - 1] };
+        (answer.slots.0..answer.slots.1)
+            .map(|slot| {
+                let slots =
+                    self.model.range((metric, slot * per)..(metric, (slot + 1) * per)).map(|(_, v)| *v);
+                if answer.stage == 0 {
+                    return slots.last().unwrap_or(f64::NAN);
+                }
+                let window: Window = method.fold_all(slots);
+                method.finish(window, per)
+            })
+            .collect()
+    }
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| if v.is_nan() { u64::MAX } else { v.to_bits() }).collect()
+}
+
+fn limits() -> Limits {
+    Limits { future_max: 3600, checkpoint_segments: 1, idle_after: 60 }
+}
+
+fn open(dir: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Journal {
+    let config = plumbago_journal::Config { min_free_bytes: 0, ..Default::default() };
+    let clock = Arc::<ManualClock>::clone(clock);
+    Journal::open(&dir.path().join("journal"), config, clock, &Registry::new()).unwrap()
+}
+
+#[test]
+fn every_slot_and_window_survives_crashes() {
+    let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let mut crashes = 0;
+    for (i, method) in
+        ["average", "sum", "min", "max", "last", "count", "avg_zero", "absmax", "absmin", "p90"]
+            .iter()
+            .cycle()
+            .take(30)
+            .enumerate()
+    {
+        let seed = first + i as u64;
+        println!("seed {seed} {method}");
+        let mut world = World1::new(seed, method);
+        for _ in 0..600 {
+            world.step();
+        }
+        // Points ahead of now come of age, and all late ones reach the store.
+        for _ in 0..20 {
+            world.clock.advance(10);
+            world.build();
+            world.work();
+            world.acknowledge();
+        }
+        world.check();
+        world.crash();
+        world.check();
+        crashes += world.crashes;
+    }
+    assert!(crashes > 60, "{crashes} crashes only");
+}

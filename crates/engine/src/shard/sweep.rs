@@ -1,0 +1,68 @@
+//! The slow walk over all metrics: state rows for points that the journal has kept long enough,
+//! whole flushes for metrics that fell silent, and the oldest journal segment still needed.
+
+use super::Shard;
+use super::flush::Extent;
+use crate::head::flag;
+use crate::jobs::FlushJob;
+
+/// Where the walk stands.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    next: u32,
+    started_in: u32,
+    oldest: u32,
+    /// Segments below this one are not needed by this shard, as of the last full walk.
+    pub(crate) needed_from: u32,
+}
+
+impl Shard {
+    /// Looks at the next `heads` metrics and adds what they need to `job`. `segment` is the journal
+    /// segment that is written now.
+    pub(crate) fn sweep(&mut self, heads: u32, segment: u32, now: i64, job: &mut FlushJob) {
+        let len = self.len() as u32;
+        for _ in 0..heads {
+            if self.sweep.next == 0 {
+                (self.sweep.started_in, self.sweep.oldest) = (segment, segment);
+            }
+            if self.sweep.next >= len {
+                self.end_walk();
+                return;
+            }
+            let at = self.sweep.next;
+            self.sweep.next += 1;
+            self.visit(at, segment, now, job);
+        }
+    }
+
+    fn visit(&mut self, at: u32, segment: u32, now: i64, job: &mut FlushJob) {
+        let head = &self.heads[at];
+        if head.segment != 0 {
+            self.sweep.oldest = self.sweep.oldest.min(head.segment);
+        }
+        if !self.may_flush(at) {
+            return;
+        }
+        let resolution = i64::from(self.plans[usize::from(head.config)].raw.resolution);
+        // The span of a head at work, so that a slow metric is not taken for a silent one.
+        let span = i64::from(self.layout.raw_slots + super::ALLOWANCE) * resolution;
+        let silent =
+            !head.is(flag::NEW) && now - i64::from(head.newest) * resolution > self.limits.idle_after + span;
+        if silent && (!head.is_empty() || head.segment != 0) {
+            self.build(at, Extent::All { now }, segment, job);
+        } else if head.segment != 0 && segment.saturating_sub(head.segment) >= self.limits.checkpoint_segments
+        {
+            self.build(at, Extent::State, segment, job);
+        }
+    }
+
+    /// True when some metric has points that only the journal holds.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        (0..self.len() as u32).any(|at| self.heads[at].segment != 0)
+    }
+
+    fn end_walk(&mut self) {
+        self.sweep.needed_from = self.sweep.oldest.min(self.sweep.started_in);
+        self.sweep.next = 0;
+    }
+}

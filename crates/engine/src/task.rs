@@ -1,0 +1,340 @@
+//! The owner of a shard: a thread that takes its share of every batch, answers reads, and keeps
+//! flushes going. Reads and acknowledgements go before points.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use plumbago_journal::{Journal, JournalError, JournalWriter};
+use plumbago_model::Clock;
+use plumbago_telemetry::Throttle;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::create::Gate;
+use crate::head::flag;
+use crate::jobs::{Done, FlushJob, Job};
+use crate::ledger::Ledger;
+use crate::router::Share;
+use crate::shard::flush::Extent;
+use crate::shard::read::{HeadAnswer, HeadQuery};
+use crate::shard::{Halt, Shard, World};
+
+/// Frames go to the kernel at least this often.
+const HAND_OVER: Duration = Duration::from_millis(10);
+/// Metrics in one flush batch.
+const FLUSH_METRICS: usize = 1000;
+/// Due metrics are let grow to this many, or for a second, so that they can be sorted by id.
+const DUE_METRICS: usize = 32_768;
+/// A walk over all metrics takes about this many ticks.
+const WALK_TICKS: u32 = 6000;
+
+/// What an owner is asked.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// These metrics are in the metadata store and the index.
+    Created(Vec<u32>),
+    /// The flusher is done with a job.
+    Done(Done),
+    /// What do the heads know?
+    Read(HeadQuery, oneshot::Sender<Vec<Option<HeadAnswer>>>),
+    /// What became of this shard's points?
+    Ledger(oneshot::Sender<Ledger>),
+    /// Write everything now; answers when it is committed.
+    FlushAll(oneshot::Sender<()>),
+    /// Take what is queued, hold it durably, end.
+    Stop(oneshot::Sender<Ledger>),
+}
+
+/// Numbers that an owner shows.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) applied: AtomicU64,
+    pub(crate) held: AtomicU64,
+    pub(crate) metrics: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Journal segments below are not needed.
+    pub(crate) needed_from: AtomicU32,
+    pub(crate) paused: AtomicBool,
+}
+
+/// One shard and its surroundings.
+pub(crate) struct Owner {
+    pub(crate) shard: Shard,
+    pub(crate) writer: JournalWriter,
+    pub(crate) journal: Journal,
+    pub(crate) gate: Gate,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) shown: Arc<Shown>,
+    pub(crate) control: mpsc::Receiver<Control>,
+    pub(crate) points: mpsc::Receiver<Share>,
+    pub(crate) jobs: mpsc::Sender<Job>,
+    pub(crate) state: Progress,
+}
+
+/// Where an owner stands between two turns of its loop.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    handed_over: Instant,
+    due_since: Option<Instant>,
+    rest: Option<(Share, usize)>,
+    throttle: Throttle,
+    flush_all: Option<FlushAll>,
+    stopping: Option<oneshot::Sender<Ledger>>,
+    drained: bool,
+    under_way: usize,
+    ready: Option<Job>,
+}
+
+#[derive(Debug)]
+struct FlushAll {
+    /// All slots, or only state rows.
+    slots: bool,
+    order: VecDeque<u32>,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            handed_over: Instant::now(),
+            due_since: None,
+            rest: None,
+            throttle: Throttle::new(10_000),
+            flush_all: None,
+            stopping: None,
+            drained: false,
+            under_way: 0,
+            ready: None,
+        }
+    }
+}
+
+impl Owner {
+    /// Runs until it is told to stop.
+    pub(crate) async fn run(mut self) {
+        let mut tick = tokio::time::interval(HAND_OVER);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let takes_points = self.state.rest.is_none();
+            tokio::select! {
+                biased;
+                control = self.control.recv() => match control {
+                    Some(control) => self.obey(control),
+                    None => return,
+                },
+                _ = tick.tick() => self.tick(),
+                share = self.points.recv(), if takes_points => match share {
+                    Some(share) => self.take(share, 0),
+                    None => return,
+                },
+            }
+            if self.state.handed_over.elapsed() >= HAND_OVER {
+                self.hand_over();
+            }
+            self.flush();
+            if self.may_end() {
+                return;
+            }
+        }
+    }
+
+    fn obey(&mut self, control: Control) {
+        match control {
+            Control::Created(metrics) => {
+                for at in metrics {
+                    self.shard.heads[at].set(flag::CREATED);
+                }
+            }
+            Control::Done(done) => {
+                self.state.under_way -= 1;
+                match done {
+                    Done::Flush(items) => self.shard.flush_done(items),
+                    Done::Late(late) => self.shard.late_done(late),
+                }
+            }
+            Control::Read(query, answer) => {
+                let answers = query.hashes.iter().map(|hash| self.shard.read(&query, hash)).collect();
+                // The reader may have gone away.
+                let _ = answer.send(answers);
+            }
+            Control::FlushAll(done) => {
+                let order = self.shard.held_in_id_order();
+                self.state.flush_all = Some(FlushAll { slots: true, order, done: Some(done) });
+            }
+            Control::Ledger(answer) => {
+                let _ = answer.send(self.shard.ledger);
+            }
+            Control::Stop(done) => self.state.stopping = Some(done),
+        }
+    }
+
+    fn take(&mut self, share: Share, from: usize) {
+        let now = self.clock.now();
+        let mut world = World { writer: &mut self.writer, gate: &mut self.gate, now };
+        match self.shard.apply(&share, from, &mut world) {
+            Ok(()) => self.state.rest = None,
+            Err((done, halt)) => {
+                if let Halt::Journal(error) = halt {
+                    self.report(&error);
+                }
+                self.state.rest = Some((share, done));
+            }
+        }
+        self.show();
+    }
+
+    fn tick(&mut self) {
+        self.hand_over();
+        self.gate.drain();
+        let now = self.clock.now();
+        self.shard.release_waiting(now);
+        if let Some((share, from)) = self.state.rest.take() {
+            self.take(share, from);
+        }
+        self.walk(now);
+        self.stop_when_drained();
+        self.show();
+    }
+
+    fn walk(&mut self, now: i64) {
+        if self.jobs.capacity() == 0 || self.state.ready.is_some() || self.state.flush_all.is_some() {
+            return;
+        }
+        let heads = (self.shard.len() as u32 / WALK_TICKS).clamp(64, FLUSH_METRICS as u32);
+        let mut job = FlushJob::default();
+        self.shard.sweep(heads, self.writer.segment(), now, &mut job);
+        if !job.items.is_empty() {
+            self.send(Job::Flush(job));
+        }
+    }
+
+    fn hand_over(&mut self) {
+        self.state.handed_over = Instant::now();
+        if let Err(error) = self.writer.hand_over() {
+            self.report(&error);
+        }
+    }
+
+    fn report(&self, error: &JournalError) {
+        if self.state.throttle.pass(self.clock.now_ms()).is_some() {
+            let error: &(dyn std::error::Error + 'static) = error;
+            tracing::error!(error, "the journal does not take points: reading pauses until it does");
+        }
+    }
+
+    /// Hands jobs to the flusher while it has room: late points first, so that a later state row
+    /// covers them.
+    fn flush(&mut self) {
+        while self.jobs.capacity() > 0 {
+            if let Some(job) = self.state.ready.take() {
+                self.send(job);
+            } else if !self.shard.late.is_empty()
+                && let Some(job) = self.shard.take_late()
+            {
+                self.send(Job::Late(job));
+            } else if let Some(job) = self.next_flush() {
+                self.send(Job::Flush(job));
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn next_flush(&mut self) -> Option<FlushJob> {
+        if self.state.flush_all.is_some() {
+            return self.next_of_all();
+        }
+        if self.shard.flushing.is_empty() && self.shard.due.is_empty() {
+            return None;
+        }
+        if self.shard.flushing.is_empty() {
+            let since = *self.state.due_since.get_or_insert_with(Instant::now);
+            if self.shard.due.len() < DUE_METRICS && since.elapsed() < Duration::from_secs(1) {
+                return None;
+            }
+            self.shard.begin_due();
+            self.state.due_since = None;
+        }
+        self.shard.take_due(FLUSH_METRICS, self.writer.segment())
+    }
+
+    fn send(&mut self, job: Job) {
+        match self.jobs.try_send(job) {
+            Ok(()) => self.state.under_way += 1,
+            Err(mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) => {
+                self.state.ready = Some(job);
+            }
+        }
+    }
+
+    fn next_of_all(&mut self) -> Option<FlushJob> {
+        let now = self.clock.now();
+        let segment = self.writer.segment();
+        let all = self.state.flush_all.as_mut()?;
+        let extent = if all.slots { Extent::All { now } } else { Extent::State };
+        let mut job = FlushJob::default();
+        // Metrics that cannot go yet are tried on the next turn.
+        for _ in 0..all.order.len() {
+            if job.items.len() == FLUSH_METRICS {
+                break;
+            }
+            let Some(at) = all.order.pop_front() else { break };
+            if self.shard.may_flush(at) {
+                self.shard.build(at, extent, segment, &mut job);
+            } else {
+                all.order.push_back(at);
+            }
+        }
+        if !job.items.is_empty() {
+            return Some(job);
+        }
+        if all.order.is_empty() && self.state.under_way == 0 && self.shard.late.is_idle() {
+            if let Some(done) = self.state.flush_all.take().and_then(|all| all.done) {
+                let _ = done.send(());
+            }
+        }
+        None
+    }
+
+    /// A stop: once every queued point is applied, all heads get state rows, in id order.
+    fn stop_when_drained(&mut self) {
+        if self.state.stopping.is_none() || self.state.flush_all.is_some() || self.state.rest.is_some() {
+            return;
+        }
+        while let Ok(share) = self.points.try_recv() {
+            self.take(share, 0);
+            if self.state.rest.is_some() {
+                return;
+            }
+        }
+        self.points.close();
+        self.state.drained = true;
+        let order = self.shard.unflushed_in_id_order();
+        self.state.flush_all = Some(FlushAll { slots: false, order, done: None });
+    }
+
+    fn may_end(&mut self) -> bool {
+        let idle = self.state.flush_all.is_none() && self.state.under_way == 0 && self.state.ready.is_none();
+        if !idle || !self.state.drained || self.shard.has_unflushed() {
+            return false;
+        }
+        self.hand_over();
+        self.shard.sweep.needed_from = self.journal.current_segment() + 1;
+        self.show();
+        if let Some(done) = self.state.stopping.take() {
+            let _ = done.send(self.shard.ledger);
+        }
+        true
+    }
+
+    fn show(&mut self) {
+        self.shard.show();
+        self.shown.applied.store(self.shard.ledger.received, Ordering::Relaxed);
+        self.shown.held.store(self.shard.ledger.held, Ordering::Relaxed);
+        self.shown.metrics.store(self.shard.len() as u64, Ordering::Relaxed);
+        self.shown.bytes.store(self.shard.bytes() as u64, Ordering::Relaxed);
+        self.shown.needed_from.store(self.shard.sweep.needed_from, Ordering::Relaxed);
+        self.shown.paused.store(self.state.rest.is_some(), Ordering::Relaxed);
+    }
+}
