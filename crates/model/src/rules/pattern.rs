@@ -4,6 +4,7 @@
 //! spells differently is translated; look-around and back-references go to `fancy-regex`, which
 //! backtracks, under a limit.
 
+use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +53,57 @@ impl Pattern {
             Engine::Plain(regex) => Some(regex.is_match(text)),
             Engine::Backtracking(regex) => regex.is_match(text).ok(),
         }
+    }
+
+    /// How many groups it has, the whole match included.
+    pub fn groups(&self) -> usize {
+        match &self.engine {
+            Engine::Plain(regex) => regex.captures_len(),
+            Engine::Backtracking(regex) => regex.captures_len(),
+        }
+    }
+
+    /// The number of a group that has a name.
+    pub fn group(&self, name: &str) -> Option<usize> {
+        match &self.engine {
+            Engine::Plain(regex) => regex.capture_names().position(|group| group == Some(name)),
+            Engine::Backtracking(regex) => regex.capture_names().position(|group| group == Some(name)),
+        }
+    }
+
+    /// The text with every match replaced by what `with` appends; it is given the text of each group,
+    /// empty when the group took no part. `None` when that could not be decided within the limit.
+    pub fn replace_all<'t>(
+        &self,
+        text: &'t str,
+        mut with: impl FnMut(&mut String, &dyn Fn(usize) -> &'t str),
+    ) -> Option<Cow<'t, str>> {
+        let mut out = String::new();
+        let mut copied = 0;
+        match &self.engine {
+            Engine::Plain(regex) => {
+                for found in regex.captures_iter(text) {
+                    let whole = found.get(0)?;
+                    out.push_str(&text[copied..whole.start()]);
+                    with(&mut out, &|group| found.get(group).map_or("", |m| m.as_str()));
+                    copied = whole.end();
+                }
+            }
+            Engine::Backtracking(regex) => {
+                for found in regex.captures_iter(text) {
+                    let found = found.ok()?;
+                    let whole = found.get(0)?;
+                    out.push_str(&text[copied..whole.start()]);
+                    with(&mut out, &|group| found.get(group).map_or("", |m| m.as_str()));
+                    copied = whole.end();
+                }
+            }
+        }
+        if out.is_empty() && copied == 0 {
+            return Some(Cow::Borrowed(text));
+        }
+        out.push_str(&text[copied..]);
+        Some(Cow::Owned(out))
     }
 
     /// True when it is found in every text.
@@ -272,6 +324,27 @@ mod tests {
         check(r"^(?!carbon\.)", &["servers.a"], &["carbon.a"]);
         check(r"(?<!\.5)\.max$", &["a.max"], &["a.5.max"]);
         check(r"^(\w+)\.\1\.", &["a.a.b"], &["a.b.b"]);
+    }
+
+    #[test]
+    fn replacing_what_was_found() {
+        for (pattern, text, expected) in [
+            (r"(\w+)\.(\w+)", "a.b.c.d", "<b><a>.<d><c>"),
+            (r"(?P<x>a)(b)?", "a.c", "<><a>.c"),
+            (r"(?<=\.)(a)(b)", "ab.ab", "ab.<b><a>"),
+            (r"x(y)(z)", "a.b", "a.b"),
+            (r"^()()", "a", "<><>a"),
+        ] {
+            let pattern = Pattern::new(pattern).unwrap();
+            let replaced = pattern.replace_all(text, |out, group| {
+                out.push_str(&format!("<{}><{}>", group(2), group(1)));
+            });
+            assert_eq!(replaced.as_deref(), Some(expected), "{text}");
+            assert_eq!(pattern.groups(), 3);
+        }
+        assert_eq!(Pattern::new(r"(a)(?P<x>b)").unwrap().group("x"), Some(2));
+        let slow = Pattern::new(r"^((a|aa)*)*\1b$").unwrap();
+        assert_eq!(slow.replace_all(&("a".repeat(40) + "c"), |_, _| {}), None);
     }
 
     #[test]

@@ -1,0 +1,51 @@
+//! The memory of unfinished large messages, shared by all connections.
+
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+/// What every connection may hold without asking.
+const FREE_BYTES: usize = 64 << 10;
+
+/// How long a connection waits for memory before it is closed.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// The part of the memory that one connection holds, in KiB.
+pub(super) struct Lease<'a> {
+    memory: &'a Semaphore,
+    held: Option<SemaphorePermit<'a>>,
+}
+
+impl<'a> Lease<'a> {
+    pub(super) fn new(memory: &'a Semaphore) -> Self {
+        Self { memory, held: None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// Holds what so many bytes need, no more. False when there is no memory for them.
+    pub(super) async fn resize(&mut self, bytes: usize) -> bool {
+        let wanted = bytes.saturating_sub(FREE_BYTES).div_ceil(1024);
+        if wanted == 0 {
+            self.held = None;
+            return true;
+        }
+        let held = self.held.as_ref().map_or(0, SemaphorePermit::num_permits);
+        if wanted <= held {
+            drop(self.held.as_mut().and_then(|permit| permit.split(held - wanted)));
+            return true;
+        }
+        let more = u32::try_from(wanted - held).unwrap_or(u32::MAX);
+        let Ok(Ok(more)) = timeout(WAIT, self.memory.acquire_many(more)).await else {
+            return false;
+        };
+        match &mut self.held {
+            Some(permit) => permit.merge(more),
+            None => self.held = Some(more),
+        }
+        true
+    }
+}

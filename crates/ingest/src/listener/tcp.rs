@@ -1,0 +1,143 @@
+//! The TCP listeners.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plumbago_telemetry::Throttle;
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+
+use super::Shared;
+use super::connection::Connection;
+use super::peers::{Peers, Place};
+use super::tls::Certificates;
+use crate::protocol::Protocol;
+use crate::stats::{Closed, Listener, ListenerStats};
+
+const BACKLOG: i32 = 1024;
+
+/// A client that does not finish its handshake in this time is let go.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Wait after a failed accept: it fails for want of file descriptors, and would fail at once again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Carbon's: a sender whose machine vanished is noticed after a good minute.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(30))
+    .with_retries(2);
+
+/// A bound listener, not yet accepting.
+pub(crate) struct Bound {
+    pub(crate) listener: Listener,
+    pub(crate) socket: StdListener,
+    pub(crate) connections_max: usize,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) certificates: Arc<Certificates>,
+    /// Makes the state of a new connection.
+    pub(crate) protocol: Box<dyn Fn() -> Box<dyn Protocol> + Send + Sync>,
+}
+
+/// Binds an address and listens.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // Without it a restart has to wait for the last connections to time out.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Accepts until `stop`; returns when every connection has ended and all its points are pushed.
+pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationToken) -> io::Result<()> {
+    let Bound { listener, socket, connections_max, idle_timeout, certificates, protocol } = bound;
+    let socket = TcpListener::from_std(socket)?;
+    let peers = Peers::new(connections_max);
+    let tasks = TaskTracker::new();
+    while let Some((stream, origin)) = accept(&socket, listener, &shared, &stop).await {
+        let stats = shared.stats.of(listener);
+        stats.opened();
+        let Some(place) = peers.enter(&stop, || shared.clock.now_ms()).await else {
+            stats.closed(Closed::Shutdown);
+            break;
+        };
+        let shared = Arc::clone(&shared);
+        let (protocol, acceptor) = (protocol(), certificates.acceptor());
+        tasks.spawn(async move {
+            let stats = shared.stats.of(listener);
+            let client = Client { protocol, origin, idle_timeout, place: &place, shared: &shared, stats };
+            stats.closed(client.serve(stream, acceptor).await);
+        });
+    }
+    drop(socket);
+    tasks.close();
+    tasks.wait().await;
+    Ok(())
+}
+
+/// The next connection; `None` at shutdown.
+async fn accept(
+    socket: &TcpListener,
+    listener: Listener,
+    shared: &Shared,
+    stop: &CancellationToken,
+) -> Option<(TcpStream, SocketAddr)> {
+    static FAILED: Throttle = Throttle::new(10_000);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => return None,
+            accepted = socket.accept() => accepted,
+        };
+        match accepted {
+            Ok(accepted) => return Some(accepted),
+            Err(error) => {
+                if FAILED.pass(shared.clock.now_ms()).is_some() {
+                    warn!(listener = listener.label(), %error, "cannot accept connections");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+struct Client<'a> {
+    protocol: Box<dyn Protocol>,
+    origin: SocketAddr,
+    idle_timeout: Option<Duration>,
+    place: &'a Place,
+    shared: &'a Shared,
+    stats: &'a ListenerStats,
+}
+
+impl Client<'_> {
+    async fn serve(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) -> Closed {
+        // A socket that refuses an option still carries points.
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE);
+        let Some(acceptor) = acceptor else {
+            return self.read(stream).await;
+        };
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
+        let stream = tokio::select! {
+            stream = handshake => stream,
+            () = self.place.stopped() => return self.place.cause(),
+        };
+        match stream {
+            Ok(Ok(stream)) => self.read(stream).await,
+            Ok(Err(_)) | Err(_) => Closed::Handshake,
+        }
+    }
+
+    async fn read(self, stream: impl tokio::io::AsyncRead + Unpin) -> Closed {
+        let Self { protocol, origin, idle_timeout, place, shared, stats } = self;
+        Connection::new(stream, protocol, origin, idle_timeout, place, shared, stats).run().await
+    }
+}

@@ -1,0 +1,217 @@
+//! From the bytes of a name to the name that is stored.
+
+use std::borrow::Cow;
+
+use plumbago_model::name::NAME_BYTES_MAX;
+use plumbago_model::{NameError, sanitize};
+
+use crate::protocol::Context;
+use crate::reject::Reject;
+use crate::tags;
+
+/// How names are cleaned up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NameOptions {
+    /// `a..b` and `.a.b.` become `a.b`.
+    pub fold_empty_components: bool,
+    /// A blank in the tags becomes `_`, where carbon would refuse the line.
+    pub blanks_in_tags: bool,
+}
+
+impl Default for NameOptions {
+    fn default() -> Self {
+        Self { fold_empty_components: true, blanks_in_tags: false }
+    }
+}
+
+/// Hands the stored form of a name to `push`. Nearly all names are stored as they came; those are not
+/// copied.
+#[inline]
+pub(crate) fn with_clean(name: &[u8], context: &Context<'_>, push: impl FnOnce(&str)) -> Result<(), Reject> {
+    if context.relabel.is_none()
+        && is_plain(name)
+        && let Ok(name) = str::from_utf8(name)
+    {
+        push(name);
+        return Ok(());
+    }
+    push(&clean(name, context)?);
+    Ok(())
+}
+
+/// The long way, in the order of carbon: lists and rules see the name as it came, then it is put into
+/// its normal form.
+fn clean<'a>(name: &'a [u8], context: &Context<'_>) -> Result<Cow<'a, str>, Reject> {
+    let mut name = Cow::Borrowed(str::from_utf8(name).map_err(|_| Reject::Encoding)?);
+    if let Some(relabel) = context.relabel {
+        name = then(name, |name| relabel.apply(name))?;
+    }
+    if context.names.blanks_in_tags {
+        name = then(name, |name| Ok(without_blanks(name)))?;
+    }
+    if context.names.fold_empty_components {
+        // Behind an empty component there may be a `~`, and the other way round.
+        name = then(name, |name| Ok(Cow::Borrowed(name.trim_start_matches(['.', '~']))))?;
+    }
+    name = then(name, tags::canonical)?;
+    then(name, |name| if context.names.fold_empty_components { fold(name) } else { check(name) })
+}
+
+fn then<'a>(
+    text: Cow<'a, str>,
+    step: impl for<'b> FnOnce(&'b str) -> Result<Cow<'b, str>, Reject>,
+) -> Result<Cow<'a, str>, Reject> {
+    match text {
+        Cow::Borrowed(text) => step(text),
+        Cow::Owned(text) => step(&text).map(|text| Cow::Owned(text.into_owned())),
+    }
+}
+
+fn fold(name: &str) -> Result<Cow<'_, str>, Reject> {
+    sanitize(name).map_err(reason)
+}
+
+/// The same refusals as [`fold`], but the name stays as it is.
+fn check(name: &str) -> Result<Cow<'_, str>, Reject> {
+    fold(name).map(|_| Cow::Borrowed(name))
+}
+
+fn reason(error: NameError) -> Reject {
+    match error {
+        NameError::Empty => Reject::NameEmpty,
+        NameError::TooLong => Reject::NameTooLong,
+        NameError::Control => Reject::NameControl,
+    }
+}
+
+fn without_blanks(name: &str) -> Cow<'_, str> {
+    match name.split_once(';') {
+        Some((path, tags)) if tags.contains([' ', '\t']) => {
+            Cow::Owned(format!("{path};{}", tags.replace([' ', '\t'], "_")))
+        }
+        _ => Cow::Borrowed(name),
+    }
+}
+
+/// True when the name is certainly in its normal form: printable ASCII without tags, without empty
+/// components, and without what [`tags::canonical`] looks at.
+#[inline]
+fn is_plain(name: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (name.first(), name.last()) else {
+        return false;
+    };
+    let edges = matches!(first, b'.' | b'~') | matches!(last, b'.' | b'}');
+    name.len() <= NAME_BYTES_MAX && !edges && is_plain_byte(*first) && inside_is_plain(name)
+}
+
+/// All bytes but the first, each seen with the one before it. Windows of a fixed size, the last of
+/// them overlapping, become vector instructions.
+#[inline]
+fn inside_is_plain(name: &[u8]) -> bool {
+    match name.len() {
+        ..9 => name.windows(2).all(|pair| is_plain_byte(pair[1]) && pair != b".."),
+        9..17 => windows_are_plain::<8>(name),
+        _ => windows_are_plain::<16>(name),
+    }
+}
+
+#[inline]
+fn windows_are_plain<const N: usize>(name: &[u8]) -> bool {
+    let (before, inside) = (&name[..name.len() - 1], &name[1..]);
+    let mut blemish = 0;
+    for (before, inside) in before.as_chunks::<N>().0.iter().zip(inside.as_chunks::<N>().0) {
+        blemish |= blemish_in(before, inside);
+    }
+    if let (Some(before), Some(inside)) = (before.last_chunk::<N>(), inside.last_chunk::<N>()) {
+        blemish |= blemish_in(before, inside);
+    }
+    blemish == 0
+}
+
+#[inline]
+fn blemish_in<const N: usize>(before: &[u8; N], inside: &[u8; N]) -> u8 {
+    let mut blemish = 0;
+    for (before, byte) in before.iter().zip(inside) {
+        blemish |= u8::from(!is_plain_byte(*byte)) | (u8::from(*byte == b'.') & u8::from(*before == b'.'));
+    }
+    blemish
+}
+
+#[inline]
+fn is_plain_byte(byte: u8) -> bool {
+    (byte.wrapping_sub(b'!') <= b'~' - b'!') & (byte != b';')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cleaned(name: &[u8], names: NameOptions) -> Result<String, Reject> {
+        let context = Context { now: 0, names, relabel: None };
+        let mut clean = None;
+        with_clean(name, &context, |name| clean = Some(name.to_owned()))?;
+        Ok(clean.unwrap())
+    }
+
+    #[test]
+    fn names_as_they_are_stored() {
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        for (name, folded, kept) in [
+            ("a.b", Ok("a.b"), Ok("a.b")),
+            ("a..b", Ok("a.b"), Ok("a..b")),
+            (
+                "servers.web01..cpu.load.shortterm",
+                Ok("servers.web01.cpu.load.shortterm"),
+                Ok("servers.web01..cpu.load.shortterm"),
+            ),
+            (".a.b.", Ok("a.b"), Ok(".a.b.")),
+            ("a/b c", Err(Reject::NameControl), Err(Reject::NameControl)),
+            ("a/b", Ok("a/b"), Ok("a/b")),
+            ("~a.b", Ok("a.b"), Ok("a.b")),
+            (".~.a", Ok("a"), Ok(".~.a")),
+            ("a.testé", Ok("a.testé"), Ok("a.testé")),
+            ("..", Err(Reject::NameEmpty), Err(Reject::NameEmpty)),
+            ("", Err(Reject::NameEmpty), Err(Reject::NameEmpty)),
+            ("~", Err(Reject::NameEmpty), Err(Reject::NameEmpty)),
+            ("a\0b", Err(Reject::NameControl), Err(Reject::NameControl)),
+            ("a\x7fb", Err(Reject::NameControl), Err(Reject::NameControl)),
+            ("a..b;z=1;y=2..3", Ok("a.b;y=2..3;z=1"), Ok("a..b;y=2..3;z=1")),
+            ("a{b=\"c\"}", Ok("a;b=c"), Ok("a;b=c")),
+            ("a.{b}", Ok("a.{b}"), Ok("a.{b}")),
+            (long.as_str(), Err(Reject::NameTooLong), Err(Reject::NameTooLong)),
+        ] {
+            let fold = NameOptions::default();
+            let keep = NameOptions { fold_empty_components: false, ..fold };
+            assert_eq!(cleaned(name.as_bytes(), fold), folded.map(str::to_owned), "{name}");
+            assert_eq!(cleaned(name.as_bytes(), keep), kept.map(str::to_owned), "{name}");
+        }
+        assert_eq!(cleaned(b"a.\xff", NameOptions::default()), Err(Reject::Encoding));
+    }
+
+    #[test]
+    fn blanks_in_tags_become_underscores_when_asked_for() {
+        let names = NameOptions { blanks_in_tags: true, ..NameOptions::default() };
+        assert_eq!(cleaned(b"a;disk=C: drive", names), Ok("a;disk=C:_drive".to_owned()));
+        assert_eq!(cleaned(b"a b;c=d", names), Err(Reject::NameControl));
+    }
+
+    proptest! {
+        #[test]
+        fn the_fast_way_gives_what_the_long_way_gives(name in prop::collection::vec(prop_oneof![4 => b'a'..b'd', 2 => Just(b'.'), 1 => any::<u8>()], 0..60)) {
+            if is_plain(&name) {
+                let context = Context { now: 0, names: NameOptions::default(), relabel: None };
+                let long = clean(&name, &context);
+                prop_assert_eq!(long.as_deref(), Ok(str::from_utf8(&name).unwrap()));
+            }
+        }
+
+        #[test]
+        fn clean_names_stay_as_they_are(name in "[a-c.;=~]{0,16}") {
+            if let Ok(clean) = cleaned(name.as_bytes(), NameOptions::default()) {
+                prop_assert_eq!(cleaned(clean.as_bytes(), NameOptions::default()), Ok(clean));
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The line protocol: `name value timestamp`, ended by LF.
+
+use memchr::{memchr, memrchr};
+
+use super::{Context, Intake, Protocol, Step, number};
+use crate::reject::Reject;
+
+/// A stream of lines.
+#[derive(Debug)]
+pub struct Lines {
+    /// The start of a line whose end has not come yet.
+    tail: Vec<u8>,
+    /// In the middle of a line that is too long; what is left of it is not kept.
+    skipping: bool,
+    line_bytes_max: usize,
+}
+
+impl Lines {
+    /// A stream whose lines may be `line_bytes_max` bytes long.
+    pub fn new(line_bytes_max: usize) -> Self {
+        Self { tail: Vec::new(), skipping: false, line_bytes_max }
+    }
+
+    /// Adds to the line whose end has not come, or starts to skip it.
+    fn keep(&mut self, part: &[u8], intake: &mut Intake) {
+        if self.skipping || part.is_empty() {
+            return;
+        }
+        if self.tail.len() + part.len() > self.line_bytes_max {
+            self.tail.extend_from_slice(&part[..part.len().min(256)]);
+            intake.messages += 1;
+            intake.tally.reject(Reject::LineTooLong, &self.tail);
+            self.tail = Vec::new();
+            self.skipping = true;
+        } else {
+            self.tail.extend_from_slice(part);
+        }
+    }
+
+    /// Ends the line that an earlier chunk began.
+    fn complete(&mut self, context: &Context<'_>, intake: &mut Intake) {
+        if self.skipping {
+            self.skipping = false;
+            return;
+        }
+        one(&self.tail, self.line_bytes_max, context, intake);
+        self.tail = Vec::new();
+    }
+}
+
+impl Protocol for Lines {
+    fn feed(&mut self, mut chunk: &[u8], context: &Context<'_>, intake: &mut Intake) -> Step {
+        if self.skipping || !self.tail.is_empty() {
+            let Some(end) = memchr(b'\n', chunk) else {
+                self.keep(chunk, intake);
+                return Step::Read;
+            };
+            self.keep(&chunk[..end], intake);
+            self.complete(context, intake);
+            chunk = &chunk[end + 1..];
+        }
+        let whole = memrchr(b'\n', chunk).map_or(0, |end| end + 1);
+        each(&chunk[..whole], self.line_bytes_max, context, intake);
+        self.keep(&chunk[whole..], intake);
+        Step::Read
+    }
+
+    fn again(&mut self, _: &Context<'_>, _: &mut Intake) -> Step {
+        Step::Read
+    }
+
+    fn finish(&mut self, intake: &mut Intake) {
+        if !trim(&self.tail).is_empty() {
+            intake.messages += 1;
+            intake.tally.reject(Reject::HalfLine, &self.tail);
+        }
+        *self = Self::new(self.line_bytes_max);
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.tail.capacity()
+    }
+}
+
+/// Parses a datagram: lines, the last of which needs no end.
+pub fn datagram(bytes: &[u8], line_bytes_max: usize, context: &Context<'_>, intake: &mut Intake) {
+    each(bytes, line_bytes_max, context, intake);
+}
+
+fn each(mut bytes: &[u8], line_bytes_max: usize, context: &Context<'_>, intake: &mut Intake) {
+    while !bytes.is_empty() {
+        let end = memchr(b'\n', bytes).unwrap_or(bytes.len());
+        one(&bytes[..end], line_bytes_max, context, intake);
+        bytes = bytes.get(end + 1..).unwrap_or_default();
+    }
+}
+
+#[inline]
+fn one(line: &[u8], line_bytes_max: usize, context: &Context<'_>, intake: &mut Intake) {
+    intake.messages += 1;
+    let outcome =
+        if line.len() > line_bytes_max { Err(Reject::LineTooLong) } else { parse(line, context, intake) };
+    if let Err(reason) = outcome {
+        intake.tally.reject(reason, line);
+    }
+}
+
+#[inline]
+fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), Reject> {
+    let line = trim(line);
+    if line.is_empty() {
+        return Ok(());
+    }
+    let (rest, timestamp) = last_field(line).ok_or(Reject::Fields)?;
+    let (name, value) = last_field(rest).ok_or(Reject::Fields)?;
+    let too_many = || if name.iter().any(|b| is_blank(*b)) { Some(Reject::Fields) } else { None };
+    let value = number::value(value).ok_or(Reject::Value);
+    let timestamp = number::timestamp(timestamp, context.now);
+    match (value, timestamp) {
+        (Ok(value), Ok(timestamp)) => intake.offer(name, timestamp, value, context),
+        // With a field too many, "bad value" would point at the wrong thing.
+        (Err(reason), _) | (_, Err(reason)) => Err(too_many().unwrap_or(reason)),
+    }
+}
+
+/// Splits off the last field and the blanks before it.
+#[inline]
+fn last_field(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().rposition(|b| is_blank(*b))?;
+    let mut head = &text[..at];
+    while let [rest @ .., b' ' | b'\t'] = head {
+        head = rest;
+    }
+    Some((head, &text[at + 1..]))
+}
+
+/// Without the blanks around it, and without the CR of senders that end lines with CR LF.
+#[inline]
+fn trim(mut line: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t' | b'\r'] = line {
+        line = rest;
+    }
+    while let [b' ' | b'\t' | b'\r', rest @ ..] = line {
+        line = rest;
+    }
+    line
+}
+
+#[inline]
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,411 @@
+//! The stack machine: from opcodes to a tree of nodes.
+
+use std::fmt;
+
+/// A value of the pickle: its kind in the two upper bits, its place in the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Node(u32);
+
+const PLACE_BITS: u32 = 30;
+const PLACE_MAX: u32 = (1 << PLACE_BITS) - 1;
+const ATOM: u32 = 0;
+const TUPLE: u32 = 1;
+const LIST: u32 = 2;
+const DICT: u32 = 3;
+
+/// The place of no segment, and a memo entry that was never put.
+const NONE: u32 = u32::MAX;
+
+/// What a node is.
+pub(super) enum Kind<'t> {
+    /// A list or a tuple.
+    Sequence(Sequence<'t>),
+    /// A dictionary with so many entries, which nothing asks for.
+    Dict(u32),
+    /// Text, bytes, a number, a boolean or None.
+    Atom,
+}
+
+/// What the machine leaves behind.
+#[derive(Debug)]
+pub(super) struct Tree<'a> {
+    pub(super) frame: &'a [u8],
+    heap: Heap,
+    root: Node,
+}
+
+/// Why a frame is no pickle that can be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// An opcode that is unknown, or refused because it names classes, calls or copies.
+    Opcode(u8, usize),
+    /// The frame ends in the middle.
+    Short,
+    /// An opcode that finds too little or something else on the stack.
+    Stack(usize),
+    /// A memo entry that was never put, or a number for one that no sender writes.
+    Memo(usize),
+    /// A length or a number that cannot be.
+    Number(usize),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Opcode(code, at) => write!(f, "opcode {code:#04x} at byte {at} is not allowed"),
+            Self::Short => f.write_str("the frame ends in the middle of the pickle"),
+            Self::Stack(at) => write!(f, "the opcode at byte {at} does not fit the stack"),
+            Self::Memo(at) => write!(f, "the opcode at byte {at} asks for a wrong memo entry"),
+            Self::Number(at) => write!(f, "the opcode at byte {at} has a wrong length or number"),
+        }
+    }
+}
+
+/// Runs the pickle to its STOP; what follows it is not looked at, as in Python.
+pub(super) fn run(frame: &[u8]) -> Result<Tree<'_>, Broken> {
+    let mut machine = Machine {
+        frame,
+        at: 0,
+        opcode_at: 0,
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Vec::new(),
+        heap: Heap::default(),
+    };
+    loop {
+        machine.opcode_at = machine.at;
+        let opcode = machine.byte()?;
+        if opcode == b'.' {
+            let root = machine.pop()?;
+            return Ok(Tree { frame, heap: machine.heap, root });
+        }
+        machine.step(opcode)?;
+    }
+}
+
+/// Tuples and lists: chained segments of nodes, each `[next segment, length, node, …]`.
+#[derive(Debug, Default)]
+struct Heap {
+    segments: Vec<u32>,
+    /// First and last segment of each list.
+    lists: Vec<(u32, u32)>,
+    /// Number of entries of each dictionary.
+    dicts: Vec<u32>,
+}
+
+impl Heap {
+    fn segment(&mut self, nodes: &[Node]) -> u32 {
+        if nodes.is_empty() {
+            return NONE;
+        }
+        let at = self.segments.len() as u32;
+        self.segments.extend([NONE, nodes.len() as u32]);
+        self.segments.extend(nodes.iter().map(|node| node.0));
+        at
+    }
+
+    /// Adds to a list; false when the node is none.
+    fn append(&mut self, list: Node, nodes: &[Node]) -> bool {
+        let segment = self.segment(nodes);
+        let Some((first, last)) = self.lists.get_mut(list.place()).filter(|_| list.kind() == LIST) else {
+            return false;
+        };
+        match (*first, segment) {
+            (_, NONE) => {}
+            (NONE, _) => (*first, *last) = (segment, segment),
+            _ => {
+                if let Some(next) = self.segments.get_mut(*last as usize) {
+                    *next = segment;
+                }
+                *last = segment;
+            }
+        }
+        true
+    }
+}
+
+impl Node {
+    fn new(kind: u32, place: usize) -> Self {
+        Self(kind << PLACE_BITS | (place as u32).min(PLACE_MAX))
+    }
+
+    fn kind(self) -> u32 {
+        self.0 >> PLACE_BITS
+    }
+
+    pub(super) fn place(self) -> usize {
+        (self.0 & PLACE_MAX) as usize
+    }
+
+    pub(super) fn is_atom(self) -> bool {
+        self.kind() == ATOM
+    }
+}
+
+/// The nodes of a tuple or list, in order.
+pub(super) struct Sequence<'t> {
+    segments: &'t [u32],
+    next: u32,
+    nodes: &'t [u32],
+}
+
+impl Iterator for Sequence<'_> {
+    type Item = Node;
+
+    fn next(&mut self) -> Option<Node> {
+        loop {
+            if let Some((first, rest)) = self.nodes.split_first() {
+                self.nodes = rest;
+                return Some(Node(*first));
+            }
+            let (header, rest) = self.segments.get(self.next as usize..)?.split_first_chunk::<2>()?;
+            self.next = header[0];
+            self.nodes = rest.get(..header[1] as usize)?;
+        }
+    }
+}
+
+impl Tree<'_> {
+    pub(super) fn root(&self) -> Node {
+        self.root
+    }
+
+    pub(super) fn kind(&self, node: Node) -> Kind<'_> {
+        let first = match node.kind() {
+            ATOM => return Kind::Atom,
+            DICT => return Kind::Dict(self.heap.dicts.get(node.place()).copied().unwrap_or(0)),
+            LIST => self.heap.lists.get(node.place()).map_or(NONE, |list| list.0),
+            _ => node.place() as u32,
+        };
+        Kind::Sequence(Sequence { segments: &self.heap.segments, next: first, nodes: &[] })
+    }
+}
+
+struct Machine<'a> {
+    frame: &'a [u8],
+    at: usize,
+    opcode_at: usize,
+    stack: Vec<Node>,
+    /// Heights of the stack at each MARK.
+    marks: Vec<u32>,
+    memo: Vec<Node>,
+    heap: Heap,
+}
+
+impl Machine<'_> {
+    fn step(&mut self, opcode: u8) -> Result<(), Broken> {
+        match opcode {
+            b'(' => self.marks.push(self.stack.len() as u32),
+            b'0' => self.discard()?,
+            b'1' => {
+                let mark = self.pop_mark()?;
+                self.stack.truncate(mark);
+            }
+            b'N' | 0x88 | 0x89 => self.atom(0)?,
+            b'K' => self.atom(1)?,
+            b'M' => self.atom(2)?,
+            b'J' => self.atom(4)?,
+            b'G' => self.atom(8)?,
+            b'I' | b'L' | b'F' | b'S' | b'V' => {
+                let end = self.line()?.len();
+                self.at -= end + 1;
+                self.atom(end + 1)?;
+            }
+            b'U' | b'C' | 0x8a | 0x8c => self.counted::<1>()?,
+            b'T' | b'X' | b'B' | 0x8b => self.counted::<4>()?,
+            0x8d | 0x8e | 0x96 => self.counted::<8>()?,
+            b')' | b't' | 0x85..=0x87 => self.tuple(opcode)?,
+            b']' | b'l' => self.list(opcode)?,
+            b'a' | b'e' => self.append(opcode)?,
+            b'}' | b'd' => self.dict(opcode)?,
+            b's' | b'u' => self.set_items(opcode)?,
+            b'p' | b'q' | b'r' | 0x94 => self.put(opcode)?,
+            b'g' | b'h' | b'j' => self.get(opcode)?,
+            0x80 => self.protocol()?,
+            0x95 => self.frame_length()?,
+            _ => return Err(Broken::Opcode(opcode, self.opcode_at)),
+        }
+        Ok(())
+    }
+
+    // What the opcodes do, in the order above.
+
+    /// POP takes the topmost value, or the topmost mark when nothing is above it.
+    fn discard(&mut self) -> Result<(), Broken> {
+        if self.stack.len() > self.floor() {
+            self.stack.pop();
+            return Ok(());
+        }
+        self.pop_mark().map(drop)
+    }
+
+    /// A value whose bytes, so many after the opcode, are read when it is needed.
+    fn atom(&mut self, length: usize) -> Result<(), Broken> {
+        self.skip(length)?;
+        self.stack.push(Node::new(ATOM, self.opcode_at));
+        Ok(())
+    }
+
+    /// A value behind its length.
+    fn counted<const N: usize>(&mut self) -> Result<(), Broken> {
+        let length = self.little_endian::<N>()?;
+        self.atom(length)
+    }
+
+    fn tuple(&mut self, opcode: u8) -> Result<(), Broken> {
+        let from = match opcode {
+            b')' => self.stack.len(),
+            b't' => self.pop_mark()?,
+            _ => self.below(usize::from(opcode - 0x84))?,
+        };
+        let segment = self.heap.segment(&self.stack[from..]);
+        self.stack.truncate(from);
+        self.push_new(TUPLE, (segment as usize).min(PLACE_MAX as usize))
+    }
+
+    fn list(&mut self, opcode: u8) -> Result<(), Broken> {
+        let from = if opcode == b']' { self.stack.len() } else { self.pop_mark()? };
+        let segment = self.heap.segment(&self.stack[from..]);
+        self.stack.truncate(from);
+        self.heap.lists.push((segment, segment));
+        self.push_new(LIST, self.heap.lists.len() - 1)
+    }
+
+    fn append(&mut self, opcode: u8) -> Result<(), Broken> {
+        let from = if opcode == b'a' { self.below(1)? } else { self.pop_mark()? };
+        if from <= self.floor() || !self.heap.append(self.stack[from - 1], &self.stack[from..]) {
+            return Err(Broken::Stack(self.opcode_at));
+        }
+        self.stack.truncate(from);
+        Ok(())
+    }
+
+    fn dict(&mut self, opcode: u8) -> Result<(), Broken> {
+        let from = if opcode == b'}' { self.stack.len() } else { self.pop_mark()? };
+        let nodes = self.stack.len() - from;
+        self.stack.truncate(from);
+        self.heap.dicts.push((nodes / 2) as u32);
+        self.push_new(DICT, self.heap.dicts.len() - 1)
+    }
+
+    fn set_items(&mut self, opcode: u8) -> Result<(), Broken> {
+        let from = if opcode == b's' { self.below(2)? } else { self.pop_mark()? };
+        let entries = (self.stack.len() - from) / 2;
+        let dict = from.checked_sub(1).filter(|at| *at >= self.floor()).map(|at| self.stack[at]);
+        let dict = dict.filter(|dict| dict.kind() == DICT).ok_or(Broken::Stack(self.opcode_at))?;
+        self.stack.truncate(from);
+        if let Some(count) = self.heap.dicts.get_mut(dict.place()) {
+            *count += entries as u32;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, opcode: u8) -> Result<(), Broken> {
+        let index = match opcode {
+            b'p' => self.decimal()?,
+            b'q' => self.little_endian::<1>()?,
+            b'r' => self.little_endian::<4>()?,
+            _ => self.memo.len(),
+        };
+        // Senders number their entries one by one, so an index beyond the bytes is no honest one.
+        if index > self.frame.len() {
+            return Err(Broken::Memo(self.opcode_at));
+        }
+        let top = self.stack.get(self.below(1)?).copied().ok_or(Broken::Stack(self.opcode_at))?;
+        if index >= self.memo.len() {
+            self.memo.resize(index + 1, Node(NONE));
+        }
+        self.memo[index] = top;
+        Ok(())
+    }
+
+    fn get(&mut self, opcode: u8) -> Result<(), Broken> {
+        let index = match opcode {
+            b'g' => self.decimal()?,
+            b'h' => self.little_endian::<1>()?,
+            _ => self.little_endian::<4>()?,
+        };
+        let node = self.memo.get(index).copied().filter(|node| node.0 != NONE);
+        self.stack.push(node.ok_or(Broken::Memo(self.opcode_at))?);
+        Ok(())
+    }
+
+    fn protocol(&mut self) -> Result<(), Broken> {
+        match self.byte()? {
+            ..=5 => Ok(()),
+            _ => Err(Broken::Number(self.opcode_at)),
+        }
+    }
+
+    fn frame_length(&mut self) -> Result<(), Broken> {
+        let length = self.little_endian::<8>()?;
+        if length > self.frame.len() - self.at { Err(Broken::Short) } else { Ok(()) }
+    }
+
+    // The stack.
+
+    fn push_new(&mut self, kind: u32, place: usize) -> Result<(), Broken> {
+        if place > PLACE_MAX as usize {
+            return Err(Broken::Number(self.opcode_at));
+        }
+        self.stack.push(Node::new(kind, place));
+        Ok(())
+    }
+
+    fn floor(&self) -> usize {
+        self.marks.last().map_or(0, |mark| *mark as usize)
+    }
+
+    /// The height of the stack without its `count` topmost values, none of which is below a mark.
+    fn below(&self, count: usize) -> Result<usize, Broken> {
+        let height = self.stack.len().checked_sub(count);
+        height.filter(|height| *height >= self.floor()).ok_or(Broken::Stack(self.opcode_at))
+    }
+
+    fn pop(&mut self) -> Result<Node, Broken> {
+        let top = self.below(1)?;
+        self.stack.truncate(top + 1);
+        self.stack.pop().ok_or(Broken::Stack(self.opcode_at))
+    }
+
+    fn pop_mark(&mut self) -> Result<usize, Broken> {
+        self.marks.pop().map(|mark| mark as usize).ok_or(Broken::Stack(self.opcode_at))
+    }
+
+    // The bytes.
+
+    fn byte(&mut self) -> Result<u8, Broken> {
+        let byte = self.frame.get(self.at).copied().ok_or(Broken::Short)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn skip(&mut self, length: usize) -> Result<(), Broken> {
+        if length > self.frame.len() - self.at {
+            return Err(Broken::Short);
+        }
+        self.at += length;
+        Ok(())
+    }
+
+    fn little_endian<const N: usize>(&mut self) -> Result<usize, Broken> {
+        let bytes = self.frame[self.at..].first_chunk::<N>().ok_or(Broken::Short)?;
+        self.at += N;
+        let number = bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+        usize::try_from(number).map_err(|_| Broken::Short)
+    }
+
+    /// The rest of the line, without its end.
+    fn line(&mut self) -> Result<&[u8], Broken> {
+        let rest = &self.frame[self.at..];
+        let end = memchr::memchr(b'\n', rest).ok_or(Broken::Short)?;
+        self.at += end + 1;
+        Ok(&rest[..end])
+    }
+
+    fn decimal(&mut self) -> Result<usize, Broken> {
+        let at = self.opcode_at;
+        let text = str::from_utf8(self.line()?).map_err(|_| Broken::Number(at))?;
+        text.trim().parse().map_err(|_| Broken::Number(at))
+    }
+}

@@ -1,0 +1,88 @@
+//! Carbon's pickle protocol: frames that hold a list of `(name, (timestamp, value))`.
+//!
+//! The decoder is our own: it knows only data, no classes and no calls, runs without recursion, and
+//! holds at most some twelve bytes for each byte of the frame, whatever the frame says. Values are not
+//! built: a node is the place of its opcode, read again when the point is taken.
+
+mod atom;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use super::emit::{Emitter, Flow, outcome};
+use super::{Context, Cursor, Decode, Intake, number};
+use crate::reject::Reject;
+use machine::{Kind, Node, Tree};
+
+pub use machine::Broken;
+
+/// Reads pickled points.
+#[derive(Debug, Default)]
+pub struct Pickle;
+
+impl Decode for Pickle {
+    fn decode(
+        &mut self,
+        frame: &[u8],
+        from: Cursor,
+        context: &Context<'_>,
+        intake: &mut Intake,
+    ) -> Option<Cursor> {
+        match machine::run(frame) {
+            Ok(tree) => {
+                let mut emitter = Emitter::new(frame.len(), from, context, intake);
+                outcome(frame_of(&tree, &mut emitter))
+            }
+            Err(broken) => {
+                intake.tally.reject(Reject::Frame, broken.to_string().as_bytes());
+                None
+            }
+        }
+    }
+}
+
+fn frame_of(tree: &Tree<'_>, emitter: &mut Emitter<'_>) -> Flow {
+    match tree.kind(tree.root()) {
+        Kind::Sequence(items) => {
+            for item in items {
+                item_of(tree, item, emitter)?;
+            }
+        }
+        // Carbon walks over any outer shape and finds an error in each entry.
+        Kind::Dict(entries) => {
+            for _ in 0..entries {
+                emitter.entry(b"entry of a dict", Err(Reject::Item))?;
+            }
+        }
+        Kind::Atom => emitter.entry(b"neither list nor tuple", Err(Reject::Item))?,
+    }
+    Flow::Continue(())
+}
+
+/// `(name, (timestamp, value), …)`: carbon writes one point, go-carbon takes several.
+fn item_of(tree: &Tree<'_>, item: Node, emitter: &mut Emitter<'_>) -> Flow {
+    let Kind::Sequence(mut parts) = tree.kind(item) else {
+        return emitter.entry(b"an item that is no pair", Err(Reject::Item));
+    };
+    let Some(name) = parts.next().and_then(|node| tree.text(node)) else {
+        return emitter.entry(b"an item without a name", Err(Reject::Item));
+    };
+    let mut empty = true;
+    for part in parts {
+        empty = false;
+        emitter.entry(&name, point_of(tree, part, emitter.now()))?;
+    }
+    if empty { emitter.entry(&name, Err(Reject::Item)) } else { Flow::Continue(()) }
+}
+
+fn point_of(tree: &Tree<'_>, point: Node, now: u32) -> Result<(u32, f64), Reject> {
+    let Kind::Sequence(mut pair) = tree.kind(point) else {
+        return Err(Reject::Item);
+    };
+    let (Some(timestamp), Some(value), None) = (pair.next(), pair.next(), pair.next()) else {
+        return Err(Reject::Item);
+    };
+    let value = tree.number(value).ok_or(Reject::Value)?;
+    let timestamp = tree.number(timestamp).ok_or(Reject::Timestamp)?;
+    Ok((number::timestamp_of(timestamp, now)?, value))
+}

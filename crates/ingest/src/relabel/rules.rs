@@ -1,0 +1,86 @@
+//! The files behind the lists and rules, and their reload.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::Relabel;
+use crate::config::Config;
+
+/// The lists and rewrite rules in force. Cloning shares them: a reload is seen by every listener with
+/// its next batch.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Blacklist, whitelist, rewrite rules.
+    files: [Option<PathBuf>; 3],
+    current: Arc<ArcSwap<Relabel>>,
+}
+
+/// One thing that is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleProblem {
+    /// The file.
+    pub file: PathBuf,
+    /// Its line, counted from 1; 0 when the file could not be read.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for RuleProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file.display(), self.message),
+            line => write!(f, "{}:{line}: {}", self.file.display(), self.message),
+        }
+    }
+}
+
+/// All that is wrong with the lists and rewrite rules.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct RulesError(pub Vec<RuleProblem>);
+
+impl Rules {
+    /// Reads the files that the settings name.
+    pub fn load(config: &Config) -> Result<Self, RulesError> {
+        let files = [&config.blacklist, &config.whitelist, &config.rewrite_rules];
+        let files = files.map(|file| (!file.is_empty()).then(|| PathBuf::from(file)));
+        let relabel = read(&files)?;
+        Ok(Self { files, current: Arc::new(ArcSwap::from_pointee(relabel)) })
+    }
+
+    /// Reads the files again. When one of them is wrong, all stay as they were.
+    pub fn reload(&self) -> Result<(), RulesError> {
+        self.current.store(Arc::new(read(&self.files)?));
+        Ok(())
+    }
+
+    /// What is in force now.
+    pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Relabel>> {
+        self.current.load()
+    }
+}
+
+fn read(files: &[Option<PathBuf>; 3]) -> Result<Relabel, RulesError> {
+    let mut found = Vec::new();
+    let texts = files.each_ref().map(|file| {
+        let Some(file) = file else { return String::new() };
+        std::fs::read_to_string(file).unwrap_or_else(|error| {
+            found.push(RuleProblem { file: file.clone(), line: 0, message: error.to_string() });
+            String::new()
+        })
+    });
+    let (relabel, problems) = Relabel::parse(&texts[0], &texts[1], &texts[2]);
+    for (file, problems) in files.iter().zip(problems) {
+        let Some(file) = file else { continue };
+        found.extend(problems.into_iter().map(|(line, message)| RuleProblem {
+            file: file.clone(),
+            line,
+            message,
+        }));
+    }
+    if found.is_empty() { Ok(relabel) } else { Err(RulesError(found)) }
+}
