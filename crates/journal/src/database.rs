@@ -1,98 +1,172 @@
-//! The fjall database underneath: opening, keyspaces, and which of its errors mean what.
+//! The fjall database underneath: opening, keyspaces, and what its errors mean.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use fjall::config::{CompressionPolicy, FilterPolicy};
-use fjall::{CompressionType, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{AbstractTree, CompressionType, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::JournalError;
 use crate::frame::RECORDS_MAX;
+use crate::repair::{Repair, repair};
 use crate::segment::{Segment, name_of, number_of};
 
 /// Replay reads every block once, so a cache would only cost memory.
 const CACHE_BYTES: u64 = 1 << 20;
 const MEMTABLE_BYTES: u64 = 8 << 20;
-/// fjall's own log files, beyond which it makes the oldest keyspaces flush.
-const LOG_BYTES: u64 = 128 << 20;
+/// Sealed log files of fjall's beyond which it makes the oldest keyspaces flush.
+const SEALED_LOG_BYTES: u64 = 128 << 20;
+/// All log files beyond which we make every keyspace flush.
+const LOG_BYTES_MAX: u64 = 192 << 20;
 
-/// The keyspace that is never dropped.
-const MARKS: &str = "marks";
-const DROPPED: &str = "dropped-before";
+/// fjall makes writers wait, inside of `insert`, at this many unflushed memtables or runs of tables.
+/// If its worker has died by then they wait for ever, hence we stay away from it.
+const SEALED_MEMTABLES_MAX: usize = 3;
+const RUNS_MAX: usize = 28;
+
+/// Skipped when the newest frame cannot be read, so that no number is given twice.
+const UNKNOWN_NUMBERS: u64 = 1 << 40;
+
+const KEEPER_PREFIX: &str = "keeper-";
 
 /// An open database and its segments.
 pub(crate) struct Database {
     path: PathBuf,
     fjall: fjall::Database,
-    marks: Keyspace,
-    segments: BTreeMap<u32, Arc<Segment>>,
+    segments: BTreeMap<u32, Segment>,
+    /// See [`Database::delete`].
+    keeper: Mutex<Option<Keyspace>>,
 }
 
 impl Database {
-    /// Opens or creates the database in `path`.
-    pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
-        let fjall = open_fjall(path).map_err(|error| open_error(path, error))?;
-        let fail = |error| open_error(path, error);
-        let marks = fjall.keyspace(MARKS, options).map_err(fail)?;
-        let mut segments = BTreeMap::new();
-        for name in fjall.list_keyspace_names() {
-            let Some(number) = number_of(&name) else { continue };
-            let keyspace = fjall.keyspace(&name, options).map_err(fail)?;
-            let first = keyspace.first_key_value().map(sequence_of).transpose().map_err(fail)?;
-            segments.insert(number, Arc::new(Segment::new(keyspace, first)));
-        }
-        Ok(Self { path: path.to_owned(), fjall, marks, segments })
+    /// Opens or creates the database in `path`; says so when a torn tail was cut for that.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Option<Repair>), JournalError> {
+        crate::format::check(path)?;
+        crate::repair::clear_unfinished(path)?;
+        let mut repaired = None;
+        let fjall = match open_fjall(path) {
+            Err(fjall::Error::JournalRecovery(_)) => {
+                repaired = Some(repair(path)?);
+                open_fjall(path)
+            }
+            result => result,
+        };
+        let fjall = fjall.map_err(|error| open_error(path, error))?;
+        crate::format::write(path)?;
+        Ok((Self::with(path, fjall)?, repaired))
     }
 
-    pub(crate) fn segments(&self) -> &BTreeMap<u32, Arc<Segment>> {
+    fn with(path: &Path, fjall: fjall::Database) -> Result<Self, JournalError> {
+        let mut segments = BTreeMap::new();
+        let mut keeper: Option<Keyspace> = None;
+        for name in fjall.list_keyspace_names() {
+            let keyspace = fjall.keyspace(&name, options).map_err(|error| open_error(path, error))?;
+            if let Some(number) = number_of(&name) {
+                segments.insert(number, Segment::open(keyspace));
+            } else if keeper.as_ref().is_none_or(|other| other.id() < keyspace.id()) {
+                keeper = Some(keyspace);
+            }
+        }
+        Ok(Self { path: path.to_owned(), fjall, segments, keeper: Mutex::new(keeper) })
+    }
+
+    pub(crate) fn segments(&self) -> &BTreeMap<u32, Segment> {
         &self.segments
     }
 
+    /// Bytes of frames in all segments.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        self.segments.values().map(|segment| segment.bytes.load(Ordering::Relaxed)).sum()
+    }
+
     /// The last number that any frame may have used.
-    pub(crate) fn last_sequence(&self) -> Result<u64, JournalError> {
+    pub(crate) fn last_sequence(&self) -> u64 {
         let mut last = 0;
+        let mut unknown = 0;
         for segment in self.segments.values() {
-            let newest = segment.keyspace.last_key_value().map(sequence_of).transpose();
-            let newest = newest.map_err(|error| open_error(&self.path, error))?;
-            last = last.max(newest.map_or(0, |first| first.saturating_add(RECORDS_MAX as u64 - 1)));
+            match segment.keyspace.last_key_value().map(sequence_of) {
+                Some(Ok(first)) => last = last.max(first.saturating_add(RECORDS_MAX as u64 - 1)),
+                Some(Err(error)) => {
+                    tracing::error!(path = %self.path.display(), %error, "the end of a journal segment cannot be read");
+                    last = last.max(segment.first_sequence().unwrap_or(0));
+                    unknown = UNKNOWN_NUMBERS;
+                }
+                None => {}
+            }
         }
-        Ok(last)
+        last.saturating_add(unknown)
     }
 
     /// Makes the keyspace of a segment. It takes some milliseconds, since fjall syncs it.
-    pub(crate) fn create_segment(&self, number: u32) -> fjall::Result<Arc<Segment>> {
-        let keyspace = self.fjall.keyspace(&name_of(number), options)?;
-        Ok(Arc::new(Segment::new(keyspace, None)))
+    pub(crate) fn create_segment(&self, number: u32) -> fjall::Result<Segment> {
+        Ok(Segment::open(self.fjall.keyspace(&name_of(number), options)?))
     }
 
-    pub(crate) fn add_segment(&mut self, number: u32, segment: Arc<Segment>) {
+    pub(crate) fn add_segment(&mut self, number: u32, segment: Segment) {
         self.segments.entry(number).or_insert(segment);
     }
 
-    /// Takes segments before `number` from the list, oldest first; nobody finds them any more.
-    pub(crate) fn take_segments_before(&mut self, number: u32) -> Vec<(u32, Arc<Segment>)> {
+    /// Takes the segments before `number` from the list, so that nobody finds them any more.
+    pub(crate) fn take_before(&mut self, number: u32) -> BTreeMap<u32, Segment> {
         let kept = self.segments.split_off(&number);
-        std::mem::replace(&mut self.segments, kept).into_iter().collect()
+        std::mem::replace(&mut self.segments, kept)
     }
 
-    /// Deletes a keyspace; its files go with the last handle.
-    pub(crate) fn delete_segment(&self, segment: &Segment) -> fjall::Result<()> {
-        self.fjall.delete_keyspace(segment.keyspace.clone())
-    }
-
-    /// Notes that segments were dropped.
+    /// Deletes segments; their files go with the last handle.
     ///
-    /// The note itself is of no use, but its version number is: fjall recovers its own counter from
-    /// live keyspaces only, and a keyspace created below the number of an older deletion would be
-    /// taken for deleted at the next open.
-    pub(crate) fn mark_dropped(&self, before: u32) -> fjall::Result<()> {
-        self.marks.insert(DROPPED, before.to_be_bytes())
+    /// The keyspace with the highest id must stay: at the next open fjall counts on from the highest
+    /// id that it finds, and a keyspace that gets the id of a deleted one is taken for deleted at
+    /// the open after that, with all its rows. An empty keyspace serves.
+    pub(crate) fn delete(&self, segments: &BTreeMap<u32, Segment>) -> fjall::Result<()> {
+        let Some(highest) = segments.values().map(|segment| segment.keyspace.id()).max() else {
+            return Ok(());
+        };
+        let mut keeper = crate::lock(&self.keeper);
+        let kept = self.segments.values().map(|segment| segment.keyspace.id());
+        if kept.chain(keeper.iter().map(|keeper| keeper.id())).all(|id| id < highest) {
+            let fresh = self.fjall.keyspace(&format!("{KEEPER_PREFIX}{highest:020}"), options)?;
+            if let Some(old) = keeper.replace(fresh) {
+                self.fjall.delete_keyspace(old)?;
+            }
+        }
+        segments.values().try_for_each(|segment| self.fjall.delete_keyspace(segment.keyspace.clone()))
+    }
+
+    pub(crate) fn insert(&self, segment: &Segment, key: &[u8], value: &[u8]) -> fjall::Result<()> {
+        segment.keyspace.insert(key, value)
+    }
+
+    /// True while fjall would make a writer wait.
+    pub(crate) fn is_stalled(&self, segment: &Segment) -> bool {
+        segment.keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX
+            || segment.keyspace.tree.l0_run_count() >= RUNS_MAX
     }
 
     pub(crate) fn persist(&self, mode: PersistMode) -> fjall::Result<()> {
         self.fjall.persist(mode)
+    }
+
+    /// Lets fjall drop its own log files when they have grown.
+    ///
+    /// It looks at them only when a memtable is full, and where little is written that never
+    /// happens before the segment is dropped: the log would grow for ever.
+    pub(crate) fn shorten_log(&self) -> fjall::Result<()> {
+        if self.fjall.journal_disk_space()? < LOG_BYTES_MAX {
+            return Ok(());
+        }
+        self.segments.values().try_for_each(|segment| segment.keyspace.rotate_memtable().map(drop))
+    }
+
+    /// Writes out what closed segments have left in memory. Those that never filled a memtable may
+    /// stay there: most are dropped before they cost a write.
+    pub(crate) fn settle_before(&self, number: u32) -> fjall::Result<()> {
+        self.segments
+            .range(..number)
+            .filter(|(_, segment)| segment.keyspace.disk_space() > 0)
+            .try_for_each(|(_, segment)| segment.keyspace.rotate_memtable().map(drop))
     }
 }
 
@@ -101,7 +175,7 @@ fn open_fjall(path: &Path) -> fjall::Result<fjall::Database> {
         .worker_threads(1)
         .cache_size(CACHE_BYTES)
         .journal_compression(CompressionType::None)
-        .max_journaling_size(LOG_BYTES)
+        .max_journaling_size(SEALED_LOG_BYTES)
         .open()
 }
 
@@ -113,10 +187,10 @@ fn options() -> KeyspaceCreateOptions {
         .filter_policy(FilterPolicy::disabled())
 }
 
-fn sequence_of(row: fjall::Guard) -> fjall::Result<u64> {
+/// The number in a row's key. A key of another length is not ours; replay refuses its frame.
+pub(crate) fn sequence_of(row: Guard) -> fjall::Result<u64> {
     let key = row.key()?;
     let mut bytes = [0; 8];
-    // A key of another length is not ours; its frame is refused in replay.
     let len = key.len().min(8);
     bytes[..len].copy_from_slice(&key[..len]);
     Ok(u64::from_be_bytes(bytes))
@@ -131,7 +205,7 @@ fn open_error(path: &Path, error: fjall::Error) -> JournalError {
             found: found.map_or_else(|| "no version".to_owned(), |version| format!("{version:?}")),
         },
         fjall::Error::Io(ref cause) if is_full(cause) => {
-            JournalError::Unavailable { reason: cause.to_string() }
+            JournalError::Unavailable { reason: format!("{}: {cause}", path.display()) }
         }
         fjall::Error::Io(cause) => JournalError::failed(format!("open {}", path.display()), cause),
         damage => JournalError::Corrupt { path, reason: damage.to_string() },
@@ -139,6 +213,6 @@ fn open_error(path: &Path, error: fjall::Error) -> JournalError {
 }
 
 /// True for the errors that go away when someone makes room.
-pub(crate) fn is_full(error: &io::Error) -> bool {
+fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

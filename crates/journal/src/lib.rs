@@ -10,20 +10,27 @@
 //! own making: frames are values in a fjall database. Start at [`Journal`]; the bytes are described
 //! in `docs/formats/journal.md`.
 
+mod background;
 pub mod config;
 mod database;
 pub mod error;
+mod format;
 pub mod frame;
 mod journal;
 mod metrics;
+mod repair;
 mod replay;
 mod segment;
+mod shared;
 mod space;
 mod writer;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use config::{Config, SyncPolicy};
 pub use error::JournalError;
 pub use journal::Journal;
+pub use repair::{Repair, repair};
 pub use replay::ReplayReport;
 pub use segment::SegmentInfo;
 pub use writer::JournalWriter;
@@ -58,4 +65,9 @@ pub enum Record<'a> {
         /// The metric's number.
         metric: u32,
     },
+}
+
+/// A panic in another thread does not make what a mutex guards here any worse.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::segment::Segment;
 use crate::{JournalError, Record};
 
-/// A segment whose tables are damaged is given up after so many unreadable places.
+/// A segment is given up after so many unreadable places.
 const READ_ERRORS_MAX: u32 = 1000;
 
 /// What a replay saw.
@@ -42,7 +42,7 @@ pub(crate) fn replay(
     let mut closed: Vec<(u64, u32, &Segment)> = database
         .segments()
         .iter()
-        .filter_map(|(number, segment)| Some((segment.first_sequence()?, *number, segment.as_ref())))
+        .filter_map(|(number, segment)| Some((segment.first_sequence()?, *number, segment)))
         .collect();
     // The one that starts first comes last, to be popped.
     closed.sort_by_key(|(first, number, _)| Reverse((*first, *number)));
@@ -101,13 +101,37 @@ impl<'a> Cursor<'a> {
                 Some(Err(error)) => {
                     self.skip(&error, metrics, report);
                     self.errors += 1;
-                    if self.errors == READ_ERRORS_MAX {
-                        tracing::error!(segment = self.number, "journal segment given up, it cannot be read");
+                    if self.errors == READ_ERRORS_MAX || !self.go_round() {
                         return false;
                     }
                 }
             }
         }
+    }
+
+    /// Goes on behind a damaged block. fjall's iterators end at one, and up to two frames before it
+    /// since they look ahead; where it ends can only be tried out.
+    fn go_round(&mut self) -> bool {
+        let keyspace = &self.segment.keyspace;
+        let blocked = |from: u64| {
+            matches!(keyspace.range(from.to_be_bytes()..).next().map(fjall::Guard::key), Some(Err(_)))
+        };
+        let mut low = number(&self.key);
+        let mut step = 1;
+        while blocked(low.saturating_add(step)) {
+            low = low.saturating_add(step);
+            if low == u64::MAX {
+                return false;
+            }
+            step = step.saturating_mul(2);
+        }
+        let mut high = low.saturating_add(step);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if blocked(middle) { low = middle } else { high = middle }
+        }
+        self.frames = keyspace.range(high.to_be_bytes()..);
+        true
     }
 
     fn visit(&self, metrics: &Metrics, report: &mut ReplayReport, visit: &mut dyn FnMut(Record<'_>)) {
@@ -135,4 +159,9 @@ impl<'a> Cursor<'a> {
             "damaged journal frame skipped, its points are lost unless they were flushed"
         );
     }
+}
+
+/// The number that a key stands for; 0 before the first.
+fn number(key: &[u8]) -> u64 {
+    key.try_into().map_or(0, u64::from_be_bytes)
 }

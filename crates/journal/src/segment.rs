@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fjall::Keyspace;
 
+use crate::database::sequence_of;
+
 const PREFIX: &str = "segment-";
 
 /// A live segment that holds frames.
@@ -25,9 +27,11 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    pub(crate) fn new(keyspace: Keyspace, first_sequence: Option<u64>) -> Self {
+    pub(crate) fn open(keyspace: Keyspace) -> Self {
+        // Where the first frame cannot be read, any frame may be the first: replay tells.
+        let first = keyspace.first_key_value().map_or(u64::MAX, |row| sequence_of(row).unwrap_or(0));
         let bytes = AtomicU64::new(keyspace.disk_space());
-        Self { keyspace, first_sequence: AtomicU64::new(first_sequence.unwrap_or(u64::MAX)), bytes }
+        Self { keyspace, first_sequence: AtomicU64::new(first), bytes }
     }
 
     pub(crate) fn wrote(&self, first_sequence: u64, bytes: u64) {
@@ -71,13 +75,23 @@ impl SegmentClock {
     /// The segment at `now`. A clock that is set back by more than a segment's length must not keep
     /// one segment open until it has caught up, so the numbers then run ahead of it.
     pub(crate) fn at(&mut self, now: i64) -> u32 {
-        let by_clock = u32::try_from(now.div_euclid(self.seconds)).unwrap_or(0);
+        let by_clock = self.by_clock(now);
         let number = by_clock.saturating_add(self.ahead);
         if number.saturating_add(1) < self.last {
             self.ahead = self.last - by_clock;
         }
         self.last = self.last.max(number);
         self.last
+    }
+
+    /// The segment that follows, when it is due within the last tenth of the present one.
+    pub(crate) fn soon(&self, now: i64) -> Option<u32> {
+        let number = self.by_clock(now.saturating_add(self.seconds / 10)).saturating_add(self.ahead);
+        (number > self.last).then(|| self.last.saturating_add(1))
+    }
+
+    fn by_clock(&self, now: i64) -> u32 {
+        u32::try_from(now.div_euclid(self.seconds)).unwrap_or(0)
     }
 }
 
@@ -102,6 +116,8 @@ mod tests {
         // A second back over the boundary, and on.
         assert_eq!(clock.at(3299), 11);
         assert_eq!(clock.at(3600), 12);
+        assert_eq!(clock.soon(3869), None);
+        assert_eq!(clock.soon(3870), Some(13));
     }
 
     #[test]

@@ -13,3 +13,11 @@ pub(crate) fn used_by(dir: &Path) -> u64 {
         .map(|(metadata, path)| if metadata.is_dir() { used_by(&path) } else { metadata.blocks() * 512 })
         .sum()
 }
+
+/// Bytes that this process may still write to the disk of `dir`; `None` when nobody says.
+pub(crate) fn free_at(dir: &Path) -> Option<u64> {
+    let disk = nix::sys::statvfs::statvfs(dir).ok()?;
+    // The types differ between platforms.
+    #[allow(clippy::unnecessary_cast)]
+    Some(disk.blocks_available() as u64 * disk.fragment_size() as u64)
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::JournalError;
 use crate::frame::{Frame, RECORDS_MAX};
-use crate::journal::Shared;
+use crate::shared::Shared;
 
 /// Appends the records of one shard. Appending touches memory only; [`JournalWriter::hand_over`]
 /// makes the records survive the process.

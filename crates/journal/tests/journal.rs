@@ -1,78 +1,13 @@
 //! The journal through its public face.
 
-use std::sync::Arc;
+mod common;
 
-use plumbago_journal::{Config, Journal, Record};
-use plumbago_model::{Clock, ManualClock};
-use plumbago_telemetry::Registry;
-
-/// An owned record: number, metric, and what it says.
-#[derive(Debug, Clone, PartialEq)]
-enum Seen {
-    Point(u64, u32, u32, f64),
-    Creation(u64, u32, String),
-    Removal(u64, u32),
-}
-
-impl Seen {
-    fn sequence(&self) -> u64 {
-        match self {
-            Self::Point(sequence, ..) | Self::Creation(sequence, ..) | Self::Removal(sequence, _) => {
-                *sequence
-            }
-        }
-    }
-}
-
-struct Fixture {
-    dir: tempfile::TempDir,
-    clock: Arc<ManualClock>,
-    registry: Registry,
-}
-
-impl Fixture {
-    fn new() -> Self {
-        Self {
-            dir: tempfile::tempdir().unwrap(),
-            clock: Arc::new(ManualClock::at(1_700_000_100)),
-            registry: Registry::new(),
-        }
-    }
-
-    fn open(&self) -> Journal {
-        let clock: Arc<dyn Clock> = self.clock.clone();
-        Journal::open(self.dir.path(), Config::default(), clock, &self.registry).unwrap()
-    }
-
-    fn metric(&self, name: &str) -> f64 {
-        self.registry.value(name).unwrap()
-    }
-}
-
-fn replay(journal: &Journal) -> Vec<Seen> {
-    let mut seen = Vec::new();
-    let report = journal
-        .replay(&mut |record| {
-            seen.push(match record {
-                Record::Point { sequence, metric, timestamp, value } => {
-                    Seen::Point(sequence, metric, timestamp, value)
-                }
-                Record::Creation { sequence, metric, name } => {
-                    Seen::Creation(sequence, metric, name.to_owned())
-                }
-                Record::Removal { sequence, metric } => Seen::Removal(sequence, metric),
-            });
-        })
-        .unwrap();
-    assert_eq!(report.corrupt_frames, 0);
-    assert_eq!((report.points + report.events) as usize, seen.len());
-    assert!(seen.windows(2).all(|pair| pair[0].sequence() < pair[1].sequence()), "numbers must rise");
-    seen
-}
+use common::{Fixture, Seen, eventually, replay_all};
+use plumbago_journal::JournalError;
 
 #[test]
 fn what_was_handed_over_is_replayed_in_order() {
-    let fixture = Fixture::new();
+    let mut fixture = Fixture::new();
     let mut expected = Vec::new();
     {
         let journal = fixture.open();
@@ -98,22 +33,22 @@ fn what_was_handed_over_is_replayed_in_order() {
         }
         drop(writers);
         assert!(journal.segments().len() > 4);
+        let points = expected.iter().filter(|seen| matches!(seen, Seen::Point(..))).count();
+        assert_eq!(fixture.metric("plumbago_journal_written_points_total"), points as f64);
         journal.close().unwrap();
     }
     expected.sort_by_key(Seen::sequence);
     let journal = fixture.open();
-    assert_eq!(replay(&journal), expected);
+    assert_eq!(replay_all(&journal), expected);
     let last = expected.last().unwrap().sequence();
     assert!(journal.sequence() >= last);
     let mut writer = journal.writer();
     assert!(writer.point(0, 0, 0.0) > last);
-    let points = expected.iter().filter(|seen| matches!(seen, Seen::Point(..))).count();
-    assert_eq!(fixture.metric("plumbago_journal_written_points_total"), points as f64);
 }
 
 #[test]
 fn numbers_start_where_the_engine_says() {
-    let fixture = Fixture::new();
+    let mut fixture = Fixture::new();
     let journal = fixture.open();
     journal.start_at(1_000_000);
     journal.start_at(5);
@@ -123,7 +58,7 @@ fn numbers_start_where_the_engine_says() {
 
 #[test]
 fn dropped_segments_stay_dropped() {
-    let fixture = Fixture::new();
+    let mut fixture = Fixture::new();
     {
         let journal = fixture.open();
         let mut writer = journal.writer();
@@ -139,7 +74,7 @@ fn dropped_segments_stay_dropped() {
         let numbers: Vec<u32> = journal.segments().iter().map(|segment| segment.number).collect();
         assert_eq!(numbers, [first + 7, first + 8, first + 9]);
     }
-    let metrics: Vec<u32> = replay(&fixture.open())
+    let metrics: Vec<u32> = replay_all(&fixture.open())
         .into_iter()
         .map(|seen| match seen {
             Seen::Point(_, metric, ..) => metric,
@@ -151,7 +86,7 @@ fn dropped_segments_stay_dropped() {
 
 #[test]
 fn an_owner_that_ignores_a_full_frame_loses_nothing() {
-    let fixture = Fixture::new();
+    let mut fixture = Fixture::new();
     let journal = fixture.open();
     let mut writer = journal.writer();
     let mut expected = Vec::new();
@@ -165,5 +100,141 @@ fn an_owner_that_ignores_a_full_frame_loses_nothing() {
     assert!(writer.is_full());
     assert_eq!(writer.hand_over().unwrap(), 20_000);
     assert!(!writer.is_full());
-    assert_eq!(replay(&journal), expected);
+    assert_eq!(replay_all(&journal), expected);
+}
+
+#[test]
+fn two_at_once_are_refused() {
+    let mut fixture = Fixture::new();
+    let journal = fixture.open();
+    let error = fixture.try_open().err().unwrap();
+    assert!(matches!(&error, JournalError::Locked { path } if path == fixture.dir.path()), "{error}");
+    journal.close().unwrap();
+    fixture.open();
+}
+
+#[test]
+fn a_closed_journal_refuses_its_writers() {
+    let mut fixture = Fixture::new();
+    let journal = fixture.open();
+    let mut writer = journal.writer();
+    writer.point(1, 2, 3.0);
+    journal.clone().close().unwrap();
+    assert!(matches!(writer.hand_over(), Err(JournalError::Closed)));
+    assert_eq!(writer.pending_points(), 1);
+    assert!(matches!(journal.drop_before(1), Err(JournalError::Closed)));
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let mut fixture = Fixture::new();
+    fixture.open().close().unwrap();
+    let file = fixture.dir.path().join("plumbago-format");
+    for text in ["plumbago-journal 2\n", "", "something else"] {
+        std::fs::write(&file, text).unwrap();
+        let error = fixture.try_open().err().unwrap();
+        assert!(matches!(&error, JournalError::Format { path, .. } if *path == file), "{error}");
+    }
+    std::fs::write(&file, "plumbago-journal 1\n").unwrap();
+    fixture.open().close().unwrap();
+    std::fs::write(fixture.dir.path().join("version"), b"FJL\x09").unwrap();
+    let error = fixture.try_open().err().unwrap();
+    assert!(matches!(error, JournalError::Format { .. }), "{error}");
+}
+
+/// Killed while it made the database for the first time.
+#[test]
+fn an_interrupted_creation_is_finished() {
+    for leave_version in [false, true] {
+        let mut fixture = Fixture::new();
+        let dir = fixture.dir.path();
+        std::fs::create_dir(dir.join("keyspaces")).unwrap();
+        std::fs::write(dir.join("lock"), "").unwrap();
+        std::fs::File::create(dir.join("0.jnl")).unwrap().set_len(64 << 20).unwrap();
+        if leave_version {
+            std::fs::write(dir.join("version"), "").unwrap();
+        }
+        let journal = fixture.open();
+        journal.writer().point(1, 2, 3.0);
+        drop(journal);
+        assert_eq!(replay_all(&fixture.open()).len(), 1);
+    }
+}
+
+#[test]
+fn a_size_limit_refuses_and_dropping_makes_room() {
+    let fixture = Fixture::new();
+    let config = plumbago_journal::Config { max_bytes: Some(200_000), ..Default::default() };
+    let journal = common::open(fixture.dir.path(), config, fixture.clock.clone(), &fixture.registry).unwrap();
+    let mut writer = journal.writer();
+    let mut handed = 0;
+    let error = loop {
+        for i in 0..100 {
+            writer.point(i, i, 1.0);
+        }
+        match writer.hand_over() {
+            Ok(points) => handed += points,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_transient(), "{error}");
+    assert!(!journal.healthy() && journal.trouble().is_some());
+    assert_eq!(writer.pending_points(), 100);
+    assert_eq!(fixture.metric("plumbago_journal_written_points_total"), handed as f64);
+    fixture.clock.advance(600);
+    journal.drop_before(journal.current_segment()).unwrap();
+    assert_eq!(writer.hand_over().unwrap(), 100);
+    assert!(journal.healthy());
+}
+
+/// Little is written and everything is dropped: the log underneath must not keep it all.
+#[test]
+fn the_log_underneath_does_not_grow_for_ever() {
+    let mut fixture = Fixture::new();
+    let journal = fixture.open();
+    let mut writer = journal.writer();
+    for _ in 0..100 {
+        for i in 0..250_000u32 {
+            if writer.is_full() {
+                writer.hand_over().unwrap();
+            }
+            writer.point(i, i, 0.5);
+        }
+        writer.hand_over().unwrap();
+        fixture.clock.advance(300);
+        writer.hand_over().unwrap();
+        journal.drop_before(journal.current_segment()).unwrap();
+    }
+    writer.point(1, 1, 1.0);
+    writer.hand_over().unwrap();
+    eventually("the log is cut", || journal.disk_bytes() < 200 << 20);
+}
+
+/// The case in which fjall would lose a keyspace: all were dropped, none is left in its log, and the
+/// next one gets the id of an old one.
+#[test]
+fn segments_made_after_everything_was_dropped_survive() {
+    let mut fixture = Fixture::new();
+    {
+        let journal = fixture.open();
+        let mut writer = journal.writer();
+        for _ in 0..4 {
+            for i in 0..4_500_000u32 {
+                if writer.is_full() {
+                    writer.hand_over().unwrap();
+                }
+                writer.point(i, i, 0.5);
+            }
+            writer.hand_over().unwrap();
+            fixture.clock.advance(300);
+            writer.hand_over().unwrap();
+            journal.drop_before(journal.current_segment()).unwrap();
+        }
+        assert!(journal.segments().is_empty());
+    }
+    for round in 0..3u32 {
+        let journal = fixture.open();
+        assert_eq!(replay_all(&journal).len() as u32, round);
+        journal.writer().point(round, 1, 1.0);
+    }
 }

@@ -1,0 +1,392 @@
+//! What the journal, its writers and its background thread share.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use fjall::PersistMode;
+use plumbago_model::Clock;
+use plumbago_telemetry::{Registry, Throttle};
+
+use crate::database::Database;
+use crate::metrics::Metrics;
+use crate::segment::SegmentClock;
+use crate::{Config, JournalError, Record, ReplayReport, SegmentInfo, lock, space};
+
+/// One line about refused points per so many milliseconds.
+const REFUSAL_LINE_MS: i64 = 10_000;
+
+/// Locks are taken in the order `keyspaces`, `state`.
+pub(crate) struct Shared {
+    dir: PathBuf,
+    config: Config,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    next_sequence: AtomicU64,
+    segment_clock: Mutex<SegmentClock>,
+    /// Held while keyspaces are made or deleted, which takes milliseconds, and while the database
+    /// is opened again. Hand-overs to segments that exist go on meanwhile.
+    keyspaces: Mutex<()>,
+    state: RwLock<State>,
+    unsynced: AtomicBool,
+    /// Why the last hand-over or sync failed, until one succeeds.
+    trouble: Mutex<Option<String>>,
+    refusals: Throttle,
+    settled_before: AtomicU64,
+}
+
+enum State {
+    Open(Database),
+    /// fjall has refused a write and takes no more until it is opened again.
+    Broken,
+    /// A sync failed: the kernel may have dropped what was handed over, so going on would only
+    /// hide the gap.
+    Poisoned(String),
+    Closed,
+}
+
+impl State {
+    fn database(&self) -> Result<&Database, JournalError> {
+        match self {
+            Self::Open(database) => Ok(database),
+            Self::Broken => Err(unavailable("a write failed and the journal is not open again yet")),
+            Self::Poisoned(reason) => Err(JournalError::Poisoned { reason: reason.clone() }),
+            Self::Closed => Err(JournalError::Closed),
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn open(
+        dir: &Path,
+        config: Config,
+        clock: Arc<dyn Clock>,
+        registry: &Registry,
+    ) -> Result<Self, JournalError> {
+        let metrics = Metrics::new(registry);
+        let (database, repaired) = Database::open(dir)?;
+        metrics.torn_tails.add(u64::from(repaired.is_some()));
+        let newest = database.segments().keys().next_back().copied();
+        let shared = Self {
+            dir: dir.to_owned(),
+            next_sequence: AtomicU64::new(database.last_sequence().saturating_add(1)),
+            segment_clock: Mutex::new(SegmentClock::new(config.segment.as_secs(), newest)),
+            keyspaces: Mutex::new(()),
+            state: RwLock::new(State::Open(database)),
+            unsynced: AtomicBool::new(false),
+            trouble: Mutex::new(None),
+            refusals: Throttle::new(REFUSAL_LINE_MS),
+            settled_before: AtomicU64::new(0),
+            config,
+            clock,
+            metrics,
+        };
+        shared.show();
+        Ok(shared)
+    }
+
+    pub(crate) fn replay(&self, visit: &mut dyn FnMut(Record<'_>)) -> Result<ReplayReport, JournalError> {
+        crate::replay::replay(self.read().database()?, &self.metrics, visit)
+    }
+
+    pub(crate) fn start_at(&self, next_sequence: u64) {
+        self.next_sequence.fetch_max(next_sequence, Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.next_sequence.load(Ordering::Relaxed) - 1
+    }
+
+    /// Reserves `count` sequence numbers and returns the first.
+    pub(crate) fn reserve(&self, count: u64) -> u64 {
+        self.next_sequence.fetch_add(count, Ordering::Relaxed)
+    }
+
+    pub(crate) fn current_segment(&self) -> u32 {
+        lock(&self.segment_clock).at(self.clock.now())
+    }
+
+    pub(crate) fn segments(&self) -> Vec<SegmentInfo> {
+        let state = self.read();
+        let Ok(database) = state.database() else { return Vec::new() };
+        let infos = database.segments().iter().filter_map(|(number, segment)| {
+            let bytes = segment.bytes.load(Ordering::Relaxed);
+            Some(SegmentInfo { number: *number, first_sequence: segment.first_sequence()?, bytes })
+        });
+        infos.collect()
+    }
+
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        space::used_by(&self.dir)
+    }
+
+    pub(crate) fn healthy(&self) -> bool {
+        self.trouble().is_none()
+    }
+
+    pub(crate) fn trouble(&self) -> Option<String> {
+        lock(&self.trouble).clone()
+    }
+
+    /// Gives one frame to the kernel.
+    pub(crate) fn write(
+        &self,
+        segment: u32,
+        key: &[u8; 8],
+        value: &[u8],
+        points: usize,
+    ) -> Result<(), JournalError> {
+        let result = self.try_write(segment, key, value);
+        match &result {
+            Ok(()) => {
+                self.unsynced.store(true, Ordering::Release);
+                self.metrics.written_bytes.add(value.len() as u64);
+                self.metrics.written_points.add(points as u64);
+                self.clear_trouble();
+            }
+            Err(error) => self.note_refusal(error, points),
+        }
+        result
+    }
+
+    fn try_write(&self, segment: u32, key: &[u8; 8], value: &[u8]) -> Result<(), JournalError> {
+        self.check_room(value.len() as u64)?;
+        // The second turn finds the segment that the first has made.
+        for _ in 0..2 {
+            if self.insert(segment, key, value)? {
+                return Ok(());
+            }
+            self.create_segment(segment)?;
+        }
+        Err(unavailable("the segment was dropped meanwhile"))
+    }
+
+    /// False when there is no such segment yet.
+    fn insert(&self, segment: u32, key: &[u8; 8], value: &[u8]) -> Result<bool, JournalError> {
+        let error = {
+            let state = self.read();
+            let database = state.database()?;
+            let Some(target) = database.segments().get(&segment) else { return Ok(false) };
+            if database.is_stalled(target) {
+                return Err(unavailable("the disk is behind with writing"));
+            }
+            match database.insert(target, key, value) {
+                Ok(()) => {
+                    target.wrote(u64::from_be_bytes(*key), value.len() as u64);
+                    return Ok(true);
+                }
+                Err(error) => error,
+            }
+        };
+        Err(self.break_down("append", &error))
+    }
+
+    fn check_room(&self, bytes: u64) -> Result<(), JournalError> {
+        let least = self.config.min_free_bytes;
+        if let Some(free) = space::free_at(&self.dir)
+            && free < least.saturating_add(bytes)
+        {
+            return Err(unavailable(format!(
+                "{} has {free} bytes left, least are {least}",
+                self.dir.display()
+            )));
+        }
+        if let Some(max) = self.config.max_bytes {
+            let held = self.read().database()?.frame_bytes();
+            if held.saturating_add(bytes) > max {
+                return Err(unavailable(format!("it holds {held} bytes, most are {max}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn create_segment(&self, number: u32) -> Result<(), JournalError> {
+        let _guard = lock(&self.keyspaces);
+        let created = {
+            let state = self.read();
+            let database = state.database()?;
+            if database.segments().contains_key(&number) {
+                return Ok(());
+            }
+            database.create_segment(number)
+        };
+        let segment = created.map_err(|error| self.break_down("create a segment", &error))?;
+        if let State::Open(database) = &mut *self.write_lock() {
+            database.add_segment(number, segment);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drop_before(&self, number: u32) -> Result<usize, JournalError> {
+        let _guard = lock(&self.keyspaces);
+        let doomed = match &mut *self.write_lock() {
+            State::Open(database) => database.take_before(number),
+            other => return other.database().map(|_| 0),
+        };
+        let deleted = self.read().database()?.delete(&doomed);
+        match deleted {
+            Ok(()) => Ok(doomed.len()),
+            Err(error) => {
+                // What was not deleted comes back when the database is opened again.
+                drop(doomed);
+                Err(self.break_down("drop a segment", &error))
+            }
+        }
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), JournalError> {
+        let result = {
+            let state = self.read();
+            let database = state.database()?;
+            if !self.unsynced.swap(false, Ordering::AcqRel) {
+                return Ok(());
+            }
+            database.persist(PersistMode::SyncData)
+        };
+        match result {
+            Ok(()) => {
+                self.metrics.syncs.add(1);
+                Ok(())
+            }
+            // Some write failed before; fjall refuses syncs too until it is opened again.
+            Err(error @ fjall::Error::Poisoned) => {
+                self.unsynced.store(true, Ordering::Release);
+                Err(self.break_down("sync", &error))
+            }
+            Err(error) => Err(self.poison(&error)),
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        *self.write_lock() = State::Closed;
+    }
+
+    /// What the background thread does from time to time.
+    pub(crate) fn care(&self) {
+        if matches!(*self.read(), State::Broken) {
+            self.open_again();
+        }
+        self.prepare_next_segment();
+        self.relieve_memory_and_log();
+        self.show();
+    }
+
+    /// Makes the next segment just before it is due, so that no writer waits for it.
+    fn prepare_next_segment(&self) {
+        let clock = lock(&self.segment_clock);
+        let Some(next) = clock.soon(self.clock.now()) else { return };
+        drop(clock);
+        let in_use = match self.read().database() {
+            Ok(database) => database.segments().keys().next_back().is_some_and(|newest| newest + 1 == next),
+            Err(_) => false,
+        };
+        if in_use && self.check_room(0).is_ok() {
+            // A writer that needs it will try again and say why it cannot be made.
+            let _ = self.create_segment(next);
+        }
+    }
+
+    fn relieve_memory_and_log(&self) {
+        let current = self.current_segment();
+        let result = {
+            let state = self.read();
+            let Ok(database) = state.database() else { return };
+            let turned = self.settled_before.swap(u64::from(current), Ordering::Relaxed) < u64::from(current);
+            let settled = if turned { database.settle_before(current) } else { Ok(()) };
+            settled.and_then(|()| database.shorten_log())
+        };
+        if let Err(error) = result {
+            self.break_down("write out a segment", &error);
+        }
+    }
+
+    fn show(&self) {
+        if let Ok(database) = self.read().database() {
+            self.metrics.segments.set(database.segments().len() as f64);
+            self.metrics.bytes.set(database.frame_bytes() as f64);
+        }
+        self.metrics.healthy.set(if self.healthy() { 1.0 } else { 0.0 });
+    }
+
+    /// Lets a database go that fjall has given up; the background thread opens it again. What was
+    /// handed over is in its log, what was not is in the writers' frames.
+    fn break_down(&self, operation: &str, error: &fjall::Error) -> JournalError {
+        let mut state = self.write_lock();
+        if matches!(*state, State::Open(_)) {
+            *state = State::Broken;
+            tracing::error!(dir = %self.dir.display(), operation, %error, "journal write failed, opening it again");
+        }
+        let error = unavailable(format!("failed to {operation}: {error}"));
+        drop(state);
+        self.set_trouble(&error);
+        error
+    }
+
+    fn open_again(&self) {
+        let _guard = lock(&self.keyspaces);
+        match Database::open(&self.dir) {
+            Ok((database, repaired)) => {
+                self.metrics.reopened.add(1);
+                self.metrics.torn_tails.add(u64::from(repaired.is_some()));
+                let mut state = self.write_lock();
+                if matches!(*state, State::Broken) {
+                    *state = State::Open(database);
+                    drop(state);
+                    self.clear_trouble();
+                }
+            }
+            Err(error) => {
+                self.set_trouble(&error);
+                if self.refusals.pass(self.clock.now_ms()).is_some() {
+                    tracing::error!(dir = %self.dir.display(), %error, "journal cannot be opened again yet");
+                }
+            }
+        }
+    }
+
+    fn poison(&self, error: &fjall::Error) -> JournalError {
+        self.metrics.sync_errors.add(1);
+        let reason = error.to_string();
+        *self.write_lock() = State::Poisoned(reason.clone());
+        tracing::error!(
+            dir = %self.dir.display(), %error,
+            "journal sync failed: points since the last sync may be lost in a crash, no more are taken until a restart"
+        );
+        let error = JournalError::Poisoned { reason };
+        self.set_trouble(&error);
+        error
+    }
+
+    fn note_refusal(&self, error: &JournalError, points: usize) {
+        self.metrics.refused.add(1);
+        self.set_trouble(error);
+        if let Some(held_back) = self.refusals.pass(self.clock.now_ms()) {
+            tracing::error!(dir = %self.dir.display(), %error, points, held_back, "journal refused a frame, it is kept");
+        }
+    }
+
+    fn set_trouble(&self, error: &JournalError) {
+        *lock(&self.trouble) = Some(error.to_string());
+        self.metrics.healthy.set(0.0);
+    }
+
+    fn clear_trouble(&self) {
+        let mut trouble = lock(&self.trouble);
+        if trouble.take().is_some() {
+            self.metrics.healthy.set(1.0);
+            tracing::info!(dir = %self.dir.display(), "journal takes points again");
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_lock(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unavailable(reason: impl Into<String>) -> JournalError {
+    JournalError::Unavailable { reason: reason.into() }
+}
