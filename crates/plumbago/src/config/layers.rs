@@ -91,6 +91,18 @@ impl Layers {
         }
     }
 
+    /// Where the key is set, or a key inside it, or the section that it would be in.
+    pub(super) fn near(&self, path: &str) -> Place {
+        let inside = format!("{path}.");
+        if let Some((_, name)) = self.variables.iter().find(|(key, _)| key.starts_with(&inside)) {
+            return Place::Environment(name.clone());
+        }
+        match (self.place(path), path.rsplit_once('.')) {
+            (Place::Default, Some((section, _))) => self.near(section),
+            (place, _) => place,
+        }
+    }
+
     /// True when the environment set it, where everything is text.
     pub(super) fn in_environment(&self, path: &str) -> bool {
         self.variables.contains_key(path)

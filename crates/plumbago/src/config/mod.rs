@@ -39,10 +39,18 @@ pub struct Config {
     pub storage_aggregation: PathBuf,
     /// What is logged.
     pub log: Log,
+    /// Who may send points, and how.
+    pub ingest: plumbago_ingest::Config,
+    /// Graphite's HTTP API.
+    pub api: plumbago_api::Config,
+    /// The operator's port.
+    pub admin: plumbago_api::AdminConfig,
     /// Which store keeps the points.
     pub store: Store,
     /// The durable log.
     pub journal: plumbago_journal::Config,
+    /// The one writer and reader of points.
+    pub engine: plumbago_engine::Config,
 }
 
 impl Default for Config {
@@ -52,8 +60,12 @@ impl Default for Config {
             storage_schemas: PathBuf::new(),
             storage_aggregation: PathBuf::new(),
             log: Log::default(),
+            ingest: plumbago_ingest::Config::default(),
+            api: plumbago_api::Config::default(),
+            admin: plumbago_api::AdminConfig::default(),
             store: Store::default(),
             journal: plumbago_journal::Config::default(),
+            engine: plumbago_engine::Config::default(),
         }
     }
 }
@@ -78,6 +90,8 @@ impl Default for Log {
 pub struct Store {
     /// The kind of store.
     pub kind: StoreKind,
+    /// The store on the local disk.
+    pub embedded: plumbago_store_embedded::Config,
 }
 
 /// The stores there are.
@@ -131,13 +145,40 @@ fn load_from(file: Option<PathBuf>, environment: layers::Environment) -> Result<
 /// The rules that no single key can check.
 fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
     if config.data_dir.as_os_str().is_empty() {
-        problems.error(layers.place("data_dir"), "data_dir", "must not be empty");
+        problems.error(layers.near("data_dir"), "data_dir", "must not be empty");
     }
     if !is_log_filter(&config.log.level) {
         let message =
             format!("{:?} is no log level; use error, warn, info, debug or trace", config.log.level);
-        problems.error(layers.place("log.level"), "log.level", message);
+        problems.error(layers.near("log.level"), "log.level", message);
     }
+    for text in [config.ingest.problems(), config.api.problems(), config.admin.problems()].concat() {
+        let (key, message) = text.split_once(": ").unwrap_or(("", &text));
+        problems.error(layers.near(key), key, message);
+    }
+    for (key, other, listen) in taken_twice(config) {
+        problems.error(layers.near(key), key, format!("{listen} is taken by {other}"));
+    }
+}
+
+/// Listeners on the address of another; `ingest` compares its own.
+fn taken_twice(config: &Config) -> Vec<(&'static str, &'static str, &str)> {
+    let ingest = [
+        ("ingest.line.listen", config.ingest.line.listen.as_str()),
+        ("ingest.pickle.listen", &config.ingest.pickle.listen),
+        ("ingest.protobuf.listen", &config.ingest.protobuf.listen),
+    ];
+    let mut taken = ingest.to_vec();
+    let mut found = Vec::new();
+    for (key, listen) in [("api.listen", config.api.listen.as_str()), ("admin.listen", &config.admin.listen)]
+    {
+        let free_choice = listen.is_empty() || listen.ends_with(":0");
+        if let Some((other, _)) = taken.iter().find(|(_, taken)| *taken == listen && !free_choice) {
+            found.push((key, *other, listen));
+        }
+        taken.push((key, listen));
+    }
+    found
 }
 
 /// `level` or `crate=level`, comma-separated; anything else the logger would take for the name of a

@@ -150,3 +150,20 @@ fn the_effective_settings_read_back() {
     assert!(shown.contains("data_dir = \"x\"\n") && shown.contains("sync = \"100ms\"\n"), "{shown}");
     assert_eq!(format!("{:?}", load_text(&shown, &[]).unwrap().config), format!("{:?}", loaded.config));
 }
+
+#[test]
+fn problems_of_the_sections_point_to_where_they_are_set() {
+    let text =
+        "[api]\nlisten = \"127.0.0.1:2004\"\ntime_zone = \"Rome\"\n[admin]\nlisten = \"0.0.0.0:8081\"\n";
+    let found = problems(text, &[("PLUMBAGO__INGEST__LINE__CONNECTIONS_MAX", "0")]);
+    let starts = [
+        "plumbago.toml:2 api.listen 127.0.0.1:2004 is taken by ingest.pickle.listen",
+        "plumbago.toml:3 api.time_zone no time zone is called \"Rome\"",
+        "plumbago.toml:4 admin.token needed because",
+        "environment PLUMBAGO__INGEST__LINE__CONNECTIONS_MAX ingest.line.connections_max 0 is not between",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:#?}");
+    for (found, start) in found.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}\n{start}");
+    }
+}
