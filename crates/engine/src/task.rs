@@ -171,6 +171,7 @@ impl Owner {
 
     fn take(&mut self, share: Share, from: usize) {
         let now = self.clock.now();
+        self.shard.release_waiting(now, &mut self.writer);
         let mut world = World { writer: &mut self.writer, gate: &mut self.gate, now };
         match self.shard.apply(&share, from, &mut world) {
             Ok(()) => self.state.rest = None,
@@ -188,7 +189,7 @@ impl Owner {
         self.hand_over();
         self.gate.drain();
         let now = self.clock.now();
-        self.shard.release_waiting(now);
+        self.shard.release_waiting(now, &mut self.writer);
         if let Some((share, from)) = self.state.rest.take() {
             self.take(share, from);
         }

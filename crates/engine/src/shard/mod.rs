@@ -37,6 +37,8 @@ const WAITING_MAX: usize = 65_536;
 pub(crate) const NUMBER_BITS: u32 = 28;
 /// Journal kind of a point that waits for its time.
 pub(crate) const KIND_WAITING: u32 = 15;
+/// Journal kind of a point that has waited long enough.
+pub(crate) const KIND_RELEASED: u32 = 14;
 
 /// A point that is ahead of now.
 #[derive(Debug, Clone, Copy)]
@@ -358,7 +360,7 @@ impl Shard {
     }
 
     /// Gives the points whose time has come to their heads, oldest first.
-    pub(crate) fn release_waiting(&mut self, now: i64) {
+    pub(crate) fn release_waiting(&mut self, now: i64, writer: &mut JournalWriter) {
         if self.waiting.is_empty() {
             return;
         }
@@ -372,10 +374,17 @@ impl Shard {
             }
             keep
         });
-        ripe.sort_by_key(|w| w.timestamp);
+        // By slot, not by time: of two points of one slot the later arrival wins.
+        ripe.sort_by_key(|w| plans[usize::from(heads[w.at].config)].raw.slot(w.timestamp));
         for point in ripe {
             self.ledger.held -= 1;
-            let head = &self.heads[point.at];
+            let head = &mut self.heads[point.at];
+            // A replay must release it at this place, between the points before and after.
+            self.sequence =
+                writer.point(head.number | KIND_RELEASED << NUMBER_BITS, point.timestamp, point.value);
+            if head.segment == 0 {
+                head.segment = writer.segment();
+            }
             let slot = self.plans[usize::from(head.config)].raw.slot(point.timestamp);
             self.put(point.at, slot, point.value, now);
         }

@@ -1,6 +1,6 @@
 //! Start: heads from state rows, then journal records that are newer.
 
-use super::{KIND_WAITING, NUMBER_BITS, Shard};
+use super::{KIND_RELEASED, KIND_WAITING, NUMBER_BITS, Shard};
 use crate::head::flag;
 use crate::state_row::State;
 
@@ -58,9 +58,17 @@ impl Shard {
         if head.segment == 0 {
             head.segment = segment;
         }
+        if kind == KIND_RELEASED {
+            let same = |w: &super::Waiting| w.at == at && w.timestamp == record.timestamp;
+            if let Some(place) = self.waiting.iter().position(same) {
+                self.waiting.remove(place);
+                self.ledger.held -= 1;
+                self.ledger.recovered -= 1;
+            }
+        }
         match kind {
-            0 => {
-                let slot = self.plans[usize::from(head.config)].raw.slot(record.timestamp);
+            0 | KIND_RELEASED => {
+                let slot = self.plans[usize::from(self.heads[at].config)].raw.slot(record.timestamp);
                 self.put(at, slot, record.value, now);
             }
             KIND_WAITING => self.wait(at, record.timestamp, record.value),

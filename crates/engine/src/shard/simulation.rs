@@ -117,6 +117,7 @@ impl World1 {
 
     fn points(&mut self) {
         let now = self.clock.now();
+        self.release();
         let mut batch = PointBatch::default();
         for _ in 0..self.rng.random_range(1..6) {
             let metric = self.rng.random_range(0..3usize);
@@ -140,7 +141,12 @@ impl World1 {
         writer.hand_over().unwrap();
         let made = gate.made;
         self.create(made);
-        self.shard.release_waiting(now);
+    }
+
+    fn release(&mut self) {
+        let Some(writer) = self.writer.as_mut() else { return };
+        self.shard.release_waiting(self.clock.now(), writer);
+        writer.hand_over().unwrap();
     }
 
     fn create(&mut self, made: Vec<NewMetric>) {
@@ -152,7 +158,7 @@ impl World1 {
     }
 
     fn build(&mut self) {
-        self.shard.release_waiting(self.clock.now());
+        self.release();
         if let Some(job) = self.shard.take_late() {
             self.jobs.push(Job::Late(job));
         }
@@ -265,11 +271,16 @@ impl World1 {
                 let mut column = self.runtime.block_on(self.store.read(&request)).unwrap().remove(0);
                 let whole = self.whole_first(&answer);
                 let got = crate::reader::merge(&answer, &mut column, whole);
-                assert_eq!(
-                    bits(&got),
-                    bits(&self.expected(metric, &answer)),
-                    "metric {metric} stage {stage}"
-                );
+                let expected = self.expected(metric, &answer);
+                let differ = got.iter().zip(&expected).position(|(a, b)| bits(*a) != bits(*b));
+                if let Some(at) = differ {
+                    let slot = answer.slots.0 + at as u32;
+                    let base = answer.base;
+                    panic!(
+                        "metric {metric} stage {stage} slot {slot} base {base}: {} for {}",
+                        got[at], expected[at]
+                    );
+                }
             }
         }
     }
@@ -297,8 +308,8 @@ impl World1 {
     }
 }
 
-fn bits(values: &[f64]) -> Vec<u64> {
-    values.iter().map(|v| if v.is_nan() { u64::MAX } else { v.to_bits() }).collect()
+fn bits(value: f64) -> u64 {
+    if value.is_nan() { u64::MAX } else { value.to_bits() }
 }
 
 fn limits() -> Limits {
