@@ -35,6 +35,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command.unwrap_or(Command::Serve) {
         Command::Serve => commands::serve::run(file),
         Command::Config(command) => commands::config::run(command, file),
-        Command::Bench(command) => commands::bench::run(command),
+        Command::Bench(command) => commands::bench::run(command, file),
     }
 }

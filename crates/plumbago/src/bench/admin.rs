@@ -44,12 +44,6 @@ impl Metrics {
         values.peek()?;
         Some(values.sum())
     }
-
-    /// Every value whose name has a part, with its labels.
-    pub fn matching<'a>(&'a self, part: &'a str) -> impl Iterator<Item = (&'a str, f64)> + 'a {
-        let of_name = move |key: &str| key.split('{').next().is_some_and(|name| name.contains(part));
-        self.0.iter().filter(move |(key, _)| of_name(key)).map(|(key, value)| (key.as_str(), *value))
-    }
 }
 
 #[cfg(test)]
@@ -63,6 +57,5 @@ mod tests {
         assert_eq!(metrics.sum("a_total"), Some(7.0));
         assert_eq!(metrics.sum("b_bytes"), Some(1000.0));
         assert_eq!(metrics.sum("c"), None);
-        assert_eq!(metrics.matching("_bytes").collect::<Vec<_>>(), [("b_bytes", 1000.0)]);
     }
 }

@@ -27,10 +27,11 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts this very binary on a data directory, on free ports of the loopback.
-    pub fn spawn(data_dir: &Path) -> io::Result<Self> {
+    pub fn spawn(data_dir: &Path, file: Option<&Path>) -> io::Result<Self> {
         let [line, api, admin] = free_addresses()?;
         let child = Command::new(std::env::current_exe()?)
             .arg("serve")
+            .args(file.map(|file| ["--config".as_ref(), file.as_os_str()]).into_iter().flatten())
             .env("PLUMBAGO__DATA_DIR", data_dir)
             .env("PLUMBAGO__INGEST__LINE__LISTEN", &line)
             .env("PLUMBAGO__INGEST__UDP__LISTEN", "")
@@ -62,6 +63,12 @@ impl Daemon {
             sleep(Duration::from_millis(10));
         }
         Err(io::Error::other("the daemon does not stop"))
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
     }
 
     fn wait_until_ready(&mut self) -> io::Result<()> {

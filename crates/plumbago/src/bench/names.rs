@@ -95,8 +95,8 @@ const HOSTS_REST: [&str; 36] = [
     "mem.free",
     "mem.cached",
     "mem.buffered",
-    "swap.used",
-    "swap.free",
+    "mem.swap_used",
+    "mem.swap_free",
 ];
 
 const HOSTS_DCS: usize = 4;

@@ -53,6 +53,18 @@ pub struct Config {
     pub engine: plumbago_engine::Config,
 }
 
+impl Config {
+    /// Where the embedded store has its files.
+    pub fn store_dir(&self) -> PathBuf {
+        self.data_dir.join("store")
+    }
+
+    /// Where the journal has its files.
+    pub fn journal_dir(&self) -> PathBuf {
+        self.data_dir.join("journal")
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

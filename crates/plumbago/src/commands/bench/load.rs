@@ -9,6 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plumbago_model::ByteSize;
 
+use super::disk;
 use super::report::Report;
 use crate::bench::admin::{HELD, JOURNALED, Metrics, RECEIVED};
 use crate::bench::daemon::Daemon;
@@ -18,7 +19,8 @@ use crate::bench::process;
 use crate::bench::sender::{self, Lines};
 use crate::bench::settle::Server;
 use crate::bench::workload::{self, Chunks, Plan, STEP};
-use crate::error::Failure;
+use crate::config::{self, Config};
+use crate::error::{Exit, Failure};
 use crate::output::print;
 
 /// What to send, and where.
@@ -52,6 +54,12 @@ pub struct LoadArgs {
     /// afterwards (or kept when --data-dir names it)
     #[arg(long)]
     spawn: bool,
+    /// End that daemon with SIGKILL, so that only blocks that filled up are counted on the disk
+    #[arg(long, requires = "spawn")]
+    kill: bool,
+    /// Merge its blocks into long ones before they are counted
+    #[arg(long, requires = "spawn")]
+    merge: bool,
     /// Where the server takes lines
     #[arg(long, default_value = "127.0.0.1:2003", conflicts_with = "spawn")]
     addr: String,
@@ -73,22 +81,27 @@ pub struct LoadArgs {
 }
 
 /// Measures once and prints the report.
-pub fn run(args: &LoadArgs) -> Result<(), Failure> {
+pub fn run(args: &LoadArgs, file: Option<&Path>) -> Result<(), Failure> {
     let temporary = match (args.spawn, &args.data_dir) {
         (true, None) => Some(tempfile::tempdir()?),
         _ => None,
     };
     let data_dir = args.data_dir.clone().or_else(|| temporary.as_ref().map(|t| t.path().join("data")));
     let daemon = match (&data_dir, args.spawn) {
-        (Some(data_dir), true) => Some(Daemon::spawn(data_dir)?),
+        (Some(data_dir), true) => Some(Daemon::spawn(data_dir, file)?),
         _ => None,
     };
     let mut target = Target::new(args, daemon.as_ref(), data_dir);
     let mut report = Report::default();
     target.measure(args, &mut report)?;
     if let Some(daemon) = daemon {
-        report.figure("stop took", daemon.stop()?.as_secs_f64(), "s");
-        target.report_disk("disk after stop", args, &mut report);
+        match args.kill {
+            true => daemon.kill()?,
+            false => report.figure("stop took", daemon.stop()?.as_secs_f64(), "s"),
+        }
+        let loaded = config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))?;
+        let data_dir = target.data_dir.unwrap_or_default();
+        disk::measure(&Config { data_dir, ..loaded.config }, args.merge, &mut report)?;
     }
     Ok(print(&if args.json { report.json() } else { report.table() })?)
 }
@@ -141,7 +154,8 @@ impl Target {
         let settled = self.server.settle()?;
         let after = self.snapshot();
 
-        report.count("metrics", args.metrics as u64, if args.new { "new" } else { "known" });
+        report.count("metrics", args.metrics as u64, "");
+        report.count("of them new", if args.new { args.metrics as u64 } else { 0 }, "");
         report.count("points", points, "sent");
         report.count("connections", args.connections as u64, "");
         let seconds = accepted.at.duration_since(before.at).as_secs_f64();
@@ -224,9 +238,6 @@ fn report_counters(points: u64, before: &Snapshot, after: &Snapshot, report: &mu
     report.figure("received", grown(RECEIVED) / points as f64 * 100.0, "% of the points sent");
     report.figure("journaled", grown(JOURNALED) / points as f64 * 100.0, "% of the points sent");
     report.figure("held in memory", now.sum(HELD).unwrap_or(f64::NAN), "points");
-    for (name, value) in now.matching("_store_").filter(|(name, _)| name.contains("bytes")) {
-        report.figure(name, value, "");
-    }
 }
 
 /// The last point is about now.

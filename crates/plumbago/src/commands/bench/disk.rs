@@ -1,0 +1,78 @@
+//! `plumbago bench disk`: what the points of a stopped daemon take on the disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use plumbago_model::SystemClock;
+use plumbago_store::StoreError;
+use plumbago_store_embedded::{EmbeddedStore, StageUsage};
+use plumbago_telemetry::Registry;
+
+use super::report::Report;
+use crate::config::{self, Config};
+use crate::error::{Exit, Failure};
+use crate::output::print;
+
+/// Which data, and what to do with it first.
+#[derive(Debug, Args)]
+pub struct DiskArgs {
+    /// The data directory of a daemon that is stopped; the configured one when not given
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
+    /// Merge all blocks into long ones first, as the daemon does with each day that is over
+    #[arg(long)]
+    merge: bool,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints bytes per point, by stage.
+pub fn run(args: &DiskArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let mut config = config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))?.config;
+    if let Some(data_dir) = &args.data_dir {
+        config.data_dir = data_dir.clone();
+    }
+    let mut report = Report::default();
+    measure(&config, args.merge, &mut report)?;
+    Ok(print(&if args.json { report.json() } else { report.table() })?)
+}
+
+/// Opens the store of a stopped daemon and adds what each stage takes.
+pub fn measure(config: &Config, merge: bool, report: &mut Report) -> Result<(), Failure> {
+    let failed = |error: StoreError| Failure::new(Exit::Store, error);
+    let settings = config.store.embedded.clone();
+    let store = EmbeddedStore::open(config.store_dir(), settings, Arc::new(SystemClock), &Registry::new());
+    let store = store.map_err(failed)?;
+    if merge {
+        store.merge_all(&mut |_| true).map_err(failed)?;
+    }
+    store.settle().map_err(failed)?;
+    let usage = store.usage().map_err(failed)?;
+    for stage in &usage.stages {
+        let kind = if stage.coarse { "windows" } else { "raw" };
+        add(report, &format!("{} {kind}", stage.stage), stage);
+    }
+    for (name, bytes) in [
+        ("state rows", usage.state_bytes),
+        ("names and settings", usage.metadata_bytes),
+        ("write-ahead logs", usage.log_bytes),
+    ] {
+        report.count(name, bytes, "B");
+    }
+    store.close().map_err(failed)
+}
+
+fn add(report: &mut Report, title: &str, stage: &StageUsage) {
+    for (what, rows, points, bytes) in [
+        ("fresh", stage.fresh_rows, stage.fresh_points, stage.fresh_bytes),
+        ("merged", stage.merged_rows, stage.merged_points, stage.merged_bytes),
+    ] {
+        if points > 0 {
+            report.count(format!("{title}, {what}"), points, "points");
+            report.figure(format!("{title}, {what}, per row"), points as f64 / rows as f64, "points");
+            report.figure(format!("{title}, {what}, per point"), bytes as f64 / points as f64, "B");
+        }
+    }
+}

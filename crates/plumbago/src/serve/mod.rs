@@ -1,0 +1,252 @@
+//! The daemon: its parts, wired. Start at [`run`].
+
+mod admin;
+mod clock;
+mod memory;
+mod rules;
+mod self_metrics;
+mod sink;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use plumbago_api::{AdminHandles, Handles, Server};
+use plumbago_engine::{Engine, Ledger, Parts};
+use plumbago_index::Index;
+use plumbago_ingest::Ingest;
+use plumbago_journal::Journal;
+use plumbago_model::Clock;
+use plumbago_store::{ErrorKind, StoreError};
+use plumbago_store_embedded::EmbeddedStore;
+use plumbago_telemetry::{Registry, log};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Loaded};
+use crate::error::{Exit, Failure};
+
+/// How often expired points are dropped and closed days merged.
+const MAINTENANCE: Duration = Duration::from_secs(300);
+/// How long a stop waits for a store that fails; what is not stored by then stays in the journal.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the daemon until it is told to stop.
+pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
+    let level = log::init(&loaded.config.log.level);
+    // One crypto provider for every listener; a second call finds it installed.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let rules = rules::Reload { file: file.map(Path::to_path_buf), level };
+    let result = runtime.block_on(serve(loaded, rules));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    result
+}
+
+/// The stores and the engine over them.
+struct Core {
+    store: EmbeddedStore,
+    journal: Journal,
+    index: Arc<Index>,
+    engine: Engine,
+    clock: Arc<dyn Clock>,
+    registry: Registry,
+}
+
+async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let config = &loaded.config;
+    let rules = rules::Live::new(loaded.rules);
+    let clock = clock::Setting::from(config.debug.clock);
+    let core = open(config, &rules, clock.shared())?;
+    let stop = CancellationToken::new();
+    let ingest = bind_ingest(config, &core)?;
+    let (listeners, addresses) = (ingest.handle(), ingest.addresses());
+    let control = admin::Control::new(core.engine.clone(), stop.clone(), clock);
+    let handles = Handles {
+        index: Arc::clone(&core.index),
+        source: Arc::new(core.engine.reader()),
+        clock: Arc::clone(&core.clock),
+        registry: core.registry.clone(),
+    };
+    let admin_handles = AdminHandles {
+        readiness: Arc::new(control.clone()),
+        actions: Arc::new(control.clone()),
+        registry: core.registry.clone(),
+    };
+    let api = Server::bind(&config.api, &handles).await.context("api.listen").map_err(internal)?;
+    let admin = Server::bind_admin(&config.admin, &admin_handles).await.context("admin.listen").map_err(internal)?;
+    print_addresses(&addresses, api.as_ref(), admin.as_ref());
+
+    let http_stop = CancellationToken::new();
+    let admin = admin.map(|server| tokio::spawn(server.run(http_stop.clone())));
+    let ingest_stop = CancellationToken::new();
+    let reading = tokio::spawn(ingest.run(ingest_stop.clone()));
+    let found = core.engine.start().await.context("start").map_err(start_failure)?;
+    tracing::info!(
+        metrics = found.metrics, state_rows = found.states, replayed = found.replayed, covered = found.covered,
+        unexplained = found.unexplained, load_ms = found.load.as_millis() as u64, replay_ms = found.replay.as_millis() as u64,
+        "started"
+    );
+    control.set_ready();
+    // Reads wait in the port's queue until everything is replayed.
+    let api_address = api.as_ref().map(Server::address);
+    let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
+    spawn_chores(config, &core, &listeners, &stop);
+    print_ready(addresses.line, api_address);
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+
+    wait(&stop, &reload, &rules, &listeners).await?;
+
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    ingest_stop.cancel();
+    let _ = reading.await;
+    let ledger = core.engine.stop(PATIENCE).await;
+    http_stop.cancel();
+    for server in [api, admin].into_iter().flatten() {
+        let _ = server.await;
+    }
+    close(core, &ledger)
+}
+
+fn open(config: &Config, rules: &rules::Live, clock: Arc<dyn Clock>) -> Result<Core, Failure> {
+    let dir = &config.data_dir;
+    std::fs::create_dir_all(dir)
+        .with_context(|| format!("cannot create the data directory {}; set data_dir", dir.display()))
+        .map_err(|error| Failure::new(Exit::Store, error))?;
+    let registry = Registry::new();
+    let store = open_store(config, &clock, &registry).map_err(store_failure)?;
+    let journal = Journal::open(&dir.join("journal"), config.journal.clone(), Arc::clone(&clock), &registry)
+        .context("cannot open the journal")
+        .map_err(|error| Failure::new(Exit::Store, error))?;
+    let index = Arc::new(Index::new(&registry));
+    let mut engine_config = config.engine.clone();
+    if engine_config.memory_max.0 == 0 {
+        engine_config.memory_max.0 = memory::total_bytes() / 2;
+    }
+    let parts = Parts {
+        clock: Arc::clone(&clock),
+        registry: registry.clone(),
+        index: Arc::clone(&index),
+        points: Arc::new(store.clone()),
+        flush: Arc::new(store.clone()),
+        metadata: Arc::new(store.clone()),
+        journal: journal.clone(),
+        journal_segment: config.journal.segment,
+        config_for: rules.config_for(),
+        memory_used: Arc::new(memory::used_bytes),
+    };
+    let engine = Engine::new(engine_config, parts);
+    Ok(Core { store, journal, index, engine, clock, registry })
+}
+
+/// Opens the store; a log torn by power loss is cut at its hole once.
+fn open_store(config: &Config, clock: &Arc<dyn Clock>, registry: &Registry) -> Result<EmbeddedStore, StoreError> {
+    let dir = config.data_dir.join("store");
+    let open = || EmbeddedStore::open(&dir, config.store.embedded.clone(), Arc::clone(clock), registry);
+    match open() {
+        Err(error) if error.kind == ErrorKind::Corrupt && plumbago_journal::repair(&dir).is_ok() => open(),
+        result => result,
+    }
+}
+
+fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {
+    let rules = plumbago_ingest::Rules::load(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?;
+    let sink = Arc::new(sink::EngineSink(core.engine.clone()));
+    Ingest::bind(&config.ingest, rules, sink, Arc::clone(&core.clock), &core.registry).map_err(|e| internal(e.into()))
+}
+
+fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handle, stop: &CancellationToken) {
+    let (store, stopping) = (core.store.clone(), stop.clone());
+    tokio::spawn(async move {
+        while stopping.run_until_cancelled(tokio::time::sleep(MAINTENANCE)).await.is_some() {
+            let (store, stopping) = (store.clone(), stopping.clone());
+            let job = tokio::task::spawn_blocking(move || store.maintain(&mut |_| !stopping.is_cancelled()));
+            match job.await {
+                Ok(Ok(report)) if report != Default::default() => tracing::info!(?report, "store maintained"),
+                Ok(Err(error)) => tracing::warn!(error = &error as &dyn std::error::Error, "store not maintained"),
+                _ => {}
+            }
+        }
+    });
+    let source = self_metrics::Source {
+        engine: core.engine.clone(),
+        registry: core.registry.clone(),
+        listeners: listeners.clone(),
+        clock: Arc::clone(&core.clock),
+    };
+    tokio::spawn(self_metrics::run(config.self_metrics.clone(), source, stop.clone()));
+}
+
+/// Until a signal or the admin port ends it; reloads on SIGHUP.
+async fn wait(
+    stop: &CancellationToken,
+    reload: &rules::Reload,
+    rules: &rules::Live,
+    listeners: &plumbago_ingest::Handle,
+) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = stop.cancelled() => break,
+            _ = hangup.recv() => reload.reload(rules, listeners),
+        }
+    }
+    stop.cancel();
+    tracing::info!("stopping");
+    Ok(())
+}
+
+fn close(core: Core, ledger: &Ledger) -> Result<(), Failure> {
+    println!("{}", admin::ledger_line(ledger));
+    let Core { store, journal, .. } = core;
+    let store = store.close();
+    let journal = journal.close();
+    store.map_err(store_failure)?;
+    journal.context("cannot close the journal").map_err(internal)
+}
+
+fn print_addresses(ingest: &plumbago_ingest::Addresses, api: Option<&Server>, admin: Option<&Server>) {
+    let rows = [
+        ("line tcp", ingest.line),
+        ("line udp", ingest.udp),
+        ("pickle tcp", ingest.pickle),
+        ("protobuf tcp", ingest.protobuf),
+        ("http", api.map(Server::address)),
+        ("admin", admin.map(Server::address)),
+    ];
+    for (name, address) in rows {
+        if let Some(address) = address {
+            println!("listening {name} {address}");
+        }
+    }
+}
+
+fn print_ready(line: Option<std::net::SocketAddr>, api: Option<std::net::SocketAddr>) {
+    println!("ready");
+    if let (Some(line), Some(api)) = (line, api) {
+        println!();
+        println!("Send a point:  echo \"test.count 42 $(date +%s)\" | nc -q0 {} {}", line.ip(), line.port());
+        println!("See it:        curl 'http://{api}/render?target=test.count&from=-10min&format=json'");
+    }
+}
+
+fn internal(error: anyhow::Error) -> Failure {
+    Failure::new(Exit::Internal, error)
+}
+
+fn start_failure(error: anyhow::Error) -> Failure {
+    Failure::new(Exit::Store, error)
+}
+
+fn store_failure(error: StoreError) -> Failure {
+    let exit = if error.kind == ErrorKind::Corrupt { Exit::Data } else { Exit::Store };
+    Failure::new(exit, error)
+}

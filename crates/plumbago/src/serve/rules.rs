@@ -1,0 +1,55 @@
+//! Storage rules that a running daemon can exchange.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use plumbago_engine::ConfigFor;
+use plumbago_model::StorageRules;
+use plumbago_telemetry::log::LevelHandle;
+
+use crate::config;
+
+/// The rules in force.
+pub(crate) struct Live(Arc<ArcSwap<StorageRules>>);
+
+impl Live {
+    pub(crate) fn new(rules: StorageRules) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(rules)))
+    }
+
+    /// Asks the rules in force at that moment.
+    pub(crate) fn config_for(&self) -> ConfigFor {
+        let rules = Arc::clone(&self.0);
+        Arc::new(move |name| rules.load().config_for(name))
+    }
+}
+
+/// What SIGHUP reads again: rules, lists, certificates and the log level.
+pub(crate) struct Reload {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) level: Option<LevelHandle>,
+}
+
+impl Reload {
+    /// Everything that is right takes effect; what is wrong stays as it was, and is named.
+    pub(crate) fn reload(&self, rules: &Live, listeners: &plumbago_ingest::Handle) {
+        match config::load(self.file.as_deref()) {
+            Ok(loaded) => {
+                rules.0.store(Arc::new(loaded.rules));
+                self.set_level(&loaded.config.log.level);
+                tracing::info!("storage rules reloaded; they apply to new metrics");
+            }
+            Err(problems) => tracing::error!(%problems, "nothing reloaded, the old rules stay"),
+        }
+        if let Err(error) = listeners.reload() {
+            tracing::error!(%error, "not all of the listeners' files reloaded");
+        }
+    }
+
+    fn set_level(&self, level: &str) {
+        if let (Some(handle), Ok(filter)) = (&self.level, level.parse::<tracing_subscriber::EnvFilter>()) {
+            let _ = handle.reload(filter);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Self-metrics as points under carbon's names, so that dashboards made for carbon keep working
+//! (`reference/graphite.md` §1.10).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plumbago_engine::Engine;
+use plumbago_model::{Clock, PointBatch};
+use plumbago_telemetry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use super::memory;
+use crate::config::SelfMetrics;
+
+/// Where the numbers come from.
+pub(crate) struct Source {
+    pub(crate) engine: Engine,
+    pub(crate) registry: Registry,
+    pub(crate) listeners: plumbago_ingest::Handle,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Counters of carbon, as totals; each point is the growth since the last one.
+#[derive(Default, Clone, Copy)]
+struct Totals {
+    received: f64,
+    committed: f64,
+    updates: f64,
+    creates: f64,
+    dropped_creates: f64,
+    errors: f64,
+    cpu: f64,
+}
+
+/// Adds the points every interval, until the stop.
+pub(crate) async fn run(config: SelfMetrics, source: Source, stop: CancellationToken) {
+    let interval = *config.interval;
+    if interval.is_zero() {
+        return;
+    }
+    let prefix = format!("{}.agents.{}-a", config.prefix, host());
+    let mut before = totals(&source);
+    while stop.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
+        let now = totals(&source);
+        let batch = points(&source, &prefix, before, now, interval);
+        source.engine.push(batch).await;
+        before = now;
+    }
+}
+
+fn points(source: &Source, prefix: &str, before: Totals, now: Totals, interval: Duration) -> PointBatch {
+    let value = |name: &str| source.registry.value(name).unwrap_or(0.0);
+    let updates = now.updates - before.updates;
+    let committed = now.committed - before.committed;
+    let rows = [
+        ("metricsReceived", now.received - before.received),
+        ("committedPoints", committed),
+        ("updateOperations", updates),
+        ("pointsPerUpdate", if updates > 0.0 { committed / updates } else { 0.0 }),
+        ("creates", now.creates - before.creates),
+        ("droppedCreates", now.dropped_creates - before.dropped_creates),
+        ("errors", now.errors - before.errors),
+        ("activeConnections", source.listeners.stats().active_connections() as f64),
+        ("cache.size", value("plumbago_engine_held_points")),
+        ("cache.queues", value("plumbago_engine_metrics")),
+        ("cache.overflow", 0.0),
+        ("blacklistMatches", source.listeners.stats().rejected_for(plumbago_ingest::Reject::Blacklisted) as f64),
+        ("whitelistRejects", source.listeners.stats().rejected_for(plumbago_ingest::Reject::NotWhitelisted) as f64),
+        ("cpuUsage", (now.cpu - before.cpu) / interval.as_secs_f64() * 100.0),
+        ("memUsage", memory::used_bytes() as f64),
+    ];
+    let timestamp = u32::try_from(source.clock.now()).unwrap_or(0);
+    let mut batch = PointBatch::with_capacity(rows.len());
+    for (name, value) in rows {
+        batch.push(&format!("{prefix}.{name}"), timestamp, value);
+    }
+    batch
+}
+
+fn totals(source: &Source) -> Totals {
+    let value = |name: &str| source.registry.value(name).unwrap_or(0.0);
+    let stats = source.listeners.stats();
+    Totals {
+        received: stats.accepted() as f64,
+        committed: value("plumbago_engine_stored_points_total"),
+        updates: value("plumbago_engine_flushed_metrics_total"),
+        creates: value("plumbago_engine_created_metrics_total"),
+        dropped_creates: value("plumbago_engine_dropped_creates_total"),
+        errors: stats.rejected() as f64,
+        cpu: cpu_seconds(),
+    }
+}
+
+/// CPU time of the process, from the kernel.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The command name may hold blanks; the fields after it are counted from its bracket.
+    let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// The host's name as carbon writes it.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim().replace('.', "_");
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}
