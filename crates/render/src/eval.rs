@@ -30,6 +30,17 @@ pub enum EvalError {
     Template(#[from] TooLong),
 }
 
+/// An error, and the target that it is in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct TargetError {
+    /// Its place in the list of targets, from 0.
+    pub target: usize,
+    /// What is wrong with it.
+    #[source]
+    pub error: EvalError,
+}
+
 /// The series that were fetched, by what they were fetched for.
 #[derive(Debug, Default)]
 pub struct Fetched(HashMap<Fetch, Vec<TimeSeries>>);
@@ -58,11 +69,13 @@ pub fn evaluate(
     targets: &[Target],
     request: &Request,
     fetched: &Fetched,
-) -> Result<Vec<TimeSeries>, EvalError> {
+) -> Result<Vec<TimeSeries>, TargetError> {
     let mut all = Vec::new();
-    for target in targets {
+    for (index, target) in targets.iter().enumerate() {
         let evaluation = Evaluation { target, request, fetched };
-        let series = evaluation.series(&target.expr, &Replacements::default())?;
+        let series = evaluation
+            .series(&target.expr, &Replacements::default())
+            .map_err(|error| TargetError { target: index, error })?;
         if all.is_empty() {
             all = series;
         } else {

@@ -17,7 +17,7 @@ pub mod template;
 
 pub use attime::{TimeError, TimeZone};
 pub use consolidate::Points;
-pub use eval::{EvalError, Fetched, evaluate};
+pub use eval::{EvalError, Fetched, TargetError, evaluate};
 pub use number::python_float;
 pub use plan::{Fetch, Plan, Source};
 pub use request::{Request, TimeRange};

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::eval::EvalError;
+use crate::eval::{EvalError, TargetError};
 use crate::request::{Request, TimeRange};
 use crate::target::{Expr, ExprKind, Literal, Target};
 use crate::template::{Replacements, Resolved};
@@ -37,11 +37,12 @@ pub struct Plan {
 
 impl Plan {
     /// Goes through the targets.
-    pub fn new(targets: &[Target], request: &Request) -> Result<Self, EvalError> {
+    pub fn new(targets: &[Target], request: &Request) -> Result<Self, TargetError> {
         let mut planner = Planner { request, plan: Self::default(), seen: HashSet::new() };
-        for target in targets {
-            let replacements = Replacements::default();
-            planner.expression(target, &target.expr, &replacements)?;
+        for (index, target) in targets.iter().enumerate() {
+            planner
+                .expression(target, &target.expr, &Replacements::default())
+                .map_err(|error| TargetError { target: index, error })?;
         }
         Ok(planner.plan)
     }
@@ -62,7 +63,7 @@ impl Planner<'_> {
     ) -> Result<(), EvalError> {
         match &expr.kind {
             ExprKind::Literal(_) => {}
-            ExprKind::Path(path) => match replacements.resolve(path).map_err(EvalError::from)? {
+            ExprKind::Path(path) => match replacements.resolve(path)? {
                 Resolved::Path(path) | Resolved::Literal(Literal::String(path)) => {
                     self.fetch(&path, Source::Glob);
                 }

@@ -1,0 +1,304 @@
+//! Settings of the two ports.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use plumbago_model::{ByteSize, Period};
+use plumbago_render::TimeZone;
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// The port of Graphite's API.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Address and port; "" switches the port off. reload: no
+    pub listen: String,
+    /// Path under which everything is found, like "/graphite". reload: no
+    pub url_prefix: String,
+    /// Origins that browsers may ask from ("*" for any); none by default. reload: no
+    pub cors_allowed_origins: Vec<String>,
+    /// Zone in which days begin when a request names none. reload: no
+    pub time_zone: String,
+    /// Compress bodies over 4 KiB for clients that ask for it. It costs more time than it saves on a
+    /// fast network. reload: no
+    pub gzip: bool,
+    /// Encryption. reload: no
+    pub tls: TlsConfig,
+    /// What one client may use. reload: no
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:8080".to_owned(),
+            url_prefix: String::new(),
+            cors_allowed_origins: Vec::new(),
+            time_zone: "UTC".to_owned(),
+            gzip: false,
+            tls: TlsConfig::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// The port for operators: metrics, health, actions.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdminConfig {
+    /// Address and port; "" switches the port off. reload: no
+    pub listen: String,
+    /// Bearer token asked for by everything but /healthz and /readyz; required when the port listens
+    /// beyond this machine. reload: no
+    pub token: String,
+    /// Encryption. reload: no
+    pub tls: TlsConfig,
+    /// What one client may use. reload: no
+    pub limits: Limits,
+}
+
+impl Default for AdminConfig {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:8081".to_owned(),
+            token: String::new(),
+            tls: TlsConfig::default(),
+            limits: Limits { connections: 64, ..Limits::default() },
+        }
+    }
+}
+
+/// The certificate of a port; both files or none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// PEM file with the certificate chain; "" for no encryption. reload: no
+    pub certificate: PathBuf,
+    /// PEM file with the private key. reload: no
+    pub key: PathBuf,
+}
+
+impl TlsConfig {
+    /// True when the port is encrypted.
+    pub fn is_on(&self) -> bool {
+        !self.certificate.as_os_str().is_empty()
+    }
+}
+
+/// What one client may use. A request beyond a limit is refused with a text that names it.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Open connections; more are answered 503 and closed.
+    pub connections: usize,
+    /// How long a connection may stay without a complete request head, between requests too.
+    #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
+    pub idle: Period,
+    /// How long a request may take until its answer begins.
+    #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
+    pub request_time: Period,
+    /// How long open requests may go on after the stop.
+    #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
+    pub drain: Period,
+    /// Size of a request's body.
+    #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
+    pub body: ByteSize,
+    /// Targets of a render request, queries of an expand request.
+    pub targets: usize,
+    /// Series of a render request.
+    pub series: usize,
+    /// Points of a render request, before maxDataPoints.
+    pub points: usize,
+    /// Names that a find or expand gives.
+    pub find_results: usize,
+    /// Places in the index that a find or expand looks at.
+    pub find_visited: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            idle: Period::seconds(75),
+            request_time: Period::seconds(60),
+            drain: Period::seconds(10),
+            body: ByteSize::mib(4),
+            targets: 1000,
+            series: 100_000,
+            points: 100_000_000,
+            find_results: 1_000_000,
+            find_visited: 20_000_000,
+        }
+    }
+}
+
+impl Config {
+    /// Everything that is wrong with the section `[api]`.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        check_listen("api.listen", &self.listen, &mut problems);
+        check_tls("api.tls", &self.tls, &mut problems);
+        self.limits.check("api.limits", &mut problems);
+        if !self.url_prefix.is_empty() && !is_prefix(&self.url_prefix) {
+            problems.push(format!(
+                "api.url_prefix: {:?} must begin with / and not end with one, without {{ }} * ? #",
+                self.url_prefix
+            ));
+        }
+        if TimeZone::named(&self.time_zone).is_none() {
+            problems.push(format!("api.time_zone: no time zone is called {:?}", self.time_zone));
+        }
+        for origin in &self.cors_allowed_origins {
+            if origin != "*" && (!origin.contains("://") || origin.ends_with('/')) {
+                problems.push(format!(
+                    "api.cors_allowed_origins: {origin:?} is no origin like \"https://grafana.example.org\""
+                ));
+            }
+        }
+        problems
+    }
+}
+
+impl AdminConfig {
+    /// Everything that is wrong with the section `[admin]`.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        check_listen("admin.listen", &self.listen, &mut problems);
+        check_tls("admin.tls", &self.tls, &mut problems);
+        self.limits.check("admin.limits", &mut problems);
+        if self.token.is_empty() && !self.listen.is_empty() && !is_loopback(&self.listen) {
+            problems
+                .push(format!("admin.token: needed because {} is reached from other machines", self.listen));
+        }
+        if !self.token.is_empty() && self.token.len() < 16 {
+            problems.push("admin.token: shorter than 16 characters".to_owned());
+        }
+        problems
+    }
+}
+
+impl Limits {
+    fn check(&self, key: &str, problems: &mut Vec<String>) {
+        let amounts = [
+            ("connections", self.connections),
+            ("body", self.body.bytes()),
+            ("targets", self.targets),
+            ("series", self.series),
+            ("points", self.points),
+            ("find_results", self.find_results),
+            ("find_visited", self.find_visited),
+        ];
+        for (name, _) in amounts.iter().filter(|(_, amount)| *amount == 0) {
+            problems.push(format!("{key}.{name}: must not be 0"));
+        }
+        for (name, period) in [("idle", self.idle), ("request_time", self.request_time)] {
+            if period.is_zero() {
+                problems.push(format!("{key}.{name}: must not be 0"));
+            }
+        }
+    }
+}
+
+fn check_listen(key: &str, listen: &str, problems: &mut Vec<String>) {
+    if !listen.is_empty() && host_and_port(listen).is_none() {
+        problems.push(format!("{key}: {listen:?} is no address and port like \"127.0.0.1:8080\""));
+    }
+}
+
+fn check_tls(key: &str, tls: &TlsConfig, problems: &mut Vec<String>) {
+    if tls.certificate.as_os_str().is_empty() != tls.key.as_os_str().is_empty() {
+        problems.push(format!("{key}: certificate and key are needed together"));
+    }
+}
+
+/// `host:port` or `[v6]:port`.
+fn host_and_port(listen: &str) -> Option<(&str, u16)> {
+    let (host, port) = listen.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    (!host.is_empty()).then_some((host, port.parse().ok()?))
+}
+
+fn is_loopback(listen: &str) -> bool {
+    match host_and_port(listen) {
+        Some((host, _)) => host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
+        None => true, // already a problem of its own
+    }
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    prefix.starts_with('/') && !prefix.ends_with('/') && !prefix.contains(['{', '}', '*', '?', '#'])
+}
+
+fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr,
+    T::Err: Display,
+{
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+fn to_text<S: Serializer, T: Display>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_have_no_problems_and_read_back() {
+        assert!(Config::default().problems().is_empty());
+        assert!(AdminConfig::default().problems().is_empty());
+        let text = serde_json::to_string(&Config::default()).unwrap();
+        assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), Config::default());
+        assert!(serde_json::from_str::<Config>(r#"{"listne": ""}"#).is_err());
+        assert!(serde_json::from_str::<Config>(r#"{"limits": {"idle": "30"}}"#).is_err());
+    }
+
+    #[test]
+    fn every_problem_is_named() {
+        let config = Config {
+            listen: "8080".to_owned(),
+            url_prefix: "graphite/".to_owned(),
+            cors_allowed_origins: vec!["example.org".to_owned(), "*".to_owned()],
+            time_zone: "Rome".to_owned(),
+            tls: TlsConfig { certificate: "a.pem".into(), key: PathBuf::new() },
+            limits: Limits { points: 0, idle: Period::default(), ..Limits::default() },
+            ..Config::default()
+        };
+        let problems = config.problems();
+        for key in [
+            "api.listen",
+            "api.url_prefix",
+            "api.cors_allowed_origins",
+            "api.time_zone",
+            "api.tls",
+            "api.limits.points",
+            "api.limits.idle",
+        ] {
+            assert!(problems.iter().any(|p| p.starts_with(key)), "{key} is not in {problems:?}");
+        }
+        assert_eq!(problems.len(), 7);
+    }
+
+    #[test]
+    fn the_admin_port_needs_a_token_off_loopback() {
+        let with = |listen: &str, token: &str| AdminConfig {
+            listen: listen.to_owned(),
+            token: token.to_owned(),
+            ..AdminConfig::default()
+        };
+        for listen in ["127.0.0.1:1", "127.3.0.1:1", "[::1]:1", "localhost:1", ""] {
+            assert!(with(listen, "").problems().is_empty(), "{listen}");
+        }
+        for listen in ["0.0.0.0:1", "[::]:1", "192.0.2.7:1", "host.example.org:1"] {
+            assert_eq!(with(listen, "").problems().len(), 1, "{listen}");
+            assert!(with(listen, "0123456789abcdef").problems().is_empty(), "{listen}");
+        }
+        assert_eq!(with("0.0.0.0:1", "short").problems().len(), 1);
+    }
+}

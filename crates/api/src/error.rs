@@ -1,0 +1,77 @@
+//! What a client is told when a request cannot be answered: one plain sentence.
+
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use plumbago_engine::FetchError;
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// The request is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// A target of a render request is wrong.
+    #[error("{0}")]
+    Target(String),
+    /// The request asks for more than is allowed.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The request took too long.
+    #[error("the request took longer than {0} (limits.request_time)")]
+    TooSlow(plumbago_model::Period),
+    /// The engine cannot read now.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl ApiError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Invalid(_) | Self::Target(_) => StatusCode::BAD_REQUEST,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// A limit that was crossed, by the name of its setting.
+pub(crate) fn beyond(what: &str, setting: &str, limit: usize) -> ApiError {
+    ApiError::TooLarge(format!("{what}: more than {limit} (limits.{setting})"))
+}
+
+impl From<FetchError> for ApiError {
+    fn from(error: FetchError) -> Self {
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        Self::Unavailable(text)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        plain(self.status(), format!("{self}\n"))
+    }
+}
+
+/// A short answer in plain text.
+pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
+    let mut response = Response::new(axum::body::Body::from(text.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// The beginning of a text from outside, for messages.
+pub(crate) fn quoted(text: &str) -> String {
+    const SHOWN: usize = 120;
+    let mut shown: String = text.chars().take(SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    format!("{shown:?}")
+}

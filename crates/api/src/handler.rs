@@ -1,0 +1,13 @@
+//! The endpoints of Graphite's API.
+
+mod expand;
+mod find;
+mod index_json;
+mod render;
+mod render_params;
+mod search;
+
+pub(crate) use expand::expand;
+pub(crate) use find::find;
+pub(crate) use index_json::index_json;
+pub(crate) use render::render;

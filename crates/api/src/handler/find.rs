@@ -1,0 +1,219 @@
+//! `/metrics/find`: the nodes of a glob.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
+use plumbago_index::Node;
+
+use super::{render_params, search};
+use crate::error::{ApiError, quoted};
+use crate::format::json::{list, push_string};
+use crate::format::pickle;
+use crate::format::wrap::{self, Wrapping};
+use crate::params::Params;
+use crate::state::Api;
+use crate::stream;
+
+/// Answers a request to `/metrics/find`.
+pub(crate) async fn find(api: Arc<Api>, request: Request) -> Response {
+    answer(&api, request).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Tree,
+    Completer,
+    Nodes,
+    Json,
+    Pickle,
+}
+
+async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
+    let params = Params::of(request, &api.limits).await?;
+    let format = format(&params)?;
+    let (leaves_only, wildcards) = (params.switch("leavesOnly")?, params.switch("wildcards")?);
+    params.switch("local")?;
+    let position = params.integer("position", -1)?;
+    let variants = params.switch("automatic_variants")?;
+    let now = times(&params, api)?;
+    let wrapping = Wrapping::of(&params)?;
+    let query = match params.get("query") {
+        None => return Err(ApiError::Invalid("the parameter query is missing".to_owned())),
+        Some("") => return Err(ApiError::Invalid("the parameter query is empty".to_owned())),
+        Some(query) => query,
+    };
+    let mut nodes = match format {
+        Format::Completer => search::nodes(api, &completed(query, variants)).await?,
+        _ => search::nodes(api, query).await?,
+    };
+    if leaves_only {
+        nodes.retain(|node| node.leaf);
+        nodes.iter_mut().for_each(|node| node.branch = false);
+    }
+    Ok(match format {
+        Format::Tree => wrapping.json(tree(nodes, query, wildcards)),
+        Format::Completer => wrapping.json(completer(nodes, wildcards)),
+        Format::Nodes => wrapping.json(node_list(nodes, position)),
+        Format::Json => wrapping.json(json_nodes(nodes, interval_end(now))),
+        Format::Pickle => {
+            let nodes = pickle::nodes(both(nodes), interval_end(now));
+            wrap::answer("application/pickle", stream::body(nodes))
+        }
+    })
+}
+
+fn format(params: &Params) -> Result<Format, ApiError> {
+    match params.get("format") {
+        None | Some("treejson") => Ok(Format::Tree),
+        Some("completer") => Ok(Format::Completer),
+        Some("nodelist") => Ok(Format::Nodes),
+        Some("json") => Ok(Format::Json),
+        Some("pickle") => Ok(Format::Pickle),
+        Some(other) => Err(ApiError::Invalid(format!(
+            "format={} is not available; use treejson, completer, nodelist, json, pickle",
+            quoted(other)
+        ))),
+    }
+}
+
+/// Checks `from`, `until` and `now`, which hide nothing; gives now.
+fn times(params: &Params, api: &Api) -> Result<i64, ApiError> {
+    let zone = render_params::zone(params, api);
+    let now = render_params::now(params, api, &zone)?;
+    for name in ["from", "until"] {
+        if let Some(text) = params.get(name).filter(|text| *text != "-1") {
+            render_params::time(name, text, now, &zone)?;
+        }
+    }
+    Ok(now)
+}
+
+/// Points may be there up to now and a little more: clocks differ.
+fn interval_end(now: i64) -> i64 {
+    now + 60
+}
+
+/// What somebody who is still typing means: everything that begins like this.
+fn completed(query: &str, variants: bool) -> String {
+    let mut query = query.replace("..", "*.");
+    if !query.ends_with('*') {
+        query.push('*');
+    }
+    if !variants {
+        return query;
+    }
+    let part = |part: &str| {
+        if part.contains(',') && !part.contains('{') { format!("{{{part}}}") } else { part.to_owned() }
+    };
+    query.split('.').map(part).collect::<Vec<_>>().join(".")
+}
+
+fn last_component(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// One entry per name, directories first; `id` is the query with its last component replaced.
+fn tree(mut nodes: Vec<Node>, query: &str, wildcards: bool) -> impl stream::Pieces {
+    let base = query.rfind('.').map_or("", |dot| &query[..=dot]).to_owned();
+    let wildcard = (wildcards && nodes.len() > 1).then(|| ("*".to_owned(), nodes.iter().any(|n| n.branch)));
+    for node in &mut nodes {
+        if let Some(dot) = node.path.rfind('.') {
+            node.path.drain(..=dot);
+        }
+    }
+    if !nodes.is_sorted_by(|a, b| a.path < b.path) {
+        nodes.sort_by(|a, b| (&a.path, !a.branch).cmp(&(&b.path, !b.branch)));
+        nodes.dedup_by(|later, earlier| later.path == earlier.path);
+    }
+    let (branches, leaves): (Vec<Node>, Vec<Node>) = nodes.into_iter().partition(|node| node.branch);
+    let entries = branches.into_iter().chain(leaves).map(|node| (node.path, node.branch));
+    list("[", wildcard.into_iter().chain(entries), "]", move |out, (name, is_branch)| {
+        out.extend_from_slice(b"{\"text\":");
+        push_unquoted(out, &name);
+        out.extend_from_slice(b",\"id\":");
+        if is_plain(&base) && is_plain(&name) {
+            out.push(b'"');
+            out.extend_from_slice(base.as_bytes());
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'"');
+        } else {
+            push_string(out, &format!("{base}{name}"));
+        }
+        out.extend_from_slice(if is_branch {
+            b",\"allowChildren\":1,\"expandable\":1,\"leaf\":0}"
+        } else {
+            b",\"allowChildren\":0,\"expandable\":0,\"leaf\":1}"
+        });
+    })
+}
+
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\')
+}
+
+/// The name with `%` escapes and `+` undone, as the tree shows it.
+fn push_unquoted(out: &mut Vec<u8>, name: &str) {
+    if name.contains(['%', '+']) {
+        let spaced = name.replace('+', " ");
+        push_string(out, &percent_decode_str(&spaced).decode_utf8_lossy());
+    } else {
+        push_string(out, name);
+    }
+}
+
+/// A node that is a directory and a metric counts as one of each, the directory first.
+fn both(nodes: Vec<Node>) -> impl Iterator<Item = (String, bool)> + Send + Unpin {
+    nodes.into_iter().flat_map(|node| {
+        let branch = node.branch.then(|| (node.path.clone(), false));
+        branch.into_iter().chain(node.leaf.then_some((node.path, true)))
+    })
+}
+
+fn completer(mut nodes: Vec<Node>, wildcards: bool) -> impl stream::Pieces {
+    let count: usize = nodes.iter().map(|node| usize::from(node.leaf) + usize::from(node.branch)).sum();
+    if !nodes.is_sorted_by_key(|node| last_component(&node.path)) {
+        nodes.sort_by(|a, b| last_component(&a.path).cmp(last_component(&b.path)));
+    }
+    let wildcard = (wildcards && count > 1).then_some(None);
+    let entries = both(nodes).map(Some).chain(wildcard);
+    list("{\"metrics\":[", entries, "]}", |out, entry| {
+        let Some((path, is_leaf)) = entry else {
+            out.extend_from_slice(b"{\"name\":\"*\"}");
+            return;
+        };
+        out.extend_from_slice(b"{\"path\":");
+        push_string(out, &path);
+        if !is_leaf {
+            out.pop();
+            out.extend_from_slice(b".\"");
+        }
+        out.extend_from_slice(b",\"name\":");
+        push_string(out, last_component(&path));
+        out.extend_from_slice(if is_leaf { b",\"is_leaf\":\"1\"}" } else { b",\"is_leaf\":\"0\"}" });
+    })
+}
+
+/// The components at a position of the paths, counted from the end when negative.
+fn node_list(nodes: Vec<Node>, position: i64) -> impl stream::Pieces {
+    let component = |node: Node| {
+        let steps = usize::try_from(position.unsigned_abs()).unwrap_or(usize::MAX);
+        let found =
+            if position < 0 { node.path.rsplit('.').nth(steps - 1) } else { node.path.split('.').nth(steps) };
+        found.map(str::to_owned)
+    };
+    let mut names: Vec<String> = nodes.into_iter().filter_map(component).collect();
+    names.sort_unstable();
+    names.dedup();
+    list("{\"nodes\":[", names.into_iter(), "]}", |out, name| push_string(out, &name))
+}
+
+fn json_nodes(nodes: Vec<Node>, until: i64) -> impl stream::Pieces {
+    let interval = format!(",\"is_leaf\":true,\"intervals\":[{{\"start\":0,\"end\":{until}}}]}}");
+    list("[", both(nodes), "]", move |out, (path, is_leaf)| {
+        out.extend_from_slice(b"{\"path\":");
+        push_string(out, &path);
+        out.extend_from_slice(if is_leaf { interval.as_bytes() } else { b",\"is_leaf\":false}" });
+    })
+}

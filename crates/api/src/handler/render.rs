@@ -1,0 +1,173 @@
+//! `/render`: the series of targets.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::Request as HttpRequest;
+use axum::response::{IntoResponse, Response};
+use plumbago_engine::FetchRequest;
+use plumbago_model::{Series, has_glob};
+use plumbago_render::{
+    Fetch, Fetched, Plan, Source, Target, TargetError, TimeRange, TimeSeries, evaluate, parse,
+};
+
+use super::render_params::{Format, RenderParams};
+use super::search;
+use crate::error::{ApiError, beyond, quoted};
+use crate::format::{self, Csv, Json, Pickle, Raw, wrap};
+use crate::params::Params;
+use crate::state::Api;
+use crate::stream;
+
+/// Series that are read at a time, so that a request beyond its points is stopped early.
+const SERIES_PER_READ: usize = 1000;
+
+/// Answers a request to `/render`.
+pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
+    answer(&api, request).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiError> {
+    let params = Params::of(request, &api.limits).await?;
+    let asked = RenderParams::of(&params, api)?;
+    let series = match series(api, &asked).await {
+        Err(ApiError::Target(_)) if asked.is_front_end => Vec::new(),
+        series => series?,
+    };
+    Ok(write(asked, series))
+}
+
+async fn series(api: &Arc<Api>, asked: &RenderParams) -> Result<Vec<TimeSeries>, ApiError> {
+    let targets = targets(&asked.targets)?;
+    let wrong = |error: TargetError| wrong_target(&targets[error.target].text, &error.error);
+    let plan = Plan::new(&targets, &asked.request).map_err(wrong)?;
+    let fetched = fetch(api, asked, plan).await?;
+    evaluate(&targets, &asked.request, &fetched).map_err(wrong)
+}
+
+fn targets(texts: &[String]) -> Result<Vec<Target>, ApiError> {
+    texts.iter().map(|text| parse(text).map_err(|error| wrong_target(text, &error))).collect()
+}
+
+fn wrong_target(text: &str, error: &dyn std::fmt::Display) -> ApiError {
+    ApiError::Target(format!("target {}: {error}", quoted(text)))
+}
+
+/// Metrics, sorted, each once.
+type Names = Vec<Arc<str>>;
+
+/// Reads what the plan names: the metrics of all fetches over one range together, each once.
+async fn fetch(api: &Arc<Api>, asked: &RenderParams, plan: Plan) -> Result<Fetched, ApiError> {
+    let mut by_range: HashMap<TimeRange, Vec<(Fetch, Names)>> = HashMap::new();
+    let mut count = 0;
+    for fetch in plan.fetches {
+        let names = names(api, &fetch).await?;
+        count += names.len();
+        if count > api.limits.series {
+            return Err(beyond("series", "series", api.limits.series));
+        }
+        by_range.entry(fetch.range).or_default().push((fetch, names));
+    }
+    let mut reading = Reading { api, asked, points: 0 };
+    let mut fetched = Fetched::default();
+    for (range, fetches) in by_range {
+        reading.range(range, fetches, &mut fetched).await?;
+    }
+    Ok(fetched)
+}
+
+/// The metrics of a fetch.
+async fn names(api: &Arc<Api>, fetch: &Fetch) -> Result<Names, ApiError> {
+    if fetch.source == Source::Tags {
+        return Err(wrong_target(&fetch.expression, &"seriesByTag is not available yet"));
+    }
+    if !has_glob(&fetch.expression) {
+        return Ok(vec![Arc::clone(&fetch.expression)]);
+    }
+    let mut names: Names = search::leaves(api, &fetch.expression).await?.into_iter().map(Arc::from).collect();
+    if !names.is_sorted() {
+        names.sort_unstable();
+    }
+    names.dedup();
+    Ok(names)
+}
+
+/// The reads of one request, and how many points they gave so far.
+struct Reading<'a> {
+    api: &'a Api,
+    asked: &'a RenderParams,
+    points: usize,
+}
+
+impl Reading<'_> {
+    async fn range(
+        &mut self,
+        range: TimeRange,
+        mut fetches: Vec<(Fetch, Names)>,
+        fetched: &mut Fetched,
+    ) -> Result<(), ApiError> {
+        let factor = self.asked.request.x_files_factor;
+        if let [(fetch, names)] = &mut fetches[..] {
+            let series = self.read(range, std::mem::take(names)).await?;
+            let expression = &fetch.expression;
+            let series = series.into_iter().map(|s| TimeSeries::fetched(s, expression, factor)).collect();
+            fetched.insert(fetch.clone(), series);
+            return Ok(());
+        }
+        let mut names: Names = fetches.iter().flat_map(|(_, names)| names).cloned().collect();
+        names.sort_unstable();
+        names.dedup();
+        let shared: HashMap<Arc<str>, TimeSeries> = self
+            .read(range, names)
+            .await?
+            .into_iter()
+            .map(|s| (Arc::clone(&s.name), TimeSeries::fetched(s, &Arc::from(""), factor)))
+            .collect();
+        for (fetch, names) in fetches {
+            let of_fetch = |name| {
+                let series = shared.get(name)?.clone();
+                Some(TimeSeries { path_expression: Arc::clone(&fetch.expression), ..series })
+            };
+            let series = names.iter().filter_map(of_fetch).collect();
+            fetched.insert(fetch, series);
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self, range: TimeRange, names: Names) -> Result<Vec<Series>, ApiError> {
+        let mut all = Vec::new();
+        let mut names = names.into_iter();
+        loop {
+            let names: Names = names.by_ref().take(SERIES_PER_READ).collect();
+            if names.is_empty() {
+                return Ok(all);
+            }
+            let (from, until, now) = (range.from, range.until, self.asked.request.now);
+            let request = FetchRequest { names, from, until, now };
+            let series = self.api.source.fetch(&request).await?;
+            self.points += series.iter().map(|s| s.values.len()).sum::<usize>();
+            if self.points > self.api.limits.points {
+                return Err(beyond("points", "points", self.api.limits.points));
+            }
+            all.extend(series);
+        }
+    }
+}
+
+fn write(asked: RenderParams, series: Vec<TimeSeries>) -> Response {
+    match asked.format {
+        Format::Json => asked.wrapping.json(format::series(Json::new(asked.no_nulls), series, asked.width)),
+        Format::Csv => {
+            let csv = Csv::new(asked.request.zone);
+            wrap::answer("text/csv", stream::body(format::series(csv, series, None)))
+        }
+        Format::Raw => {
+            let raw = format::series(Raw::default(), series, None);
+            wrap::answer("text/plain", stream::body(raw))
+        }
+        Format::Pickle => {
+            let pickle = format::series(Pickle, series, None);
+            wrap::answer("application/pickle", stream::body(pickle))
+        }
+    }
+}

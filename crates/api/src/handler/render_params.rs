@@ -1,0 +1,131 @@
+//! What a request to `/render` asks.
+
+use plumbago_render::{Request, TimeRange, TimeZone, attime};
+
+use crate::error::{ApiError, beyond, quoted};
+use crate::format::wrap::Wrapping;
+use crate::params::Params;
+use crate::state::Api;
+
+/// The formats there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Csv,
+    Raw,
+    Pickle,
+}
+
+/// A request to `/render`, checked.
+#[derive(Debug)]
+pub(super) struct RenderParams {
+    pub(super) targets: Vec<String>,
+    pub(super) format: Format,
+    /// Times, zone and factor.
+    pub(super) request: Request,
+    pub(super) width: Option<usize>,
+    pub(super) no_nulls: bool,
+    pub(super) wrapping: Wrapping,
+    /// A graphite-web in front asks: what it cannot use must not be an error, or it takes the whole
+    /// node for broken.
+    pub(super) is_front_end: bool,
+}
+
+impl RenderParams {
+    pub(super) fn of(params: &Params, api: &Api) -> Result<Self, ApiError> {
+        let targets = params.all("target");
+        if targets.len() > api.limits.targets {
+            return Err(beyond("targets", "targets", api.limits.targets));
+        }
+        let format = format(params)?;
+        let zone = zone(params, api);
+        let now = now(params, api, &zone)?;
+        if let Some(timeout) = params.get("cacheTimeout").filter(|text| text.trim().parse::<i64>().is_err()) {
+            return Err(ApiError::Invalid(format!("cacheTimeout={} is no whole number", quoted(timeout))));
+        }
+        let wrapping = if params.has("format") { Wrapping::of(params)? } else { Wrapping::default() };
+        Ok(Self {
+            targets: targets.into_iter().filter(|t| !t.trim().is_empty()).map(str::to_owned).collect(),
+            format,
+            request: Request {
+                range: range(params, now, &zone)?,
+                now,
+                zone,
+                x_files_factor: x_files_factor(params)?,
+                templates: templates(params),
+            },
+            width: width(params),
+            no_nulls: params.has("noNullPoints"),
+            wrapping,
+            is_front_end: format == Format::Pickle || params.get("local") == Some("1"),
+        })
+    }
+}
+
+fn format(params: &Params) -> Result<Format, ApiError> {
+    const KNOWN: &str = "json, csv, raw, pickle";
+    match params.get("format") {
+        Some("json") => Ok(Format::Json),
+        Some("csv") => Ok(Format::Csv),
+        Some("raw") => Ok(Format::Raw),
+        Some("pickle") => Ok(Format::Pickle),
+        Some(other) => {
+            Err(ApiError::Invalid(format!("format={} is not available; use {KNOWN}", quoted(other))))
+        }
+        None if params.has("rawData") => Ok(Format::Raw),
+        None if params.has("pickle") => Ok(Format::Pickle),
+        None => Err(ApiError::Invalid(format!(
+            "no format was asked for, and graphs are not available yet; use format={KNOWN}"
+        ))),
+    }
+}
+
+/// The zone of the request; a name that is none is passed over, as in Graphite.
+pub(super) fn zone(params: &Params, api: &Api) -> TimeZone {
+    params.get("tz").and_then(TimeZone::named).unwrap_or_else(|| api.zone.clone())
+}
+
+/// The request's now: its own, or the clock's.
+pub(super) fn now(params: &Params, api: &Api, zone: &TimeZone) -> Result<i64, ApiError> {
+    let clock = api.clock.now();
+    params.get("now").map_or(Ok(clock), |text| time("now", text, clock, zone))
+}
+
+pub(super) fn time(name: &str, text: &str, now: i64, zone: &TimeZone) -> Result<i64, ApiError> {
+    attime::parse(text, now, zone).map_err(|error| ApiError::Invalid(format!("{name}: {error}")))
+}
+
+/// `from` to `until`, a day up to now by default, in the right order.
+fn range(params: &Params, now: i64, zone: &TimeZone) -> Result<TimeRange, ApiError> {
+    const DAY: i64 = 86_400;
+    let until = params.get("until").map_or(Ok(now), |text| time("until", text, now, zone))?;
+    let from = params.get("from").map_or(Ok(now - DAY), |text| time("from", text, now, zone))?;
+    if from == until {
+        return Err(ApiError::Invalid("from and until are the same: the time range is empty".to_owned()));
+    }
+    Ok(TimeRange { from: from.min(until), until: from.max(until) })
+}
+
+fn x_files_factor(params: &Params) -> Result<f64, ApiError> {
+    let Some(text) = params.get("xFilesFactor") else { return Ok(0.0) };
+    match text.trim().parse::<f64>() {
+        Ok(factor) if factor.is_finite() => Ok(factor),
+        _ => Err(ApiError::Invalid(format!("xFilesFactor={} is no number", quoted(text)))),
+    }
+}
+
+/// Only digits count; anything else is passed over, as in Graphite, and so is 0.
+fn width(params: &Params) -> Option<usize> {
+    let text = params.get("maxDataPoints")?;
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(usize::MAX)).filter(|width| *width > 0)
+}
+
+/// `template[name]=value`.
+fn templates(params: &Params) -> Vec<(String, String)> {
+    let named = |(key, value): (&str, &str)| {
+        let name = key.strip_prefix("template[")?.strip_suffix(']')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    params.iter().filter_map(named).collect()
+}

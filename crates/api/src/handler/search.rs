@@ -1,0 +1,46 @@
+//! Globs looked up in the index without holding up other requests.
+
+use std::sync::Arc;
+
+use plumbago_index::{FindError, FindLimits, Index, Node};
+
+use crate::error::{ApiError, quoted};
+use crate::state::Api;
+
+/// Places in the index that are looked at on the connection's own thread: less than a millisecond.
+const VISITED_INLINE: usize = 2000;
+
+/// The nodes at a glob's depth.
+pub(super) async fn nodes(api: &Arc<Api>, query: &str) -> Result<Vec<Node>, ApiError> {
+    search(api, query, Index::find).await
+}
+
+/// The metrics that a glob means.
+pub(super) async fn leaves(api: &Arc<Api>, query: &str) -> Result<Vec<String>, ApiError> {
+    search(api, query, Index::leaves).await
+}
+
+type Search<T> = fn(&Index, &str, &FindLimits) -> Result<Vec<T>, FindError>;
+
+/// Tries with a small limit here, then with the whole one on a thread for work that blocks.
+async fn search<T: Send + 'static>(
+    api: &Arc<Api>,
+    query: &str,
+    search: Search<T>,
+) -> Result<Vec<T>, ApiError> {
+    let whole = api.find_limits();
+    let small = FindLimits { visited_max: VISITED_INLINE.min(whole.visited_max), ..whole };
+    if let Ok(found) = search(&api.index, query, &small) {
+        return Ok(found);
+    }
+    let (api, text) = (Arc::clone(api), query.to_owned());
+    let found = tokio::task::spawn_blocking(move || search(&api.index, &text, &whole)).await;
+    match found {
+        Ok(found) => found.map_err(|error| refused(query, &error)),
+        Err(_) => Err(ApiError::Unavailable("the search in the index was stopped".to_owned())),
+    }
+}
+
+fn refused(query: &str, error: &FindError) -> ApiError {
+    ApiError::TooLarge(format!("query {}: {error}", quoted(query)))
+}

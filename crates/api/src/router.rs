@@ -1,0 +1,124 @@
+//! Which path is answered by what.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use hyper::header::{ALLOW, HeaderValue};
+use hyper::{Method, StatusCode, Uri};
+use plumbago_telemetry::Registry;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{Predicate, SizeAbove};
+use tower_http::cors::{Any, CorsLayer};
+
+use crate::config::Config;
+use crate::error::{ApiError, plain};
+use crate::handler;
+use crate::meter::Meter;
+use crate::state::{Api, Handles};
+
+/// What Graphite's version is to clients; Grafana chooses features by it.
+const GRAPHITE_VERSION: &str = "1.1.10\n";
+
+/// Bodies below this are not worth compressing.
+const GZIP_ABOVE_BYTES: u16 = 4096;
+
+/// Graphite's API.
+pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
+    let api = Arc::new(Api::new(config, handles));
+    let registry = &handles.registry;
+    let mut router = Router::new();
+    for (paths, name) in [
+        (&["/render"][..], "render"),
+        (&["/metrics", "/metrics/find"], "find"),
+        (&["/metrics/expand"], "expand"),
+        (&["/metrics/index.json"], "index"),
+        (&["/version"], "version"),
+    ] {
+        let methods = endpoint(name, &api, registry);
+        for path in paths {
+            router = router.route(path, methods.clone()).route(&format!("{path}/"), methods.clone());
+        }
+    }
+    router = router.fallback(missing);
+    if config.gzip {
+        router = router.layer(CompressionLayer::new().compress_when(compressible()));
+    }
+    if !config.cors_allowed_origins.is_empty() {
+        router = router.layer(cors(&config.cors_allowed_origins));
+    }
+    if config.url_prefix.is_empty() {
+        router
+    } else {
+        Router::new().nest(&config.url_prefix, router).fallback(missing)
+    }
+}
+
+fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
+    let meter = Meter::new(registry, name);
+    match name {
+        "render" => methods(api, meter, handler::render),
+        "find" => methods(api, meter, handler::find),
+        "expand" => methods(api, meter, handler::expand),
+        "index" => methods(api, meter, handler::index_json),
+        _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
+    }
+}
+
+/// GET, HEAD and POST go to the handler, within the time of a request, and are counted.
+fn methods<H, F>(api: &Arc<Api>, meter: Meter, handler: H) -> MethodRouter
+where
+    H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    let api = Arc::clone(api);
+    let answer = move |request: Request| {
+        let (api, meter, handler) = (Arc::clone(&api), meter.clone(), handler.clone());
+        async move {
+            let limit = api.limits.request_time;
+            let answer = async {
+                match tokio::time::timeout(*limit, handler(api, request)).await {
+                    Ok(response) => response,
+                    Err(_) => ApiError::TooSlow(limit).into_response(),
+                }
+            };
+            meter.measure(answer).await
+        }
+    };
+    let filter = MethodFilter::GET.or(MethodFilter::POST);
+    on(filter, answer).options(options).fallback(wrong_method)
+}
+
+const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
+
+async fn options() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
+    response
+}
+
+async fn wrong_method(method: Method) -> Response {
+    let text = format!("{method} is not answered here; use {ALLOWED}\n");
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
+    response
+}
+
+pub(crate) async fn missing(uri: Uri) -> Response {
+    plain(StatusCode::NOT_FOUND, format!("there is nothing at {}\n", crate::error::quoted(uri.path())))
+}
+
+fn compressible() -> impl Predicate {
+    SizeAbove::new(u64::from(GZIP_ABOVE_BYTES))
+}
+
+fn cors(origins: &[String]) -> CorsLayer {
+    let layer = CorsLayer::new().allow_methods([Method::GET, Method::POST]).allow_headers(Any);
+    if origins.iter().any(|origin| origin == "*") {
+        return layer.allow_origin(Any);
+    }
+    layer.allow_origin(origins.iter().filter_map(|origin| origin.parse().ok()).collect::<Vec<HeaderValue>>())
+}

@@ -1,0 +1,220 @@
+//! A port: accepts connections, limits them, and lets them end at the stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use plumbago_telemetry::{Registry, Throttle};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{AdminHandles, admin_router};
+use crate::config::{AdminConfig, Config, Limits, TlsConfig};
+use crate::meter::ConnectionMeter;
+use crate::router::api_router;
+use crate::state::Handles;
+use crate::tls;
+
+/// How long a client may take for a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long sent bytes may stay unacknowledged, or a reader stand still.
+const STALLED: Duration = Duration::from_secs(60);
+
+/// Pause after an accept that failed, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a port cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The address cannot be had.
+    #[error("cannot listen on {listen}")]
+    Listen {
+        /// As it is configured.
+        listen: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The certificate or the key cannot be used.
+    #[error("cannot use {path}: {reason}", path = path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// One open port and what it answers.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    tls: Option<Arc<ServerConfig>>,
+    limits: Limits,
+    meter: ConnectionMeter,
+}
+
+impl Server {
+    /// Opens the port of Graphite's API; `None` when it is switched off.
+    pub async fn bind(config: &Config, handles: &Handles) -> Result<Option<Self>, BindError> {
+        let router = api_router(config, handles);
+        Self::open("api", &config.listen, &config.tls, &config.limits, router, &handles.registry).await
+    }
+
+    /// Opens the port for operators; `None` when it is switched off.
+    pub async fn bind_admin(config: &AdminConfig, handles: &AdminHandles) -> Result<Option<Self>, BindError> {
+        let router = admin_router(config, handles);
+        Self::open("admin", &config.listen, &config.tls, &config.limits, router, &handles.registry).await
+    }
+
+    async fn open(
+        port: &str,
+        listen: &str,
+        tls: &TlsConfig,
+        limits: &Limits,
+        router: Router,
+        registry: &Registry,
+    ) -> Result<Option<Self>, BindError> {
+        if listen.is_empty() {
+            return Ok(None);
+        }
+        let tls = tls::server_config(tls)?;
+        let failed = |source| BindError::Listen { listen: listen.to_owned(), source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let meter = ConnectionMeter::new(registry, port);
+        Ok(Some(Self { listener, address, router, tls, limits: limits.clone(), meter }))
+    }
+
+    /// Where it listens; with port 0 in the configuration, the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown`, then lets open requests end for as long as the configuration says.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let connections = TaskTracker::new();
+        let abort = CancellationToken::new();
+        let (drain, listener) = (self.limits.drain, self.listener);
+        let shared = Arc::new(Shared {
+            router: self.router,
+            tls: self.tls.map(TlsAcceptor::from),
+            places: Arc::new(Semaphore::new(self.limits.connections)),
+            limits: self.limits,
+            meter: self.meter,
+            shutdown: shutdown.clone(),
+            abort: abort.clone(),
+        });
+        let throttle = Throttle::new(10_000);
+        loop {
+            let accepted = tokio::select! {
+                () = shutdown.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    if throttle.pass(now_ms()).is_some() {
+                        tracing::warn!(%error, address = %self.address, "failed to accept an HTTP connection");
+                    }
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            match Arc::clone(&shared.places).try_acquire_owned() {
+                Ok(place) => drop(connections.spawn(Arc::clone(&shared).connection(stream, place))),
+                Err(_) => shared.refuse(&stream),
+            }
+        }
+        drop(listener);
+        connections.close();
+        if tokio::time::timeout(*drain, connections.wait()).await.is_err() {
+            abort.cancel();
+            connections.wait().await;
+        }
+    }
+}
+
+fn now_ms() -> i64 {
+    use plumbago_model::Clock as _;
+    plumbago_model::SystemClock.now_ms()
+}
+
+/// What the connections of a port have in common.
+struct Shared {
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    places: Arc<Semaphore>,
+    limits: Limits,
+    meter: ConnectionMeter,
+    shutdown: CancellationToken,
+    abort: CancellationToken,
+}
+
+impl Shared {
+    async fn connection(self: Arc<Self>, stream: TcpStream, place: OwnedSemaphorePermit) {
+        self.meter.accepted.add(1);
+        self.count_open();
+        // A connection that cannot be tuned works all the same.
+        let _ = stream.set_nodelay(true);
+        let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED));
+        match &self.tls {
+            None => self.serve(stream).await,
+            Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => self.serve(stream).await,
+                _ => self.meter.failed.add(1),
+            },
+        }
+        drop(place);
+        self.count_open();
+    }
+
+    fn count_open(&self) {
+        self.meter.open.set((self.limits.connections - self.places.available_permits()) as f64);
+    }
+
+    /// Serves requests until the client leaves, stays silent for too long, or the stop.
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) {
+        let service = TowerToHyperService::new(self.router.clone());
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(*self.limits.idle)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        // How a connection ends is the client's affair: requests are counted elsewhere.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = self.shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        tokio::select! {
+            _ = connection => {}
+            () = self.abort.cancelled() => {}
+        }
+    }
+
+    /// Tells a client beyond the limit so, as far as that works without waiting for it.
+    fn refuse(&self, stream: &TcpStream) {
+        const ANSWER: &[u8] =
+            b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+            content-length: 41\r\n\r\ntoo many connections (limits.connections)";
+        self.meter.refused.add(1);
+        if self.tls.is_none() {
+            let _ = stream.try_write(ANSWER);
+        }
+    }
+}

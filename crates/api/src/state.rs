@@ -1,0 +1,56 @@
+//! What every request needs.
+
+use std::sync::Arc;
+
+use plumbago_engine::SeriesSource;
+use plumbago_index::{FindLimits, Index};
+use plumbago_model::Clock;
+use plumbago_render::TimeZone;
+use plumbago_telemetry::Registry;
+use tokio::sync::Semaphore;
+
+use crate::config::{Config, Limits};
+
+/// What the API port reads from.
+#[derive(Debug, Clone)]
+pub struct Handles {
+    /// The names.
+    pub index: Arc<Index>,
+    /// The points.
+    pub source: Arc<dyn SeriesSource>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where requests are counted.
+    pub registry: Registry,
+}
+
+#[derive(Debug)]
+pub(crate) struct Api {
+    pub(crate) index: Arc<Index>,
+    pub(crate) source: Arc<dyn SeriesSource>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: Limits,
+    pub(crate) zone: TimeZone,
+    /// Walks through all names at the same time; each holds a thread while its client reads.
+    pub(crate) index_walks: Arc<Semaphore>,
+}
+
+/// How many [`Api::index_walks`].
+const INDEX_WALKS: usize = 4;
+
+impl Api {
+    pub(crate) fn new(config: &Config, handles: &Handles) -> Self {
+        Self {
+            index: Arc::clone(&handles.index),
+            source: Arc::clone(&handles.source),
+            clock: Arc::clone(&handles.clock),
+            limits: config.limits.clone(),
+            zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
+            index_walks: Arc::new(Semaphore::new(INDEX_WALKS)),
+        }
+    }
+
+    pub(crate) fn find_limits(&self) -> FindLimits {
+        FindLimits { results_max: self.limits.find_results, visited_max: self.limits.find_visited }
+    }
+}
