@@ -78,7 +78,9 @@ pub fn an_empty_commit_is_fine(flush: &dyn FlushStore) {
 pub async fn blocks_of_a_flush_read_back(flush: &dyn FlushStore, points: &dyn PointStore, now: u32) {
     let layout = flush.layout();
     let mut random = Random::new(12);
-    let subjects: Vec<Subject> = (0..30).map(|i| Subject::new(&format!("flush.block{i}"))).collect();
+    // Other metrics for another layout: whole runs hold everything known of their block.
+    let name = |i| format!("flush.block{}.{i}", layout.raw_slots);
+    let subjects: Vec<Subject> = (0..30).map(|i| Subject::new(&name(i))).collect();
     let blocks = 12;
     let mut written = vec![Vec::new(); subjects.len()];
     let starts: Vec<u32> = subjects

@@ -255,6 +255,10 @@ pub async fn long_runs_cross_blocks_and_days(store: &dyn PointStore, now: u32) {
 pub async fn agrees_with_a_plain_model(store: &dyn PointStore, layout: BlockLayout, now: u32, seed: u64) {
     let mut random = Random::new(seed);
     let mut metrics: Vec<Tracked> = (0..4).map(|i| Tracked::new(&format!("model{seed}.{i}"))).collect();
+    // The suite may have run on this store before.
+    let leftovers: Vec<_> =
+        metrics.iter().map(|m| (m.subject.id, vec![m.subject.raw, m.subject.coarse])).collect();
+    insist(|| store.delete(&leftovers)).await;
     for step in 0..60 {
         let mut batch = WriteBatch::default();
         for _ in 0..1 + random.below(5) {

@@ -1,0 +1,283 @@
+//! Writing: runs are cut into the rows of their blocks, and all rows of a batch are one commit.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fjall::{Keyspace, PersistMode};
+use plumbago_store::{ErrorKind, Run, StateRow, StoreError, WriteBatch};
+
+use crate::catalogue::{Catalogue, Layer, StageBuckets, StageKey};
+use crate::database;
+use crate::open::Open;
+use crate::row::{Block, Key, key};
+use crate::store::{Core, lock, read};
+
+/// fjall makes a writer wait, inside of its commit, from 4 unflushed memtables and 20 runs of tables
+/// on. If its workers have died by then it waits for ever, hence we wait outside, one step earlier.
+const SEALED_MEMTABLES_MAX: usize = 3;
+const RUNS_MAX: usize = 18;
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// Commits rows and state rows, all or nothing.
+pub(crate) fn commit(
+    core: &Core,
+    open: &Open,
+    rows: &WriteBatch,
+    states: &[StateRow],
+) -> Result<(), StoreError> {
+    let now = core.clock.now();
+    let start = Instant::now();
+    while start.elapsed() < STALL_MAX {
+        // Held to the end: a layer is not frozen while a commit writes to it.
+        let catalogue = read(&open.catalogue);
+        let mut plan = Plan { raw_slots: core.config.block_slots, ..Plan::default() };
+        plan.cut(&catalogue, rows, now);
+        let missing = !plan.missing.is_empty();
+        if !missing && !plan.is_behind(open) {
+            return plan.commit(core, open, rows, states, now);
+        }
+        drop(catalogue);
+        if missing {
+            open.create_layers(core, &plan.missing)?;
+        } else {
+            plan.wait_for_flushes(open, start)?;
+        }
+    }
+    Err(StoreError::new(ErrorKind::Overloaded, "commit: tables are not written fast enough"))
+}
+
+/// Part of a run that falls into one row.
+struct Piece {
+    /// Into [`Plan::layers`].
+    layer: usize,
+    key: Key,
+    /// Into the batch.
+    run: usize,
+    /// Slots of the run, from its first.
+    slots: Range<usize>,
+    /// Where they go in the block.
+    at: usize,
+    /// Nothing that is stored in the row counts any more.
+    whole: bool,
+}
+
+/// What a layer has to be made for: a stage, a slot of the bucket, and the length of blocks.
+pub(crate) struct Missing {
+    pub(crate) key: StageKey,
+    pub(crate) slot: u32,
+    pub(crate) block_slots: u32,
+}
+
+#[derive(Default)]
+struct Plan {
+    /// Slots of a raw block.
+    raw_slots: u32,
+    layers: Vec<Arc<Layer>>,
+    pieces: Vec<Piece>,
+    missing: Vec<Missing>,
+    expired: u64,
+}
+
+impl Plan {
+    /// Cuts the runs at the borders of buckets and blocks.
+    fn cut(&mut self, catalogue: &Catalogue, rows: &WriteBatch, now: i64) {
+        for (index, run) in rows.runs.iter().enumerate() {
+            let key = StageKey { stage: run.stage, coarse: run.stage_index > 0 };
+            let Some(stage) = catalogue.stages.get(&key) else {
+                self.miss(key, run.first_slot, run);
+                continue;
+            };
+            let end = u64::from(run.first_slot) + u64::from(run.len);
+            let mut slot = run.first_slot;
+            while u64::from(slot) < end {
+                let bucket = stage.bucket_of(slot);
+                let until = end.min(stage.end_of(bucket));
+                self.cut_in_bucket(stage, bucket, index, run, slot..until as u32, now);
+                // The end of time is the end of the loop.
+                slot = u32::try_from(until).unwrap_or(u32::MAX);
+                if slot == u32::MAX {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn cut_in_bucket(
+        &mut self,
+        stage: &StageBuckets,
+        bucket: u32,
+        index: usize,
+        run: &Run,
+        slots: Range<u32>,
+        now: i64,
+    ) {
+        if stage.is_expired(bucket, now) {
+            self.expired += u64::from(slots.end - slots.start);
+            return;
+        }
+        // Raw blocks follow the engine's layout; a layer with another one gets a new layer on top.
+        let wanted = (!stage.key.coarse).then_some(self.raw_slots);
+        let live = stage.buckets.get(&bucket).and_then(|bucket| bucket.live(wanted));
+        let Some(layer) = live else {
+            self.miss(stage.key, slots.start, run);
+            return;
+        };
+        let layer_index = self.index_of(layer);
+        let block_slots = i64::from(layer.block_slots());
+        let run_end = i64::from(run.first_slot) + i64::from(run.len);
+        let mut slot = slots.start;
+        while slot < slots.end {
+            let number = layer.block_of(&run.id, slot);
+            let start = layer.block_start(&run.id, number);
+            let until = (start + block_slots).min(i64::from(slots.end)) as u32;
+            let covers = i64::from(run.first_slot) <= start && start + block_slots <= run_end;
+            self.pieces.push(Piece {
+                layer: layer_index,
+                key: key(&run.id, number),
+                run: index,
+                slots: (slot - run.first_slot) as usize..(until - run.first_slot) as usize,
+                at: (i64::from(slot) - start) as usize,
+                whole: run.whole && covers,
+            });
+            slot = until;
+        }
+    }
+
+    fn miss(&mut self, key: StageKey, slot: u32, run: &Run) {
+        // Coarse blocks are as long as the engine's whole runs of that stage.
+        let block_slots = match (key.coarse, run.whole) {
+            (false, _) => self.raw_slots,
+            (true, true) => run.len.max(1),
+            (true, false) => 1,
+        };
+        self.missing.push(Missing { key, slot, block_slots });
+    }
+
+    fn index_of(&mut self, layer: &Arc<Layer>) -> usize {
+        // A batch has few layers, and a run mostly the one of the run two before.
+        match self.layers.iter().position(|known| Arc::ptr_eq(known, layer)) {
+            Some(index) => index,
+            None => {
+                self.layers.push(layer.clone());
+                self.layers.len() - 1
+            }
+        }
+    }
+
+    fn commit(
+        mut self,
+        core: &Core,
+        open: &Open,
+        rows: &WriteBatch,
+        states: &[StateRow],
+        now: i64,
+    ) -> Result<(), StoreError> {
+        // In key order, which fjall takes faster; stable, so that a later run stays later.
+        self.pieces.sort_by(|a, b| (a.layer, &a.key).cmp(&(b.layer, &b.key)));
+        let mut batch =
+            fjall::OwnedWriteBatch::with_capacity(open.fjall.clone(), self.pieces.len() + states.len())
+                .durability(Some(PersistMode::Buffer));
+        let mut encoder = Encoder { rows, block: Block::default(), bytes: Vec::new() };
+        let groups = || self.pieces.chunk_by(|a, b| a.layer == b.layer && a.key == b.key);
+        for group in groups().filter(|group| group[0].whole) {
+            let layer = &self.layers[group[0].layer];
+            encoder.lay(layer, group, true);
+            batch.insert(&layer.keyspace, group[0].key, encoder.row(&group[0].key));
+        }
+        for state in states {
+            if state.bytes.is_empty() {
+                batch.remove(&open.state, state.id.0);
+            } else {
+                batch.insert(&open.state, state.id.0, state.bytes.as_slice());
+            }
+        }
+        let _writer = lock(&open.writer);
+        for group in groups().filter(|group| !group[0].whole) {
+            let layer = &self.layers[group[0].layer];
+            let known = encoder.load(core, layer, &group[0].key);
+            encoder.lay(layer, group, !known);
+            batch.insert(&layer.keyspace, group[0].key, encoder.row(&group[0].key));
+            core.stats.rows_read_before_write.add(1);
+        }
+        core.stats.commits.add(1);
+        core.stats.slots_expired.add(self.expired);
+        core.stats.rows.add(groups().count() as u64);
+        self.layers.iter().for_each(|layer| layer.touch(now));
+        batch.commit().map_err(|error| database::error(format!("commit to {}", core.dir.display()), error))
+    }
+
+    fn keyspaces<'a>(&'a self, open: &'a Open) -> impl Iterator<Item = &'a Keyspace> {
+        self.layers.iter().map(|layer| &layer.keyspace).chain([&open.state])
+    }
+
+    fn is_behind(&self, open: &Open) -> bool {
+        self.keyspaces(open).any(is_behind)
+    }
+
+    /// Waits while fjall is behind with its tables.
+    fn wait_for_flushes(&self, open: &Open, start: Instant) -> Result<(), StoreError> {
+        let mut checked = start;
+        while self.is_behind(open) && start.elapsed() < STALL_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+            // Nothing gets better once fjall's workers have stopped, and only a write shows that.
+            if checked.elapsed() > Duration::from_millis(50) {
+                checked = Instant::now();
+                let alive = open.fjall.persist(PersistMode::Buffer);
+                alive.map_err(|error| database::error("commit: the database has stopped", error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True shortly before fjall would make a writer wait.
+fn is_behind(keyspace: &Keyspace) -> bool {
+    use fjall::AbstractTree;
+    keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX || keyspace.tree.l0_run_count() >= RUNS_MAX
+}
+
+/// Makes rows.
+struct Encoder<'a> {
+    rows: &'a WriteBatch,
+    block: Block,
+    bytes: Vec<u8>,
+}
+
+impl Encoder<'_> {
+    /// Reads what is stored; false when there is nothing.
+    fn load(&mut self, core: &Core, layer: &Layer, key: &Key) -> bool {
+        let row = match layer.keyspace.get(key) {
+            Ok(Some(row)) => row,
+            Ok(None) => return false,
+            Err(error) => {
+                core.damage.report(&layer.keyspace, &key.escape_ascii(), &error);
+                return false;
+            }
+        };
+        let decoded = self.block.decode(key, &row, layer.block_slots() as usize, layer.coarse);
+        if decoded.is_err() {
+            core.damage.report(&layer.keyspace, &key.escape_ascii(), &"checksum mismatch");
+        }
+        decoded.is_ok()
+    }
+
+    /// Lays a row's pieces over each other, or first over nothing.
+    fn lay(&mut self, layer: &Layer, pieces: &[Piece], clean: bool) {
+        if clean {
+            self.block.reset(layer.block_slots() as usize, layer.coarse);
+        }
+        for piece in pieces {
+            let run = &self.rows.runs[piece.run];
+            let slots = piece.slots.clone();
+            let counts = self.rows.counts(run).get(slots.clone()).unwrap_or_default();
+            self.block.overlay(piece.at, &self.rows.values(run)[slots], counts);
+        }
+    }
+
+    fn row(&mut self, key: &Key) -> &[u8] {
+        self.bytes.clear();
+        self.block.encode(key, None, &mut self.bytes);
+        &self.bytes
+    }
+}

@@ -1,0 +1,109 @@
+//! The settings of the embedded store.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use plumbago_model::{ByteSize, Period};
+use serde::{Deserialize, Deserializer, de};
+
+/// The `[store.embedded]` section.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Memory for blocks read from disk.
+    #[serde(deserialize_with = "from_text")]
+    pub cache_bytes: ByteSize,
+    /// Raw slots per block. Longer blocks take fewer bytes on disk and more memory in the heads.
+    #[serde(deserialize_with = "block_slots")]
+    pub block_slots: u32,
+    /// Commits are refused while the disk has less room than this. Tables are written behind a
+    /// commit's back, so this is more than one commit needs.
+    #[serde(deserialize_with = "from_text")]
+    pub min_free_bytes: ByteSize,
+    /// How long after its last slot a bucket is closed, when its blocks are merged into long ones.
+    #[serde(deserialize_with = "from_text")]
+    pub merge_after: Period,
+    /// Effort of pco on long blocks, 0 to 12: higher is smaller and slower.
+    #[serde(deserialize_with = "merge_effort")]
+    pub merge_effort: u8,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            cache_bytes: ByteSize::mib(64),
+            block_slots: 30,
+            min_free_bytes: ByteSize::mib(1024),
+            merge_after: Period::seconds(2 * 3600),
+            merge_effort: 4,
+        }
+    }
+}
+
+fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr,
+    T::Err: Display,
+{
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+/// Settings come from files as numbers and from the environment as text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Number(u32),
+    Text(String),
+}
+
+fn number<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    name: &str,
+    min: u32,
+    max: u32,
+) -> Result<u32, D::Error> {
+    let number = match Number::deserialize(deserializer)? {
+        Number::Number(number) => Some(number),
+        Number::Text(text) => text.parse().ok(),
+    };
+    match number {
+        Some(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(de::Error::custom(format!("{name} is a number from {min} to {max}"))),
+    }
+}
+
+fn block_slots<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    number(deserializer, "block_slots", 8, 240)
+}
+
+fn merge_effort<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    number(deserializer, "merge_effort", 0, 12).map(|n| n as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_settings() {
+        let text = r#"{"cache_bytes": "1GiB", "block_slots": 60, "min_free_bytes": "5MiB",
+                       "merge_after": "1d", "merge_effort": "8"}"#;
+        let config: Config = serde_json::from_str(text).unwrap();
+        assert_eq!(config.cache_bytes.0, 1 << 30);
+        assert_eq!((config.block_slots, config.merge_effort), (60, 8));
+        assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn refuses_wrong_settings() {
+        for wrong in [
+            r#"{"block_slots": 0}"#,
+            r#"{"block_slots": 1000}"#,
+            r#"{"merge_effort": 13}"#,
+            r#"{"cache": "1GiB"}"#,
+        ] {
+            assert!(serde_json::from_str::<Config>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

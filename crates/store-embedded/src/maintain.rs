@@ -1,0 +1,232 @@
+//! Housekeeping, called on a schedule: expiry, merging, and keeping fjall's logs short.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fjall::AbstractTree;
+use plumbago_store::{ErrorKind, StoreError};
+
+use crate::EmbeddedStore;
+use crate::catalogue::{Bucket, Kind, StageBuckets};
+use crate::database;
+use crate::merge::{Merged, merge};
+use crate::open::Open;
+use crate::store::{Core, lock, read};
+
+/// Logs beyond which quiet keyspaces are flushed: fjall drops a log only when every keyspace has
+/// written out what it holds of it, and a quiet one never does by itself.
+const LOG_BYTES_MAX: u64 = 128 << 20;
+
+/// A closed bucket is merged once nothing was written to it for this long, in seconds.
+const QUIET: i64 = 600;
+/// …or anyway after this long.
+const PATIENCE: i64 = 6 * 3600;
+const DAY: i64 = 86_400;
+
+/// How many windows of a coarse stage may wait in rows of their own.
+const OPEN_WINDOWS: i64 = 24;
+
+/// What a run of [`EmbeddedStore::maintain`] did.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Buckets dropped because their retention had passed.
+    pub expired_buckets: u64,
+    /// Buckets rewritten with long blocks.
+    pub merged_buckets: u64,
+    /// Points in them.
+    pub merged_points: u64,
+    /// Bytes of their tables before.
+    pub bytes_before: u64,
+    /// Bytes of their tables after.
+    pub bytes_after: u64,
+    /// Buckets that could not be merged; the log says why.
+    pub failed_buckets: u64,
+}
+
+/// Progress of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Buckets merged before this one.
+    pub buckets_done: u64,
+    /// Buckets to merge in this run.
+    pub buckets: u64,
+    /// Metrics of this bucket so far.
+    pub metrics: u64,
+    /// Points of this bucket so far.
+    pub points: u64,
+}
+
+impl EmbeddedStore {
+    /// Drops what has expired and merges what is due. Blocking, and long when a day of many metrics is
+    /// merged; reads and commits go on. `progress` is called now and then, and stops it with `false`.
+    pub fn maintain(&self, progress: &mut dyn FnMut(&Step) -> bool) -> Result<Report, StoreError> {
+        self.run(false, progress)
+    }
+
+    /// Like [`EmbeddedStore::maintain`], and merges every bucket that has fresh rows, due or not.
+    pub fn merge_all(&self, progress: &mut dyn FnMut(&Step) -> bool) -> Result<Report, StoreError> {
+        self.run(true, progress)
+    }
+
+    /// Writes out what is in memory and waits until no table is being written: for measuring.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        let open = self.core.open()?;
+        for name in open.fjall.list_keyspace_names() {
+            let keyspace = open.fjall.keyspace(&name, Default::default);
+            keyspace
+                .and_then(|keyspace| keyspace.rotate_memtable_and_wait())
+                .map_err(|error| database::error("write out tables", error))?;
+        }
+        let mut idle = 0;
+        while idle < 20 {
+            let busy = open.fjall.outstanding_flushes() > 0 || open.fjall.active_compactions() > 0;
+            idle = if busy { 0 } else { idle + 1 };
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn run(&self, all: bool, progress: &mut dyn FnMut(&Step) -> bool) -> Result<Report, StoreError> {
+        let core = &*self.core;
+        let _one = lock(&core.maintenance);
+        let mut report = Report::default();
+        // Dropping buckets makes room, so it does not ask for any.
+        let open = core.open()?;
+        report.expired_buckets = core.watch(expire(core, &open))?;
+        core.watch(shorten_log(&open))?;
+        gauge(core, &open);
+        let due = due(core, &open, all);
+        for (done, (stage, number)) in due.iter().enumerate() {
+            let mut on = |merged: &Merged| {
+                progress(&Step {
+                    buckets_done: done as u64,
+                    buckets: due.len() as u64,
+                    metrics: merged.metrics,
+                    points: merged.points,
+                })
+            };
+            if !has_room(core, stage, *number) {
+                report.failed_buckets += 1;
+                continue;
+            }
+            match merge(core, &open, stage, *number, &mut on) {
+                Ok(merged) => {
+                    core.stats.buckets_merged.add(1);
+                    report.merged_buckets += 1;
+                    report.merged_points += merged.points;
+                    report.bytes_before += merged.bytes_before;
+                    report.bytes_after += merged.bytes_after;
+                }
+                Err(error) if error.kind == ErrorKind::Overloaded => return Ok(report),
+                Err(error) => {
+                    report.failed_buckets += 1;
+                    let cause = error.source.as_deref().map(ToString::to_string);
+                    tracing::error!(%error, cause, "a bucket stays as it is");
+                    core.watch::<()>(Err(error)).ok();
+                }
+            }
+        }
+        gauge(core, &open);
+        Ok(report)
+    }
+}
+
+/// Drops expired buckets whole.
+fn expire(core: &Core, open: &Open) -> Result<u64, StoreError> {
+    let now = core.clock.now();
+    let stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();
+    let mut expired = 0;
+    for stage in stages {
+        for (&number, _) in stage.buckets.iter().filter(|(number, _)| stage.is_expired(**number, now)) {
+            let _creation = lock(&open.creation);
+            open.save_bucket(stage.key, number, &[])?;
+            let bucket = open.remove_bucket(stage.key, number).unwrap_or_default();
+            open.delete_keyspaces(bucket.layers.iter().map(|layer| layer.keyspace.clone()).collect())?;
+            core.stats.buckets_expired.add(1);
+            expired += 1;
+        }
+    }
+    Ok(expired)
+}
+
+fn shorten_log(open: &Open) -> Result<(), StoreError> {
+    let failed = |error| database::error("shorten the write-ahead log", error);
+    if open.fjall.journal_disk_space().map_err(failed)? < LOG_BYTES_MAX {
+        return Ok(());
+    }
+    for name in open.fjall.list_keyspace_names() {
+        let keyspace = open.fjall.keyspace(&name, Default::default).map_err(failed)?;
+        if keyspace.tree.active_memtable().size() > 0 {
+            keyspace.rotate_memtable().map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn gauge(core: &Core, open: &Open) {
+    let stats = &core.stats;
+    stats.keyspaces.set(open.fjall.keyspace_count() as f64);
+    let logs = open.fjall.journal_disk_space().unwrap_or(0);
+    stats.log_bytes.set(logs as f64);
+    stats.table_bytes.set(open.fjall.disk_space().unwrap_or(0).saturating_sub(logs) as f64);
+    stats.free_bytes.set(database::free_bytes(&core.dir).unwrap_or(0) as f64);
+}
+
+/// The buckets to merge now, oldest first.
+fn due(core: &Core, open: &Open, all: bool) -> Vec<(Arc<StageBuckets>, u32)> {
+    let now = core.clock.now();
+    let mut due = Vec::new();
+    for stage in read(&open.catalogue).stages.values() {
+        for (number, bucket) in &stage.buckets {
+            if has_fresh(bucket) && (all || is_due(core, stage, *number, bucket, now)) {
+                due.push((stage.clone(), *number));
+            }
+        }
+    }
+    due.sort_by_key(|(stage, number)| stage.end_of(*number) * u64::from(stage.key.stage.resolution));
+    due
+}
+
+fn has_fresh(bucket: &Bucket) -> bool {
+    bucket.layers.iter().any(|layer| matches!(layer.kind, Kind::Fresh { .. }))
+}
+
+fn is_due(core: &Core, stage: &StageBuckets, number: u32, bucket: &Bucket, now: i64) -> bool {
+    let resolution = i64::from(stage.key.stage.resolution);
+    let end = stage.end_of(number) as i64 * resolution;
+    let last_blocks = if stage.key.coarse { 0 } else { 2 * i64::from(core.config.block_slots) * resolution };
+    let closed = end + last_blocks + core.config.merge_after.as_secs() as i64;
+    if now >= closed {
+        let written = bucket.layers.iter().map(|layer| layer.written.load(Ordering::Relaxed)).max();
+        let quiet = written.is_none_or(|written| now - written >= QUIET) || now >= closed + PATIENCE;
+        return quiet && is_worth_it(bucket);
+    }
+    // A long bucket is merged as it fills, unless it is closed soon.
+    let age = DAY.max(OPEN_WINDOWS * resolution);
+    let oldest = bucket.layers.iter().filter_map(|layer| match layer.kind {
+        Kind::Fresh { since, .. } => Some(since),
+        Kind::Merged { .. } => None,
+    });
+    oldest.min().is_some_and(|since| now - since >= age) && end - now >= age / 2
+}
+
+/// A few late points over a merged layer may stay where they are.
+fn is_worth_it(bucket: &Bucket) -> bool {
+    let bytes = |fresh: bool| -> u64 {
+        let layers = bucket.layers.iter().filter(|layer| matches!(layer.kind, Kind::Fresh { .. }) == fresh);
+        layers.map(|layer| layer.keyspace.disk_space() + layer.keyspace.tree.active_memtable().size()).sum()
+    };
+    bucket.layers.len() > 3 || bytes(true) > bytes(false) / 8
+}
+
+/// True when the disk has room for the bucket a second time.
+fn has_room(core: &Core, stage: &StageBuckets, number: u32) -> bool {
+    let bucket = stage.buckets.get(&number);
+    let bytes: u64 = bucket.iter().flat_map(|b| &b.layers).map(|layer| layer.keyspace.disk_space()).sum();
+    let free = database::free_bytes(&core.dir).unwrap_or(0);
+    let enough = free >= core.config.min_free_bytes.0.saturating_add(bytes);
+    if !enough {
+        tracing::warn!(free_bytes = free, bucket_bytes = bytes, "no room to merge a bucket");
+    }
+    enough
+}

@@ -1,0 +1,209 @@
+//! Metadata: a row per metric under its name, so that a scan comes in order. Configurations are few
+//! and shared: a row holds the number of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock};
+
+use async_trait::async_trait;
+use fjall::{Keyspace, PersistMode};
+use plumbago_model::MetricConfig;
+use plumbago_store::{ErrorKind, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
+
+use crate::damage::{Damage, scan_around_damage};
+use crate::database;
+use crate::open::Open;
+use crate::store::{Core, EmbeddedStore, lock, read, run_blocking, write};
+
+/// fjall's limit on keys.
+const NAME_BYTES_MAX: usize = 65_535;
+
+/// A page at most, whatever is asked for.
+const PAGE_MAX: usize = 100_000;
+
+/// The configurations in use, by number.
+pub(crate) struct Configs {
+    rows: Keyspace,
+    known: RwLock<Known>,
+    /// Held while metrics are created or deleted.
+    changes: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_number: HashMap<u32, Arc<MetricConfig>>,
+    by_text: HashMap<String, u32>,
+}
+
+impl Configs {
+    pub(crate) fn load(rows: Keyspace) -> Result<Self, StoreError> {
+        let mut known = Known::default();
+        for row in rows.iter() {
+            let (key, text) =
+                row.into_inner().map_err(|error| database::error("read configurations", error))?;
+            let number = key.as_ref().try_into().ok().map(u32::from_be_bytes);
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let (Some(number), Some(config)) = (number, MetricConfig::from_text(&text)) else {
+                let operation = format!("open the store: configuration {text:?} is damaged");
+                return Err(StoreError::new(ErrorKind::Corrupt, operation));
+            };
+            known.by_number.insert(number, Arc::new(config));
+            known.by_text.insert(text, number);
+        }
+        Ok(Self { rows, known: RwLock::new(known), changes: Mutex::default() })
+    }
+
+    fn get(&self, number: u32) -> Option<Arc<MetricConfig>> {
+        read(&self.known).by_number.get(&number).cloned()
+    }
+
+    /// The number of a configuration; a new one gets the next, by a row in the batch.
+    fn number(&self, config: &Arc<MetricConfig>, batch: &mut fjall::OwnedWriteBatch) -> u32 {
+        let text = config.to_text();
+        if let Some(number) = read(&self.known).by_text.get(&text) {
+            return *number;
+        }
+        let mut known = write(&self.known);
+        let number = known.by_number.keys().max().map_or(0, |last| last + 1);
+        batch.insert(&self.rows, number.to_be_bytes(), text.as_str());
+        known.by_number.insert(number, config.clone());
+        known.by_text.insert(text, number);
+        number
+    }
+}
+
+fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+    let failed = |error| database::error(format!("create metrics in {}", core.dir.display()), error);
+    let _changes = lock(&open.configs.changes);
+    let mut batch = fjall::OwnedWriteBatch::with_capacity(open.fjall.clone(), metrics.len() + 1)
+        .durability(Some(PersistMode::Buffer));
+    let mut numbers: HashMap<*const MetricConfig, u32> = HashMap::new();
+    // A name may come twice in one call, and the first row is not to be seen yet.
+    let mut dates: HashMap<&str, u32> = HashMap::with_capacity(metrics.len());
+    for metric in metrics {
+        if metric.name.is_empty() || metric.name.len() > NAME_BYTES_MAX {
+            let operation = format!("create a metric with a name of {} bytes", metric.name.len());
+            return Err(StoreError::new(ErrorKind::Invalid, operation));
+        }
+        let number = *numbers
+            .entry(Arc::as_ptr(&metric.config))
+            .or_insert_with(|| open.configs.number(&metric.config, &mut batch));
+        let created_on = match dates.get(metric.name.as_str()) {
+            Some(date) => *date,
+            None => date_of(core, open, &metric.name).unwrap_or(metric.created_on),
+        };
+        dates.insert(&metric.name, created_on);
+        batch.insert(&open.names, metric.name.as_bytes(), to_row(created_on, number));
+    }
+    batch.commit().map_err(failed)
+}
+
+fn date_of(core: &Core, open: &Open, name: &str) -> Option<u32> {
+    match open.names.get(name) {
+        Ok(row) => row.and_then(|row| parse_row(&row)).map(|(date, _)| date),
+        Err(error) => {
+            core.damage.report(&open.names, &name, &error);
+            None
+        }
+    }
+}
+
+fn to_row(created_on: u32, config: u32) -> [u8; 8] {
+    let mut row = [0; 8];
+    row[..4].copy_from_slice(&created_on.to_le_bytes());
+    row[4..].copy_from_slice(&config.to_le_bytes());
+    row
+}
+
+fn parse_row(row: &[u8]) -> Option<(u32, u32)> {
+    let (date, config) = row.split_first_chunk()?;
+    Some((u32::from_le_bytes(*date), u32::from_le_bytes(config.try_into().ok()?)))
+}
+
+fn get(core: &Core, open: &Open, name: &str) -> Option<MetricMeta> {
+    let row = open.names.get(name).unwrap_or_else(|error| {
+        core.damage.report(&open.names, &name, &error);
+        None
+    })?;
+    let found = parse_row(&row).and_then(|(date, number)| Some((date, open.configs.get(number)?)));
+    if found.is_none() {
+        core.damage.report(&open.names, &name, &"its row is no metadata");
+    }
+    let (created_on, config) = found?;
+    Some(MetricMeta { name: name.to_owned(), config, created_on })
+}
+
+fn delete(core: &Core, open: &Open, names: &[String]) -> Result<(), StoreError> {
+    let _changes = lock(&open.configs.changes);
+    let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
+    names.iter().filter(|name| !name.is_empty()).for_each(|name| batch.remove(&open.names, name.as_bytes()));
+    batch
+        .commit()
+        .map_err(|error| database::error(format!("delete metrics in {}", core.dir.display()), error))
+}
+
+fn scan(open: &Open, damage: &Damage, position: Option<Vec<u8>>, limit: usize) -> MetaPage {
+    let limit = limit.clamp(1, PAGE_MAX);
+    let mut page = MetaPage::default();
+    scan_around_damage(&open.names, &position.unwrap_or_default(), damage, |key, row| {
+        if page.entries.len() == limit {
+            page.next = Some(key.to_vec());
+            return false;
+        }
+        let meta = parse_row(row).and_then(|(date, number)| Some((date, open.configs.get(number)?)));
+        match (std::str::from_utf8(key), meta) {
+            (Ok(name), Some((created_on, config))) => {
+                page.text.push_str(name);
+                let name_end = page.text.len() as u32;
+                page.entries.push(MetaEntry { name_end, created_on, config });
+            }
+            _ => damage.report(&open.names, &key.escape_ascii(), &"its row is no metadata"),
+        }
+        true
+    });
+    page
+}
+
+#[async_trait]
+impl MetadataStore for EmbeddedStore {
+    async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        let (store, metrics) = (self.clone(), metrics.to_vec());
+        run_blocking("create metrics", move || {
+            let open = store.core.open_to_write()?;
+            store.core.watch(create(&store.core, &open, &metrics))
+        })
+        .await
+    }
+
+    async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
+        let store = self.clone();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        run_blocking("look up metrics", move || {
+            let open = store.core.open()?;
+            Ok(names.iter().map(|name| get(&store.core, &open, name)).collect())
+        })
+        .await
+    }
+
+    async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
+        let store = self.clone();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        run_blocking("delete metrics", move || {
+            let open = store.core.open_to_write()?;
+            store.core.watch(delete(&store.core, &open, &names))
+        })
+        .await
+    }
+
+    async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
+        let store = self.clone();
+        run_blocking("scan metrics", move || {
+            let open = store.core.open()?;
+            Ok(scan(&open, &store.core.damage, position, limit))
+        })
+        .await
+    }
+
+    fn scans_in_order(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,270 @@
+//! An open database with its keyspaces and the catalogue of buckets.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::{Arc, Mutex, RwLock};
+
+use fjall::{Keyspace, PersistMode};
+use plumbago_model::MetricId;
+use plumbago_store::{ErrorKind, StoreError};
+
+use crate::catalogue::{Bucket, Catalogue, KEYSPACES_MAX, Kind, Layer, StageBuckets, StageKey, parse_layer};
+use crate::commit::Missing;
+use crate::metadata::Configs;
+use crate::store::{Core, lock, read, write};
+use crate::{database, options};
+
+const STAGE_PREFIX: &str = "stage/";
+const BUCKET_PREFIX: &str = "bucket/";
+const KEEPER_PREFIX: &str = "keeper.";
+const LAYER_PREFIX: &str = "points.";
+
+pub(crate) struct Open {
+    pub(crate) fjall: fjall::Database,
+    /// Rows of the catalogue.
+    pub(crate) system: Keyspace,
+    pub(crate) state: Keyspace,
+    pub(crate) names: Keyspace,
+    pub(crate) configs: Configs,
+    pub(crate) catalogue: RwLock<Catalogue>,
+    /// Held from reading rows to committing their new versions, and while layers are swapped.
+    pub(crate) writer: Mutex<()>,
+    /// Held while layers are added or replaced.
+    pub(crate) creation: Mutex<()>,
+    /// Metrics deleted while a bucket is being merged: the merged layer must not bring them back.
+    pub(crate) deleted_in_merge: Mutex<Option<Vec<(MetricId, StageKey)>>>,
+    /// Long work stops when it is set.
+    pub(crate) closing: AtomicBool,
+}
+
+impl Open {
+    pub(crate) fn from_disk(core: &Core) -> Result<Self, StoreError> {
+        let fjall = database::open(&core.dir, &core.config)?;
+        let keyspace = |name: &str, options: fn() -> fjall::KeyspaceCreateOptions| {
+            fjall
+                .keyspace(name, options)
+                .map_err(|error| database::error(format!("open keyspace {name}"), error))
+        };
+        let open = Self {
+            system: keyspace("system", options::small)?,
+            state: keyspace("state", options::state)?,
+            names: keyspace("names", options::names)?,
+            configs: Configs::load(keyspace("configs", options::small)?)?,
+            catalogue: RwLock::default(),
+            writer: Mutex::default(),
+            creation: Mutex::default(),
+            deleted_in_merge: Mutex::default(),
+            closing: AtomicBool::new(false),
+            fjall,
+        };
+        let now = core.clock.now();
+        *write(&open.catalogue) = open.load_catalogue(now)?;
+        open.drop_orphans()?;
+        Ok(open)
+    }
+
+    fn load_catalogue(&self, now: i64) -> Result<Catalogue, StoreError> {
+        let mut stages = HashMap::new();
+        for row in self.system.prefix(STAGE_PREFIX) {
+            let (key, value) = text_row(row)?;
+            let stage = key.strip_prefix(STAGE_PREFIX).and_then(StageKey::parse);
+            let slots = value.parse().ok().filter(|slots| *slots > 0);
+            let (Some(stage), Some(slots)) = (stage, slots) else { return Err(unreadable(&key)) };
+            stages.insert(stage, StageBuckets::new(stage, slots));
+        }
+        for row in self.system.prefix(BUCKET_PREFIX) {
+            let (key, value) = text_row(row)?;
+            let place = key.strip_prefix(BUCKET_PREFIX).and_then(|rest| rest.split_once('/'));
+            let place =
+                place.and_then(|(label, number)| Some((StageKey::parse(label)?, number.parse().ok()?)));
+            let Some((stage, number)) = place else { return Err(unreadable(&key)) };
+            let Some(buckets) = stages.get_mut(&stage) else { return Err(unreadable(&key)) };
+            let bucket = self.load_bucket(buckets, number, &key, &value, now)?;
+            buckets.buckets.insert(number, bucket);
+        }
+        Ok(Catalogue { stages: stages.into_iter().map(|(key, stage)| (key, Arc::new(stage))).collect() })
+    }
+
+    fn load_bucket(
+        &self,
+        stage: &StageBuckets,
+        number: u32,
+        key: &str,
+        value: &str,
+        now: i64,
+    ) -> Result<Bucket, StoreError> {
+        let mut bucket = Bucket::default();
+        for line in value.lines() {
+            let Some((name, kind)) = parse_layer(line) else { return Err(unreadable(key)) };
+            if !self.fjall.keyspace_exists(name) {
+                let operation = format!("open the store: {key} names a keyspace {name} that is missing");
+                return Err(StoreError::new(ErrorKind::Corrupt, operation));
+            }
+            let keyspace = self.layer_keyspace(name, kind)?;
+            bucket.layers.push(Arc::new(layer(keyspace, kind, stage, number, now)));
+        }
+        Ok(bucket)
+    }
+
+    fn layer_keyspace(&self, name: &str, kind: Kind) -> Result<Keyspace, StoreError> {
+        let options = match kind {
+            Kind::Fresh { .. } => options::fresh,
+            Kind::Merged { .. } => options::merged,
+        };
+        self.fjall
+            .keyspace(name, options)
+            .map_err(|error| database::error(format!("open keyspace {name}"), error))
+    }
+
+    /// Deletes layers that no bucket names: a merge or an expiry was interrupted.
+    fn drop_orphans(&self) -> Result<(), StoreError> {
+        let catalogue = read(&self.catalogue);
+        let layers =
+            catalogue.stages.values().flat_map(|stage| stage.buckets.values()).flat_map(|b| &b.layers);
+        let known: Vec<&str> = layers.map(|layer| &**layer.keyspace.name()).collect();
+        let mut orphans = Vec::new();
+        for name in self.fjall.list_keyspace_names() {
+            if name.starts_with(LAYER_PREFIX) && !known.contains(&&*name) {
+                tracing::info!(keyspace = %&*name, "deleting what an interrupted merge or expiry left");
+                orphans.push(self.layer_keyspace(&name, Kind::Merged { block_slots: 1 })?);
+            }
+        }
+        self.delete_keyspaces(orphans)
+    }
+
+    /// Makes the layers that writes to these buckets need.
+    pub(crate) fn create_layers(&self, core: &Core, missing: &[Missing]) -> Result<(), StoreError> {
+        let _creation = lock(&self.creation);
+        for &Missing { key, slot, block_slots } in missing {
+            let stage = self.ensure_stage(core, key)?;
+            let number = stage.bucket_of(slot);
+            let bucket = stage.buckets.get(&number);
+            let wanted = (!key.coarse).then_some(block_slots);
+            if bucket.is_some_and(|bucket| bucket.live(wanted).is_some()) {
+                continue;
+            }
+            let kind = Kind::Fresh { block_slots, since: core.clock.now() };
+            let layer = Arc::new(self.create_layer(&stage, number, kind, core.clock.now())?);
+            let mut layers = bucket.map(|bucket| bucket.layers.clone()).unwrap_or_default();
+            layers.push(layer);
+            self.save_bucket(key, number, &layers)?;
+            self.change_bucket(key, number, |bucket| bucket.layers = layers);
+        }
+        core.stats.keyspaces.set(self.fjall.keyspace_count() as f64);
+        Ok(())
+    }
+
+    /// Changes a bucket in memory, while no commit is on its way.
+    pub(crate) fn change_bucket(&self, key: StageKey, number: u32, change: impl FnOnce(&mut Bucket)) {
+        if let Some(stage) = write(&self.catalogue).stages.get_mut(&key) {
+            change(Arc::make_mut(stage).buckets.entry(number).or_default());
+        }
+    }
+
+    /// Takes a bucket out of the catalogue in memory.
+    pub(crate) fn remove_bucket(&self, key: StageKey, number: u32) -> Option<Bucket> {
+        let mut catalogue = write(&self.catalogue);
+        Arc::make_mut(catalogue.stages.get_mut(&key)?).buckets.remove(&number)
+    }
+
+    /// The stage, entered into the catalogue when it is new.
+    fn ensure_stage(&self, core: &Core, key: StageKey) -> Result<Arc<StageBuckets>, StoreError> {
+        if let Some(stage) = read(&self.catalogue).stages.get(&key) {
+            return Ok(stage.clone());
+        }
+        let mut catalogue = write(&self.catalogue);
+        let bucket_slots = key.choose_bucket_slots(catalogue.stages.len(), core.config.block_slots);
+        self.save(&format!("{STAGE_PREFIX}{}", key.label()), &bucket_slots.to_string())?;
+        let stage = Arc::new(StageBuckets::new(key, bucket_slots));
+        catalogue.stages.insert(key, stage.clone());
+        Ok(stage)
+    }
+
+    /// Makes an empty layer, not yet in the catalogue.
+    pub(crate) fn create_layer(
+        &self,
+        stage: &StageBuckets,
+        number: u32,
+        kind: Kind,
+        now: i64,
+    ) -> Result<Layer, StoreError> {
+        if self.fjall.keyspace_count() >= KEYSPACES_MAX {
+            let operation = format!(
+                "keep a time bucket of {}: there are {KEYSPACES_MAX} already; use fewer different retentions",
+                stage.key.stage
+            );
+            return Err(StoreError::new(ErrorKind::Invalid, operation));
+        }
+        let label = stage.key.label();
+        let name = (0..)
+            .map(|generation: u64| format!("{LAYER_PREFIX}{label}.{number}.{generation}"))
+            .find(|name| !self.fjall.keyspace_exists(name));
+        let keyspace = self.layer_keyspace(&name.unwrap_or_default(), kind)?;
+        Ok(layer(keyspace, kind, stage, number, now))
+    }
+
+    /// Writes the row that says which layers a bucket has; without layers, deletes it.
+    pub(crate) fn save_bucket(
+        &self,
+        key: StageKey,
+        number: u32,
+        layers: &[Arc<Layer>],
+    ) -> Result<(), StoreError> {
+        let row = format!("{BUCKET_PREFIX}{}/{number}", key.label());
+        let value: String = layers.iter().map(|layer| layer.to_line()).collect();
+        self.save(&row, &value)
+    }
+
+    /// Writes a row of the catalogue, to stay after power loss.
+    fn save(&self, row: &str, value: &str) -> Result<(), StoreError> {
+        let written = if value.is_empty() { self.system.remove(row) } else { self.system.insert(row, value) };
+        written
+            .and_then(|()| self.fjall.persist(PersistMode::SyncAll))
+            .map_err(|error| database::error(format!("write catalogue row {row}"), error))
+    }
+
+    /// Deletes keyspaces; their files go with the last handle.
+    ///
+    /// The keyspace with the highest id must stay: at the next start fjall counts on from the highest
+    /// id it finds, and one that gets the id of a deleted keyspace is taken for deleted at the start
+    /// after that. An empty keyspace serves.
+    pub(crate) fn delete_keyspaces(&self, doomed: Vec<Keyspace>) -> Result<(), StoreError> {
+        let Some(highest) = doomed.iter().map(Keyspace::id).max() else { return Ok(()) };
+        self.keep_highest_id(highest, &doomed)
+            .and_then(|()| doomed.into_iter().try_for_each(|keyspace| self.fjall.delete_keyspace(keyspace)))
+            .map_err(|error| database::error("delete keyspaces", error))
+    }
+
+    fn keep_highest_id(&self, highest: u64, doomed: &[Keyspace]) -> fjall::Result<()> {
+        let mut keepers = Vec::new();
+        for name in self.fjall.list_keyspace_names() {
+            if doomed.iter().any(|keyspace| *keyspace.name() == name) {
+                continue;
+            }
+            let keyspace = self.fjall.keyspace(&name, options::small)?;
+            if keyspace.id() > highest {
+                return Ok(());
+            }
+            if name.starts_with(KEEPER_PREFIX) {
+                keepers.push(keyspace);
+            }
+        }
+        self.fjall.keyspace(&format!("{KEEPER_PREFIX}{highest}"), options::small)?;
+        keepers.into_iter().try_for_each(|keeper| self.fjall.delete_keyspace(keeper))
+    }
+}
+
+fn layer(keyspace: Keyspace, kind: Kind, stage: &StageBuckets, number: u32, now: i64) -> Layer {
+    let bucket_start = stage.start_of(number);
+    Layer { keyspace, kind, coarse: stage.key.coarse, bucket_start, written: AtomicI64::new(now) }
+}
+
+fn text_row(row: fjall::Guard) -> Result<(String, String), StoreError> {
+    let (key, value) = row.into_inner().map_err(|error| database::error("read the catalogue", error))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((text(&key), text(&value)))
+}
+
+fn unreadable(row: &str) -> StoreError {
+    StoreError::new(ErrorKind::Corrupt, format!("open the store: catalogue row {row} is damaged"))
+}

@@ -1,0 +1,140 @@
+//! Reading: the rows of every layer, laid over each other in a column.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plumbago_store::{Column, ReadRequest, SlotRange};
+
+use crate::catalogue::{Layer, StageBuckets, StageKey};
+use crate::damage::Damage;
+use crate::open::Open;
+use crate::row::{Block, key, overlay, overlay_counts, parse_key};
+use crate::store;
+
+/// About how many rows a request reads.
+pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
+    let rows = |range: &SlotRange| {
+        let per_row = if range.stage_index == 0 { block_slots } else { 1 };
+        u64::from(range.until.saturating_sub(range.from) / per_row) + 1
+    };
+    request.ranges.iter().map(rows).sum()
+}
+
+/// Reads columns. What cannot be read is reported and unknown.
+pub(crate) fn read(open: &Open, damage: &Damage, request: &ReadRequest) -> Vec<Column> {
+    let mut reader = Reader { open, damage, stage: None, block: Block::default() };
+    request.ranges.iter().map(|range| reader.column(range)).collect()
+}
+
+struct Reader<'a> {
+    open: &'a Open,
+    damage: &'a Damage,
+    /// The stage of the range before: neighbours mostly share it.
+    stage: Option<Arc<StageBuckets>>,
+    block: Block,
+}
+
+impl Reader<'_> {
+    fn column(&mut self, range: &SlotRange) -> Column {
+        let coarse = range.stage_index > 0;
+        let mut column = Column::unknown(range.until.saturating_sub(range.from) as usize, coarse);
+        let key = StageKey { stage: range.stage, coarse };
+        let Some(stage) = self.stage(key) else { return column };
+        if range.from >= range.until {
+            return column;
+        }
+        let buckets = stage.bucket_of(range.from)..=stage.bucket_of(range.until - 1);
+        for (number, bucket) in stage.buckets.range(buckets) {
+            let from = range.from.max(stage.start_of(*number));
+            let until = stage.end_of(*number).min(u64::from(range.until)) as u32;
+            for layer in &bucket.layers {
+                self.layer(layer, range, from..until, &mut column);
+            }
+        }
+        column
+    }
+
+    fn stage(&mut self, key: StageKey) -> Option<Arc<StageBuckets>> {
+        if self.stage.as_ref().is_none_or(|stage| stage.key != key) {
+            self.stage = store::read(&self.open.catalogue).stages.get(&key).cloned();
+        }
+        self.stage.clone()
+    }
+
+    /// Lays what a layer knows of the slots over the column.
+    fn layer(&mut self, layer: &Layer, range: &SlotRange, slots: Range<u32>, column: &mut Column) {
+        let first = layer.block_of(&range.id, slots.start);
+        let last = layer.block_of(&range.id, slots.end - 1);
+        if first == last {
+            self.single(layer, range, first, &slots, column);
+            return;
+        }
+        let mut next = first;
+        for row in layer.keyspace.range(key(&range.id, first)..=key(&range.id, last)) {
+            match row.into_inner() {
+                Ok((key, row)) => {
+                    let Some((_, number)) = parse_key(&key) else { continue };
+                    self.row(layer, range, number, &row, &slots, column);
+                    next = number.saturating_add(1);
+                }
+                Err(_) => {
+                    // The iterator does not get past a damaged block; single rows do.
+                    (next..=last).for_each(|number| self.single(layer, range, number, &slots, column));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn single(
+        &mut self,
+        layer: &Layer,
+        range: &SlotRange,
+        number: u32,
+        slots: &Range<u32>,
+        column: &mut Column,
+    ) {
+        match layer.keyspace.get(key(&range.id, number)) {
+            Ok(Some(row)) => self.row(layer, range, number, &row, slots, column),
+            Ok(None) => {}
+            Err(error) => self.report(layer, range, number, &error),
+        }
+    }
+
+    fn row(
+        &mut self,
+        layer: &Layer,
+        range: &SlotRange,
+        number: u32,
+        row: &[u8],
+        slots: &Range<u32>,
+        column: &mut Column,
+    ) {
+        let key = key(&range.id, number);
+        if self.block.decode(&key, row, layer.block_slots() as usize, layer.coarse).is_err() {
+            self.report(layer, range, number, &"checksum mismatch");
+            return;
+        }
+        // The block's slots that were asked for, and where they go.
+        let start = layer.block_start(&range.id, number);
+        let from = start.max(i64::from(slots.start));
+        let until = (start + i64::from(layer.block_slots())).min(i64::from(slots.end));
+        if from >= until {
+            return;
+        }
+        let part = (from - start) as usize..(until - start) as usize;
+        let at = (from - i64::from(range.from)) as usize;
+        let values = &self.block.values[part.clone()];
+        overlay(&mut column.values[at..], values);
+        if layer.coarse {
+            overlay_counts(&mut column.counts[at..], values, &self.block.counts[part]);
+        }
+    }
+
+    fn report(&self, layer: &Layer, range: &SlotRange, number: u32, why: &dyn std::fmt::Display) {
+        let start = layer.block_start(&range.id, number).max(0) * i64::from(range.stage.resolution);
+        let what =
+            format_args!("block of {} in stage {} from second {start} on", range.id, range.stage).to_string();
+        self.damage.report(&layer.keyspace, &what, why);
+    }
+}

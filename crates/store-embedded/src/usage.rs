@@ -1,0 +1,117 @@
+//! What is stored, in rows, points and bytes.
+
+use plumbago_model::Stage;
+use plumbago_store::StoreError;
+
+use crate::EmbeddedStore;
+use crate::catalogue::{Kind, Layer};
+use crate::row::{Block, parse_key};
+use crate::store::read;
+
+/// What the store holds.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Usage {
+    /// By stage and role, raw first.
+    pub stages: Vec<StageUsage>,
+    /// Bytes of tables of state rows.
+    pub state_bytes: u64,
+    /// Bytes of tables of metadata.
+    pub metadata_bytes: u64,
+    /// Bytes of fjall's write-ahead logs.
+    pub log_bytes: u64,
+}
+
+/// What a stage holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageUsage {
+    /// The stage.
+    pub stage: Stage,
+    /// True for windows, false for raw points.
+    pub coarse: bool,
+    /// Time buckets.
+    pub buckets: u64,
+    /// Rows of blocks as they were flushed.
+    pub fresh_rows: u64,
+    /// Known slots in them.
+    pub fresh_points: u64,
+    /// Bytes of their tables; what is still in memory is not counted.
+    pub fresh_bytes: u64,
+    /// Rows of long blocks.
+    pub merged_rows: u64,
+    /// Known slots in them.
+    pub merged_points: u64,
+    /// Bytes of their tables.
+    pub merged_bytes: u64,
+}
+
+impl StageUsage {
+    /// Table bytes for each known slot.
+    pub fn bytes_per_point(&self) -> f64 {
+        (self.fresh_bytes + self.merged_bytes) as f64 / (self.fresh_points + self.merged_points).max(1) as f64
+    }
+}
+
+impl EmbeddedStore {
+    /// Counts what is stored. Blocking: it reads every row.
+    pub fn usage(&self) -> Result<Usage, StoreError> {
+        let open = self.core.open()?;
+        let mut stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();
+        stages.sort_by_key(|stage| (stage.key.coarse, stage.key.stage));
+        let mut usage = Usage {
+            stages: Vec::new(),
+            state_bytes: open.state.disk_space(),
+            metadata_bytes: open.names.disk_space(),
+            log_bytes: open.fjall.journal_disk_space().unwrap_or(0),
+        };
+        for stage in stages {
+            let mut of_stage = StageUsage::new(stage.key.stage, stage.key.coarse);
+            of_stage.buckets = stage.buckets.len() as u64;
+            stage.buckets.values().flat_map(|bucket| &bucket.layers).for_each(|layer| of_stage.add(layer));
+            usage.stages.push(of_stage);
+        }
+        Ok(usage)
+    }
+}
+
+impl StageUsage {
+    fn new(stage: Stage, coarse: bool) -> Self {
+        Self {
+            stage,
+            coarse,
+            buckets: 0,
+            fresh_rows: 0,
+            fresh_points: 0,
+            fresh_bytes: 0,
+            merged_rows: 0,
+            merged_points: 0,
+            merged_bytes: 0,
+        }
+    }
+
+    fn add(&mut self, layer: &Layer) {
+        let (mut rows, mut points) = (0, 0);
+        let mut block = Block::default();
+        for row in layer.keyspace.iter() {
+            let Ok((key, row)) = row.into_inner() else { break };
+            if parse_key(&key).is_some()
+                && block.decode(&key, &row, layer.block_slots() as usize, layer.coarse).is_ok()
+            {
+                rows += 1;
+                points += block.values.iter().filter(|v| !v.is_nan()).count() as u64;
+            }
+        }
+        let bytes = layer.keyspace.disk_space();
+        match layer.kind {
+            Kind::Fresh { .. } => {
+                self.fresh_rows += rows;
+                self.fresh_points += points;
+                self.fresh_bytes += bytes;
+            }
+            Kind::Merged { .. } => {
+                self.merged_rows += rows;
+                self.merged_points += points;
+                self.merged_bytes += bytes;
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The suite that every store passes, on the embedded store: fresh, after a merge, after a restart.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use plumbago_model::ManualClock;
+use plumbago_store::{FlushStore, testsuite};
+use plumbago_store_embedded::{Config, EmbeddedStore};
+use plumbago_telemetry::Registry;
+
+const NOW: u32 = 1_760_000_000;
+
+fn config(block_slots: u32) -> Config {
+    Config { block_slots, ..Config::default() }
+}
+
+fn open(dir: &std::path::Path, block_slots: u32) -> EmbeddedStore {
+    let clock = Arc::new(ManualClock::at(i64::from(NOW)));
+    EmbeddedStore::open(dir, config(block_slots), clock, &Registry::new()).unwrap()
+}
+
+async fn conforms(store: &EmbeddedStore) {
+    testsuite::points::all(store, store.layout(), NOW).await;
+    testsuite::flush::all(store, store, NOW).await;
+    testsuite::metadata::all(store).await;
+}
+
+#[tokio::test]
+async fn embedded() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), 30);
+    conforms(&store).await;
+    // Once more over what is there, and over merged layers.
+    conforms(&store).await;
+    store.merge_all(&mut |_| true).unwrap();
+    conforms(&store).await;
+    store.close().unwrap();
+    drop(store);
+    // Another block length: older layers keep theirs.
+    let store = open(dir.path(), 11);
+    conforms(&store).await;
+}
