@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod error;
 mod output;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,10 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 use error::Failure;
+
+/// Steady memory under churn; glibc's allocator fragments (`docs/dependencies.md`).
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {

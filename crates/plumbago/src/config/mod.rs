@@ -13,8 +13,9 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use plumbago_model::StorageRules;
-use serde::Deserialize;
+use plumbago_model::{Period, StorageRules};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 pub use problem::{Place, Problem, Problems};
@@ -51,6 +52,10 @@ pub struct Config {
     pub journal: plumbago_journal::Config,
     /// The one writer and reader of points.
     pub engine: plumbago_engine::Config,
+    /// What the daemon says of itself, as points.
+    pub self_metrics: SelfMetrics,
+    /// For tests.
+    pub debug: Debug,
 }
 
 impl Config {
@@ -78,6 +83,8 @@ impl Default for Config {
             store: Store::default(),
             journal: plumbago_journal::Config::default(),
             engine: plumbago_engine::Config::default(),
+            self_metrics: SelfMetrics::default(),
+            debug: Debug::default(),
         }
     }
 }
@@ -94,6 +101,36 @@ impl Default for Log {
     fn default() -> Self {
         Self { level: "info".to_owned() }
     }
+}
+
+/// The `[self_metrics]` section.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SelfMetrics {
+    /// What the names begin with, as carbon's `CARBON_METRIC_PREFIX`.
+    pub prefix: String,
+    /// How often; zero for never.
+    #[serde(deserialize_with = "period")]
+    pub interval: Period,
+}
+
+impl Default for SelfMetrics {
+    fn default() -> Self {
+        Self { prefix: "carbon".to_owned(), interval: Period::seconds(60) }
+    }
+}
+
+fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Period, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+/// The `[debug]` section.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Debug {
+    /// Seconds since the epoch at which the daemon's clock stands until the admin port moves it; 0 for
+    /// the machine's clock.
+    pub clock: i64,
 }
 
 /// The `[store]` section.
