@@ -216,3 +216,37 @@ fn open_error(path: &Path, error: fjall::Error) -> JournalError {
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The case in which fjall loses a keyspace: all were dropped, its log knows of none of them any
+    /// more, and the next one gets the id of an old one.
+    #[test]
+    fn segments_made_after_everything_was_dropped_survive() {
+        let dir = tempfile::tempdir().unwrap();
+        let frame = vec![7; 60_000];
+        {
+            let (mut database, _) = Database::open(dir.path()).unwrap();
+            for number in 0..3 {
+                database.add_segment(number, database.create_segment(number).unwrap());
+                let segment = &database.segments()[&number];
+                for key in 0..1200u64 {
+                    database.insert(segment, &key.to_be_bytes(), &frame).unwrap();
+                }
+                segment.keyspace.rotate_memtable_and_wait().unwrap();
+                let doomed = database.take_before(number + 1);
+                database.delete(&doomed).unwrap();
+            }
+        }
+        {
+            let (database, _) = Database::open(dir.path()).unwrap();
+            assert!(database.segments().is_empty());
+            let segment = database.create_segment(9).unwrap();
+            database.insert(&segment, &1u64.to_be_bytes(), &frame).unwrap();
+        }
+        let (database, _) = Database::open(dir.path()).unwrap();
+        assert_eq!(database.segments()[&9].first_sequence(), Some(1));
+    }
+}

@@ -390,3 +390,57 @@ impl Shared {
 fn unavailable(reason: impl Into<String>) -> JournalError {
     JournalError::Unavailable { reason: reason.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use plumbago_model::ManualClock;
+
+    use super::*;
+    use crate::JournalWriter;
+
+    /// A failed sync cannot be had from a sound disk, so its consequence is tested alone.
+    #[test]
+    fn a_failed_sync_is_loud_and_final() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::new();
+        let clock = Arc::new(ManualClock::at(1_700_000_100));
+        let shared = Arc::new(Shared::open(dir.path(), Config::default(), clock, &registry).unwrap());
+        let mut writer = JournalWriter::new(shared.clone());
+        writer.point(1, 2, 3.0);
+        writer.hand_over().unwrap();
+        assert!(shared.healthy());
+
+        shared.poison(&fjall::Error::Io(std::io::Error::other("no answer from the disk")));
+        shared.care();
+        writer.point(1, 3, 4.0);
+        let error = writer.hand_over().unwrap_err();
+        assert!(matches!(error, JournalError::Poisoned { .. }) && !error.is_transient(), "{error}");
+        assert!(matches!(shared.sync(), Err(JournalError::Poisoned { .. })));
+        assert!(!shared.healthy());
+        assert!(shared.trouble().unwrap().contains("no answer"));
+        assert_eq!(writer.pending_points(), 1);
+        assert_eq!(registry.value("plumbago_journal_sync_errors_total"), Some(1.0));
+        assert_eq!(registry.value("plumbago_journal_written_points_total"), Some(1.0));
+        assert_eq!(registry.value("plumbago_journal_healthy"), Some(0.0));
+    }
+
+    /// What fjall refused once is opened again, behind the writers.
+    #[test]
+    fn a_broken_database_is_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::new();
+        let clock = Arc::new(ManualClock::at(1_700_000_100));
+        let shared = Arc::new(Shared::open(dir.path(), Config::default(), clock, &registry).unwrap());
+        let mut writer = JournalWriter::new(shared.clone());
+        writer.point(1, 2, 3.0);
+        writer.hand_over().unwrap();
+        shared.break_down("append", &fjall::Error::Poisoned);
+        writer.point(1, 3, 4.0);
+        assert!(writer.hand_over().unwrap_err().is_transient());
+        assert!(!shared.healthy());
+        shared.care();
+        assert!(shared.healthy());
+        assert_eq!(writer.hand_over().unwrap(), 1);
+        assert_eq!(shared.replay(&mut |_| {}).unwrap().points, 2);
+    }
+}

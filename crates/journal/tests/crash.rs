@@ -1,4 +1,5 @@
 //! `kill -9` at random moments: what was reported as handed over is there, in order, once.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

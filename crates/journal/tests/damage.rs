@@ -1,4 +1,5 @@
 //! Damaged files: holes after power loss, flipped bytes.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

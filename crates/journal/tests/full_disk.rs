@@ -1,4 +1,5 @@
 //! A full disk: refused clearly, nothing lost, and on again once there is room.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The journal through its public face.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -210,31 +211,25 @@ fn the_log_underneath_does_not_grow_for_ever() {
     eventually("the log is cut", || journal.disk_bytes() < 200 << 20);
 }
 
-/// The case in which fjall would lose a keyspace: all were dropped, none is left in its log, and the
-/// next one gets the id of an old one.
 #[test]
-fn segments_made_after_everything_was_dropped_survive() {
-    let mut fixture = Fixture::new();
-    {
-        let journal = fixture.open();
+fn it_syncs_in_the_background_as_told() {
+    for (sync, syncs) in [("20ms", true), ("off", false)] {
+        let fixture = Fixture::new();
+        let config = plumbago_journal::Config { sync: sync.parse().unwrap(), ..Default::default() };
+        let journal =
+            common::open(fixture.dir.path(), config, fixture.clock.clone(), &fixture.registry).unwrap();
         let mut writer = journal.writer();
-        for _ in 0..4 {
-            for i in 0..4_500_000u32 {
-                if writer.is_full() {
-                    writer.hand_over().unwrap();
-                }
-                writer.point(i, i, 0.5);
-            }
-            writer.hand_over().unwrap();
-            fixture.clock.advance(300);
-            writer.hand_over().unwrap();
-            journal.drop_before(journal.current_segment()).unwrap();
+        writer.point(1, 2, 3.0);
+        writer.hand_over().unwrap();
+        if syncs {
+            eventually("a sync", || fixture.metric("plumbago_journal_syncs_total") > 0.0);
+        } else {
+            assert_eq!(fixture.metric("plumbago_journal_syncs_total"), 0.0);
+            journal.sync().unwrap();
         }
-        assert!(journal.segments().is_empty());
-    }
-    for round in 0..3u32 {
-        let journal = fixture.open();
-        assert_eq!(replay_all(&journal).len() as u32, round);
-        journal.writer().point(round, 1, 1.0);
+        // Nothing new, nothing to sync.
+        journal.sync().unwrap();
+        assert_eq!(fixture.metric("plumbago_journal_syncs_total"), 1.0);
+        assert_eq!(fixture.metric("plumbago_journal_sync_errors_total"), 0.0);
     }
 }
