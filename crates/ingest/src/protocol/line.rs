@@ -113,11 +113,14 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
     }
     let (rest, timestamp) = last_field(line).ok_or(Reject::Fields)?;
     let (name, value) = last_field(rest).ok_or(Reject::Fields)?;
-    let too_many = || if name.iter().any(|b| is_blank(*b)) { Some(Reject::Fields) } else { None };
+    let too_many = || name.iter().any(|b| is_blank(*b)).then_some(Reject::Fields);
     let value = number::value(value).ok_or(Reject::Value);
     let timestamp = number::timestamp(timestamp, context.now);
     match (value, timestamp) {
-        (Ok(value), Ok(timestamp)) => intake.offer(name, timestamp, value, context),
+        (Ok(value), Ok(timestamp)) => match intake.offer(name, timestamp, value, context) {
+            Err(Reject::NameControl) => Err(too_many().unwrap_or(Reject::NameControl)),
+            outcome => outcome,
+        },
         // With a field too many, "bad value" would point at the wrong thing.
         (Err(reason), _) | (_, Err(reason)) => Err(too_many().unwrap_or(reason)),
     }

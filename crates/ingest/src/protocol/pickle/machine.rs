@@ -63,24 +63,19 @@ impl fmt::Display for Broken {
 
 /// Runs the pickle to its STOP; what follows it is not looked at, as in Python.
 pub(super) fn run(frame: &[u8]) -> Result<Tree<'_>, Broken> {
-    let mut machine = Machine {
-        frame,
-        at: 0,
-        opcode_at: 0,
-        stack: Vec::new(),
-        marks: Vec::new(),
-        memo: Vec::new(),
-        heap: Heap::default(),
-    };
-    loop {
-        machine.opcode_at = machine.at;
-        let opcode = machine.byte()?;
-        if opcode == b'.' {
-            let root = machine.pop()?;
-            return Ok(Tree { frame, heap: machine.heap, root });
-        }
-        machine.step(opcode)?;
-    }
+    let mut machine = Machine::new(frame);
+    let root = machine.run()?;
+    Ok(Tree { frame, heap: machine.heap, root })
+}
+
+/// The most that the machine held for a frame.
+#[cfg(test)]
+pub(super) fn held_bytes(frame: &[u8]) -> usize {
+    let mut machine = Machine::new(frame);
+    let _ = machine.run();
+    let words = machine.stack.capacity() + machine.marks.capacity() + machine.memo.capacity();
+    let heap = &machine.heap;
+    4 * (words + heap.segments.capacity() + 2 * heap.lists.capacity() + heap.dicts.capacity())
 }
 
 /// Tuples and lists: chained segments of nodes, each `[next segment, length, node, …]`.
@@ -192,7 +187,29 @@ struct Machine<'a> {
     heap: Heap,
 }
 
-impl Machine<'_> {
+impl<'a> Machine<'a> {
+    fn new(frame: &'a [u8]) -> Self {
+        Self {
+            frame,
+            at: 0,
+            opcode_at: 0,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: Vec::new(),
+            heap: Heap::default(),
+        }
+    }
+
+    fn run(&mut self) -> Result<Node, Broken> {
+        loop {
+            self.opcode_at = self.at;
+            match self.byte()? {
+                b'.' => return self.pop(),
+                opcode => self.step(opcode)?,
+            }
+        }
+    }
+
     fn step(&mut self, opcode: u8) -> Result<(), Broken> {
         match opcode {
             b'(' => self.marks.push(self.stack.len() as u32),
