@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::extract::{Request, State};
+use axum::extract::{Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -39,6 +39,8 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn ledger(&self) -> Result<Value, AdminError>;
     /// Begins the orderly stop and returns at once.
     async fn shutdown(&self) -> Result<Value, AdminError>;
+    /// Sets the clock of a daemon that runs on one of its own, for tests.
+    async fn set_clock(&self, now: i64) -> Result<Value, AdminError>;
 }
 
 /// Why an action was not done.
@@ -64,6 +66,7 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .route("/admin/ledger", get(ledger))
         .route("/admin/flush", post(flush))
         .route("/admin/shutdown", post(shutdown))
+        .route("/admin/clock", post(set_clock))
         .fallback(missing);
     if !config.token.is_empty() {
         let token: Arc<str> = config.token.as_str().into();
@@ -113,6 +116,17 @@ async fn flush(State(handles): State<AdminHandles>) -> Response {
 
 async fn shutdown(State(handles): State<AdminHandles>) -> Response {
     done(handles.actions.shutdown().await)
+}
+
+async fn set_clock(
+    State(handles): State<AdminHandles>,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Response {
+    let now = pairs.iter().find(|(key, _)| key == "now").and_then(|(_, value)| value.parse().ok());
+    match now {
+        Some(now) => done(handles.actions.set_clock(now).await),
+        None => plain(StatusCode::BAD_REQUEST, "now: want seconds since the epoch\n".to_owned()),
+    }
 }
 
 fn done(result: Result<Value, AdminError>) -> Response {

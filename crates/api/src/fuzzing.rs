@@ -1,1 +1,129 @@
-//! x
+//! Entry points for fuzzers: they must return an answer, never a panic and never a 500, whatever
+//! the bytes are.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use plumbago_engine::{FetchError, FetchRequest, SeriesSource};
+use plumbago_index::Index;
+use plumbago_model::{ManualClock, Series};
+use plumbago_telemetry::Registry;
+
+use crate::config::{Config, Limits};
+use crate::handler;
+use crate::state::{Api, Handles};
+
+/// Every metric has a few points.
+#[derive(Debug)]
+struct Few;
+
+#[async_trait]
+impl SeriesSource for Few {
+    async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
+        let series = |name: &Arc<str>| Series {
+            name: Arc::clone(name),
+            start: 1_700_000_040,
+            step: 60,
+            values: vec![1.0, f64::NAN, f64::INFINITY, -0.5],
+        };
+        Ok(request.names.iter().map(series).collect())
+    }
+}
+
+/// A form posted to each endpoint; gives the status codes.
+pub fn forms(bytes: &[u8]) -> Vec<u16> {
+    let registry = Registry::new();
+    let index = Arc::new(Index::new(&registry));
+    index.insert(["a.b", "a.c", "a.b.c", "\u{fc}.x", "cpu;dc=a"]);
+    let handles =
+        Handles { index, source: Arc::new(Few), clock: Arc::new(ManualClock::at(1_700_000_100)), registry };
+    let limits = Limits { body: plumbago_model::ByteSize(1 << 16), ..Limits::default() };
+    let api = Arc::new(Api::new(&Config { limits, ..Config::default() }, &handles));
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
+        return Vec::new();
+    };
+    runtime.block_on(async {
+        let api = || Arc::clone(&api);
+        vec![
+            finish(handler::render(api(), request(bytes)).await).await,
+            finish(handler::find(api(), request(bytes)).await).await,
+            finish(handler::expand(api(), request(bytes)).await).await,
+            finish(handler::index_json(api(), request(bytes)).await).await,
+        ]
+    })
+}
+
+fn request(bytes: &[u8]) -> Request {
+    let mut request = Request::new(Body::from(bytes.to_vec()));
+    *request.method_mut() = Method::POST;
+    let is_multipart = bytes.starts_with(b"--X");
+    let kind =
+        if is_multipart { "multipart/form-data; boundary=X" } else { "application/x-www-form-urlencoded" };
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    request
+}
+
+/// Reads the body to its end.
+async fn finish(response: Response) -> u16 {
+    let status = response.status().as_u16();
+    let _ = response.into_body().collect().await;
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(form: &[u8]) -> Result<(), TestCaseError> {
+        for status in forms(form) {
+            prop_assert!(matches!(status, 200 | 400 | 413), "{status}");
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_form_is_answered(form: Vec<u8>) {
+            check(&form)?;
+        }
+
+        #[test]
+        fn forms_with_the_right_names_are_answered(
+            format in "json|csv|raw|pickle|treejson|completer|nodelist|",
+            text in "[ab.*?{}\\[\\],()|\"'=0-9;$é-]{0,20}",
+            time in "[-+]?[0-9]{0,6}(s|min|h|noon|:)?",
+            number in "-?[0-9]{0,20}",
+        ) {
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            for (name, value) in [
+                ("target", &text), ("query", &text), ("from", &time), ("until", &time), ("format", &format),
+                ("maxDataPoints", &number), ("position", &number), ("now", &time), ("xFilesFactor", &number),
+                ("template[1]", &text), ("jsonp", &text), ("pretty", &number), ("wildcards", &number),
+            ] {
+                if !value.is_empty() {
+                    form.append_pair(name, value);
+                }
+            }
+            check(form.finish().as_bytes())?;
+            check(format!("target={text}&query={text}&format={format}").as_bytes())?;
+        }
+    }
+
+    #[test]
+    fn broken_multipart_forms_are_answered() {
+        let field = b"--X\r\nContent-Disposition: form-data; name=\"target\"\r\n\r\na.*\r\n--X--\r\n";
+        for length in 0..field.len() {
+            assert!(forms(&field[..length]).iter().all(|status| matches!(status, 200 | 400)));
+        }
+    }
+}

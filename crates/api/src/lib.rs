@@ -5,6 +5,8 @@
 //! `router` (what it answers); a format is one file under `format`.
 
 mod admin;
+#[doc(hidden)]
+pub mod bench;
 pub mod config;
 mod error;
 mod format;

@@ -40,6 +40,10 @@ impl AdminActions for Process {
         self.shutdowns.fetch_add(1, Ordering::SeqCst);
         Ok(json!({}))
     }
+
+    async fn set_clock(&self, now: i64) -> Result<Value, AdminError> {
+        Ok(json!({ "now": now }))
+    }
 }
 
 async fn serve(token: &str) -> (Arc<Process>, impl AsyncFn(&str, &str) -> Answer) {

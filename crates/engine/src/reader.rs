@@ -146,11 +146,17 @@ fn whole_windows(
     }
     let per = answer.plan.per[answer.stage - 1];
     let stored = first_window.map(|c| c.values).unwrap_or_default();
+    let first = answer.base / per;
     let mut windows = Vec::new();
+    if !stored.is_empty() {
+        let held = answer.raw.iter().filter(|(slot, _)| slot / per == first).map(|(_, v)| *v);
+        windows.push((first, method.fold_all(stored.iter().copied().chain(held))));
+    }
     for part in answer.raw.chunk_by(|a, b| a.0 / per == b.0 / per) {
         let window = part[0].0 / per;
-        let before = if window == answer.base / per { stored.as_slice() } else { &[] };
-        windows.push((window, method.fold_all(before.iter().copied().chain(part.iter().map(|(_, v)| *v)))));
+        if window != first || stored.is_empty() {
+            windows.push((window, method.fold_all(part.iter().map(|(_, v)| *v))));
+        }
     }
     windows
 }

@@ -13,13 +13,19 @@ pub type LevelHandle = tracing_subscriber::reload::Handle<EnvFilter, tracing_sub
 /// Sends logs to standard error at `level` (`info`, or a filter such as `warn,plumbago_engine=debug`).
 /// Returns `None` when logging was set up before or the filter does not parse.
 pub fn init(level: &str) -> Option<LevelHandle> {
-    let filter = EnvFilter::try_new(level).ok()?;
+    let filter = filter(level)?;
     let (filter, handle) = tracing_subscriber::reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     tracing_subscriber::registry().with(filter).with(lines).try_init().ok()?;
     Some(handle)
+}
+
+/// A level or filter; the storage engine's own talk is left out unless the filter asks for it.
+pub fn filter(level: &str) -> Option<EnvFilter> {
+    let quiet = if level.contains("fjall") { "" } else { ",fjall=warn,lsm_tree=warn" };
+    EnvFilter::try_new(format!("{level}{quiet}")).ok()
 }
 
 /// Lets one log line through per interval and counts the ones it held back.

@@ -1,6 +1,6 @@
 //! A bound server over a real index and made-up points, and a client that shows what came back.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

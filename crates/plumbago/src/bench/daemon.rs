@@ -32,6 +32,7 @@ impl Daemon {
         let child = Command::new(std::env::current_exe()?)
             .arg("serve")
             .args(file.map(|file| ["--config".as_ref(), file.as_os_str()]).into_iter().flatten())
+            .env("PLUMBAGO__LOG__LEVEL", "warn")
             .env("PLUMBAGO__DATA_DIR", data_dir)
             .env("PLUMBAGO__INGEST__LINE__LISTEN", &line)
             .env("PLUMBAGO__INGEST__UDP__LISTEN", "")

@@ -64,15 +64,20 @@ impl AdminActions for Control {
         if self.clock.set(now) {
             Ok(json!({ "now": now }))
         } else {
-            Err(AdminError("the daemon runs on the machine's clock; start it with debug.clock set".to_owned()))
+            Err(AdminError(
+                "the daemon runs on the machine's clock; start it with debug.clock set".to_owned(),
+            ))
         }
     }
 }
 
 /// The ledger for people.
 pub(crate) fn ledger_line(ledger: &Ledger) -> String {
-    let refused: Vec<String> =
-        ledger.rejected_by_reason().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
+    let refused: Vec<String> = ledger
+        .rejected_by_reason()
+        .filter(|(_, n)| *n > 0)
+        .map(|(reason, n)| format!("{reason} {n}"))
+        .collect();
     let refused = if refused.is_empty() { String::new() } else { format!(" ({})", refused.join(", ")) };
     format!(
         "ledger: received {} + recovered {} = stored {} + held {} + replaced {} + rejected {}{refused}; missing {}",
@@ -87,7 +92,8 @@ pub(crate) fn ledger_line(ledger: &Ledger) -> String {
 }
 
 fn ledger_json(ledger: &Ledger) -> Value {
-    let rejected: Map<String, Value> = ledger.rejected_by_reason().map(|(reason, n)| (reason.to_owned(), json!(n))).collect();
+    let rejected: Map<String, Value> =
+        ledger.rejected_by_reason().map(|(reason, n)| (reason.to_owned(), json!(n))).collect();
     json!({
         "received": ledger.received,
         "recovered": ledger.recovered,

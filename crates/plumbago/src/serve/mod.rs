@@ -78,7 +78,8 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
         registry: core.registry.clone(),
     };
     let api = Server::bind(&config.api, &handles).await.context("api.listen").map_err(internal)?;
-    let admin = Server::bind_admin(&config.admin, &admin_handles).await.context("admin.listen").map_err(internal)?;
+    let admin =
+        Server::bind_admin(&config.admin, &admin_handles).await.context("admin.listen").map_err(internal)?;
     print_addresses(&addresses, api.as_ref(), admin.as_ref());
 
     let http_stop = CancellationToken::new();
@@ -87,8 +88,13 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let reading = tokio::spawn(ingest.run(ingest_stop.clone()));
     let found = core.engine.start().await.context("start").map_err(start_failure)?;
     tracing::info!(
-        metrics = found.metrics, state_rows = found.states, replayed = found.replayed, covered = found.covered,
-        unexplained = found.unexplained, load_ms = found.load.as_millis() as u64, replay_ms = found.replay.as_millis() as u64,
+        metrics = found.metrics,
+        state_rows = found.states,
+        replayed = found.replayed,
+        covered = found.covered,
+        unexplained = found.unexplained,
+        load_ms = found.load.as_millis() as u64,
+        replay_ms = found.replay.as_millis() as u64,
         "started"
     );
     control.set_ready();
@@ -119,7 +125,7 @@ fn open(config: &Config, rules: &rules::Live, clock: Arc<dyn Clock>) -> Result<C
         .map_err(|error| Failure::new(Exit::Store, error))?;
     let registry = Registry::new();
     let store = open_store(config, &clock, &registry).map_err(store_failure)?;
-    let journal = Journal::open(&dir.join("journal"), config.journal.clone(), Arc::clone(&clock), &registry)
+    let journal = Journal::open(&config.journal_dir(), config.journal.clone(), Arc::clone(&clock), &registry)
         .context("cannot open the journal")
         .map_err(|error| Failure::new(Exit::Store, error))?;
     let index = Arc::new(Index::new(&registry));
@@ -144,8 +150,12 @@ fn open(config: &Config, rules: &rules::Live, clock: Arc<dyn Clock>) -> Result<C
 }
 
 /// Opens the store; a log torn by power loss is cut at its hole once.
-fn open_store(config: &Config, clock: &Arc<dyn Clock>, registry: &Registry) -> Result<EmbeddedStore, StoreError> {
-    let dir = config.data_dir.join("store");
+fn open_store(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    registry: &Registry,
+) -> Result<EmbeddedStore, StoreError> {
+    let dir = config.store_dir();
     let open = || EmbeddedStore::open(&dir, config.store.embedded.clone(), Arc::clone(clock), registry);
     match open() {
         Err(error) if error.kind == ErrorKind::Corrupt && plumbago_journal::repair(&dir).is_ok() => open(),
@@ -156,7 +166,8 @@ fn open_store(config: &Config, clock: &Arc<dyn Clock>, registry: &Registry) -> R
 fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {
     let rules = plumbago_ingest::Rules::load(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?;
     let sink = Arc::new(sink::EngineSink(core.engine.clone()));
-    Ingest::bind(&config.ingest, rules, sink, Arc::clone(&core.clock), &core.registry).map_err(|e| internal(e.into()))
+    Ingest::bind(&config.ingest, rules, sink, Arc::clone(&core.clock), &core.registry)
+        .map_err(|e| internal(e.into()))
 }
 
 fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handle, stop: &CancellationToken) {
@@ -167,7 +178,9 @@ fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handl
             let job = tokio::task::spawn_blocking(move || store.maintain(&mut |_| !stopping.is_cancelled()));
             match job.await {
                 Ok(Ok(report)) if report != Default::default() => tracing::info!(?report, "store maintained"),
-                Ok(Err(error)) => tracing::warn!(error = &error as &dyn std::error::Error, "store not maintained"),
+                Ok(Err(error)) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "store not maintained")
+                }
                 _ => {}
             }
         }

@@ -48,7 +48,7 @@ impl Reload {
     }
 
     fn set_level(&self, level: &str) {
-        if let (Some(handle), Ok(filter)) = (&self.level, level.parse::<tracing_subscriber::EnvFilter>()) {
+        if let (Some(handle), Some(filter)) = (&self.level, plumbago_telemetry::log::filter(level)) {
             let _ = handle.reload(filter);
         }
     }

@@ -64,8 +64,14 @@ fn points(source: &Source, prefix: &str, before: Totals, now: Totals, interval: 
         ("cache.size", value("plumbago_engine_held_points")),
         ("cache.queues", value("plumbago_engine_metrics")),
         ("cache.overflow", 0.0),
-        ("blacklistMatches", source.listeners.stats().rejected_for(plumbago_ingest::Reject::Blacklist) as f64),
-        ("whitelistRejects", source.listeners.stats().rejected_for(plumbago_ingest::Reject::Whitelist) as f64),
+        (
+            "blacklistMatches",
+            source.listeners.stats().rejected_for(plumbago_ingest::Reject::Blacklist) as f64,
+        ),
+        (
+            "whitelistRejects",
+            source.listeners.stats().rejected_for(plumbago_ingest::Reject::Whitelist) as f64,
+        ),
         ("cpuUsage", (now.cpu - before.cpu) / interval.as_secs_f64() * 100.0),
         ("memUsage", memory::used_bytes() as f64),
     ];

@@ -1,0 +1,42 @@
+//! What the benchmarks time.
+
+use plumbago_render::{TimeSeries, TimeZone};
+
+use crate::format::{self, Csv, Json, Pickle, Raw};
+use crate::stream::Pieces;
+
+/// Bytes of the series as JSON, written as for a client.
+pub fn json(series: Vec<TimeSeries>) -> usize {
+    written(format::series(Json::new(false), series, None))
+}
+
+/// As [`json`], thinned to a width.
+pub fn thinned_json(series: Vec<TimeSeries>, width: usize) -> usize {
+    written(format::series(Json::new(false), series, Some(width)))
+}
+
+/// As [`json`], in CSV.
+pub fn csv(series: Vec<TimeSeries>, zone: TimeZone) -> usize {
+    written(format::series(Csv::new(zone), series, None))
+}
+
+/// As [`json`], in raw text.
+pub fn raw(series: Vec<TimeSeries>) -> usize {
+    written(format::series(Raw::default(), series, None))
+}
+
+/// As [`json`], as a pickle.
+pub fn pickle(series: Vec<TimeSeries>) -> usize {
+    written(format::series(Pickle, series, None))
+}
+
+fn written(mut pieces: impl Pieces) -> usize {
+    let (mut chunk, mut total) = (Vec::new(), 0);
+    while pieces.next(&mut chunk) {
+        if chunk.len() > 128 << 10 {
+            total += chunk.len();
+            chunk.clear();
+        }
+    }
+    total + chunk.len()
+}
