@@ -235,8 +235,8 @@ fn report_counters(points: u64, before: &Snapshot, after: &Snapshot, report: &mu
         let start = before.metrics.as_ref().and_then(|m| m.sum(name)).unwrap_or(0.0);
         now.sum(name).map_or(f64::NAN, |end| end - start)
     };
-    report.figure("received", grown(RECEIVED) / points as f64 * 100.0, "% of the points sent");
-    report.figure("journaled", grown(JOURNALED) / points as f64 * 100.0, "% of the points sent");
+    report.figure("received of those sent", grown(RECEIVED) / points as f64 * 100.0, "%");
+    report.figure("journaled of those sent", grown(JOURNALED) / points as f64 * 100.0, "%");
     report.figure("held in memory", now.sum(HELD).unwrap_or(f64::NAN), "points");
 }
 

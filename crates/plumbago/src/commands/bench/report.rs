@@ -30,10 +30,16 @@ impl Report {
 
     /// One object; the units are in the keys.
     pub fn json(&self) -> String {
-        let key = |name: &str, unit: &str| format!("{name} {unit}").trim_end().replace([' ', '/'], "_");
-        let fields = self.0.iter().map(|(name, value, unit)| (key(name, unit), value.clone()));
+        let fields = self.0.iter().map(|(name, value, unit)| (key(&format!("{name} {unit}")), value.clone()));
         Value::Object(fields.collect::<Map<_, _>>()).to_string() + "\n"
     }
+}
+
+/// Words joined by `_`.
+fn key(text: &str) -> String {
+    let text = text.replace('%', "percent");
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("_")
 }
 
 fn shown(value: &Value) -> String {
