@@ -29,6 +29,25 @@ pub(crate) fn canonical(name: &str) -> Result<Cow<'_, str>, Reject> {
     normal_form(path, segments).map(Cow::Owned)
 }
 
+/// True when this, the part of a name behind its first `;`, is certainly in its normal form already.
+pub(crate) fn are_normal(tags: &[u8]) -> bool {
+    if !tags.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return false;
+    }
+    let mut before: (&[u8], &[u8]) = (b"", b"");
+    tags.split(|byte| *byte == b';').all(|segment| {
+        let Some(at) = memchr::memchr(b'=', segment) else { return false };
+        let (tag, value) = (&segment[..at], &segment[at + 1..]);
+        let (tag_before, segment_before) = std::mem::replace(&mut before, (tag, segment));
+        let valid = !tag.is_empty() && !tag.iter().any(|byte| matches!(byte, b'!' | b'^'));
+        valid
+            && !matches!(value.first(), None | Some(b'~'))
+            && tag != b"name"
+            && tag != tag_before
+            && segment > segment_before
+    })
+}
+
 /// A tag and its value.
 type Tag<'a> = (&'a str, Cow<'a, str>);
 

@@ -49,3 +49,28 @@ impl<'a> Lease<'a> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lease_holds_what_is_needed_and_gives_the_rest_back() {
+        let memory = Semaphore::new(1000);
+        let mut lease = Lease::new(&memory);
+        for (bytes, left) in [
+            (FREE_BYTES, 1000),
+            (FREE_BYTES + 1, 999),
+            (FREE_BYTES + (700 << 10), 300),
+            (FREE_BYTES + (100 << 10), 900),
+            (0, 1000),
+        ] {
+            assert!(lease.resize(bytes).await);
+            assert_eq!((memory.available_permits(), lease.is_empty()), (left, left == 1000), "{bytes}");
+        }
+        assert!(lease.resize(FREE_BYTES + (1000 << 10)).await);
+        let mut other = Lease::new(&memory);
+        let wait = tokio::join!(other.resize(FREE_BYTES + 1), async { lease.resize(0).await });
+        assert_eq!(wait, (true, true));
+    }
+}

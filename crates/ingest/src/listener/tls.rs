@@ -85,7 +85,11 @@ pub(crate) fn load(config: &TlsConfig) -> Result<Option<Arc<ServerConfig>>, TlsE
             builder.with_client_cert_verifier(verifier.map_err(unusable)?)
         }
     };
-    builder.with_single_cert(chain, key).map(|config| Some(Arc::new(config))).map_err(unusable)
+    let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
+    // Senders never read. A ticket that waits unread when a sender closes makes its kernel reset the
+    // connection, and what was on its way to us is lost.
+    config.send_tls13_tickets = 0;
+    Ok(Some(Arc::new(config)))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
