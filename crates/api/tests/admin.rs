@@ -1,5 +1,7 @@
 //! The port for operators.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop where something is odd")]
+
 mod support;
 
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! CSV: `name,YYYY-MM-DD HH:MM:SS,value` per point, in the request's time zone.
 
-use std::io::Write as _;
-
 use plumbago_render::{Points, TimeSeries, TimeZone};
 
 use super::SeriesFormat;
@@ -10,14 +8,14 @@ use super::number::push_float;
 /// Rows as spreadsheets and Python's `csv` write them.
 #[derive(Debug)]
 pub(crate) struct Csv {
-    zone: TimeZone,
-    /// The current series' name, quoted where it needs it.
+    /// The current series' name, quoted where it needs it, and a comma.
     name: Vec<u8>,
+    stamps: Stamps,
 }
 
 impl Csv {
     pub(crate) fn new(zone: TimeZone) -> Self {
-        Self { zone, name: Vec::new() }
+        Self { name: Vec::new(), stamps: Stamps { zone, grid: (0, 0), texts: Vec::new() } }
     }
 }
 
@@ -26,8 +24,10 @@ impl SeriesFormat for Csv {
 
     fn open(&mut self, _: &mut Vec<u8>) {}
 
-    fn head(&mut self, _: &mut Vec<u8>, series: &TimeSeries, _: &Points<'_>) -> bool {
+    fn head(&mut self, _: &mut Vec<u8>, series: &TimeSeries, points: &Points<'_>) -> bool {
         self.name = quoted(&series.name);
+        self.name.push(b',');
+        self.stamps.start(points.start, points.step);
         true
     }
 
@@ -35,12 +35,7 @@ impl SeriesFormat for Csv {
         let mut time = start;
         for value in values {
             out.extend_from_slice(&self.name);
-            out.push(b',');
-            if let Some(local) = self.zone.local(time) {
-                let ((year, month, day), (hour, minute, second)) = (local.date, local.time);
-                // Writing to a vector does not fail.
-                let _ = write!(out, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
-            }
+            out.extend_from_slice(&self.stamps.text(time));
             out.push(b',');
             if !value.is_nan() {
                 push_float(out, *value);
@@ -60,5 +55,87 @@ fn quoted(name: &str) -> Vec<u8> {
         format!("\"{}\"", name.replace('"', "\"\"")).into_bytes()
     } else {
         name.as_bytes().to_vec()
+    }
+}
+
+/// `YYYY-MM-DD HH:MM:SS`.
+type Stamp = [u8; 19];
+
+/// The times of a grid as text: most series of an answer have the same.
+#[derive(Debug)]
+struct Stamps {
+    zone: TimeZone,
+    grid: (i64, i64),
+    texts: Vec<Stamp>,
+}
+
+impl Stamps {
+    /// More are not kept.
+    const KEPT: usize = 1 << 16;
+
+    fn start(&mut self, start: i64, step: i64) {
+        if self.grid != (start, step) {
+            self.grid = (start, step);
+            self.texts.clear();
+        }
+    }
+
+    /// The text of a time of the grid, asked for in order.
+    fn text(&mut self, time: i64) -> Stamp {
+        let (start, step) = self.grid;
+        let index = usize::try_from((time - start) / step.max(1)).unwrap_or(usize::MAX);
+        if let Some(text) = self.texts.get(index) {
+            return *text;
+        }
+        let text = stamp(&self.zone, time);
+        if index == self.texts.len() && index < Self::KEPT {
+            self.texts.push(text);
+        }
+        text
+    }
+}
+
+fn stamp(zone: &TimeZone, time: i64) -> Stamp {
+    let mut text = *b"0000-00-00 00:00:00";
+    if let Some(local) = zone.local(time) {
+        let year = local.date.0.clamp(0, 9999);
+        let mut two = |at: usize, number: i8| {
+            text[at] = b'0' + (number / 10).unsigned_abs();
+            text[at + 1] = b'0' + (number % 10).unsigned_abs();
+        };
+        two(0, (year / 100) as i8);
+        two(2, (year % 100) as i8);
+        for (at, number) in [(5, local.date.1), (8, local.date.2), (11, local.time.0), (14, local.time.1)] {
+            two(at, number);
+        }
+        two(17, local.time.2);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_names_as_text() {
+        let rome = TimeZone::named("Europe/Rome").unwrap();
+        assert_eq!(&stamp(&rome, 1_711_846_799), b"2024-03-31 01:59:59");
+        assert_eq!(&stamp(&rome, 1_711_846_800), b"2024-03-31 03:00:00");
+        assert_eq!(&stamp(&TimeZone::utc(), 0), b"1970-01-01 00:00:00");
+        assert_eq!(quoted("a.b"), b"a.b");
+        assert_eq!(quoted("f(a,\"b\")"), b"\"f(a,\"\"b\"\")\"");
+    }
+
+    #[test]
+    fn kept_texts_belong_to_their_grid() {
+        let mut stamps = Stamps { zone: TimeZone::utc(), grid: (0, 0), texts: Vec::new() };
+        for (start, step) in [(0, 60), (0, 60), (60, 60), (0, 1)] {
+            stamps.start(start, step);
+            for index in 0..100 {
+                let time = start + index * step;
+                assert_eq!(stamps.text(time), stamp(&TimeZone::utc(), time));
+            }
+        }
     }
 }
