@@ -4,6 +4,8 @@
 //! happens to a point), `shard/flush.rs` (how it reaches the store), `recover.rs` (how it comes back
 //! after a crash) and `reader.rs`. Threads and channels are in `task.rs` and `flusher.rs` only.
 
+#[doc(hidden)]
+pub mod bench;
 mod chunked;
 pub mod config;
 mod create;

@@ -290,10 +290,12 @@ impl Owner {
         if !job.items.is_empty() {
             return Some(job);
         }
-        if all.order.is_empty() && self.state.under_way == 0 && self.shard.late.is_idle() {
-            if let Some(done) = self.state.flush_all.take().and_then(|all| all.done) {
-                let _ = done.send(());
-            }
+        if all.order.is_empty()
+            && self.state.under_way == 0
+            && self.shard.late.is_idle()
+            && let Some(done) = self.state.flush_all.take().and_then(|all| all.done)
+        {
+            let _ = done.send(());
         }
         None
     }

@@ -299,7 +299,7 @@ impl World1 {
                 let slots =
                     self.model.range((metric, slot * per)..(metric, (slot + 1) * per)).map(|(_, v)| *v);
                 if answer.stage == 0 {
-                    return slots.last().unwrap_or(f64::NAN);
+                    return self.model.get(&(metric, slot)).copied().unwrap_or(f64::NAN);
                 }
                 let window: Window = method.fold_all(slots);
                 method.finish(window, per)

@@ -1,11 +1,13 @@
 //! What the admin port may do with the daemon.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use plumbago_api::{AdminActions, AdminError, Readiness};
 use plumbago_engine::{Engine, Ledger};
+use plumbago_ingest::Reject;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -17,12 +19,18 @@ pub(crate) struct Control {
     engine: Engine,
     stop: CancellationToken,
     clock: clock::Setting,
+    listeners: plumbago_ingest::Handle,
     ready: Arc<AtomicBool>,
 }
 
 impl Control {
-    pub(crate) fn new(engine: Engine, stop: CancellationToken, clock: clock::Setting) -> Self {
-        Self { engine, stop, clock, ready: Arc::default() }
+    pub(crate) fn new(
+        engine: Engine,
+        stop: CancellationToken,
+        clock: clock::Setting,
+        listeners: plumbago_ingest::Handle,
+    ) -> Self {
+        Self { engine, stop, clock, listeners, ready: Arc::default() }
     }
 
     pub(crate) fn set_ready(&self) {
@@ -52,7 +60,7 @@ impl AdminActions for Control {
 
     async fn ledger(&self) -> Result<Value, AdminError> {
         let ledger = self.engine.ledger().await.map_err(|error| AdminError(error.to_string()))?;
-        Ok(ledger_json(&ledger))
+        Ok(Whole::new(ledger, &self.listeners).json())
     }
 
     async fn shutdown(&self) -> Result<Value, AdminError> {
@@ -71,37 +79,66 @@ impl AdminActions for Control {
     }
 }
 
-/// The ledger for people.
-pub(crate) fn ledger_line(ledger: &Ledger) -> String {
-    let refused: Vec<String> = ledger
-        .rejected_by_reason()
-        .filter(|(_, n)| *n > 0)
-        .map(|(reason, n)| format!("{reason} {n}"))
-        .collect();
-    let refused = if refused.is_empty() { String::new() } else { format!(" ({})", refused.join(", ")) };
-    format!(
-        "ledger: received {} + recovered {} = stored {} + held {} + replaced {} + rejected {}{refused}; missing {}",
-        ledger.received,
-        ledger.recovered,
-        ledger.stored,
-        ledger.held,
-        ledger.replaced,
-        ledger.rejected_total(),
-        ledger.missing()
-    )
+/// The ledger of the whole process: what listeners refused and what the engine made of the rest.
+pub(crate) struct Whole {
+    engine: Ledger,
+    refused: Vec<(&'static str, u64)>,
 }
 
-fn ledger_json(ledger: &Ledger) -> Value {
-    let rejected: Map<String, Value> =
-        ledger.rejected_by_reason().map(|(reason, n)| (reason.to_owned(), json!(n))).collect();
-    json!({
-        "received": ledger.received,
-        "recovered": ledger.recovered,
-        "stored": ledger.stored,
-        "held": ledger.held,
-        "replaced": ledger.replaced,
-        "rejected": ledger.rejected_total(),
-        "rejected_by_reason": rejected,
-        "missing": ledger.missing() as i64,
-    })
+impl Whole {
+    pub(crate) fn new(engine: Ledger, listeners: &plumbago_ingest::Handle) -> Self {
+        let stats = listeners.stats();
+        let mut refused: Vec<(&'static str, u64)> =
+            Reject::ALL.iter().map(|reason| (reason.label(), stats.rejected_for(*reason))).collect();
+        for (reason, n) in engine.rejected_by_reason() {
+            match refused.iter_mut().find(|(name, _)| *name == reason) {
+                Some((_, total)) => *total += n,
+                None => refused.push((reason, n)),
+            }
+        }
+        Self { engine, refused }
+    }
+
+    fn rejected(&self) -> u64 {
+        self.refused.iter().map(|(_, n)| n).sum()
+    }
+
+    /// What the engine was given, and what never reached it.
+    fn received(&self) -> u64 {
+        self.engine.received + self.rejected() - self.engine.rejected_total()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let reasons: Map<String, Value> =
+            self.refused.iter().map(|(reason, n)| ((*reason).to_owned(), json!(n))).collect();
+        json!({
+            "received": self.received(),
+            "recovered": self.engine.recovered,
+            "stored": self.engine.stored,
+            "held": self.engine.held,
+            "replaced": self.engine.replaced,
+            "rejected": self.rejected(),
+            "rejected_by_reason": reasons,
+            "missing": self.engine.missing() as i64,
+        })
+    }
+}
+
+/// For people.
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ledger { recovered, stored, held, replaced, .. } = self.engine;
+        write!(
+            f,
+            "ledger: received {} + recovered {recovered} = stored {stored} + held {held} + replaced {replaced} + rejected {}",
+            self.received(),
+            self.rejected(),
+        )?;
+        let reasons: Vec<String> =
+            self.refused.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
+        if !reasons.is_empty() {
+            write!(f, " ({})", reasons.join(", "))?;
+        }
+        write!(f, "; missing {}", self.engine.missing())
+    }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use plumbago_api::{AdminHandles, Handles, Server};
-use plumbago_engine::{Engine, Ledger, Parts};
+use plumbago_engine::{Engine, Parts};
 use plumbago_index::Index;
 use plumbago_ingest::Ingest;
 use plumbago_journal::Journal;
@@ -65,7 +65,7 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let ingest = bind_ingest(config, &core)?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses());
-    let control = admin::Control::new(core.engine.clone(), stop.clone(), clock);
+    let control = admin::Control::new(core.engine.clone(), stop.clone(), clock, listeners.clone());
     let handles = Handles {
         index: Arc::clone(&core.index),
         source: Arc::new(core.engine.reader()),
@@ -115,7 +115,8 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     for server in [api, admin].into_iter().flatten() {
         let _ = server.await;
     }
-    close(core, &ledger)
+    println!("{}", admin::Whole::new(ledger, &listeners));
+    close(core)
 }
 
 fn open(config: &Config, rules: &rules::Live, clock: Arc<dyn Clock>) -> Result<Core, Failure> {
@@ -179,7 +180,7 @@ fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handl
             match job.await {
                 Ok(Ok(report)) if report != Default::default() => tracing::info!(?report, "store maintained"),
                 Ok(Err(error)) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "store not maintained")
+                    tracing::warn!(error = &error as &dyn std::error::Error, "store not maintained");
                 }
                 _ => {}
             }
@@ -217,8 +218,7 @@ async fn wait(
     Ok(())
 }
 
-fn close(core: Core, ledger: &Ledger) -> Result<(), Failure> {
-    println!("{}", admin::ledger_line(ledger));
+fn close(core: Core) -> Result<(), Failure> {
     let Core { store, journal, .. } = core;
     let store = store.close();
     let journal = journal.close();

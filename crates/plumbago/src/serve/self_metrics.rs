@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plumbago_engine::Engine;
+use plumbago_engine::{Engine, Ledger};
 use plumbago_model::{Clock, PointBatch};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -39,9 +39,9 @@ pub(crate) async fn run(config: SelfMetrics, source: Source, stop: CancellationT
         return;
     }
     let prefix = format!("{}.agents.{}-a", config.prefix, host());
-    let mut before = totals(&source);
+    let mut before = totals(&source).await;
     while stop.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
-        let now = totals(&source);
+        let now = totals(&source).await;
         let batch = points(&source, &prefix, before, now, interval);
         source.engine.push(batch).await;
         before = now;
@@ -83,7 +83,7 @@ fn points(source: &Source, prefix: &str, before: Totals, now: Totals, interval: 
     batch
 }
 
-fn totals(source: &Source) -> Totals {
+async fn totals(source: &Source) -> Totals {
     let value = |name: &str| source.registry.value(name).unwrap_or(0.0);
     let stats = source.listeners.stats();
     Totals {
@@ -91,10 +91,16 @@ fn totals(source: &Source) -> Totals {
         committed: value("plumbago_engine_stored_points_total"),
         updates: value("plumbago_engine_flushed_metrics_total"),
         creates: value("plumbago_engine_created_metrics_total"),
-        dropped_creates: value("plumbago_engine_dropped_creates_total"),
+        dropped_creates: source.engine.ledger().await.map_or(0.0, |ledger| dropped_creates(&ledger) as f64),
         errors: stats.rejected() as f64,
         cpu: cpu_seconds(),
     }
+}
+
+/// Points of new metrics that were refused, as carbon's droppedCreates.
+fn dropped_creates(ledger: &Ledger) -> u64 {
+    let refused = |reason: &str| matches!(reason, "create_limited" | "memory_limited");
+    ledger.rejected_by_reason().filter(|(reason, _)| refused(reason)).map(|(_, n)| n).sum()
 }
 
 /// CPU time of the process, from the kernel.

@@ -1,0 +1,87 @@
+//! One shard without threads, for the benchmark in `benches/apply.rs`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plumbago_journal::{Journal, JournalError, JournalWriter};
+use plumbago_model::{MetricConfig, PointBatch, SystemClock};
+use plumbago_store::BlockLayout;
+use plumbago_telemetry::Registry;
+
+use crate::create::{CreateGate, NewMetric};
+use crate::jobs::FlushJob;
+use crate::router::Router;
+use crate::shard::{Limits, Shard, World};
+use crate::stats::{Reject, Stats};
+
+/// A shard whose metrics are created at once and whose flushes are thrown away.
+pub struct BenchShard {
+    shard: Shard,
+    router: Router,
+    writer: JournalWriter,
+    gate: OpenGate,
+}
+
+struct OpenGate {
+    config: Arc<MetricConfig>,
+    next: u32,
+    made: Vec<u32>,
+}
+
+impl CreateGate for OpenGate {
+    fn is_full(&self) -> bool {
+        false
+    }
+    fn admit(&mut self, _: i64) -> Result<(), Reject> {
+        Ok(())
+    }
+    fn config_for(&self, _: &str) -> Arc<MetricConfig> {
+        Arc::clone(&self.config)
+    }
+    fn next_number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+    fn submit(&mut self, metric: NewMetric) {
+        self.made.push(metric.at);
+    }
+}
+
+impl BenchShard {
+    /// A shard with a journal in `dir`.
+    pub fn new(dir: &Path, config: MetricConfig) -> Result<Self, JournalError> {
+        let registry = Registry::new();
+        let settings = plumbago_journal::Config { min_free_bytes: 0, ..Default::default() };
+        let journal = Journal::open(dir, settings, Arc::new(SystemClock), &registry)?;
+        let limits = Limits { future_max: 86_400, checkpoint_segments: 9, idle_after: 7200 };
+        Ok(Self {
+            shard: Shard::new(BlockLayout { raw_slots: 30 }, limits, Stats::new(&registry)),
+            router: Router::new(1, 1),
+            writer: journal.writer(),
+            gate: OpenGate { config: Arc::new(config), next: 0, made: Vec::new() },
+        })
+    }
+
+    /// Looks up, journals and applies a batch, and builds the flushes that become due.
+    pub fn apply(&mut self, batch: PointBatch, now: i64) {
+        for share in self.router.split(batch) {
+            let mut world = World { writer: &mut self.writer, gate: &mut self.gate, now };
+            let applied = self.shard.apply(&share, 0, &mut world);
+            assert!(applied.is_ok(), "the journal takes what a benchmark writes");
+        }
+        for at in self.gate.made.drain(..) {
+            self.shard.heads[at].set(crate::head::flag::CREATED);
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        if self.shard.due.len() < 1000 {
+            return;
+        }
+        self.shard.begin_due();
+        while let Some(FlushJob { items, .. }) = self.shard.take_due(1000, 1) {
+            self.shard.flush_done(items);
+        }
+    }
+}
