@@ -1,5 +1,7 @@
 //! Encrypted listeners.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::path::PathBuf;
