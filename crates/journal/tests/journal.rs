@@ -146,14 +146,14 @@ fn a_newer_format_is_refused() {
 /// Killed while it made the database for the first time.
 #[test]
 fn an_interrupted_creation_is_finished() {
-    for leave_version in [false, true] {
+    for version in [None, Some(b"".as_slice()), Some(b"FJL\x03")] {
         let mut fixture = Fixture::new();
         let dir = fixture.dir.path();
         std::fs::create_dir(dir.join("keyspaces")).unwrap();
         std::fs::write(dir.join("lock"), "").unwrap();
         std::fs::File::create(dir.join("0.jnl")).unwrap().set_len(64 << 20).unwrap();
-        if leave_version {
-            std::fs::write(dir.join("version"), "").unwrap();
+        if let Some(version) = version {
+            std::fs::write(dir.join("version"), version).unwrap();
         }
         let journal = fixture.open();
         journal.writer().point(1, 2, 3.0);
