@@ -137,6 +137,31 @@ async fn a_stop_takes_what_the_kernel_has_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_loses_nothing_that_waits_for_the_sink() {
+    let daemon = Daemon::start(&config());
+    daemon.sink.hold();
+    // More connections than batches that may wait, each with two pieces.
+    let mut senders = Vec::new();
+    for i in 0..100 {
+        let mut sender = TcpStream::connect(daemon.line()).unwrap();
+        sender.write_all(format!("first{i} 1 1700000000\n").as_bytes()).unwrap();
+        senders.push(sender);
+    }
+    until(|| daemon.stats().received() == 64).await;
+    for (i, sender) in senders.iter_mut().enumerate() {
+        sender.write_all(format!("second{i} 1 1700000000\n").as_bytes()).unwrap();
+    }
+    until(|| daemon.stats().active_connections() == 100).await;
+    let sink = Arc::clone(&daemon.sink);
+    let (stopped, ()) = tokio::join!(daemon.stop(), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        sink.release();
+    });
+    assert_eq!(stopped.points.len(), 200);
+    assert_eq!(stopped.stats().accepted(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_give_way_and_no_one_else() {
     let mut config = config();
     config.line.connections_max = 3;

@@ -74,16 +74,22 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
     pub(super) async fn run(mut self) -> Closed {
         let place = self.place;
         let mut cause = loop {
-            let next = tokio::select! {
+            // Only the wait for bytes may be cut short: a chunk that was read is pushed.
+            let read = tokio::select! {
                 biased;
-                next = self.next() => next,
+                read = self.read_in_time() => read,
                 () = place.stopped() => break place.cause(),
             };
-            match next {
-                Ok(Step::Close) => break Closed::Refused,
+            match read {
+                Ok(read) => {
+                    if let Err(cause) = self.take(read).await {
+                        break cause;
+                    }
+                }
                 Err(cause) => break cause,
-                Ok(_) if place.is_stopped() => break place.cause(),
-                Ok(_) => {}
+            }
+            if place.is_stopped() {
+                break place.cause();
             }
         };
         if matches!(cause, Closed::Shutdown | Closed::Evicted) {
@@ -96,27 +102,27 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
 
     async fn drain(&mut self, cause: Closed) -> Closed {
         for _ in 0..DRAIN_READS {
-            // Only the wait for bytes may be cut short: a chunk that was read is pushed.
-            let Ok(Ok(Read::Chunk(step))) = timeout(DRAIN_PAUSE, self.read()).await else { break };
-            if self.deliver(step).await == Step::Close {
-                return Closed::Refused;
+            let Ok(Ok(read)) = timeout(DRAIN_PAUSE, self.read()).await else { break };
+            if let Err(cause) = self.take(read).await {
+                return cause;
             }
         }
         cause
     }
 
-    /// Reads and pushes once. Cancelling it loses nothing: it is only cancelled while it reads, see
-    /// [`Connection::run`].
-    async fn next(&mut self) -> Result<Step, Closed> {
-        let step = match self.read_in_time().await? {
-            Read::Chunk(step) => self.deliver(step).await,
-            Read::End => return Err(Closed::End),
+    /// Does what a read asks for; an error says why the connection ends.
+    async fn take(&mut self, read: Read) -> Result<(), Closed> {
+        match read {
+            Read::Chunk(step) => match self.deliver(step).await {
+                Step::Close => Err(Closed::Refused),
+                Step::Read | Step::Again => Ok(()),
+            },
+            Read::End => Err(Closed::End),
             Read::NoTurn => {
                 self.turn = self.shared.in_flight.acquire().await.ok();
-                return Ok(Step::Read);
+                Ok(())
             }
-        };
-        Ok(step)
+        }
     }
 
     async fn read_in_time(&mut self) -> Result<Read, Closed> {

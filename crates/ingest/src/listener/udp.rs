@@ -22,6 +22,9 @@ const DATAGRAM_BYTES: usize = 64 << 10;
 const BATCH_BYTES: usize = 256 << 10;
 const BATCH_DATAGRAMS: usize = 1024;
 
+/// What is read at a stop, when senders do not: more than the kernel's buffer holds.
+const LAST_BATCHES: usize = 64;
+
 /// How often the kernel is asked how many datagrams it dropped.
 const DROPS_EVERY: Duration = Duration::from_secs(10);
 
@@ -73,7 +76,11 @@ pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationTok
             }
         }
     }
-    while reader.batch() {}
+    for _ in 0..LAST_BATCHES {
+        if !reader.batch() {
+            break;
+        }
+    }
     drops.look();
     Ok(())
 }
