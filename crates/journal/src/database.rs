@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use fjall::config::{CompressionPolicy, FilterPolicy};
-use fjall::{AbstractTree, CompressionType, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{CompressionType, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::JournalError;
 use crate::frame::RECORDS_MAX;
@@ -16,16 +16,10 @@ use crate::segment::{Segment, name_of, number_of};
 
 /// Replay reads every block once, so a cache would only cost memory.
 const CACHE_BYTES: u64 = 1 << 20;
-const MEMTABLE_BYTES: u64 = 8 << 20;
 /// Sealed log files of fjall's beyond which it makes the oldest keyspaces flush.
 const SEALED_LOG_BYTES: u64 = 128 << 20;
 /// All log files beyond which we make every keyspace flush.
 const LOG_BYTES_MAX: u64 = 192 << 20;
-
-/// fjall makes writers wait, inside of `insert`, at this many unflushed memtables or runs of tables.
-/// If its worker has died by then they wait for ever, hence we stay away from it.
-const SEALED_MEMTABLES_MAX: usize = 3;
-const RUNS_MAX: usize = 28;
 
 /// Skipped when the newest frame cannot be read, so that no number is given twice.
 const UNKNOWN_NUMBERS: u64 = 1 << 40;
@@ -135,16 +129,6 @@ impl Database {
         segments.values().try_for_each(|segment| self.fjall.delete_keyspace(segment.keyspace.clone()))
     }
 
-    pub(crate) fn insert(&self, segment: &Segment, key: &[u8], value: &[u8]) -> fjall::Result<()> {
-        segment.keyspace.insert(key, value)
-    }
-
-    /// True while fjall would make a writer wait.
-    pub(crate) fn is_stalled(&self, segment: &Segment) -> bool {
-        segment.keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX
-            || segment.keyspace.tree.l0_run_count() >= RUNS_MAX
-    }
-
     pub(crate) fn persist(&self, mode: PersistMode) -> fjall::Result<()> {
         self.fjall.persist(mode)
     }
@@ -157,7 +141,7 @@ impl Database {
         if self.fjall.journal_disk_space()? < LOG_BYTES_MAX {
             return Ok(());
         }
-        self.segments.values().try_for_each(|segment| segment.keyspace.rotate_memtable().map(drop))
+        self.segments.values().try_for_each(Segment::flush)
     }
 
     /// Writes out what closed segments have left in memory. Those that never filled a memtable may
@@ -166,7 +150,7 @@ impl Database {
         self.segments
             .range(..number)
             .filter(|(_, segment)| segment.keyspace.disk_space() > 0)
-            .try_for_each(|(_, segment)| segment.keyspace.rotate_memtable().map(drop))
+            .try_for_each(|(_, segment)| segment.flush())
     }
 }
 
@@ -179,10 +163,11 @@ fn open_fjall(path: &Path) -> fjall::Result<fjall::Database> {
         .open()
 }
 
-/// Frames are read once or never: no compression, no filters.
+/// Frames are read once or never: no compression, no filters. Full memtables are our business, see
+/// [`Segment::insert`].
 fn options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
-        .max_memtable_size(MEMTABLE_BYTES)
+        .max_memtable_size(u64::MAX)
         .data_block_compression_policy(CompressionPolicy::disabled())
         .filter_policy(FilterPolicy::disabled())
 }
@@ -233,7 +218,7 @@ mod tests {
                 database.add_segment(number, database.create_segment(number).unwrap());
                 let segment = &database.segments()[&number];
                 for key in 0..1200u64 {
-                    database.insert(segment, &key.to_be_bytes(), &frame).unwrap();
+                    segment.insert(&key.to_be_bytes(), &frame).unwrap();
                 }
                 segment.keyspace.rotate_memtable_and_wait().unwrap();
                 let doomed = database.take_before(number + 1);
@@ -244,9 +229,39 @@ mod tests {
             let (database, _) = Database::open(dir.path()).unwrap();
             assert!(database.segments().is_empty());
             let segment = database.create_segment(9).unwrap();
-            database.insert(&segment, &1u64.to_be_bytes(), &frame).unwrap();
+            segment.insert(&1u64.to_be_bytes(), &frame).unwrap();
         }
         let (database, _) = Database::open(dir.path()).unwrap();
         assert_eq!(database.segments()[&9].first_sequence(), Some(1));
+    }
+
+    /// Many small frames at full speed: fjall's worker must not lock itself up.
+    #[test]
+    fn memtables_go_to_disk_under_a_flood() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut database, _) = Database::open(dir.path()).unwrap();
+        database.add_segment(1, database.create_segment(1).unwrap());
+        let segment = &database.segments()[&1];
+        let next = std::sync::atomic::AtomicU64::new(0);
+        let (frames, frame) = (600_000, [7; 200]);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    loop {
+                        let key = next.fetch_add(1, Ordering::Relaxed);
+                        if key >= frames {
+                            return;
+                        }
+                        while segment.is_stalled() {
+                            std::thread::yield_now();
+                        }
+                        segment.insert(&key.to_be_bytes(), &frame).unwrap();
+                    }
+                });
+            }
+        });
+        segment.keyspace.rotate_memtable_and_wait().unwrap();
+        assert!(segment.keyspace.disk_space() > frames * 200);
+        assert_eq!(segment.keyspace.iter().count() as u64, frames);
     }
 }

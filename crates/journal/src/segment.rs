@@ -2,11 +2,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fjall::Keyspace;
+use fjall::{AbstractTree, Keyspace};
 
 use crate::database::sequence_of;
 
 const PREFIX: &str = "segment-";
+
+const MEMTABLE_BYTES: u64 = 8 << 20;
+/// What fjall needs for a row beside its value, roughly.
+const ROW_BYTES: u64 = 64;
+/// fjall's own limits are 4 and 30.
+const SEALED_MEMTABLES_MAX: usize = 3;
+const RUNS_MAX: usize = 28;
 
 /// A live segment that holds frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +31,8 @@ pub(crate) struct Segment {
     pub(crate) keyspace: Keyspace,
     first_sequence: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// Bytes of frames in the active memtable.
+    unflushed: AtomicU64,
 }
 
 impl Segment {
@@ -31,12 +40,40 @@ impl Segment {
         // Where the first frame cannot be read, any frame may be the first: replay tells.
         let first = keyspace.first_key_value().map_or(u64::MAX, |row| sequence_of(row).unwrap_or(0));
         let bytes = AtomicU64::new(keyspace.disk_space());
-        Self { keyspace, first_sequence: AtomicU64::new(first), bytes }
+        let unflushed = AtomicU64::new(keyspace.tree.active_memtable().size());
+        Self { keyspace, first_sequence: AtomicU64::new(first), bytes, unflushed }
     }
 
-    pub(crate) fn wrote(&self, first_sequence: u64, bytes: u64) {
-        self.first_sequence.fetch_min(first_sequence, Ordering::Relaxed);
+    /// Inserts a frame, and lets the memtable go to disk when it is full.
+    ///
+    /// fjall would see to that itself, but it asks its worker once more for each insert into a full
+    /// memtable. A thousand of these fill the worker's queue, and as the worker waits for room in
+    /// it while it turns the memtable, nothing is flushed any more.
+    pub(crate) fn insert(&self, key: &[u8; 8], frame: &[u8]) -> fjall::Result<()> {
+        self.keyspace.insert(key.as_slice(), frame)?;
+        let bytes = frame.len() as u64;
+        self.first_sequence.fetch_min(u64::from_be_bytes(*key), Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let held = self.unflushed.fetch_add(bytes + ROW_BYTES, Ordering::Relaxed) + bytes + ROW_BYTES;
+        if held >= MEMTABLE_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Lets what is in memory go to disk, in the background.
+    pub(crate) fn flush(&self) -> fjall::Result<()> {
+        if self.unflushed.swap(0, Ordering::Relaxed) > 0 {
+            self.keyspace.rotate_memtable()?;
+        }
+        Ok(())
+    }
+
+    /// True while fjall would make a writer wait inside of an insert; for ever if its worker has
+    /// died meanwhile, so it must not come to that.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX
+            || self.keyspace.tree.l0_run_count() >= RUNS_MAX
     }
 
     /// `None` while it is empty.

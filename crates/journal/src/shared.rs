@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use fjall::PersistMode;
 use plumbago_model::Clock;
@@ -10,11 +11,15 @@ use plumbago_telemetry::{Registry, Throttle};
 
 use crate::database::Database;
 use crate::metrics::Metrics;
-use crate::segment::SegmentClock;
+use crate::segment::{Segment, SegmentClock};
 use crate::{Config, JournalError, Record, ReplayReport, SegmentInfo, lock, space};
 
 /// One line about refused points per so many milliseconds.
 const REFUSAL_LINE_MS: i64 = 10_000;
+
+/// How long a hand-over waits for a slow disk before it refuses.
+const STALL_STEP: Duration = Duration::from_millis(5);
+const STALL_STEPS: u32 = 200;
 
 /// Locks are taken in the order `keyspaces`, `state`.
 pub(crate) struct Shared {
@@ -151,6 +156,7 @@ impl Shared {
 
     fn try_write(&self, segment: u32, key: &[u8; 8], value: &[u8]) -> Result<(), JournalError> {
         self.check_room(value.len() as u64)?;
+        self.await_disk(segment)?;
         // The second turn finds the segment that the first has made.
         for _ in 0..2 {
             if self.insert(segment, key, value)? {
@@ -167,14 +173,8 @@ impl Shared {
             let state = self.read();
             let database = state.database()?;
             let Some(target) = database.segments().get(&segment) else { return Ok(false) };
-            if database.is_stalled(target) {
-                return Err(unavailable("the disk is behind with writing"));
-            }
-            match database.insert(target, key, value) {
-                Ok(()) => {
-                    target.wrote(u64::from_be_bytes(*key), value.len() as u64);
-                    return Ok(true);
-                }
+            match target.insert(key, value) {
+                Ok(()) => return Ok(true),
                 Err(error) => error,
             }
         };
@@ -198,6 +198,21 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Waits a little while fjall is behind with writing memtables.
+    fn await_disk(&self, segment: u32) -> Result<(), JournalError> {
+        let stalled = || -> Result<bool, JournalError> {
+            let state = self.read();
+            Ok(state.database()?.segments().get(&segment).is_some_and(Segment::is_stalled))
+        };
+        for _ in 0..STALL_STEPS {
+            if !stalled()? {
+                return Ok(());
+            }
+            std::thread::sleep(STALL_STEP);
+        }
+        Err(unavailable("the disk is behind with writing"))
     }
 
     fn create_segment(&self, number: u32) -> Result<(), JournalError> {
