@@ -7,7 +7,10 @@ use plumbago_model::{MetricId, codec};
 
 use crate::pool::{Chain, Pool};
 
-const OCTET: u32 = 8;
+/// Slots that stay raw.
+pub(crate) const OCTET: u32 = 8;
+/// The raw slots, NaN for unknown.
+pub(crate) type Octet = [f64; OCTET as usize];
 /// Longest encoded group when a chain is written anew.
 const GROUP_SLOTS: usize = 96;
 /// Unknown slots that a group bridges rather than ends at.
@@ -55,7 +58,7 @@ pub(crate) enum Applied {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Head {
-    raw: [f64; OCTET as usize],
+    raw: Octet,
     /// Hash of the name, the key of the registry.
     pub(crate) hash: [u32; 4],
     /// The metric's id.
@@ -159,25 +162,39 @@ impl Head {
     /// Holds exactly these slots (in time order, none below the base) from now on.
     pub(crate) fn refill(&mut self, pool: &mut Pool, scratch: &mut Scratch, pairs: &[(u32, f64)]) {
         pool.release(&mut self.chain);
-        self.raw = [f64::NAN; OCTET as usize];
         if let Some((slot, _)) = pairs.last() {
             self.newest = self.newest.max(*slot);
         }
-        let octet = self.newest & !(OCTET - 1);
-        let split = pairs.partition_point(|(slot, _)| *slot < octet);
-        for (slot, value) in &pairs[split..] {
-            self.raw[(slot % OCTET) as usize] = *value;
-        }
-        scratch.bytes.clear();
-        encode_groups(&pairs[..split], self.base, scratch);
-        pool.append(&mut self.chain, &scratch.bytes);
+        let mut chain = std::mem::take(&mut scratch.chain);
+        chain.clear();
+        self.raw = Self::encode(pairs, self.base, self.newest, scratch, &mut chain);
+        pool.append(&mut self.chain, &chain);
+        scratch.chain = chain;
     }
 
-    /// The slots in the form of [`Head::refill`]'s chain, for a state row.
-    pub(crate) fn encode(pairs: &[(u32, f64)], base: u32, scratch: &mut Scratch, out: &mut Vec<u8>) {
-        scratch.bytes.clear();
-        encode_groups(pairs, base, scratch);
-        out.extend_from_slice(&scratch.bytes);
+    /// Takes the slots of a state row as they are.
+    pub(crate) fn adopt(&mut self, pool: &mut Pool, chain: &[u8], octet: Octet) {
+        pool.release(&mut self.chain);
+        pool.append(&mut self.chain, chain);
+        self.raw = octet;
+    }
+
+    /// The slots before the newest octet as a chain, and the octet.
+    pub(crate) fn encode(
+        pairs: &[(u32, f64)],
+        base: u32,
+        newest: u32,
+        scratch: &mut Scratch,
+        chain: &mut Vec<u8>,
+    ) -> Octet {
+        let mut raw = [f64::NAN; OCTET as usize];
+        let octet = newest & !(OCTET - 1);
+        let split = pairs.partition_point(|(slot, _)| *slot < octet);
+        for (slot, value) in &pairs[split..] {
+            raw[(slot % OCTET) as usize] = *value;
+        }
+        encode_groups(&pairs[..split], base, scratch, chain);
+        raw
     }
 
     /// The reverse of [`Head::encode`]; `None` when the bytes are damaged.
@@ -254,11 +271,12 @@ impl Head {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
+    chain: Vec<u8>,
     values: Vec<f64>,
     pairs: Pairs,
 }
 
-fn encode_groups(pairs: &[(u32, f64)], base: u32, scratch: &mut Scratch) {
+fn encode_groups(pairs: &[(u32, f64)], base: u32, scratch: &mut Scratch, out: &mut Vec<u8>) {
     let mut rest = pairs;
     while let Some(&(start, _)) = rest.first() {
         scratch.values.clear();
@@ -274,7 +292,7 @@ fn encode_groups(pairs: &[(u32, f64)], base: u32, scratch: &mut Scratch) {
             slot = next + 1;
             taken += 1;
         }
-        put_group(&mut scratch.bytes, start - base, &scratch.values);
+        put_group(out, start - base, &scratch.values);
         rest = &rest[taken..];
     }
 }

@@ -12,6 +12,7 @@ use plumbago_store::{FlushStore, MetadataStore, StoreError};
 use crate::create::{ConfigFor, NewMetric};
 use crate::head::flag;
 use crate::router::Router;
+use crate::shard::NUMBER_BITS;
 use crate::shard::Shard;
 use crate::shard::restore::Replayed;
 use crate::state_row::State;
@@ -94,7 +95,7 @@ pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Resu
     let sequence = shards.iter().map(|s| s.sequence).max().unwrap_or(0);
     sources.journal.start_at(sources.journal.sequence().max(sequence) + 1);
     shards.iter_mut().for_each(Shard::show);
-    Ok(Start { report, next_number: numbers.next.max(1), creations })
+    Ok(Start { report, next_number: numbers.next(), creations })
 }
 
 async fn load_metrics(
@@ -123,17 +124,32 @@ async fn load_metrics(
     }
 }
 
-/// Numbers of metrics, and how far state rows cover their journal records.
+/// Places of metrics by their number, and how far state rows cover their journal records. Numbers are
+/// dense, and records come in the order of the numbers more often than not.
 #[derive(Default)]
-struct Numbers {
-    of: HashMap<u32, (Place, u64)>,
-    next: u32,
-}
+struct Numbers(Vec<Option<(Place, u64)>>);
 
 impl Numbers {
     fn set(&mut self, number: u32, place: Place, covered: u64) {
-        self.of.insert(number, (place, covered));
-        self.next = self.next.max(number + 1);
+        let at = number as usize;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, None);
+        }
+        self.0[at] = Some((place, covered));
+    }
+
+    fn get(&self, number: u32) -> Option<(Place, u64)> {
+        self.0.get(number as usize).copied().flatten()
+    }
+
+    fn forget(&mut self, number: u32) {
+        if let Some(entry) = self.0.get_mut(number as usize) {
+            *entry = None;
+        }
+    }
+
+    fn next(&self) -> u32 {
+        self.0.len().max(1) as u32
     }
 }
 
@@ -154,7 +170,8 @@ fn load_states(
             return;
         };
         // A state row without metadata: the metric was deleted by another program.
-        let Some(place) = places.get(&id).copied() else { return };
+        let known = places.get(&id).copied().filter(|_| state.number >> NUMBER_BITS == 0);
+        let Some(place) = known else { return };
         shards[usize::from(place.0)].restore(place.1, &state);
         numbers.set(state.number, place, state.sequence);
         report.states += 1;
@@ -173,7 +190,7 @@ fn replay(
     let segment = sources.journal.segments().iter().map(|s| s.number).min().unwrap_or(1);
     sources.journal.replay(&mut |record| match record {
         Record::Creation { sequence, metric, name } => {
-            if numbers.of.contains_key(&metric) {
+            if metric >> NUMBER_BITS != 0 || numbers.get(metric).is_some() {
                 return;
             }
             let place = explain(sources, shards, creations, name, metric, segment);
@@ -183,11 +200,11 @@ fn replay(
         }
         Record::Point { sequence, metric, timestamp, value } => {
             let record = Replayed { sequence, metric, timestamp, value };
-            let Some((place, covered)) = numbers.of.get(&record.number()) else {
+            let Some((place, covered)) = numbers.get(record.number()) else {
                 report.unexplained += 1;
                 return;
             };
-            if sequence <= *covered {
+            if sequence <= covered {
                 report.covered += 1;
                 return;
             }
@@ -195,7 +212,7 @@ fn replay(
             shards[usize::from(place.0)].replay(place.1, record, sources.now, segment);
         }
         Record::Removal { metric, .. } => {
-            numbers.of.remove(&metric);
+            numbers.forget(metric);
         }
     })?;
     Ok(())

@@ -1,15 +1,17 @@
 //! The state row of a metric: what its head held when a flush was built. Layout in
 //! `docs/formats/state-row.md`.
 
-use plumbago_model::Window;
+use std::borrow::Cow;
 
-use crate::head::{Head, Pairs, Scratch};
+use plumbago_model::{Window, codec};
+
+use crate::head::{Head, OCTET, Octet, Scratch};
 
 const VERSION: u8 = 1;
 
 /// A head between two runs of the process.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct State {
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct State<'a> {
     /// The metric's number in the journal.
     pub(crate) number: u32,
     /// Journal records up to this one are in here or in the store.
@@ -24,13 +26,25 @@ pub(crate) struct State {
     pub(crate) open: Vec<Window>,
     /// Points ahead of their time: timestamp and value.
     pub(crate) waiting: Vec<(u32, f64)>,
-    /// Held slots.
-    pub(crate) pairs: Pairs,
+    /// Known slots in chain and octet.
+    pub(crate) held: u32,
+    /// The slots before the newest octet, in groups, as the head keeps them.
+    pub(crate) chain: Cow<'a, [u8]>,
+    /// The newest octet.
+    pub(crate) octet: Octet,
 }
 
-impl State {
-    pub(crate) fn encode(&self, scratch: &mut Scratch) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + self.open.len() * 12 + self.pairs.len() * 3);
+impl<'a> State<'a> {
+    /// Takes these slots (in time order, none below the base).
+    pub(crate) fn hold(&mut self, pairs: &[(u32, f64)], scratch: &mut Scratch) {
+        self.held = pairs.len() as u32;
+        let mut chain = Vec::new();
+        self.octet = Head::encode(pairs, self.base, self.newest, scratch, &mut chain);
+        self.chain = Cow::Owned(chain);
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + self.open.len() * 12 + self.chain.len());
         out.push(VERSION);
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
@@ -49,12 +63,14 @@ impl State {
             out.extend_from_slice(&timestamp.to_le_bytes());
             out.extend_from_slice(&value.to_le_bytes());
         }
-        Head::encode(&self.pairs, self.base, scratch, &mut out);
+        out.extend_from_slice(&self.held.to_le_bytes());
+        codec::encode(&self.octet, &mut out);
+        out.extend_from_slice(&self.chain);
         out
     }
 
     /// `None` when the bytes are damaged or of another version.
-    pub(crate) fn decode(bytes: &[u8], values: &mut Vec<f64>) -> Option<Self> {
+    pub(crate) fn decode(bytes: &'a [u8], values: &mut Vec<f64>) -> Option<Self> {
         let mut rest = bytes;
         if take::<1>(&mut rest)? != [VERSION] {
             return None;
@@ -65,7 +81,11 @@ impl State {
             base: u32::from_le_bytes(take(&mut rest)?),
             newest: u32::from_le_bytes(take(&mut rest)?),
             resolution: u32::from_le_bytes(take(&mut rest)?),
-            ..Self::default()
+            open: Vec::new(),
+            waiting: Vec::new(),
+            held: 0,
+            chain: Cow::Borrowed(&[]),
+            octet: [f64::NAN; OCTET as usize],
         };
         let [windows] = take::<1>(&mut rest)?;
         for _ in 0..windows {
@@ -76,7 +96,11 @@ impl State {
         for _ in 0..u32::from_le_bytes(take(&mut rest)?) {
             state.waiting.push((u32::from_le_bytes(take(&mut rest)?), f64::from_le_bytes(take(&mut rest)?)));
         }
-        Head::decode(rest, state.base, values, &mut state.pairs)?;
+        state.held = u32::from_le_bytes(take(&mut rest)?);
+        values.clear();
+        let used = codec::decode(rest, OCTET as usize, values).ok()?;
+        state.octet = values.as_slice().try_into().ok()?;
+        state.chain = Cow::Borrowed(rest.get(used..)?);
         Some(state)
     }
 }
@@ -93,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_state_survives_its_round_trip() {
-        let state = State {
+        let mut state = State {
             number: 7,
             sequence: 1 << 40,
             base: 100,
@@ -101,13 +125,21 @@ mod tests {
             resolution: 60,
             open: vec![Window { value: 2.5, count: 3 }, Window::default()],
             waiting: vec![(9000, 2.0)],
-            pairs: vec![(100, 1.0), (101, -0.0), (129, f64::INFINITY), (130, 1e-300)],
+            held: 0,
+            chain: Cow::Borrowed(&[]),
+            octet: [1.0; OCTET as usize],
         };
-        let bytes = state.encode(&mut Scratch::default());
-        assert_eq!(State::decode(&bytes, &mut Vec::new()), Some(state));
+        let pairs = [(100, 1.0), (101, -0.0), (129, f64::INFINITY), (130, 1e-300)];
+        state.hold(&pairs, &mut Scratch::default());
+        let bytes = state.encode();
+        let read = State::decode(&bytes, &mut Vec::new()).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{state:?}"));
+        let mut slots = Vec::new();
+        Head::decode(&read.chain, read.base, &mut Vec::new(), &mut slots).unwrap();
+        assert_eq!(slots, pairs[..2]);
         for cut in 0..bytes.len() {
             let _ = State::decode(&bytes[..cut], &mut Vec::new());
         }
-        assert_eq!(State::decode(&[9], &mut Vec::new()), None);
+        assert!(State::decode(&[9], &mut Vec::new()).is_none());
     }
 }

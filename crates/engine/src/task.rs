@@ -116,7 +116,7 @@ impl Owner {
         let mut tick = tokio::time::interval(HAND_OVER);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let takes_points = self.state.rest.is_none();
+            let takes_points = self.state.rest.is_none() && !self.state.drained;
             tokio::select! {
                 biased;
                 control = self.control.recv() => match control {

@@ -1,5 +1,6 @@
 //! Building flushes and taking their acknowledgement. Slots leave a head only after the commit.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use plumbago_store::{Run, StateRow, WriteBatch};
 
 use super::{ALLOWANCE, Shard};
 use crate::downsample::{self, Closed, Plan};
-use crate::head::{Head, Pairs, flag};
+use crate::head::{Head, OCTET, Pairs, flag};
 use crate::jobs::{Close, FlushItem, FlushJob};
 use crate::state_row::State;
 
@@ -94,7 +95,7 @@ impl Shard {
         let mut open = self.open(head);
         self.push_raw(head, &plan, gone, &mut job.batch.rows);
         self.push_coarse(head, &plan, until, &mut open, gone, job);
-        let state = State {
+        let mut state = State {
             number: head.number,
             sequence: self.sequence,
             base: until,
@@ -102,9 +103,12 @@ impl Shard {
             resolution: plan.raw.resolution,
             open: open.clone(),
             waiting: self.waiting.iter().filter(|w| w.at == at).map(|w| (w.timestamp, w.value)).collect(),
-            pairs: kept.to_vec(),
+            held: 0,
+            chain: Cow::Borrowed(&[]),
+            octet: [f64::NAN; OCTET as usize],
         };
-        let bytes = state.encode(&mut self.scratch);
+        state.hold(kept, &mut self.scratch);
+        let bytes = state.encode();
         job.batch.states.push(StateRow { id: head.id, bytes });
         job.items.push(FlushItem { at, until, open, stored: gone.len() as u32, segment });
         let head = &mut self.heads[at];

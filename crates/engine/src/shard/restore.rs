@@ -23,7 +23,7 @@ impl Replayed {
 
 impl Shard {
     /// Fills a head from its state row.
-    pub(crate) fn restore(&mut self, at: u32, state: &State) {
+    pub(crate) fn restore(&mut self, at: u32, state: &State<'_>) {
         let plan = std::sync::Arc::clone(&self.plans[usize::from(self.heads[at].config)]);
         let head = &mut self.heads[at];
         head.number = state.number;
@@ -37,15 +37,15 @@ impl Shard {
             head.clear(flag::NEW);
         }
         (head.base, head.newest) = (state.base, state.newest.max(state.base));
-        head.refill(&mut self.pool, &mut self.scratch, &state.pairs);
+        head.adopt(&mut self.pool, &state.chain, state.octet);
         for (k, window) in state.open.iter().take(plan.coarse()).enumerate() {
             self.windows[head.windows + k as u32] = *window;
         }
         for (timestamp, value) in &state.waiting {
             self.wait(at, *timestamp, *value);
         }
-        self.ledger.held += state.pairs.len() as u64;
-        self.ledger.recovered += (state.pairs.len() + state.waiting.len()) as u64;
+        self.ledger.held += u64::from(state.held);
+        self.ledger.recovered += u64::from(state.held) + state.waiting.len() as u64;
         self.look_whether_due(at);
     }
 
