@@ -111,7 +111,7 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
     if line.is_empty() {
         return Ok(());
     }
-    let (rest, timestamp) = last_field(line).ok_or(Reject::Fields)?;
+    let (rest, timestamp) = timestamp_field(line).or_else(|| last_field(line)).ok_or(Reject::Fields)?;
     let (name, value) = last_field(rest).ok_or(Reject::Fields)?;
     let too_many = || name.iter().any(|b| is_blank(*b)).then_some(Reject::Fields);
     let value = number::value(value).ok_or(Reject::Value);
@@ -126,15 +126,27 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
     }
 }
 
+/// The same as [`last_field`] for the usual case: a blank and ten bytes behind it.
+#[inline]
+fn timestamp_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (head, field) = line.split_last_chunk::<11>()?;
+    let (blank, field) = field.split_first()?;
+    (is_blank(*blank) && !field.iter().any(|b| is_blank(*b))).then(|| (trim_end(head), field))
+}
+
 /// Splits off the last field and the blanks before it.
 #[inline]
 fn last_field(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = text.iter().rposition(|b| is_blank(*b))?;
-    let mut head = &text[..at];
-    while let [rest @ .., b' ' | b'\t'] = head {
-        head = rest;
+    Some((trim_end(&text[..at]), &text[at + 1..]))
+}
+
+#[inline]
+fn trim_end(mut text: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
     }
-    Some((head, &text[at + 1..]))
+    text
 }
 
 /// Without the blanks around it, and without the CR of senders that end lines with CR LF.
