@@ -110,7 +110,7 @@ pub struct Limits {
     pub targets: usize,
     /// Series of a render request.
     pub series: usize,
-    /// Points of a render request, before maxDataPoints.
+    /// Points of a render request, before maxDataPoints; each takes 8 bytes while it is answered.
     pub points: usize,
     /// Names that a find or expand gives.
     pub find_results: usize,
@@ -128,7 +128,7 @@ impl Default for Limits {
             body: ByteSize::mib(4),
             targets: 1000,
             series: 100_000,
-            points: 100_000_000,
+            points: 20_000_000,
             find_results: 1_000_000,
             find_visited: 20_000_000,
         }

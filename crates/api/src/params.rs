@@ -9,7 +9,7 @@ use crate::config::Limits;
 use crate::error::{ApiError, beyond, quoted};
 
 /// More parameters than any client sends.
-const PAIRS_MAX: usize = 20_000;
+const PAIRS_MAX: usize = 10_000;
 
 /// Names and values in the order in which they came.
 #[derive(Debug, Default, Clone)]

@@ -33,6 +33,8 @@ pub(crate) struct Api {
     pub(crate) zone: TimeZone,
     /// Walks through all names at the same time; each holds a thread while its client reads.
     pub(crate) index_walks: Arc<Semaphore>,
+    /// Large searches at the same time: one per processor, the others wait.
+    pub(crate) searches: Arc<Semaphore>,
 }
 
 /// How many [`Api::index_walks`].
@@ -40,6 +42,7 @@ const INDEX_WALKS: usize = 4;
 
 impl Api {
     pub(crate) fn new(config: &Config, handles: &Handles) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             index: Arc::clone(&handles.index),
             source: Arc::clone(&handles.source),
@@ -47,6 +50,7 @@ impl Api {
             limits: config.limits.clone(),
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
             index_walks: Arc::new(Semaphore::new(INDEX_WALKS)),
+            searches: Arc::new(Semaphore::new(processors)),
         }
     }
 

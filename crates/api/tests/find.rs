@@ -32,6 +32,7 @@ async fn trees_for_grafana() {
     assert_eq!(tree("query=web.a.cpu.*").await, ["idle web.a.cpu.idle", "user web.a.cpu.user"]);
     // A metric that is a directory too shows once, as a directory.
     assert_eq!(tree("query=web.b.*").await, ["cpu/ web.b.cpu"]);
+    assert_eq!(tree("query=web.b.*&wildcards=1").await, ["*/ web.b.*", "cpu/ web.b.cpu"]);
     assert_eq!(tree("query=web.b.*&leavesOnly=1").await, ["cpu web.b.cpu"]);
     assert_eq!(tree("query=web.a.cpu.*&wildcards=1").await[0], "* web.a.cpu.*");
     assert_eq!(tree("query=web.*&wildcards=1").await[0], "*/ web.*");

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::function::{self, Args, Function, Value};
 use crate::plan::{Fetch, Source};
 use crate::request::{Request, TimeRange};
 use crate::series::TimeSeries;
@@ -18,6 +19,14 @@ pub enum EvalError {
         name: String,
         /// Characters before it, plus one.
         position: usize,
+    },
+    /// The arguments do not fit the function.
+    #[error("{function}: {reason}")]
+    Argument {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        reason: String,
     },
     /// A target or an argument that must give series gives a constant.
     #[error("expected a path or a function at character {position}, not a constant")]
@@ -57,13 +66,6 @@ impl Fetched {
     }
 }
 
-/// What an expression gives.
-#[derive(Debug, Clone)]
-pub(crate) enum Value {
-    Series(Vec<TimeSeries>),
-    Literal(Literal),
-}
-
 /// Evaluates targets in their order; the answer is their results one after the other.
 pub fn evaluate(
     targets: &[Target],
@@ -85,30 +87,26 @@ pub fn evaluate(
     Ok(all)
 }
 
-pub(crate) struct Evaluation<'a> {
-    pub(crate) target: &'a Target,
-    pub(crate) request: &'a Request,
+struct Evaluation<'a> {
+    target: &'a Target,
+    request: &'a Request,
     fetched: &'a Fetched,
 }
 
 impl Evaluation<'_> {
     /// The value of an expression that must give series.
-    pub(crate) fn series(
-        &self,
-        expr: &Expr,
-        replacements: &Replacements,
-    ) -> Result<Vec<TimeSeries>, EvalError> {
+    fn series(&self, expr: &Expr, replacements: &Replacements) -> Result<Vec<TimeSeries>, EvalError> {
         match self.value(expr, replacements)? {
             Value::Series(series) => Ok(series),
             Value::Literal(Literal::String(path)) if matches!(expr.kind, ExprKind::Path(_)) => {
                 Ok(self.fetched.get(&path, Source::Glob, self.request.range))
             }
-            Value::Literal(_) => Err(EvalError::NoSeries { position: self.position(expr) }),
+            Value::Literal(_) => Err(EvalError::NoSeries { position: position(self.target, expr) }),
         }
     }
 
     /// The value of any expression.
-    pub(crate) fn value(&self, expr: &Expr, replacements: &Replacements) -> Result<Value, EvalError> {
+    fn value(&self, expr: &Expr, replacements: &Replacements) -> Result<Value, EvalError> {
         let range = self.request.range;
         match &expr.kind {
             ExprKind::Literal(literal) => Ok(Value::Literal(literal.clone())),
@@ -124,15 +122,33 @@ impl Evaluation<'_> {
                 let raw = &self.target.text[expr.span.clone()];
                 Ok(Value::Series(self.fetched.get(raw, Source::Tags, range)))
             }
-            ExprKind::Call { name, .. } => {
-                let position = self.position(expr);
-                Err(EvalError::UnknownFunction { name: name.clone(), position })
+            ExprKind::Call { name, args, kwargs } => {
+                let function = known_function(self.target, expr, name)?;
+                let values = |exprs: &[Expr]| -> Result<Vec<Value>, EvalError> {
+                    exprs.iter().map(|expr| self.value(expr, replacements)).collect()
+                };
+                let named = |(key, expr): &(String, Expr)| Ok((key.clone(), self.value(expr, replacements)?));
+                let kwargs = kwargs.iter().map(named).collect::<Result<_, EvalError>>()?;
+                Args::bind(function.params, values(args)?, kwargs)
+                    .and_then(|args| (function.eval)(args, self.request))
+                    .map(Value::Series)
+                    .map_err(|reason| EvalError::Argument { function: name.clone(), reason })
             }
         }
     }
+}
 
-    fn position(&self, expr: &Expr) -> usize {
-        let before = self.target.text.get(..expr.span.start).unwrap_or_default();
-        before.chars().count() + 1
-    }
+/// The function of a call.
+pub(crate) fn known_function(
+    target: &Target,
+    call: &Expr,
+    name: &str,
+) -> Result<&'static Function, EvalError> {
+    function::find(name)
+        .ok_or_else(|| EvalError::UnknownFunction { name: name.to_owned(), position: position(target, call) })
+}
+
+fn position(target: &Target, expr: &Expr) -> usize {
+    let before = target.text.get(..expr.span.start).unwrap_or_default();
+    before.chars().count() + 1
 }

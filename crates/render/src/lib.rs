@@ -7,6 +7,8 @@
 pub mod attime;
 pub mod consolidate;
 pub mod eval;
+mod function;
+mod functions;
 pub mod fuzzing;
 mod number;
 pub mod plan;

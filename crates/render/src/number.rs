@@ -21,6 +21,27 @@ pub fn python_float(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
+/// The text of a float as C's `%g` gives it: six digits, no zeros at the end.
+pub(crate) fn general(value: f64) -> String {
+    if !value.is_finite() {
+        return python_float(value);
+    }
+    let scientific = format!("{value:.5e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    match usize::try_from(5 - exponent) {
+        Ok(decimals) if exponent >= -4 => trimmed(&format!("{value:.decimals$}")),
+        _ => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trimmed(digits), exponent.unsigned_abs())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +61,26 @@ mod tests {
             (f64::NEG_INFINITY, "-inf"),
         ] {
             assert_eq!(python_float(value), printed);
+        }
+    }
+
+    #[test]
+    fn as_c_prints_general_numbers() {
+        for (value, printed) in [
+            (2.0, "2"),
+            (0.0, "0"),
+            (-0.5, "-0.5"),
+            (0.1, "0.1"),
+            (1.0 / 3.0, "0.333333"),
+            (100_000.0, "100000"),
+            (1e6, "1e+06"),
+            (1_234_567.0, "1.23457e+06"),
+            (999_999.5, "1e+06"),
+            (0.0001, "0.0001"),
+            (0.000_012_345, "1.2345e-05"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(general(value), printed);
         }
     }
 }

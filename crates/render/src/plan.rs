@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::eval::{EvalError, TargetError};
+use crate::eval::{EvalError, TargetError, known_function};
 use crate::request::{Request, TimeRange};
 use crate::target::{Expr, ExprKind, Literal, Target};
 use crate::template::{Replacements, Resolved};
@@ -76,7 +76,8 @@ impl Planner<'_> {
             ExprKind::Call { name, .. } if name == "seriesByTag" => {
                 self.fetch(&target.text[expr.span.clone()], Source::Tags);
             }
-            ExprKind::Call { args, kwargs, .. } => {
+            ExprKind::Call { name, args, kwargs } => {
+                known_function(target, expr, name)?;
                 for arg in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
                     self.expression(target, arg, replacements)?;
                 }

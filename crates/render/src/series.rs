@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use plumbago_model::Series;
 
-use crate::request::TimeRange;
-
 /// How values fold when a series is read coarser than it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Consolidation {
@@ -27,6 +25,21 @@ pub enum Consolidation {
 }
 
 impl Consolidation {
+    /// The consolidation that Graphite calls so.
+    pub fn named(name: &str) -> Option<Self> {
+        const ALL: [Consolidation; 7] = [
+            Consolidation::Average,
+            Consolidation::AvgZero,
+            Consolidation::Sum,
+            Consolidation::Max,
+            Consolidation::Min,
+            Consolidation::First,
+            Consolidation::Last,
+        ];
+        let name = if name == "avg" { "average" } else { name };
+        ALL.into_iter().find(|consolidation| consolidation.name() == name)
+    }
+
     /// Graphite's name of it.
     pub fn name(self) -> &'static str {
         match self {
@@ -74,6 +87,18 @@ impl Tags {
     /// The value of a tag.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
+    }
+
+    /// The tags that are the same in all of some sets.
+    pub fn common<'a>(mut sets: impl Iterator<Item = &'a Self>) -> Self {
+        let mut common: Vec<(String, String)> = Vec::new();
+        if let Some(first) = sets.next() {
+            common = first.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        }
+        for tags in sets {
+            common.retain(|(key, value)| tags.get(key) == Some(value));
+        }
+        Self(Kind::Pairs(common))
     }
 
     /// Sets a tag; a new one comes last.
@@ -151,9 +176,10 @@ impl TimeSeries {
         Arc::make_mut(&mut self.values)
     }
 
-    /// From its first value to its end.
-    pub fn range(&self) -> TimeRange {
-        TimeRange { from: self.start, until: self.end }
+    /// Gives it the text of the call that made it, as name and as path expression.
+    pub(crate) fn rename(&mut self, name: String) {
+        self.name = name.into();
+        self.path_expression = Arc::clone(&self.name);
     }
 }
 

@@ -1,6 +1,5 @@
 //! `template()`: `$name` in paths, filled in before they are looked up.
 
-use crate::number::python_float;
 use crate::target::{Literal, TARGET_BYTES_MAX};
 
 /// The parameters in force at some place of a target.
@@ -40,7 +39,7 @@ impl Replacements {
             }
             let places = resolved.matches(&variable).count();
             if places > 0 {
-                let text = text(value);
+                let text = value.python();
                 if places.saturating_mul(text.len()) + resolved.len() > TARGET_BYTES_MAX {
                     return Err(TooLong);
                 }
@@ -68,17 +67,6 @@ fn constant(value: &Literal) -> Literal {
         }
     }
     value.clone()
-}
-
-fn text(value: &Literal) -> String {
-    match value {
-        Literal::Integer(number) => number.to_string(),
-        Literal::Float(number) => python_float(*number),
-        Literal::String(text) => text.clone(),
-        Literal::Boolean(true) => "True".to_owned(),
-        Literal::Boolean(false) => "False".to_owned(),
-        Literal::None => "None".to_owned(),
-    }
 }
 
 #[cfg(test)]

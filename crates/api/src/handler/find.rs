@@ -1,5 +1,6 @@
 //! `/metrics/find`: the nodes of a glob.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -117,15 +118,14 @@ fn last_component(path: &str) -> &str {
 /// One entry per name, directories first; `id` is the query with its last component replaced.
 fn tree(mut nodes: Vec<Node>, query: &str, wildcards: bool) -> impl stream::Pieces {
     let base = query.rfind('.').map_or("", |dot| &query[..=dot]).to_owned();
-    let wildcard = (wildcards && nodes.len() > 1).then(|| ("*".to_owned(), nodes.iter().any(|n| n.branch)));
+    let wildcard = (wildcards && kinds(&nodes) > 1).then(|| ("*".to_owned(), nodes.iter().any(|n| n.branch)));
     for node in &mut nodes {
         if let Some(dot) = node.path.rfind('.') {
             node.path.drain(..=dot);
         }
     }
     if !nodes.is_sorted_by(|a, b| a.path < b.path) {
-        nodes.sort_by(|a, b| (&a.path, !a.branch).cmp(&(&b.path, !b.branch)));
-        nodes.dedup_by(|later, earlier| later.path == earlier.path);
+        nodes = merged(nodes);
     }
     let (branches, leaves): (Vec<Node>, Vec<Node>) = nodes.into_iter().partition(|node| node.branch);
     let entries = branches.into_iter().chain(leaves).map(|node| (node.path, node.branch));
@@ -147,6 +147,21 @@ fn tree(mut nodes: Vec<Node>, query: &str, wildcards: bool) -> impl stream::Piec
             b",\"allowChildren\":0,\"expandable\":0,\"leaf\":1}"
         });
     })
+}
+
+/// The nodes of several parents, those of one name put together.
+fn merged(nodes: Vec<Node>) -> Vec<Node> {
+    let mut by_name: HashMap<String, (bool, bool)> = HashMap::new();
+    for node in nodes {
+        match by_name.get_mut(&node.path) {
+            Some((leaf, branch)) => (*leaf, *branch) = (*leaf | node.leaf, *branch | node.branch),
+            None => drop(by_name.insert(node.path, (node.leaf, node.branch))),
+        }
+    }
+    let node = |(path, (leaf, branch))| Node { path, leaf, branch };
+    let mut merged: Vec<Node> = by_name.into_iter().map(node).collect();
+    merged.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    merged
 }
 
 fn is_plain(text: &str) -> bool {
@@ -171,12 +186,16 @@ fn both(nodes: Vec<Node>) -> impl Iterator<Item = (String, bool)> + Send + Unpin
     })
 }
 
+/// Nodes, those that are both counted twice.
+fn kinds(nodes: &[Node]) -> usize {
+    nodes.iter().map(|node| usize::from(node.leaf) + usize::from(node.branch)).sum()
+}
+
 fn completer(mut nodes: Vec<Node>, wildcards: bool) -> impl stream::Pieces {
-    let count: usize = nodes.iter().map(|node| usize::from(node.leaf) + usize::from(node.branch)).sum();
     if !nodes.is_sorted_by_key(|node| last_component(&node.path)) {
         nodes.sort_by(|a, b| last_component(&a.path).cmp(last_component(&b.path)));
     }
-    let wildcard = (wildcards && count > 1).then_some(None);
+    let wildcard = (wildcards && kinds(&nodes) > 1).then_some(None);
     let entries = both(nodes).map(Some).chain(wildcard);
     list("{\"metrics\":[", entries, "]}", |out, entry| {
         let Some((path, is_leaf)) = entry else {

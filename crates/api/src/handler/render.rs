@@ -19,8 +19,11 @@ use crate::params::Params;
 use crate::state::Api;
 use crate::stream;
 
-/// Series that are read at a time, so that a request beyond its points is stopped early.
-const SERIES_PER_READ: usize = 1000;
+/// Series that are read first, before it is known how many points they give.
+const FIRST_SERIES: usize = 16;
+
+/// Most series that are read at a time.
+const SERIES_PER_READ: usize = 1024;
 
 /// Answers a request to `/render`.
 pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
@@ -68,7 +71,7 @@ async fn fetch(api: &Arc<Api>, asked: &RenderParams, plan: Plan) -> Result<Fetch
         }
         by_range.entry(fetch.range).or_default().push((fetch, names));
     }
-    let mut reading = Reading { api, asked, points: 0 };
+    let mut reading = Reading { api, asked, points: 0, largest: 0 };
     let mut fetched = Fetched::default();
     for (range, fetches) in by_range {
         reading.range(range, fetches, &mut fetched).await?;
@@ -92,11 +95,14 @@ async fn names(api: &Arc<Api>, fetch: &Fetch) -> Result<Names, ApiError> {
     Ok(names)
 }
 
-/// The reads of one request, and how many points they gave so far.
+/// The reads of one request.
 struct Reading<'a> {
     api: &'a Api,
     asked: &'a RenderParams,
+    /// All points so far.
     points: usize,
+    /// The most that one metric gave.
+    largest: usize,
 }
 
 impl Reading<'_> {
@@ -134,22 +140,30 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// Reads metrics in parts whose size follows from what the largest metric so far gave, so that
+    /// a request beyond its points is stopped before they fill the memory.
     async fn read(&mut self, range: TimeRange, names: Names) -> Result<Vec<Series>, ApiError> {
-        let mut all = Vec::new();
+        let (from, until, now) = (range.from, range.until, self.asked.request.now);
+        let limit = self.api.limits.points;
+        let mut all = Vec::with_capacity(names.len());
         let mut names = names.into_iter();
+        let mut part = FIRST_SERIES;
         loop {
-            let names: Names = names.by_ref().take(SERIES_PER_READ).collect();
+            let names: Names = names.by_ref().take(part).collect();
             if names.is_empty() {
                 return Ok(all);
             }
-            let (from, until, now) = (range.from, range.until, self.asked.request.now);
             let request = FetchRequest { names, from, until, now };
             let series = self.api.source.fetch(&request).await?;
-            self.points += series.iter().map(|s| s.values.len()).sum::<usize>();
-            if self.points > self.api.limits.points {
-                return Err(beyond("points", "points", self.api.limits.points));
+            for series in &series {
+                self.points += series.values.len();
+                self.largest = self.largest.max(series.values.len());
+            }
+            if self.points > limit {
+                return Err(beyond("points", "points", limit));
             }
             all.extend(series);
+            part = ((limit - self.points) / self.largest.max(1)).clamp(1, part * 4).min(SERIES_PER_READ);
         }
     }
 }

@@ -52,7 +52,7 @@ impl RenderParams {
                 now,
                 zone,
                 x_files_factor: x_files_factor(params)?,
-                templates: templates(params),
+                templates: templates(params)?,
             },
             width: width(params),
             no_nulls: params.has("noNullPoints"),
@@ -122,10 +122,16 @@ fn width(params: &Params) -> Option<usize> {
 }
 
 /// `template[name]=value`.
-fn templates(params: &Params) -> Vec<(String, String)> {
+fn templates(params: &Params) -> Result<Vec<(String, String)>, ApiError> {
+    /// More than any dashboard has.
+    const TEMPLATES_MAX: usize = 64;
     let named = |(key, value): (&str, &str)| {
         let name = key.strip_prefix("template[")?.strip_suffix(']')?;
         Some((name.to_owned(), value.to_owned()))
     };
-    params.iter().filter_map(named).collect()
+    let templates: Vec<(String, String)> = params.iter().filter_map(named).collect();
+    if templates.len() > TEMPLATES_MAX {
+        return Err(ApiError::TooLarge(format!("more than {TEMPLATES_MAX} parameters template[…]")));
+    }
+    Ok(templates)
 }

@@ -33,12 +33,21 @@ async fn search<T: Send + 'static>(
     if let Ok(found) = search(&api.index, query, &small) {
         return Ok(found);
     }
+    let turn = Arc::clone(&api.searches).acquire_owned().await.map_err(|_| stopped())?;
     let (api, text) = (Arc::clone(api), query.to_owned());
-    let found = tokio::task::spawn_blocking(move || search(&api.index, &text, &whole)).await;
+    let found = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        search(&api.index, &text, &whole)
+    })
+    .await;
     match found {
         Ok(found) => found.map_err(|error| refused(query, &error)),
-        Err(_) => Err(ApiError::Unavailable("the search in the index was stopped".to_owned())),
+        Err(_) => Err(stopped()),
     }
+}
+
+fn stopped() -> ApiError {
+    ApiError::Unavailable("the search in the index was stopped".to_owned())
 }
 
 fn refused(query: &str, error: &FindError) -> ApiError {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::number::python_float;
+
 /// Where an expression stands in the text of its target, in bytes.
 pub type Span = Range<usize>;
 
@@ -12,6 +14,20 @@ pub struct Target {
     pub text: String,
     /// What it says.
     pub expr: Expr,
+}
+
+impl Literal {
+    /// The text of it as Python's `str` gives it, for names and tags.
+    pub fn python(&self) -> String {
+        match self {
+            Self::Integer(number) => number.to_string(),
+            Self::Float(number) => python_float(*number),
+            Self::String(text) => text.clone(),
+            Self::Boolean(true) => "True".to_owned(),
+            Self::Boolean(false) => "False".to_owned(),
+            Self::None => "None".to_owned(),
+        }
+    }
 }
 
 /// An expression and its place.

@@ -1,0 +1,169 @@
+use std::sync::Arc;
+
+use plumbago_model::Series;
+
+use crate::{Fetched, Plan, Request, TimeRange, TimeSeries, TimeZone, evaluate, parse};
+
+const NAN: f64 = f64::NAN;
+
+/// A name, a start, a step, values.
+type Stored = (&'static str, i64, u32, Vec<f64>);
+
+fn stored() -> Vec<Stored> {
+    vec![
+        ("a.x", 60, 60, vec![1.0, NAN, -0.0, 4.0]),
+        ("a.y", 60, 60, vec![10.0, NAN, NAN, 2.5]),
+        ("fine.z", 10, 10, vec![1.0; 24]),
+        ("cpu;dc=a;host=1", 60, 60, vec![1.0]),
+        ("cpu;dc=a;host=2", 60, 60, vec![2.0]),
+    ]
+}
+
+/// Evaluates a target; a path gives what begins with the text before its first star.
+fn run(text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
+    let request = Request {
+        range: TimeRange { from: 0, until: 240 },
+        now: 240,
+        zone: TimeZone::utc(),
+        x_files_factor: factor,
+        templates: Vec::new(),
+    };
+    let targets = [parse(text).map_err(|error| error.to_string())?];
+    let plan = Plan::new(&targets, &request).map_err(|error| error.to_string())?;
+    let mut fetched = Fetched::default();
+    for fetch in plan.fetches {
+        let prefix = fetch.expression.split('*').next().unwrap_or_default();
+        let found = stored().into_iter().filter(|(name, ..)| name.starts_with(prefix));
+        let series = found.map(|(name, start, step, values)| {
+            TimeSeries::fetched(Series { name: name.into(), start, step, values }, &fetch.expression, factor)
+        });
+        let series = series.collect();
+        fetched.insert(fetch, series);
+    }
+    evaluate(&targets, &request, &fetched).map_err(|error| error.to_string())
+}
+
+/// `name @start/step values` of each series.
+fn shown(text: &str, factor: f64) -> Vec<String> {
+    let value = |v: &f64| if v.is_nan() { "-".to_owned() } else { v.to_string() };
+    let show = |s: TimeSeries| {
+        let values: Vec<String> = s.values.iter().map(value).collect();
+        format!("{} @{}/{} {}", s.name, s.start, s.step, values.join(" "))
+    };
+    run(text, factor).unwrap().into_iter().map(show).collect()
+}
+
+#[test]
+fn combining() {
+    for (target, factor, result) in [
+        ("sumSeries(a.*)", 0.0, "sumSeries(a.*) @60/60 11 - 0 6.5"),
+        ("sum(a.x,a.y,a.x)", 0.0, "sumSeries(a.x,a.y) @60/60 12 - 0 10.5"),
+        ("avg(a.*)", 0.0, "averageSeries(a.*) @60/60 5.5 - 0 3.25"),
+        ("averageSeries(a.*)", 0.6, "averageSeries(a.*) @60/60 5.5 - - 3.25"),
+        ("maxSeries(a.*)", 0.0, "maxSeries(a.*) @60/60 10 - -0 4"),
+        ("minSeries(a.*)", 0.0, "minSeries(a.*) @60/60 1 - -0 2.5"),
+        ("sum(alias(a.x,'z'),scale(a.y,2))", 0.0, "sumSeries(a.x,scale(a.y,2)) @60/60 21 - 0 9"),
+        // Different steps meet in the slots of the longer one, by time.
+        ("sum(fine.z,a.x)", 0.0, "sumSeries(fine.z,a.x) @0/60 1 2 1 1 5"),
+        (
+            "sum(consolidateBy(fine.z,'sum'),a.x)",
+            0.0,
+            "sumSeries(consolidateBy(fine.z,\"sum\"),a.x) @0/60 5 7 6 6 5",
+        ),
+    ] {
+        assert_eq!(shown(target, factor), [result]);
+    }
+    assert!(shown("sum()", 0.0).is_empty());
+    assert!(shown("sum(nothing)", 0.0).is_empty());
+}
+
+#[test]
+fn tags_of_results() {
+    let tags = |text: &str| -> Vec<String> {
+        let series = run(text, 0.0).unwrap();
+        series[0].tags.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    };
+    assert_eq!(tags("sum(a.*)"), ["name=sumSeries(a.*)", "aggregatedBy=sum"]);
+    assert_eq!(tags("sum(cpu*)"), ["dc=a", "name=cpu", "aggregatedBy=sum"]);
+    assert_eq!(tags("scale(a.x,2)"), ["name=a.x", "scale=2.0"]);
+    assert_eq!(tags("alias(a.x,'b')"), ["name=a.x"]);
+    assert_eq!(tags("consolidateBy(a.x,'avg')"), ["name=a.x", "consolidateBy=avg"]);
+}
+
+#[test]
+fn names() {
+    for (target, name) in [
+        ("alias(a.x, 'Hello, you')", "Hello, you"),
+        ("alias(a.x, none)", "None"),
+        ("a.x|alias('b')", "b"),
+        ("aliasByNode(a.x, 1)", "x"),
+        ("aliasByNode(a.x, -1, 0)", "x.a"),
+        ("aliasByNode(a.x, 7)", ""),
+        ("aliasByNode(scale(a.x, 0.5), 1)", "x"),
+        ("aliasByNode(sum(a.*), 0)", "a"),
+        ("aliasByNode(cpu*, 'host', 0)", "1.cpu"),
+        ("scale(a.x, 1e10)", "scale(a.x,1e+10)"),
+        ("scale(a.x, '0.5')", "scale(a.x,0.5)"),
+        ("scale(a.x, factor=3)", "scale(a.x,3)"),
+    ] {
+        assert_eq!(&*run(target, 0.0).unwrap()[0].name, name, "{target}");
+    }
+    let alias = run("alias(a.x,'b')", 0.0).unwrap();
+    assert_eq!(&*alias[0].path_expression, "a.x");
+}
+
+#[test]
+fn values_are_shared_until_they_are_changed() {
+    let plain = run("a.x", 0.0).unwrap();
+    assert_eq!(Arc::strong_count(&plain[0].values), 1);
+    assert_eq!(shown("scale(a.x,2)", 0.0), ["scale(a.x,2) @60/60 2 - -0 8"]);
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    for (target, error) in [
+        ("nosuch(a)", "unknown function nosuch at character 1"),
+        ("sum(a.x,  max(a.y))", "unknown function max at character 11"),
+        ("scale(a.x)", "scale: the argument factor is missing"),
+        ("scale(a.x, 'much')", "scale: the argument factor must be a number"),
+        ("scale(a.x, a.y)", "scale: the argument factor must be a number"),
+        ("scale(2, 2)", "scale: the argument seriesList must be series"),
+        ("scale(a.x, 1, 2)", "scale: takes at most 2 arguments"),
+        ("scale(a.x, 1, factor=2)", "scale: the argument factor is given twice"),
+        ("scale(a.x, by=2)", "scale: has no argument by"),
+        ("sum(1)", "sum: the argument seriesLists must be series"),
+        ("aliasByNode(a.x)", "aliasByNode: the argument nodes is missing"),
+        (
+            "aliasByNode(a.x, 1.5)",
+            "aliasByNode: the argument nodes must be the number of a component or the name of a tag",
+        ),
+        (
+            "consolidateBy(a.x, 'mode')",
+            "consolidateBy: \"mode\" is none of sum, average, avg_zero, max, min, first, last",
+        ),
+    ] {
+        assert_eq!(run(target, 0.0).unwrap_err(), error, "{target}");
+    }
+}
+
+#[test]
+fn steps_without_a_common_multiple_are_refused() {
+    let series = |step: u32| {
+        let name: Arc<str> = format!("s{step}").into();
+        TimeSeries::fetched(Series { name: Arc::clone(&name), start: 0, step, values: vec![1.0] }, &name, 0.0)
+    };
+    let steps = [86_399, 86_400, 86_401, 4_294_967_291];
+    let args = crate::function::Args::bind(
+        super::combine::SUM_SERIES.params,
+        vec![crate::function::Value::Series(steps.map(series).to_vec())],
+        Vec::new(),
+    );
+    let request = Request {
+        range: TimeRange { from: 0, until: 1 },
+        now: 1,
+        zone: TimeZone::utc(),
+        x_files_factor: 0.0,
+        templates: Vec::new(),
+    };
+    assert!((super::combine::SUM_SERIES.eval)(args.unwrap(), &request).is_err());
+}
