@@ -134,7 +134,7 @@ impl Engine {
             .map(|_| Shard::new(inner.parts.flush.layout(), self.limits(), inner.stats.clone()))
             .collect();
         let sources = Sources {
-            metadata: &*inner.parts.metadata,
+            metadata: &inner.parts.metadata,
             flush: &*inner.parts.flush,
             journal: &inner.parts.journal,
             index: &inner.parts.index,

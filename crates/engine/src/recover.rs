@@ -1,13 +1,14 @@
 //! The start: metrics from the metadata, heads from state rows, then the journal.
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use plumbago_index::Index;
 use plumbago_journal::{Journal, JournalError, Record};
 use plumbago_model::{MetricConfig, MetricId};
-use plumbago_store::{FlushStore, MetadataStore, StoreError};
+use plumbago_store::{FlushStore, MetaPage, MetadataStore, StoreError};
 
 use crate::create::{ConfigFor, NewMetric};
 use crate::head::flag;
@@ -19,6 +20,8 @@ use crate::state_row::State;
 
 /// Metrics read from the metadata at once.
 const PAGE: usize = 50_000;
+/// State rows handed from one thread to the other at once.
+const STATES: usize = 1000;
 
 /// What a start found.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,6 +54,9 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("failed to start a thread")]
     Thread(#[source] std::io::Error),
+    /// The process is going down.
+    #[error("the start was interrupted")]
+    Aborted,
     /// It was started before.
     #[error("the engine was started before")]
     Again,
@@ -58,7 +64,7 @@ pub enum StartError {
 
 /// Everything the start reads from.
 pub(crate) struct Sources<'a> {
-    pub(crate) metadata: &'a dyn MetadataStore,
+    pub(crate) metadata: &'a Arc<dyn MetadataStore>,
     pub(crate) flush: &'a dyn FlushStore,
     pub(crate) journal: &'a Journal,
     pub(crate) index: &'a Index,
@@ -83,9 +89,9 @@ type Place = (u16, u32);
 pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Result<Start, StartError> {
     let began = Instant::now();
     let mut report = Recovered::default();
-    let mut places = load_metrics(sources, shards, &mut report).await?;
+    let places = load_metrics(sources, shards, &mut report).await?;
     let mut numbers = Numbers::default();
-    load_states(sources, shards, &mut places, &mut numbers, &mut report)?;
+    load_states(sources, shards, &places, &mut numbers, &mut report)?;
     drop(places);
     report.load = began.elapsed();
     let began = Instant::now();
@@ -104,9 +110,16 @@ async fn load_metrics(
     report: &mut Recovered,
 ) -> Result<HashMap<MetricId, Place>, StartError> {
     let mut places = HashMap::new();
-    let mut position = None;
+    let scan = |position| {
+        let metadata = Arc::clone(sources.metadata);
+        tokio::spawn(async move { metadata.scan(position, PAGE).await })
+    };
+    let mut next = scan(None);
     loop {
-        let page = sources.metadata.scan(position, PAGE).await?;
+        let page = next.await.map_err(|_| StartError::Aborted)??;
+        let end = page.next.is_none();
+        // The store reads the next page while this one is taken in.
+        next = if end { tokio::spawn(async { Ok(MetaPage::default()) }) } else { scan(page.next.clone()) };
         places.reserve(page.entries.len());
         sources.index.insert(page.iter().map(|(name, _)| name));
         for (name, entry) in page.iter() {
@@ -117,8 +130,7 @@ async fn load_metrics(
             places.insert(id, (shard as u16, at));
         }
         report.metrics += page.entries.len() as u64;
-        position = page.next;
-        if position.is_none() {
+        if end {
             return Ok(places);
         }
     }
@@ -153,30 +165,63 @@ impl Numbers {
     }
 }
 
+/// State rows on their way from the store to the heads.
+type Rows = Vec<(MetricId, Vec<u8>)>;
+
+/// A thread reads state rows while this one takes them over.
 fn load_states(
     sources: &Sources<'_>,
     shards: &mut [Shard],
-    places: &mut HashMap<MetricId, Place>,
+    places: &HashMap<MetricId, Place>,
     numbers: &mut Numbers,
     report: &mut Recovered,
 ) -> Result<(), StartError> {
-    let mut values = Vec::new();
-    sources.flush.scan_states(&mut |id, bytes| {
-        let Some(state) = State::decode(bytes, &mut values) else {
-            if let Some(shard) = shards.first() {
-                shard.stats.damaged_states.add(1);
-            }
-            tracing::error!(metric = %id, "damaged state row: its unflushed points come from the journal only");
-            return;
-        };
-        // A state row without metadata: the metric was deleted by another program.
-        let known = places.get(&id).copied().filter(|_| state.number >> NUMBER_BITS == 0);
-        let Some(place) = known else { return };
-        shards[usize::from(place.0)].restore(place.1, &state);
-        numbers.set(state.number, place, state.sequence);
-        report.states += 1;
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<Rows>(8);
+        let reading = scope.spawn(move || read_states(sources.flush, &sender));
+        let mut values = Vec::new();
+        for (id, bytes) in receiver.into_iter().flatten() {
+            take_state(shards, places, numbers, report, id, &bytes, &mut values);
+        }
+        reading.join().map_err(|_| StartError::Aborted)?.map_err(StartError::from)
+    })
+}
+
+fn read_states(flush: &dyn FlushStore, sender: &SyncSender<Rows>) -> Result<(), StoreError> {
+    let mut rows = Rows::with_capacity(STATES);
+    flush.scan_states(&mut |id, bytes| {
+        rows.push((id, bytes.to_vec()));
+        if rows.len() == STATES {
+            // The receiver ends after the last sender only.
+            let _ = sender.send(std::mem::replace(&mut rows, Rows::with_capacity(STATES)));
+        }
     })?;
+    let _ = sender.send(rows);
     Ok(())
+}
+
+fn take_state(
+    shards: &mut [Shard],
+    places: &HashMap<MetricId, Place>,
+    numbers: &mut Numbers,
+    report: &mut Recovered,
+    id: MetricId,
+    bytes: &[u8],
+    values: &mut Vec<f64>,
+) {
+    let Some(state) = State::decode(bytes, values) else {
+        if let Some(shard) = shards.first() {
+            shard.stats.damaged_states.add(1);
+        }
+        tracing::error!(metric = %id, "damaged state row: its unflushed points come from the journal only");
+        return;
+    };
+    // A state row without metadata: the metric was deleted by another program.
+    let known = places.get(&id).copied().filter(|_| state.number >> NUMBER_BITS == 0);
+    let Some(place) = known else { return };
+    shards[usize::from(place.0)].restore(place.1, &state);
+    numbers.set(state.number, place, state.sequence);
+    report.states += 1;
 }
 
 fn replay(

@@ -55,7 +55,7 @@ struct World1 {
     runtime: tokio::runtime::Runtime,
     clock: Arc<ManualClock>,
     dir: tempfile::TempDir,
-    store: MemoryStore,
+    store: Arc<MemoryStore>,
     config: Arc<MetricConfig>,
     router: Router,
     stats: Stats,
@@ -76,7 +76,7 @@ impl World1 {
         let clock = Arc::new(ManualClock::at(START));
         let dir = tempfile::tempdir().unwrap();
         let journal = open(&dir, &clock);
-        let store = MemoryStore::new(RAW_SLOTS);
+        let store = Arc::new(MemoryStore::new(RAW_SLOTS));
         let stats = Stats::new(&registry);
         let writer = journal.writer();
         let config = Arc::new(MetricConfig {
@@ -188,7 +188,7 @@ impl World1 {
 
     fn work(&mut self) {
         for mut job in std::mem::take(&mut self.jobs) {
-            let done = do_job(&self.store, &self.store, self.runtime.handle(), &mut job).unwrap();
+            let done = do_job(&*self.store, &*self.store, self.runtime.handle(), &mut job).unwrap();
             self.unacknowledged.push(done);
         }
     }
@@ -220,9 +220,10 @@ impl World1 {
         let mut shards = [Shard::new(self.store.layout(), limits(), self.stats.clone())];
         let config = Arc::clone(&self.config);
         let config_for: crate::create::ConfigFor = Arc::new(move |_| Arc::clone(&config));
+        let metadata: Arc<dyn MetadataStore> = Arc::<MemoryStore>::clone(&self.store);
         let sources = Sources {
-            metadata: &self.store,
-            flush: &self.store,
+            metadata: &metadata,
+            flush: &*self.store,
             journal: &journal,
             index: &Index::new(&Registry::new()),
             router: self.router,
