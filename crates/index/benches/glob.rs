@@ -188,7 +188,13 @@ fn globs(criterion: &mut Criterion) {
         "servers.**.1m",
     ] {
         let hits = index.find(pattern, &limits).map_or(0, |nodes| nodes.len());
-        println!("{pattern}: {hits} hits");
+        let mut times = Vec::new();
+        for _ in 0..31 {
+            let _ = timed(&mut times, || black_box(index.find(pattern, &limits)));
+        }
+        // The fastest run says most when other programs share the processor.
+        let fastest = times.iter().min().copied().unwrap_or_default();
+        println!("{pattern}: {hits} hits, fastest of {} {fastest:?}", times.len());
         group.bench_function(pattern, |bencher| bencher.iter(|| index.find(black_box(pattern), &limits)));
         if hits > 1000 {
             let name = format!("{pattern} (streamed)");

@@ -10,7 +10,7 @@ use crate::pool::Pool;
 const RUN_MAX: usize = 128;
 /// Up to this many children are looked through for a number; beyond, texts are compared.
 const LOOK_THROUGH_MAX: usize = 32;
-/// Stands in [`Run::length`] for a directory of several runs.
+/// Stands in a header for the number of children when there are several runs.
 const WIDE: u32 = u32::MAX;
 const LEAF: u32 = 1 << 31;
 
@@ -19,7 +19,7 @@ const LEAF: u32 = 1 << 31;
 pub(crate) struct Child {
     /// The number of the text.
     pub(crate) component: u32,
-    /// The number of the directory plus one, and the bit [`LEAF`].
+    /// The number of the directory plus one, and the bit [`LEAF`]; in headers something else.
     place: u32,
 }
 
@@ -61,85 +61,90 @@ impl At {
     }
 }
 
-/// A sorted piece of a directory.
-#[derive(Debug, Clone, Copy, Default)]
-struct Run {
-    start: u32,
-    length: u32,
+/// A sorted piece of a directory: an array with a header, in which `component` is the number of
+/// children behind it. Known by where it starts, so that reaching it costs one memory access.
+type Run = u32;
+
+/// A run of a long directory, and the component of its first child, so that finding the right run
+/// does not touch the others.
+#[derive(Debug, Clone, Copy)]
+struct Listed {
+    run: Run,
+    first: u32,
 }
 
-/// The children of all directories. A directory with one run is that run; one with several has
-/// its runs in `wide`.
+/// The children of all directories. A directory is its only run; or, when it is long, a header
+/// that names a list of runs in `wide`. Its number changes whenever a child comes or goes.
 #[derive(Debug)]
 pub(crate) struct Children {
-    directories: Pool<Run>,
-    children: Pool<Child>,
-    wide: Vec<Vec<Run>>,
+    arrays: Pool<Child>,
+    wide: Vec<Vec<Listed>>,
     wide_free: Vec<u32>,
 }
 
 impl Children {
     pub(crate) fn new() -> Self {
-        Self { directories: Pool::new(), children: Pool::new(), wide: Vec::new(), wide_free: Vec::new() }
+        Self { arrays: Pool::new(), wide: Vec::new(), wide_free: Vec::new() }
     }
 
     /// A new directory without children.
     pub(crate) fn create(&mut self) -> u32 {
-        let run = Run { start: self.children.allocate(0), length: 0 };
-        let directory = self.directories.allocate(1);
-        self.set_run(directory, run);
-        directory
+        self.create_run(0)
     }
 
     /// Takes an empty directory away.
     pub(crate) fn release(&mut self, directory: u32) {
-        let run = self.runs(directory)[0];
-        self.children.release(run.start, run.length as usize);
-        self.directories.release(directory, 1);
+        self.arrays.release(directory, 1);
     }
 
     pub(crate) fn is_empty(&self, directory: u32) -> bool {
-        matches!(self.runs(directory), [Run { length: 0, .. }])
+        self.header(directory).component == 0
     }
 
     /// True when the directory has surely more than `count` children.
     #[inline]
     pub(crate) fn is_longer(&self, directory: u32, count: usize) -> bool {
-        let runs = self.runs(directory);
-        runs.len() > 1 && runs.len() * RUN_MAX / 2 > count || runs[0].length as usize > count
+        match self.header(directory) {
+            Child { component: WIDE, place } => self.wide[place as usize].len() * RUN_MAX / 2 > count,
+            narrow => narrow.component as usize > count,
+        }
     }
 
     /// The child at a place, and the place itself when it was behind the end of a run.
     #[inline]
     pub(crate) fn get(&self, directory: u32, at: At) -> Option<(At, Child)> {
-        let runs = self.runs(directory);
-        let run = runs.get(at.run as usize)?;
-        if at.index < run.length {
-            return Some((at, self.run(*run)[at.index as usize]));
+        if let Some(run) = self.narrow(directory) {
+            return run.get(at.index as usize).map(|child| (at, *child));
         }
-        let run = runs.get(at.run as usize + 1)?;
-        Some((At { run: at.run + 1, index: 0 }, *self.run(*run).first()?))
+        let runs = self.wide(directory)?;
+        let run = self.run(runs.get(at.run as usize)?.run);
+        if let Some(child) = run.get(at.index as usize) {
+            return Some((at, *child));
+        }
+        let next = self.run(runs.get(at.run as usize + 1)?.run);
+        Some((At { run: at.run + 1, index: 0 }, *next.first()?))
     }
 
     /// Where a text is, or where it belongs.
     pub(crate) fn search(&self, directory: u32, components: &Components, text: &[u8]) -> Result<At, At> {
-        let compare = |child: &Child| components.text(child.component).cmp(text);
-        let runs = self.runs(directory);
-        let starts_before = |run: &Run| self.run(*run).first().is_some_and(|c| compare(c).is_le());
-        let number = match runs {
-            [_] => 0,
-            _ => runs.partition_point(starts_before).saturating_sub(1),
+        let compare = |component: u32| components.text(component).cmp(text);
+        let (number, run) = match self.wide(directory) {
+            None => (0, self.run(directory)),
+            Some(runs) => {
+                let behind = runs.partition_point(|listed| compare(listed.first).is_le());
+                let number = behind.saturating_sub(1);
+                (number, self.run(runs[number].run))
+            }
         };
-        let run = self.run(runs[number]);
         let at = |index: usize| At { run: number as u32, index: index as u32 };
         // Names often come sorted.
-        if run.last().is_none_or(|last| compare(last) == Ordering::Less) {
+        if run.last().is_none_or(|last| compare(last.component) == Ordering::Less) {
             return Err(at(run.len()));
         }
-        run.binary_search_by(compare).map(at).map_err(at)
+        run.binary_search_by(|child| compare(child.component)).map(at).map_err(at)
     }
 
-    /// The child with a component, given by number and text.
+    /// The child with a component.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -147,11 +152,9 @@ impl Children {
         components: &Components,
         component: u32,
     ) -> Option<(At, Child)> {
-        let runs = self.runs(directory);
-        if let [run] = runs
-            && run.length as usize <= LOOK_THROUGH_MAX
+        if let Some(run) = self.narrow(directory)
+            && run.len() <= LOOK_THROUGH_MAX
         {
-            let run = self.run(*run);
             let index = run.iter().position(|child| child.component == component)?;
             return Some((At { run: 0, index: index as u32 }, run[index]));
         }
@@ -159,94 +162,151 @@ impl Children {
         self.get(directory, at)
     }
 
-    /// Replaces the child at a place by one with the same component.
-    pub(crate) fn set(&mut self, directory: u32, at: At, child: Child) {
-        let run = self.runs(directory)[at.run as usize];
-        self.children.get_mut(run.start, run.length as usize)[at.index as usize] = child;
+    /// Brings directories into the processor's cache. One after the other they would be waited
+    /// for, since where a search in one ends cannot be foretold.
+    #[inline]
+    pub(crate) fn touch(&self, directories: &[Option<u32>]) {
+        let touched = directories.iter().flatten().fold(0, |sum, place| sum ^ self.header(*place).component);
+        std::hint::black_box(touched);
     }
 
-    /// Puts a child where [`Children::search`] said it belongs.
-    pub(crate) fn insert(&mut self, directory: u32, at: At, child: Child) {
+    /// Replaces the child at a place by one with the same component.
+    pub(crate) fn set(&mut self, directory: u32, at: At, child: Child) {
+        let run = self.run_of(directory, at.run as usize);
+        self.run_mut(run)[at.index as usize] = child;
+    }
+
+    /// Puts a child where [`Children::search`] said it belongs; gives the directory's new number and
+    /// the place.
+    pub(crate) fn insert(&mut self, directory: u32, at: At, child: Child) -> (u32, At) {
         let (number, index) = (at.run as usize, at.index as usize);
-        let run = self.runs(directory)[number];
-        let length = run.length as usize;
+        let run = self.run_of(directory, number);
+        let length = self.run(run).len();
         if length < RUN_MAX {
-            let start = self.children.insert(run.start, length, index, child);
-            self.replace(directory, number, Run { start, length: run.length + 1 });
-            return;
+            let moved = self.arrays.insert(run, length + 1, index + 1, child);
+            self.header_mut(moved).component += 1;
+            return (self.replace(directory, number, run, moved), at);
         }
         // A full run that grows at its end, as with sorted names, stays full.
         let keep = if index == length { length } else { length / 2 };
-        let moved = length - keep;
-        let upper = Run { start: self.children.allocate(moved), length: moved as u32 };
-        for offset in 0..moved {
-            let child = self.children.get(run.start, length)[keep + offset];
-            self.children.get_mut(upper.start, moved)[offset] = child;
-        }
-        let lower = Run { start: self.children.resize(run.start, length, keep), length: keep as u32 };
-        self.replace(directory, number, lower);
-        self.add_run(directory, number + 1, upper);
-        let at = if index > keep || moved == 0 {
-            At { run: at.run + 1, index: (index - keep) as u32 }
-        } else {
-            at
-        };
-        self.insert(directory, at, child);
+        let (lower, upper) = self.split(run, keep);
+        let directory = self.replace(directory, number, run, lower);
+        let directory = self.add_run(directory, number + 1, upper);
+        let into_upper = index > keep || keep == length;
+        let at = if into_upper { At { run: at.run + 1, index: (index - keep) as u32 } } else { at };
+        self.insert(directory, at, child)
     }
 
-    /// Takes a child out.
-    pub(crate) fn remove(&mut self, directory: u32, at: At) {
+    /// Takes a child out; gives the directory's new number.
+    #[must_use]
+    pub(crate) fn remove(&mut self, directory: u32, at: At) -> u32 {
         let number = at.run as usize;
-        let run = self.runs(directory)[number];
-        let start = self.children.remove(run.start, run.length as usize, at.index as usize);
-        let left = Run { start, length: run.length - 1 };
-        self.replace(directory, number, left);
-        if left.length == 0 && self.runs(directory).len() > 1 {
-            self.children.release(start, 0);
-            self.drop_run(directory, number);
+        let run = self.run_of(directory, number);
+        let length = self.run(run).len();
+        let moved = self.arrays.remove(run, length + 1, at.index as usize + 1);
+        self.header_mut(moved).component -= 1;
+        let directory = self.replace(directory, number, run, moved);
+        if length == 1 && self.wide(directory).is_some() {
+            self.arrays.release(moved, 1);
+            return self.drop_run(directory, number);
         }
+        directory
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        let wide: usize = self.wide.iter().map(|runs| runs.capacity() * size_of::<Run>()).sum();
-        let lists = self.wide.capacity() * size_of::<Vec<Run>>();
-        self.directories.memory_bytes() + self.children.memory_bytes() + wide + lists
+        let wide: usize = self.wide.iter().map(|runs| runs.capacity() * size_of::<Listed>()).sum();
+        self.arrays.memory_bytes() + wide + self.wide.capacity() * size_of::<Vec<Listed>>()
     }
 
     #[inline]
-    fn runs(&self, directory: u32) -> &[Run] {
-        let run = self.directories.get(directory, 1);
-        if run[0].length == WIDE { &self.wide[run[0].start as usize] } else { run }
+    fn header(&self, run: Run) -> Child {
+        self.arrays.get(run, 1)[0]
+    }
+
+    fn header_mut(&mut self, run: Run) -> &mut Child {
+        &mut self.arrays.get_mut(run, 1)[0]
+    }
+
+    /// The children of a directory that is its only run.
+    #[inline]
+    fn narrow(&self, directory: u32) -> Option<&[Child]> {
+        let length = self.header(directory).component;
+        if length == WIDE { None } else { Some(&self.arrays.get(directory, length as usize + 1)[1..]) }
+    }
+
+    /// The runs of a directory that has several.
+    #[inline]
+    fn wide(&self, directory: u32) -> Option<&Vec<Listed>> {
+        match self.header(directory) {
+            Child { component: WIDE, place } => self.wide.get(place as usize),
+            _ => None,
+        }
+    }
+
+    fn run_of(&self, directory: u32, number: usize) -> Run {
+        self.wide(directory).map_or(directory, |runs| runs[number].run)
     }
 
     #[inline]
     fn run(&self, run: Run) -> &[Child] {
-        self.children.get(run.start, run.length as usize)
+        let length = self.header(run).component as usize;
+        &self.arrays.get(run, length + 1)[1..]
     }
 
-    fn set_run(&mut self, directory: u32, run: Run) {
-        self.directories.get_mut(directory, 1)[0] = run;
+    fn run_mut(&mut self, run: Run) -> &mut [Child] {
+        let length = self.header(run).component as usize;
+        &mut self.arrays.get_mut(run, length + 1)[1..]
     }
 
-    fn wide_mut(&mut self, directory: u32) -> Option<&mut Vec<Run>> {
-        let run = self.directories.get(directory, 1)[0];
-        if run.length == WIDE { self.wide.get_mut(run.start as usize) } else { None }
+    fn create_run(&mut self, length: usize) -> Run {
+        let run = self.arrays.allocate(length + 1);
+        *self.header_mut(run) = Child { component: length as u32, place: 0 };
+        run
     }
 
-    fn replace(&mut self, directory: u32, number: usize, run: Run) {
-        match self.wide_mut(directory) {
-            Some(runs) => runs[number] = run,
-            None => self.set_run(directory, run),
+    /// Cuts a run behind its first `keep` children.
+    fn split(&mut self, run: Run, keep: usize) -> (Run, Run) {
+        let length = self.run(run).len();
+        let upper = self.create_run(length - keep);
+        let moved = self.run(run)[keep..].to_vec();
+        self.run_mut(upper).copy_from_slice(&moved);
+        let lower = self.arrays.resize(run, length + 1, keep + 1);
+        self.header_mut(lower).component = keep as u32;
+        (lower, upper)
+    }
+
+    /// Notes where a run is now and how it begins; gives the directory's new number.
+    fn replace(&mut self, directory: u32, number: usize, old: Run, new: Run) -> u32 {
+        if old == directory {
+            return new;
         }
-    }
-
-    fn add_run(&mut self, directory: u32, number: usize, run: Run) {
+        let listed = self.list(new);
         if let Some(runs) = self.wide_mut(directory) {
-            runs.insert(number, run);
-            return;
+            runs[number] = listed;
         }
-        let runs = vec![self.runs(directory)[0], run];
-        let wide = match self.wide_free.pop() {
+        directory
+    }
+
+    fn list(&self, run: Run) -> Listed {
+        Listed { run, first: self.run(run).first().map_or(0, |child| child.component) }
+    }
+
+    fn wide_mut(&mut self, directory: u32) -> Option<&mut Vec<Listed>> {
+        match self.header(directory) {
+            Child { component: WIDE, place } => self.wide.get_mut(place as usize),
+            _ => None,
+        }
+    }
+
+    /// Adds a run; a directory that had only one gets a list.
+    fn add_run(&mut self, directory: u32, number: usize, run: Run) -> u32 {
+        let listed = self.list(run);
+        if let Some(runs) = self.wide_mut(directory) {
+            runs.insert(number, listed);
+            return directory;
+        }
+        let runs = vec![self.list(directory), listed];
+        let place = match self.wide_free.pop() {
             Some(free) => {
                 self.wide[free as usize] = runs;
                 free
@@ -256,18 +316,23 @@ impl Children {
                 self.wide.len() as u32 - 1
             }
         };
-        self.set_run(directory, Run { start: wide, length: WIDE });
+        let directory = self.create_run(0);
+        *self.header_mut(directory) = Child { component: WIDE, place };
+        directory
     }
 
-    fn drop_run(&mut self, directory: u32, number: usize) {
-        let wide = self.directories.get(directory, 1)[0].start;
+    /// Forgets a run; the last one is the directory again.
+    fn drop_run(&mut self, directory: u32, number: usize) -> u32 {
+        let wide = self.header(directory).place;
         let runs = &mut self.wide[wide as usize];
         runs.remove(number);
         if let [only] = runs.as_slice() {
-            let only = *only;
+            let only = only.run;
             *runs = Vec::new();
             self.wide_free.push(wide);
-            self.set_run(directory, only);
+            self.arrays.release(directory, 1);
+            return only;
         }
+        directory
     }
 }

@@ -13,14 +13,15 @@ use crate::pool::{LENGTH_MAX, Pool};
 const TABLES: usize = 256;
 /// Texts are kept in units of this many bytes.
 const UNIT: usize = 8;
-/// Longest text.
-const COMPONENT_BYTES_MAX: usize = UNIT * LENGTH_MAX;
+/// Longest text; one unit is the header.
+const COMPONENT_BYTES_MAX: usize = UNIT * (LENGTH_MAX - 1);
 const _: () = assert!(COMPONENT_BYTES_MAX >= NAME_BYTES_MAX);
 
-/// Interned component texts with the number of their uses.
+/// Interned component texts with the number of their uses. A component is known by where it
+/// stands: a header with its uses and its bytes, and the text behind, so that comparing it costs
+/// one memory access.
 #[derive(Debug)]
 pub(crate) struct Components {
-    slots: Pool<Slot>,
     texts: Pool<[u8; UNIT]>,
     /// Number and hash of each text; the hash is kept so that growing does not read the texts.
     tables: Vec<HashTable<(u32, u32)>>,
@@ -28,17 +29,15 @@ pub(crate) struct Components {
     count: usize,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Slot {
-    start: u32,
-    bytes: u32,
+#[derive(Debug, Clone, Copy)]
+struct Header {
     uses: u32,
+    bytes: u32,
 }
 
 impl Components {
     pub(crate) fn new() -> Self {
         Self {
-            slots: Pool::new(),
             texts: Pool::new(),
             tables: (0..TABLES).map(|_| HashTable::new()).collect(),
             hasher: RandomState::default(),
@@ -54,9 +53,8 @@ impl Components {
     /// The text of a number.
     #[inline]
     pub(crate) fn text(&self, component: u32) -> &[u8] {
-        let slot = self.slot(component);
-        let bytes = slot.bytes as usize;
-        &self.texts.get(slot.start, units(bytes)).as_flattened()[..bytes]
+        let bytes = self.header(component).bytes as usize;
+        &self.texts.get(component, units(bytes)).as_flattened()[UNIT..UNIT + bytes]
     }
 
     /// The number of a text that is in use.
@@ -69,14 +67,15 @@ impl Components {
     /// The number of a text, with one more use.
     pub(crate) fn acquire(&mut self, text: &[u8]) -> u32 {
         if let Some(component) = self.find(text) {
-            self.slot_mut(component).uses += 1;
+            let header = self.header(component);
+            self.set_header(component, Header { uses: header.uses + 1, ..header });
             return component;
         }
         let units = units(text.len());
-        let start = self.texts.allocate(units);
-        self.texts.get_mut(start, units).as_flattened_mut()[..text.len()].copy_from_slice(text);
-        let component = self.slots.allocate(1);
-        *self.slot_mut(component) = Slot { start, bytes: text.len() as u32, uses: 1 };
+        let component = self.texts.allocate(units);
+        let room = self.texts.get_mut(component, units).as_flattened_mut();
+        room[UNIT..UNIT + text.len()].copy_from_slice(text);
+        self.set_header(component, Header { uses: 1, bytes: text.len() as u32 });
         let hash = self.hash(text);
         let table = &mut self.tables[table_of(hash)];
         table.insert_unique(spread(hash), (hash, component), |entry| spread(entry.0));
@@ -86,25 +85,34 @@ impl Components {
 
     /// One use less; a text without uses is forgotten and its number given to another.
     pub(crate) fn release(&mut self, component: u32) {
-        let slot = self.slot_mut(component);
-        slot.uses -= 1;
-        if slot.uses > 0 {
+        let header = self.header(component);
+        if header.uses > 1 {
+            self.set_header(component, Header { uses: header.uses - 1, ..header });
             return;
         }
-        let Slot { start, bytes, .. } = *slot;
         let hash = self.hash(self.text(component));
         let table = &mut self.tables[table_of(hash)];
         if let Ok(entry) = table.find_entry(spread(hash), |entry| entry.1 == component) {
             entry.remove();
         }
-        self.texts.release(start, units(bytes as usize));
-        self.slots.release(component, 1);
+        self.texts.release(component, units(header.bytes as usize));
         self.count -= 1;
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
         let tables: usize = self.tables.iter().map(HashTable::allocation_size).sum();
-        self.slots.memory_bytes() + self.texts.memory_bytes() + tables
+        self.texts.memory_bytes() + tables
+    }
+
+    #[inline]
+    fn header(&self, component: u32) -> Header {
+        let [a, b, c, d, e, f, g, h] = self.texts.get(component, 1)[0];
+        Header { uses: u32::from_ne_bytes([a, b, c, d]), bytes: u32::from_ne_bytes([e, f, g, h]) }
+    }
+
+    fn set_header(&mut self, component: u32, header: Header) {
+        let ([a, b, c, d], [e, f, g, h]) = (header.uses.to_ne_bytes(), header.bytes.to_ne_bytes());
+        self.texts.get_mut(component, 1)[0] = [a, b, c, d, e, f, g, h];
     }
 
     fn hash(&self, text: &[u8]) -> u32 {
@@ -114,20 +122,12 @@ impl Components {
     fn is(&self, entry: (u32, u32), hash: u32, text: &[u8]) -> bool {
         entry.0 == hash && self.text(entry.1) == text
     }
-
-    #[inline]
-    fn slot(&self, component: u32) -> &Slot {
-        &self.slots.get(component, 1)[0]
-    }
-
-    fn slot_mut(&mut self, component: u32) -> &mut Slot {
-        &mut self.slots.get_mut(component, 1)[0]
-    }
 }
 
+/// The units of a text of so many bytes, with the header.
 #[inline]
 fn units(bytes: usize) -> usize {
-    bytes.div_ceil(UNIT).max(1)
+    1 + bytes.div_ceil(UNIT)
 }
 
 /// The table of a hash. Its high bits decide, since hashbrown goes by the low ones.

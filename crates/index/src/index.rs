@@ -13,7 +13,7 @@ use crate::trie::Trie;
 use crate::walk::{Found, Walk, Want};
 
 /// So many names are inserted before others get the lock.
-const NAMES_PER_TURN: usize = 1000;
+const NAMES_PER_TURN: usize = 256;
 
 /// Which metrics exist. All methods take the lock for about a millisecond at most, whatever is
 /// asked of them: long searches give it back in between and may then miss or see what changes

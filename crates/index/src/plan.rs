@@ -16,6 +16,8 @@ const CHARACTERS_PER_VISIT: usize = 64;
 pub(crate) struct Plan<'p> {
     path: &'p Path,
     tests: Vec<Test>,
+    /// For each step, the exact components that have to follow it.
+    chains: Vec<Chain>,
     /// Visits that comparing characters has cost since it was last asked for.
     cost: usize,
 }
@@ -27,6 +29,15 @@ enum Test {
     /// and the known ones in order of number.
     Literals(Vec<Option<u32>>, Vec<u32>),
     Remembered(Memo),
+}
+
+/// Exact components that follow a step one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    /// Their numbers.
+    pub(crate) components: Vec<u32>,
+    /// True when the path ends behind them.
+    pub(crate) is_end: bool,
 }
 
 /// Answers by component number: 0 not asked, 1 no, 2 yes.
@@ -47,7 +58,7 @@ pub(crate) enum Way {
 
 impl<'p> Plan<'p> {
     pub(crate) fn new(path: &'p Path, components: &Components) -> Self {
-        let mut plan = Self { path, tests: Vec::with_capacity(path.steps().len()), cost: 0 };
+        let mut plan = Self { path, tests: Vec::new(), chains: Vec::new(), cost: 0 };
         for step in path.steps() {
             plan.tests.push(match step {
                 Step::Component(own) if own.wildcards().is_empty() => Test::Literals(Vec::new(), Vec::new()),
@@ -73,6 +84,12 @@ impl<'p> Plan<'p> {
                 _ => {}
             }
         }
+        self.chains = (1..=self.tests.len()).map(|next| self.chain_from(next)).collect();
+    }
+
+    /// True when a step needs a text that no name has.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.tests.iter().any(|test| matches!(test, Test::Literals(_, known) if known.is_empty()))
     }
 
     pub(crate) fn start(&self) -> States {
@@ -114,6 +131,12 @@ impl<'p> Plan<'p> {
         }
     }
 
+    /// What has to follow the step, when there is only one and it is known.
+    #[inline]
+    pub(crate) fn chain(&self, states: States) -> Option<&Chain> {
+        self.chains.get(states.single()?).filter(|chain| !chain.components.is_empty())
+    }
+
     /// The numbers of the texts of a step, in the order of the texts.
     #[inline]
     pub(crate) fn literals(&self, step: usize) -> &[Option<u32>] {
@@ -129,6 +152,18 @@ impl<'p> Plan<'p> {
             Some(Step::Component(own)) => own.prefix().as_bytes(),
             _ => &[],
         }
+    }
+
+    fn chain_from(&self, start: usize) -> Chain {
+        let mut chain = Chain::default();
+        for test in &self.tests[start..] {
+            match test {
+                Test::Literals(all, known) if all.len() == 1 => chain.components.extend(known),
+                _ => return chain,
+            }
+        }
+        chain.is_end = true;
+        chain
     }
 
     /// Visits to charge for comparing since the last call.

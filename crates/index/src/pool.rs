@@ -4,9 +4,9 @@
 /// growing never takes longer than filling one.
 const CHUNK: usize = 1 << 15;
 /// Sizes that are handed out: 1, 2, 3, 4, 6, 8, 12, 16, … up to [`LENGTH_MAX`].
-const CLASSES: usize = 22;
+const CLASSES: usize = 23;
 /// Longest array.
-pub(crate) const LENGTH_MAX: usize = 2048;
+pub(crate) const LENGTH_MAX: usize = 3072;
 
 /// A pool of arrays of at most [`LENGTH_MAX`] elements. An array is known by where it starts, and
 /// its owner remembers its length; freed arrays are used again.

@@ -11,13 +11,16 @@ use plumbago_model::glob::{Path, States};
 
 use crate::children::{At, Child};
 use crate::plan::{Plan, Way};
-use crate::trie::{ROOT, Trie};
+use crate::trie::Trie;
 
 /// A walk gives the lock back after visiting so many nodes, …
 const VISITS_PER_TURN: usize = 8192;
 /// … or finding so many, or this much text.
 const FOUND_PER_TURN: usize = 4096;
 const TEXT_BYTES_PER_TURN: usize = 1 << 20;
+
+/// So many children are looked at together to see whether they lead on.
+const AHEAD: usize = 16;
 
 /// Which nodes are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +84,9 @@ struct Frame {
     /// The next child of a scan, or the next text.
     at: At,
     text: usize,
+    /// For that many children from `at` on it is known whether they lead on: a bit each.
+    ahead: usize,
+    leads_on: u32,
     /// How many wait in the frames above.
     waiting: usize,
     /// The child taken last in this turn, and the text of the one taken last in a turn before.
@@ -109,8 +115,10 @@ impl<'p> Walk<'p> {
             changes: trie.changes(),
             removals: trie.removals(),
         };
-        let states = walk.plan.start();
-        walk.push(trie, ROOT, 0, states);
+        if !walk.plan.is_hopeless() {
+            let states = walk.plan.start();
+            walk.push(trie, trie.root(), 0, states);
+        }
         walk
     }
 
@@ -133,7 +141,10 @@ impl<'p> Walk<'p> {
     /// Takes one child or enters or leaves a directory; tells what it cost beyond that.
     #[inline]
     fn step(&mut self, trie: &Trie, found: &mut Found) -> usize {
-        let mut cost = 0;
+        let mut cost = self.skip(trie);
+        if cost > 0 {
+            return cost;
+        }
         let candidate = self.candidate(trie, &mut cost);
         let Some(frame) = self.frames.last_mut() else { return cost };
         if self.waiting.len() > frame.waiting
@@ -151,6 +162,8 @@ impl<'p> Walk<'p> {
         };
         frame.at = at.next();
         frame.text += 1;
+        frame.ahead = frame.ahead.saturating_sub(1);
+        frame.leads_on >>= 1;
         frame.taken = Some(child.component);
         let states = self.plan.next(frame.states, &trie.components, child.component);
         let below = self.plan.unfinished(states);
@@ -166,17 +179,34 @@ impl<'p> Walk<'p> {
         cost + self.plan.take_cost()
     }
 
+    /// Passes over children that do not lead on; tells what that cost.
+    ///
+    /// Finding that out for several at once lets the processor wait for all their memory
+    /// together, which is most of the time of such a search.
+    #[inline]
+    fn skip(&mut self, trie: &Trie) -> usize {
+        let Some(frame) = self.frames.last_mut().filter(|frame| frame.way == Way::Scan) else { return 0 };
+        if self.plan.chain(frame.states).is_none() {
+            return 0;
+        }
+        if frame.ahead == 0 {
+            look_ahead(&mut self.plan, trie, frame);
+        }
+        let dead = (frame.leads_on.trailing_zeros() as usize).min(frame.ahead);
+        for _ in 0..dead {
+            frame.at = trie.children.get(frame.directory, frame.at).map_or(frame.at, |(at, _)| at.next());
+        }
+        frame.ahead -= dead;
+        frame.leads_on = frame.leads_on.checked_shr(dead as u32).unwrap_or(0);
+        if dead > 0 { dead + self.plan.take_cost() } else { 0 }
+    }
+
     /// The next child of the innermost directory, not yet taken.
     #[inline]
     fn candidate(&mut self, trie: &Trie, cost: &mut usize) -> Option<(At, Child)> {
         let frame = self.frames.last_mut()?;
         match frame.way {
-            Way::Scan => {
-                let (at, child) = trie.children.get(frame.directory, frame.at)?;
-                let prefix = self.plan.prefix(frame.states);
-                let fits = prefix.is_empty() || trie.components.text(child.component).starts_with(prefix);
-                fits.then_some((at, child))
-            }
+            Way::Scan => next_child(trie, frame.directory, frame.at, self.plan.prefix(frame.states)),
             Way::Literals(step) => {
                 let texts = self.plan.literals(step);
                 while let Some(text) = texts.get(frame.text) {
@@ -203,6 +233,8 @@ impl<'p> Walk<'p> {
             way,
             at: At::default(),
             text: 0,
+            ahead: 0,
+            leads_on: 0,
             waiting: self.waiting.len(),
             taken: None,
             resume: None,
@@ -257,6 +289,7 @@ impl<'p> Walk<'p> {
             let prefix = self.plan.prefix(self.frames[number].states);
             let frame = &mut self.frames[number];
             frame.at = start(trie, frame, prefix);
+            frame.ahead = 0;
         }
         let mut kept = Vec::with_capacity(self.waiting.len());
         let mut waiting = std::mem::take(&mut self.waiting).into_iter().enumerate().peekable();
@@ -275,6 +308,9 @@ impl<'p> Walk<'p> {
 
     /// Goes down the path again; the frames below a directory that is gone are dropped.
     fn find_directories(&mut self, trie: &Trie) {
+        if let Some(root) = self.frames.first_mut() {
+            root.directory = trie.root();
+        }
         for number in 1..self.frames.len() {
             let (above, base) = (&self.frames[number - 1], self.frames[number].base);
             let text = self.path.get(above.base..base.saturating_sub(1)).unwrap_or_default();
@@ -290,9 +326,44 @@ impl<'p> Walk<'p> {
                 }
             }
         }
-        self.written = self.frames.len() - 1;
+        self.written = self.frames.len().saturating_sub(1);
         self.path.truncate(self.frames.last().map_or(0, |frame| frame.base));
     }
+}
+
+/// Notes for the next children of a frame whether they match and what has to follow is there.
+fn look_ahead(plan: &mut Plan<'_>, trie: &Trie, frame: &mut Frame) {
+    let prefix = plan.prefix(frame.states);
+    let mut at = frame.at;
+    let mut below = [None; AHEAD];
+    frame.ahead = 0;
+    for place in &mut below {
+        let Some((found, child)) = next_child(trie, frame.directory, at, prefix) else { break };
+        if !plan.next(frame.states, &trie.components, child.component).is_empty() {
+            *place = child.directory();
+        }
+        at = found.next();
+        frame.ahead += 1;
+    }
+    let Some(chain) = plan.chain(frame.states) else { return };
+    for (number, component) in chain.components.iter().enumerate() {
+        let is_last = chain.is_end && number + 1 == chain.components.len();
+        frame.leads_on = 0;
+        trie.children.touch(&below);
+        for (bit, place) in below.iter_mut().enumerate() {
+            let found = place.and_then(|place| trie.children.find(place, &trie.components, *component));
+            *place = found.and_then(|(_, child)| child.directory());
+            frame.leads_on |= u32::from(place.is_some() || is_last && found.is_some()) << bit;
+        }
+    }
+}
+
+/// The child at a place, when its text begins with a prefix.
+#[inline]
+fn next_child(trie: &Trie, directory: u32, at: At, prefix: &[u8]) -> Option<(At, Child)> {
+    let (at, child) = trie.children.get(directory, at)?;
+    let fits = prefix.is_empty() || trie.components.text(child.component).starts_with(prefix);
+    fits.then_some((at, child))
 }
 
 /// Where a frame goes on: behind what it took last, or at its beginning.
