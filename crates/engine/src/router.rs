@@ -30,7 +30,12 @@ impl Router {
 
     #[inline]
     pub(crate) fn hash(&self, name: &str) -> NameHash {
-        let hash = xxh3_128_with_seed(name.as_bytes(), self.seed);
+        self.hash_bytes(name.as_bytes())
+    }
+
+    #[inline]
+    fn hash_bytes(&self, name: &[u8]) -> NameHash {
+        let hash = xxh3_128_with_seed(name, self.seed);
         [hash as u32, (hash >> 32) as u32, (hash >> 64) as u32, (hash >> 96) as u32]
     }
 
@@ -47,7 +52,7 @@ impl Router {
             .map(|_| Share { batch: Arc::clone(&batch), entries: Vec::with_capacity(room) })
             .collect();
         for (at, point) in batch.points().iter().enumerate() {
-            let hash = self.hash(batch.name(point));
+            let hash = self.hash_bytes(batch.name_bytes(point));
             shares[self.shard(&hash)].entries.push((hash, at as u32));
         }
         shares

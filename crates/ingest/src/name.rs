@@ -27,15 +27,15 @@ impl Default for NameOptions {
 /// Hands the stored form of a name to `push`. Nearly all names are stored as they came; those are not
 /// copied.
 #[inline]
-pub(crate) fn with_clean(name: &[u8], context: &Context<'_>, push: impl FnOnce(&str)) -> Result<(), Reject> {
-    if context.relabel.is_none()
-        && (is_plain(name) || is_plain_tagged(name))
-        && let Ok(name) = str::from_utf8(name)
-    {
-        push(name);
-        return Ok(());
+pub(crate) fn with_clean(name: &[u8], context: &Context<'_>, push: impl FnOnce(&[u8])) -> Result<(), Reject> {
+    if context.relabel.is_none() {
+        // Plain is ASCII.
+        if is_plain(name) || (is_plain_tagged(name) && str::from_utf8(name).is_ok()) {
+            push(name);
+            return Ok(());
+        }
     }
-    push(&clean(name, context)?);
+    push(clean(name, context)?.as_bytes());
     Ok(())
 }
 
@@ -165,7 +165,7 @@ mod tests {
     fn cleaned(name: &[u8], names: NameOptions) -> Result<String, Reject> {
         let context = Context { now: 0, names, relabel: None };
         let mut clean = None;
-        with_clean(name, &context, |name| clean = Some(name.to_owned()))?;
+        with_clean(name, &context, |name| clean = Some(str::from_utf8(name).unwrap().to_owned()))?;
         Ok(clean.unwrap())
     }
 

@@ -66,7 +66,7 @@ impl Intake {
         if value.is_nan() {
             return Err(Reject::Nan);
         }
-        crate::name::with_clean(name, context, |name| self.points.push(name, timestamp, value))
+        crate::name::with_clean(name, context, |name| self.points.push_utf8(name, timestamp, value))
     }
 }
 

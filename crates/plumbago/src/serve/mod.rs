@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use plumbago_api::{AdminHandles, Handles, Server};
 use plumbago_engine::{Engine, Parts};
 use plumbago_index::Index;
@@ -35,6 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the daemon until it is told to stop.
 pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
     let level = log::init(&loaded.config.log.level);
+    raise_file_limit();
     // One crypto provider for every listener; a second call finds it installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -248,6 +250,16 @@ fn print_ready(line: Option<std::net::SocketAddr>, api: Option<std::net::SocketA
         println!();
         println!("Send a point:  echo \"test.count 42 $(date +%s)\" | nc -q0 {} {}", line.ip(), line.port());
         println!("See it:        curl 'http://{api}/render?target=test.count&from=-10min&format=json'");
+    }
+}
+
+/// As many open files as the system lets us have: connections and tables both need them.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
+    });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files stays as it is");
     }
 }
 
