@@ -1,5 +1,6 @@
 //! Requests over a kept connection to a server in this process: a million names, made-up points.
-//! Prints the median and the 99th percentile of the time from request to the answer's last byte.
+//! Prints the median and the 99th percentile of the time from request to the answer's last byte. An argument chooses the lines that
+//! contain it.
 
 #![allow(clippy::unwrap_used, reason = "a measurement may stop where something is odd")]
 
@@ -92,6 +93,7 @@ fn ask(stream: &mut BufReader<TcpStream>, path: &str) -> usize {
 }
 
 fn main() {
+    let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let address = serve();
     let mut stream = BufReader::with_capacity(256 << 10, TcpStream::connect(address).unwrap());
     stream.get_ref().set_nodelay(true).unwrap();
@@ -108,6 +110,9 @@ fn main() {
         ("index.json, 1,000,000", "/metrics/index.json", 5),
         ("render 1,000 x 24 h at 1 min", "/render?target=r1.host*.x1&format=json", 20),
     ] {
+        if !what.contains(&only) {
+            continue;
+        }
         let mut bytes = 0;
         let mut times: Vec<Duration> = (0..times)
             .map(|_| {

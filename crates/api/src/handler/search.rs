@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use plumbago_index::{FindError, FindLimits, Index, Node};
+use plumbago_model::has_glob;
 
 use crate::error::{ApiError, quoted};
 use crate::state::Api;
 
 /// Places in the index that are looked at on the connection's own thread: less than a millisecond.
+/// A narrow glob that needs more is asked again with the whole limit.
 const VISITED_INLINE: usize = 2000;
 
 /// The nodes at a glob's depth.
@@ -22,7 +24,7 @@ pub(super) async fn leaves(api: &Arc<Api>, query: &str) -> Result<Vec<String>, A
 
 type Search<T> = fn(&Index, &str, &FindLimits) -> Result<Vec<T>, FindError>;
 
-/// Tries with a small limit here, then with the whole one on a thread for work that blocks.
+/// Looks up what is narrow here, and everything else on a thread for work that blocks.
 async fn search<T: Send + 'static>(
     api: &Arc<Api>,
     query: &str,
@@ -30,7 +32,9 @@ async fn search<T: Send + 'static>(
 ) -> Result<Vec<T>, ApiError> {
     let whole = api.find_limits();
     let small = FindLimits { visited_max: VISITED_INLINE.min(whole.visited_max), ..whole };
-    if let Ok(found) = search(&api.index, query, &small) {
+    if is_narrow(query)
+        && let Ok(found) = search(&api.index, query, &small)
+    {
         return Ok(found);
     }
     let turn = Arc::clone(&api.searches).acquire_owned().await.map_err(|_| stopped())?;
@@ -44,6 +48,12 @@ async fn search<T: Send + 'static>(
         Ok(found) => found.map_err(|error| refused(query, &error)),
         Err(_) => Err(stopped()),
     }
+}
+
+/// A name, or a glob over the children of one directory: nearly always quick.
+fn is_narrow(query: &str) -> bool {
+    let (parents, last) = query.rsplit_once('.').unwrap_or(("", query));
+    !has_glob(parents) && last != "**"
 }
 
 fn stopped() -> ApiError {
