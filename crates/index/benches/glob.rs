@@ -4,6 +4,7 @@
 //! What has no good mean (loading, the slowest batch, percentiles) is measured once and printed.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -124,6 +125,30 @@ fn create(names: &[String]) {
     println!("  {bytes:.1} B per name by count");
 }
 
+/// How long finds take while another thread creates names without a pause.
+fn finds_beside_creation(names: &[String]) {
+    let index = Index::new(&Registry::new());
+    let limits = FindLimits::default();
+    let order = shuffled(names);
+    let created = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (index, created) = (&index, &created);
+        scope.spawn(move || {
+            index.insert(order.iter().copied());
+            created.store(true, Ordering::Release);
+        });
+        let (mut exact, mut wide) = (Vec::new(), Vec::new());
+        while !created.load(Ordering::Acquire) {
+            for name in names.iter().step_by(names.len() / 100) {
+                timed(&mut exact, || black_box(index.find(name, &limits)).is_ok());
+            }
+            timed(&mut wide, || black_box(index.find("servers.*.*.load.1m", &limits)).is_ok());
+        }
+        percentiles("exact name while names are created", &mut exact);
+        percentiles("servers.*.*.load.1m while names are created", &mut wide);
+    });
+}
+
 fn single_calls(index: &Index, names: &[String]) {
     let limits = FindLimits::default();
     let order = shuffled(names);
@@ -168,6 +193,7 @@ fn globs(criterion: &mut Criterion) {
     let index = load(&names);
     single_calls(&index, &names);
     create(&names);
+    finds_beside_creation(&names);
     let limits = FindLimits { results_max: usize::MAX, visited_max: usize::MAX };
     let exact = &names[count / 3];
     let mut group = criterion.benchmark_group("find");

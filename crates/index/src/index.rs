@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use plumbago_model::glob::{GlobError, Path, Pattern, has_glob};
@@ -22,6 +23,7 @@ const NAMES_PER_TURN: usize = 256;
 pub struct Index {
     trie: RwLock<Trie>,
     tagged: RwLock<BTreeSet<Box<str>>>,
+    readers_waiting: AtomicUsize,
     metrics: Metrics,
 }
 
@@ -80,7 +82,12 @@ impl Index {
     /// An empty index that reports to `registry`.
     pub fn new(registry: &Registry) -> Self {
         let metrics = Metrics::new(registry);
-        Self { trie: RwLock::new(Trie::new()), tagged: RwLock::default(), metrics }
+        Self {
+            trie: RwLock::new(Trie::new()),
+            tagged: RwLock::default(),
+            readers_waiting: AtomicUsize::new(0),
+            metrics,
+        }
     }
 
     /// Adds names and tells how many were new. Texts that are no names are counted and left out.
@@ -94,9 +101,14 @@ impl Index {
             batch.clear();
             batch.extend(names.by_ref().take(NAMES_PER_TURN));
             if batch.is_empty() {
+                self.report();
                 return new;
             }
             new += self.insert_batch(&batch);
+            // The lock alone would let this thread take it again before any reader has woken up.
+            if self.readers_waiting.load(Ordering::Relaxed) > 0 {
+                std::thread::yield_now();
+            }
         }
     }
 
@@ -233,7 +245,6 @@ impl Index {
             }
         }
         self.metrics.refused_names.add(refused);
-        self.report();
         new
     }
 
@@ -350,7 +361,13 @@ impl Index {
     }
 
     fn trie(&self) -> RwLockReadGuard<'_, Trie> {
-        self.trie.read().unwrap_or_else(PoisonError::into_inner)
+        if let Ok(guard) = self.trie.try_read() {
+            return guard;
+        }
+        self.readers_waiting.fetch_add(1, Ordering::Relaxed);
+        let guard = self.trie.read().unwrap_or_else(PoisonError::into_inner);
+        self.readers_waiting.fetch_sub(1, Ordering::Relaxed);
+        guard
     }
 
     fn trie_mut(&self) -> RwLockWriteGuard<'_, Trie> {
