@@ -76,7 +76,7 @@ impl Default for AdminConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
     /// PEM file with the certificate chain; "" for no encryption. reload: no
-    pub certificate: PathBuf,
+    pub cert: PathBuf,
     /// PEM file with the private key. reload: no
     pub key: PathBuf,
 }
@@ -84,7 +84,7 @@ pub struct TlsConfig {
 impl TlsConfig {
     /// True when the port is encrypted.
     pub fn is_on(&self) -> bool {
-        !self.certificate.as_os_str().is_empty()
+        !self.cert.as_os_str().is_empty()
     }
 }
 
@@ -209,8 +209,8 @@ fn check_listen(key: &str, listen: &str, problems: &mut Vec<String>) {
 }
 
 fn check_tls(key: &str, tls: &TlsConfig, problems: &mut Vec<String>) {
-    if tls.certificate.as_os_str().is_empty() != tls.key.as_os_str().is_empty() {
-        problems.push(format!("{key}: certificate and key are needed together"));
+    if tls.cert.as_os_str().is_empty() != tls.key.as_os_str().is_empty() {
+        problems.push(format!("{key}: cert and key are needed together"));
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
             url_prefix: "graphite/".to_owned(),
             cors_allowed_origins: vec!["example.org".to_owned(), "*".to_owned()],
             time_zone: "Rome".to_owned(),
-            tls: TlsConfig { certificate: "a.pem".into(), key: PathBuf::new() },
+            tls: TlsConfig { cert: "a.pem".into(), key: PathBuf::new() },
             limits: Limits { points: 0, idle: Period::default(), ..Limits::default() },
             ..Config::default()
         };

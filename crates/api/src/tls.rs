@@ -16,11 +16,11 @@ pub(crate) fn server_config(config: &TlsConfig) -> Result<Option<Arc<ServerConfi
         return Ok(None);
     }
     let failed = |path: &Path, reason: String| BindError::Tls { path: path.to_owned(), reason };
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&config.certificate)
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&config.cert)
         .and_then(Iterator::collect)
-        .map_err(|error| failed(&config.certificate, error.to_string()))?;
+        .map_err(|error| failed(&config.cert, error.to_string()))?;
     if chain.is_empty() {
-        return Err(failed(&config.certificate, "there is no certificate in it".to_owned()));
+        return Err(failed(&config.cert, "there is no certificate in it".to_owned()));
     }
     let key =
         PrivateKeyDer::from_pem_file(&config.key).map_err(|error| failed(&config.key, error.to_string()))?;
@@ -28,7 +28,7 @@ pub(crate) fn server_config(config: &TlsConfig) -> Result<Option<Arc<ServerConfi
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| failed(&config.certificate, error.to_string()))?;
+        .map_err(|error| failed(&config.cert, error.to_string()))?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Some(Arc::new(server)))
 }

@@ -147,7 +147,7 @@ fn file(name: &str) -> std::path::PathBuf {
 async fn an_encrypted_port() {
     use rustls_pki_types::pem::PemObject as _;
 
-    let tls = TlsConfig { certificate: file("localhost.pem"), key: file("localhost.key") };
+    let tls = TlsConfig { cert: file("localhost.pem"), key: file("localhost.key") };
     let server = start(Config { tls, ..Config::default() }, metrics()).await;
     let mut roots = rustls::RootCertStore::empty();
     roots.add(rustls_pki_types::CertificateDer::from_pem_file(file("localhost.pem")).unwrap()).unwrap();
@@ -187,11 +187,11 @@ async fn what_keeps_a_port_closed_is_named() {
     assert_eq!(error.to_string(), format!("cannot listen on {}", taken.address));
 
     let listen = "127.0.0.1:0".to_owned();
-    let tls = TlsConfig { certificate: file("localhost.key"), key: file("localhost.key") };
+    let tls = TlsConfig { cert: file("localhost.key"), key: file("localhost.key") };
     let config = Config { listen: listen.clone(), tls, ..Config::default() };
     let error = Server::bind(&config, &handles).await.unwrap_err();
     assert!(error.to_string().ends_with("localhost.key: there is no certificate in it"), "{error}");
-    let tls = TlsConfig { certificate: file("localhost.pem"), key: file("missing") };
+    let tls = TlsConfig { cert: file("localhost.pem"), key: file("missing") };
     let config = Config { listen, tls, ..Config::default() };
     assert!(matches!(Server::bind(&config, &handles).await, Err(BindError::Tls { .. })));
 
