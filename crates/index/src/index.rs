@@ -1,6 +1,7 @@
 //! The index as others see it: a lock around the tree, limits, and tagged series apart.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Debug};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -19,12 +20,17 @@ const NAMES_PER_TURN: usize = 256;
 /// Which metrics exist. All methods take the lock for about a millisecond at most, whatever is
 /// asked of them: long searches give it back in between and may then miss or see what changes
 /// meanwhile.
-#[derive(Debug)]
 pub struct Index {
     trie: RwLock<Trie>,
     tagged: RwLock<BTreeSet<Box<str>>>,
     readers_waiting: AtomicUsize,
     metrics: Metrics,
+}
+
+impl Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("len", &self.len()).finish_non_exhaustive()
+    }
 }
 
 /// A metric, a directory, or a text that is both.

@@ -14,11 +14,13 @@ use crate::plan::{Plan, Way};
 use crate::trie::Trie;
 
 /// A walk gives the lock back after visiting so many nodes, …
-const VISITS_PER_TURN: usize = 8192;
+const VISITS_PER_TURN: usize = if cfg!(test) { 3 } else { 8192 };
 /// … or finding so many, or this much text.
 const FOUND_PER_TURN: usize = 4096;
 const TEXT_BYTES_PER_TURN: usize = 1 << 20;
 
+/// So many bytes of results count as one more visited node.
+const BYTES_PER_VISIT: usize = 256;
 /// So many children are looked at together to see whether they lead on.
 const AHEAD: usize = 16;
 
@@ -89,9 +91,18 @@ struct Frame {
     leads_on: u32,
     /// How many wait in the frames above.
     waiting: usize,
-    /// The child taken last in this turn, and the text of the one taken last in a turn before.
-    taken: Option<u32>,
-    resume: Option<Box<[u8]>>,
+    /// What was done last in this turn, and the text behind which the next turn goes on.
+    latest: Option<Latest>,
+    resume: Option<Vec<u8>>,
+}
+
+/// What was done last in a directory.
+#[derive(Debug, Clone, Copy)]
+enum Latest {
+    /// A child was looked at.
+    Taken(u32),
+    /// A directory was entered, so that all that comes before its children is behind us.
+    Entered(u32),
 }
 
 /// A directory that is entered once the neighbours that come before its children are done.
@@ -152,6 +163,7 @@ impl<'p> Walk<'p> {
             && candidate.is_none_or(|(_, child)| !comes_before(trie, child.component, first.component))
             && let Some(next) = self.waiting.pop()
         {
+            frame.latest = Some(Latest::Entered(next.component));
             self.push(trie, next.directory, next.component, next.states);
             return cost;
         }
@@ -164,11 +176,11 @@ impl<'p> Walk<'p> {
         frame.text += 1;
         frame.ahead = frame.ahead.saturating_sub(1);
         frame.leads_on >>= 1;
-        frame.taken = Some(child.component);
+        frame.latest = Some(Latest::Taken(child.component));
         let states = self.plan.next(frame.states, &trie.components, child.component);
         let below = self.plan.unfinished(states);
         if self.plan.accepts(states) && (self.want == Want::Nodes || child.is_leaf()) {
-            self.emit(trie, child, found);
+            cost += self.emit(trie, child, found) / BYTES_PER_VISIT;
         }
         if let Some(directory) = child.directory()
             && !below.is_empty()
@@ -236,18 +248,21 @@ impl<'p> Walk<'p> {
             ahead: 0,
             leads_on: 0,
             waiting: self.waiting.len(),
-            taken: None,
+            latest: None,
             resume: None,
         };
         frame.at = start(trie, &frame, self.plan.prefix(states));
         self.frames.push(frame);
     }
 
-    fn emit(&mut self, trie: &Trie, child: Child, found: &mut Found) {
+    /// Notes a result; tells how long it is.
+    fn emit(&mut self, trie: &Trie, child: Child, found: &mut Found) -> usize {
+        let before = found.text.len();
         self.write_path(trie);
         found.text.push_str(&self.path);
         found.text.push_str(text(trie, child.component));
         found.nodes.push((found.text.len() as u32, child.is_leaf(), child.directory().is_some()));
+        found.text.len() - before
     }
 
     /// Writes the path of the innermost directory; most directories are left before it is needed.
@@ -268,8 +283,12 @@ impl<'p> Walk<'p> {
     fn pause(&mut self, trie: &Trie) {
         self.write_path(trie);
         for frame in &mut self.frames {
-            if let Some(taken) = frame.taken.take() {
-                frame.resume = Some(trie.components.text(taken).into());
+            match frame.latest.take() {
+                Some(Latest::Taken(child)) => frame.resume = Some(trie.components.text(child).into()),
+                Some(Latest::Entered(child)) => {
+                    frame.resume = Some([trie.components.text(child), b"."].concat());
+                }
+                None => {}
             }
         }
         for waiting in &mut self.waiting {
@@ -366,11 +385,11 @@ fn next_child(trie: &Trie, directory: u32, at: At, prefix: &[u8]) -> Option<(At,
     fits.then_some((at, child))
 }
 
-/// Where a frame goes on: behind what it took last, or at its beginning.
+/// Where a frame goes on: behind what it did last, or at its beginning.
 fn start(trie: &Trie, frame: &Frame, prefix: &[u8]) -> At {
     let search = |text: &[u8]| trie.children.search(frame.directory, &trie.components, text);
     match &frame.resume {
-        Some(taken) => search(taken).map_or_else(|at| at, At::next),
+        Some(behind) => search(behind).map_or_else(|at| at, At::next),
         None if prefix.is_empty() => At::default(),
         None => search(prefix).unwrap_or_else(|at| at),
     }
@@ -395,3 +414,6 @@ fn text(trie: &Trie, component: u32) -> &str {
     // Names come in as text, so this never fails.
     std::str::from_utf8(trie.components.text(component)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;
