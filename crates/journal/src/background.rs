@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::shared::Shared;
 use crate::{JournalError, SyncPolicy, lock};
 
-/// How often house is kept: gauges, fjall's log, the next segment, opening again after a failure.
+/// How often house is kept: gauges, and opening again after a failure.
 const CARE: Duration = Duration::from_millis(500);
 
 pub(crate) struct Background {

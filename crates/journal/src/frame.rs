@@ -4,6 +4,8 @@
 //! the latter says which place in the frame it has, and points take the places that remain. The
 //! record at place `i` has the sequence number `first + i`.
 
+use std::ops::RangeInclusive;
+
 use crate::Record;
 
 /// Most bytes of a frame, unless one single record is longer.
@@ -18,6 +20,51 @@ const POINT_BYTES: usize = 16;
 const EVENT_BYTES: usize = 12;
 const CREATION: u8 = 1;
 const REMOVAL: u8 = 2;
+
+/// Under what a frame is stored; in the order of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) segment: u32,
+    pub(crate) first_sequence: u64,
+}
+
+impl Key {
+    const BYTES: usize = 12;
+
+    pub(crate) fn new(segment: u32, first_sequence: u64) -> Self {
+        Self { segment, first_sequence }
+    }
+
+    /// All keys of a segment.
+    pub(crate) fn all_of(segment: u32) -> RangeInclusive<Self> {
+        Self::new(segment, 0)..=Self::new(segment, u64::MAX)
+    }
+
+    pub(crate) fn bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.segment.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.first_sequence.to_be_bytes());
+        bytes
+    }
+
+    /// `None` for a key that is not ours.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let (segment, first_sequence) = bytes.split_at_checked(4)?;
+        Some(Self {
+            segment: u32::from_be_bytes(segment.try_into().ok()?),
+            first_sequence: u64::from_be_bytes(first_sequence.try_into().ok()?),
+        })
+    }
+
+    /// Its place among all keys.
+    pub(crate) fn number(self) -> u128 {
+        u128::from(self.segment) << 64 | u128::from(self.first_sequence)
+    }
+
+    pub(crate) fn from_number(number: u128) -> Self {
+        Self { segment: (number >> 64) as u32, first_sequence: number as u64 }
+    }
+}
 
 /// Why a frame was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -148,12 +195,12 @@ impl Frame {
         self.room = by_bytes.min(RECORDS_MAX - self.records as usize) as u32;
     }
 
-    /// Gives key and value to `write`; afterwards the frame is as before and can still grow.
-    pub(crate) fn with_encoded<R>(&mut self, write: impl FnOnce(&[u8; 8], &[u8]) -> R) -> R {
+    /// Gives first number and bytes to `write`; afterwards the frame is as before and can still grow.
+    pub(crate) fn with_encoded<R>(&mut self, write: impl FnOnce(u64, &[u8]) -> R) -> R {
         let points_end = self.bytes.len();
         self.bytes.extend_from_slice(&self.event_bytes);
         self.write_header();
-        let result = write(&self.first.to_be_bytes(), &self.bytes);
+        let result = write(self.first, &self.bytes);
         self.bytes.truncate(points_end);
         result
     }
@@ -259,7 +306,9 @@ impl<'a> Parts<'a> {
     /// The key repeats the first number; places of events rise and lie in the frame.
     fn check_order(&self, key: &[u8]) -> Result<(), FrameError> {
         let records = self.point_count + self.event_count;
-        if key != self.first.to_be_bytes() || self.first.checked_add(records as u64).is_none() {
+        if Key::read(key).is_none_or(|key| key.first_sequence != self.first)
+            || self.first.checked_add(records as u64).is_none()
+        {
             return Err(FrameError::Content);
         }
         let mut next_place = 0;

@@ -1,12 +1,11 @@
 //! Reading the journal back.
 
 use std::cmp::Reverse;
-use std::sync::atomic::Ordering;
 
 use fjall::{Iter, Slice};
 
 use crate::database::Database;
-use crate::frame::visit_frame;
+use crate::frame::{Key, visit_frame};
 use crate::metrics::Metrics;
 use crate::segment::Segment;
 use crate::{JournalError, Record};
@@ -39,21 +38,16 @@ pub(crate) fn replay(
     visit: &mut dyn FnMut(Record<'_>),
 ) -> Result<ReplayReport, JournalError> {
     let mut report = ReplayReport { segments: database.segments().len(), ..ReplayReport::default() };
-    let mut closed: Vec<(u64, u32, &Segment)> = database
-        .segments()
-        .iter()
-        .filter_map(|(number, segment)| Some((segment.first_sequence()?, *number, segment)))
-        .collect();
+    let segments = database.segments().iter();
+    let mut closed: Vec<_> = segments.map(|(number, segment)| (segment.first_sequence(), *number)).collect();
     // The one that starts first comes last, to be popped.
-    closed.sort_by_key(|(first, number, _)| Reverse((*first, *number)));
+    closed.sort_by_key(|start| Reverse(*start));
     let mut open: Vec<Cursor<'_>> = Vec::new();
     loop {
-        let next = open.iter().enumerate().min_by_key(|(_, cursor)| cursor.key.clone()).map(|(i, _)| i);
-        let due = closed.last().is_some_and(|(first, ..)| {
-            next.is_none_or(|i| first.to_be_bytes().as_slice() <= &open[i].key[..])
-        });
-        if due && let Some((_, number, segment)) = closed.pop() {
-            open.extend(Cursor::open(number, segment, metrics, &mut report));
+        let next = open.iter().enumerate().min_by_key(|(_, cursor)| cursor.first_sequence()).map(|(i, _)| i);
+        let due = |(first, _): &(u64, u32)| next.is_none_or(|i| *first <= open[i].first_sequence());
+        if let Some((_, number)) = closed.pop_if(|start| due(start)) {
+            open.extend(Cursor::open(database, number, metrics, &mut report));
             continue;
         }
         let Some(i) = next else { return Ok(report) };
@@ -66,27 +60,41 @@ pub(crate) fn replay(
 
 /// A segment being read, with the frame that is next in it.
 struct Cursor<'a> {
-    number: u32,
-    segment: &'a Segment,
+    database: &'a Database,
+    segment: Option<&'a Segment>,
     frames: Iter,
-    key: Slice,
+    key: Key,
+    key_bytes: Slice,
     value: Slice,
     errors: u32,
 }
 
 impl<'a> Cursor<'a> {
     /// `None` when nothing in it can be read.
-    fn open(number: u32, segment: &'a Segment, metrics: &Metrics, report: &mut ReplayReport) -> Option<Self> {
-        segment.bytes.store(0, Ordering::Relaxed);
+    fn open(
+        database: &'a Database,
+        number: u32,
+        metrics: &Metrics,
+        report: &mut ReplayReport,
+    ) -> Option<Self> {
+        let segment = database.segments().get(&number);
+        if let Some(segment) = segment {
+            segment.forget_bytes();
+        }
         let mut cursor = Self {
-            number,
+            database,
             segment,
-            frames: segment.keyspace.iter(),
-            key: Slice::new(&[]),
+            frames: database.rows(Key::all_of(number)),
+            key: Key::new(number, 0),
+            key_bytes: Slice::new(&[]),
             value: Slice::new(&[]),
             errors: 0,
         };
         cursor.advance(metrics, report).then_some(cursor)
+    }
+
+    fn first_sequence(&self) -> u64 {
+        self.key.first_sequence
     }
 
     /// Moves to the next frame that can be read; false at the end.
@@ -95,7 +103,8 @@ impl<'a> Cursor<'a> {
             match self.frames.next().map(fjall::Guard::into_inner) {
                 None => return false,
                 Some(Ok((key, value))) => {
-                    (self.key, self.value) = (key, value);
+                    self.key = Key::read(&key).unwrap_or(self.key);
+                    (self.key_bytes, self.value) = (key, value);
                     return true;
                 }
                 Some(Err(error)) => {
@@ -109,35 +118,21 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes on behind a damaged block. fjall's iterators end at one, and up to two frames before it
-    /// since they look ahead; where it ends can only be tried out.
+    /// Goes on behind a damaged block. Up to two sound frames before it are lost with it, since
+    /// fjall's iterators look ahead.
     fn go_round(&mut self) -> bool {
-        let keyspace = &self.segment.keyspace;
-        let blocked = |from: u64| {
-            matches!(keyspace.range(from.to_be_bytes()..).next().map(fjall::Guard::key), Some(Err(_)))
-        };
-        let mut low = number(&self.key);
-        let mut step = 1;
-        while blocked(low.saturating_add(step)) {
-            low = low.saturating_add(step);
-            if low == u64::MAX {
-                return false;
-            }
-            step = step.saturating_mul(2);
-        }
-        let mut high = low.saturating_add(step);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if blocked(middle) { low = middle } else { high = middle }
-        }
-        self.frames = keyspace.range(high.to_be_bytes()..);
+        let end = Key::new(self.key.segment, u64::MAX);
+        let Some(behind) = self.database.first_readable(self.key, end) else { return false };
+        self.frames = self.database.rows(behind..=end);
         true
     }
 
     fn visit(&self, metrics: &Metrics, report: &mut ReplayReport, visit: &mut dyn FnMut(Record<'_>)) {
         let bytes = self.value.len() as u64;
-        self.segment.bytes.fetch_add(bytes, Ordering::Relaxed);
-        match visit_frame(&self.key, &self.value, visit) {
+        if let Some(segment) = self.segment {
+            segment.add(self.key.first_sequence, bytes);
+        }
+        match visit_frame(&self.key_bytes, &self.value, visit) {
             Ok(counts) => {
                 report.frames += 1;
                 report.points += counts.points as u64;
@@ -152,16 +147,10 @@ impl<'a> Cursor<'a> {
         report.corrupt_frames += 1;
         metrics.corrupt_frames.add(1);
         tracing::error!(
-            segment = self.number,
-            path = %self.segment.keyspace.path().display(),
-            frame = ?&self.key[..],
+            segment = self.key.segment,
+            frame = self.key.first_sequence,
             %error,
             "damaged journal frame skipped, its points are lost unless they were flushed"
         );
     }
-}
-
-/// The number that a key stands for; 0 before the first.
-fn number(key: &[u8]) -> u64 {
-    key.try_into().map_or(0, u64::from_be_bytes)
 }

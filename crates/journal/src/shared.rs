@@ -11,7 +11,7 @@ use plumbago_telemetry::{Registry, Throttle};
 
 use crate::database::Database;
 use crate::metrics::Metrics;
-use crate::segment::{Segment, SegmentClock};
+use crate::segment::SegmentClock;
 use crate::{Config, JournalError, Record, ReplayReport, SegmentInfo, lock, space};
 
 /// One line about refused points per so many milliseconds.
@@ -21,7 +21,7 @@ const REFUSAL_LINE_MS: i64 = 10_000;
 const STALL_STEP: Duration = Duration::from_millis(5);
 const STALL_STEPS: u32 = 200;
 
-/// Locks are taken in the order `keyspaces`, `state`.
+/// Locks are taken in the order `changes`, `state`.
 pub(crate) struct Shared {
     dir: PathBuf,
     config: Config,
@@ -29,15 +29,14 @@ pub(crate) struct Shared {
     metrics: Metrics,
     next_sequence: AtomicU64,
     segment_clock: Mutex<SegmentClock>,
-    /// Held while keyspaces are made or deleted, which takes milliseconds, and while the database
-    /// is opened again. Hand-overs to segments that exist go on meanwhile.
-    keyspaces: Mutex<()>,
+    /// Held while segments are dropped and while the database is opened again, which takes long.
+    /// Hand-overs go on meanwhile.
+    changes: Mutex<()>,
     state: RwLock<State>,
     unsynced: AtomicBool,
     /// Why the last hand-over or sync failed, until one succeeds.
     trouble: Mutex<Option<String>>,
     refusals: Throttle,
-    settled_before: AtomicU64,
 }
 
 enum State {
@@ -71,17 +70,15 @@ impl Shared {
         let metrics = Metrics::new(registry);
         let (database, repaired) = Database::open(dir)?;
         metrics.torn_tails.add(u64::from(repaired.is_some()));
-        let newest = database.segments().keys().next_back().copied();
         let shared = Self {
             dir: dir.to_owned(),
             next_sequence: AtomicU64::new(database.last_sequence().saturating_add(1)),
-            segment_clock: Mutex::new(SegmentClock::new(config.segment.as_secs(), newest)),
-            keyspaces: Mutex::new(()),
+            segment_clock: Mutex::new(SegmentClock::new(config.segment.as_secs(), database.newest_segment())),
+            changes: Mutex::new(()),
             state: RwLock::new(State::Open(database)),
             unsynced: AtomicBool::new(false),
             trouble: Mutex::new(None),
             refusals: Throttle::new(REFUSAL_LINE_MS),
-            settled_before: AtomicU64::new(0),
             config,
             clock,
             metrics,
@@ -114,9 +111,10 @@ impl Shared {
     pub(crate) fn segments(&self) -> Vec<SegmentInfo> {
         let state = self.read();
         let Ok(database) = state.database() else { return Vec::new() };
-        let infos = database.segments().iter().filter_map(|(number, segment)| {
-            let bytes = segment.bytes.load(Ordering::Relaxed);
-            Some(SegmentInfo { number: *number, first_sequence: segment.first_sequence()?, bytes })
+        let infos = database.segments().iter().map(|(number, segment)| SegmentInfo {
+            number: *number,
+            first_sequence: segment.first_sequence(),
+            bytes: segment.bytes(),
         });
         infos.collect()
     }
@@ -137,15 +135,15 @@ impl Shared {
     pub(crate) fn write(
         &self,
         segment: u32,
-        key: &[u8; 8],
-        value: &[u8],
+        first_sequence: u64,
+        frame: &[u8],
         points: usize,
     ) -> Result<(), JournalError> {
-        let result = self.try_write(segment, key, value);
+        let result = self.try_write(segment, first_sequence, frame);
         match &result {
             Ok(()) => {
                 self.unsynced.store(true, Ordering::Release);
-                self.metrics.written_bytes.add(value.len() as u64);
+                self.metrics.written_bytes.add(frame.len() as u64);
                 self.metrics.written_points.add(points as u64);
                 self.clear_trouble();
             }
@@ -154,31 +152,28 @@ impl Shared {
         result
     }
 
-    fn try_write(&self, segment: u32, key: &[u8; 8], value: &[u8]) -> Result<(), JournalError> {
-        self.check_room(value.len() as u64)?;
-        self.await_disk(segment)?;
-        // The second turn finds the segment that the first has made.
-        for _ in 0..2 {
-            if self.insert(segment, key, value)? {
-                return Ok(());
-            }
-            self.create_segment(segment)?;
+    fn try_write(&self, segment: u32, first_sequence: u64, frame: &[u8]) -> Result<(), JournalError> {
+        self.check_room(frame.len() as u64)?;
+        self.await_disk()?;
+        let insert = || self.with("append", |database| database.insert(segment, first_sequence, frame));
+        if insert()? {
+            return Ok(());
         }
-        Err(unavailable("the segment was dropped meanwhile"))
+        if let State::Open(database) = &mut *self.write_lock() {
+            database.add_segment(segment, first_sequence);
+        }
+        if insert()? { Ok(()) } else { Err(unavailable("the segment was dropped meanwhile")) }
     }
 
-    /// False when there is no such segment yet.
-    fn insert(&self, segment: u32, key: &[u8; 8], value: &[u8]) -> Result<bool, JournalError> {
-        let error = {
-            let state = self.read();
-            let database = state.database()?;
-            let Some(target) = database.segments().get(&segment) else { return Ok(false) };
-            match target.insert(key, value) {
-                Ok(()) => return Ok(true),
-                Err(error) => error,
-            }
-        };
-        Err(self.break_down("append", &error))
+    /// Does something with the database. After a failure fjall takes no more, so the database is let
+    /// go then.
+    fn with<T>(
+        &self,
+        operation: &str,
+        act: impl FnOnce(&Database) -> fjall::Result<T>,
+    ) -> Result<T, JournalError> {
+        let result = act(self.read().database()?);
+        result.map_err(|error| self.break_down(operation, &error))
     }
 
     fn check_room(&self, bytes: u64) -> Result<(), JournalError> {
@@ -201,13 +196,9 @@ impl Shared {
     }
 
     /// Waits a little while fjall is behind with writing memtables.
-    fn await_disk(&self, segment: u32) -> Result<(), JournalError> {
-        let stalled = || -> Result<bool, JournalError> {
-            let state = self.read();
-            Ok(state.database()?.segments().get(&segment).is_some_and(Segment::is_stalled))
-        };
+    fn await_disk(&self) -> Result<(), JournalError> {
         for _ in 0..STALL_STEPS {
-            if !stalled()? {
+            if !self.read().database()?.is_stalled() {
                 return Ok(());
             }
             std::thread::sleep(STALL_STEP);
@@ -215,38 +206,19 @@ impl Shared {
         Err(unavailable("the disk is behind with writing"))
     }
 
-    fn create_segment(&self, number: u32) -> Result<(), JournalError> {
-        let _guard = lock(&self.keyspaces);
-        let created = {
-            let state = self.read();
-            let database = state.database()?;
-            if database.segments().contains_key(&number) {
-                return Ok(());
-            }
-            database.create_segment(number)
-        };
-        let segment = created.map_err(|error| self.break_down("create a segment", &error))?;
-        if let State::Open(database) = &mut *self.write_lock() {
-            database.add_segment(number, segment);
-        }
-        Ok(())
-    }
-
     pub(crate) fn drop_before(&self, number: u32) -> Result<usize, JournalError> {
-        let _guard = lock(&self.keyspaces);
-        let doomed = match &mut *self.write_lock() {
-            State::Open(database) => database.take_before(number),
+        let _guard = lock(&self.changes);
+        let (forgotten, work) = match &mut *self.write_lock() {
+            State::Open(database) => (database.forget_before(number), database.has_leftovers()),
             other => return other.database().map(|_| 0),
         };
-        let deleted = self.read().database()?.delete(&doomed);
-        match deleted {
-            Ok(()) => Ok(doomed.len()),
-            Err(error) => {
-                // What was not deleted comes back when the database is opened again.
-                drop(doomed);
-                Err(self.break_down("drop a segment", &error))
-            }
+        if work {
+            self.with("drop segments", Database::mark_forgotten)?;
+            self.unsynced.store(true, Ordering::Release);
+            self.sync()?;
+            self.with("drop segments", Database::drop_forgotten)?;
         }
+        Ok(forgotten)
     }
 
     pub(crate) fn sync(&self) -> Result<(), JournalError> {
@@ -281,38 +253,7 @@ impl Shared {
         if matches!(*self.read(), State::Broken) {
             self.open_again();
         }
-        self.prepare_next_segment();
-        self.relieve_memory_and_log();
         self.show();
-    }
-
-    /// Makes the next segment just before it is due, so that no writer waits for it.
-    fn prepare_next_segment(&self) {
-        let clock = lock(&self.segment_clock);
-        let Some(next) = clock.soon(self.clock.now()) else { return };
-        drop(clock);
-        let in_use = match self.read().database() {
-            Ok(database) => database.segments().keys().next_back().is_some_and(|newest| newest + 1 == next),
-            Err(_) => false,
-        };
-        if in_use && self.check_room(0).is_ok() {
-            // A writer that needs it will try again and say why it cannot be made.
-            let _ = self.create_segment(next);
-        }
-    }
-
-    fn relieve_memory_and_log(&self) {
-        let current = self.current_segment();
-        let result = {
-            let state = self.read();
-            let Ok(database) = state.database() else { return };
-            let turned = self.settled_before.swap(u64::from(current), Ordering::Relaxed) < u64::from(current);
-            let settled = if turned { database.settle_before(current) } else { Ok(()) };
-            settled.and_then(|()| database.shorten_log())
-        };
-        if let Err(error) = result {
-            self.break_down("write out a segment", &error);
-        }
     }
 
     fn show(&self) {
@@ -338,7 +279,7 @@ impl Shared {
     }
 
     fn open_again(&self) {
-        let _guard = lock(&self.keyspaces);
+        let _guard = lock(&self.changes);
         match Database::open(&self.dir) {
             Ok((database, repaired)) => {
                 self.metrics.reopened.add(1);

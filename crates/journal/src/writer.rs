@@ -103,7 +103,7 @@ fn write(
     pending_points: &mut usize,
 ) -> Result<usize, JournalError> {
     let points = frame.points();
-    frame.with_encoded(|key, value| shared.write(segment, key, value, points))?;
+    frame.with_encoded(|first, bytes| shared.write(segment, first, bytes, points))?;
     *pending_points -= points;
     Ok(points)
 }

@@ -6,8 +6,8 @@ mod common;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use common::{Seen, open, replay_all};
@@ -44,23 +44,32 @@ fn child() {
     let Ok(dir) = std::env::var(DIR) else { return };
     let from: Vec<u32> = std::env::var(FROM).unwrap().split(',').map(|n| n.parse().unwrap()).collect();
     let journal = open(Path::new(&dir), config(), Arc::new(SystemClock), &Registry::new()).unwrap();
-    let threads: Vec<_> = from
+    let started = Arc::new(Barrier::new(WRITERS + 1));
+    let first_segment = journal.current_segment();
+    let mut threads: Vec<_> = from
         .into_iter()
         .enumerate()
         .map(|(writer, from)| {
-            let journal = journal.clone();
-            std::thread::spawn(move || write_for_ever(&journal, writer, from))
+            let (journal, started) = (journal.clone(), started.clone());
+            std::thread::spawn(move || write_for_ever(&journal, writer, from, &started))
         })
         .collect();
+    threads.push(std::thread::spawn(move || {
+        // What earlier processes wrote goes while these write.
+        started.wait();
+        std::thread::sleep(Duration::from_millis(u64::from(first_segment) * 37 % 400));
+        journal.drop_before(first_segment).unwrap();
+    }));
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 /// Point `n` of a writer has the timestamp `n`; every 500th is announced by a creation.
-fn write_for_ever(journal: &Journal, writer: usize, from: u32) {
+fn write_for_ever(journal: &Journal, writer: usize, from: u32, started: &Barrier) {
     let mut rng = StdRng::seed_from_u64(u64::from(from) + writer as u64);
     let mut end = journal.writer();
     let mut n = from;
     let mut handed = u64::from(from);
+    let mut first = false;
     loop {
         let most = if rng.random_bool(0.1) { 9000 } else { 300 };
         for _ in 0..rng.random_range(1..most) {
@@ -73,6 +82,10 @@ fn write_for_ever(journal: &Journal, writer: usize, from: u32) {
         handed += end.hand_over().unwrap() as u64;
         let line = format!("handed {writer} {handed}\n");
         std::io::stdout().write_all(line.as_bytes()).unwrap();
+        if handed > u64::from(from) && !first {
+            first = true;
+            started.wait();
+        }
         if rng.random_bool(0.3) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -116,31 +129,33 @@ fn run_and_kill(dir: &Path, from: &[u32], life: Duration) -> Vec<u64> {
     reported.iter().map(|count| count.load(Ordering::Relaxed)).collect()
 }
 
-/// Checks that each writer's points are 0, 1, 2 …, with their creations, and returns how many.
-fn check(dir: &Path) -> Vec<u32> {
+/// Checks that each writer's points follow each other from `from` or earlier on, with their
+/// creations, and returns where they end.
+fn check(dir: &Path, from: &[u32]) -> Vec<u32> {
     let journal = open(dir, config(), Arc::new(SystemClock), &Registry::new()).unwrap();
-    let mut next = [0u32; WRITERS];
-    let mut announced = [None; WRITERS];
+    let mut next: [Option<u32>; WRITERS] = [None; WRITERS];
+    let mut announced = [const { None }; WRITERS];
     for seen in replay_all(&journal) {
         match seen {
             Seen::Point(_, metric, timestamp, value) => {
                 let writer = metric as usize;
-                assert_eq!(timestamp, next[writer], "writer {writer}");
+                match next[writer] {
+                    Some(next) => assert_eq!(timestamp, next, "writer {writer}"),
+                    None => {
+                        assert!(timestamp <= from[writer], "{timestamp} is the first, not {}", from[writer]);
+                    }
+                }
                 assert_eq!(value, value_of(timestamp));
                 if timestamp.is_multiple_of(500) {
-                    assert_eq!(announced[writer], Some(timestamp));
+                    assert_eq!(announced[writer], Some(name_of(writer, timestamp)));
                 }
-                next[writer] += 1;
+                next[writer] = Some(timestamp + 1);
             }
-            Seen::Creation(_, metric, name) => {
-                let writer = metric as usize;
-                assert_eq!(name, name_of(writer, next[writer]));
-                announced[writer] = Some(next[writer]);
-            }
+            Seen::Creation(_, metric, name) => announced[metric as usize] = Some(name),
             Seen::Removal(..) => panic!("nobody removed anything"),
         }
     }
-    next.to_vec()
+    next.iter().zip(from).map(|(next, from)| next.unwrap_or(*from)).collect()
 }
 
 #[test]
@@ -151,7 +166,7 @@ fn a_kill_loses_nothing_that_was_handed_over() {
     for kill in 0..KILLS {
         let life = Duration::from_millis(rng.random_range(30..700));
         let reported = run_and_kill(dir.path(), &from, life);
-        let there = check(dir.path());
+        let there = check(dir.path(), &from);
         for (reported, there) in reported.iter().zip(&there) {
             assert!(u64::from(*there) >= *reported, "kill {kill}: {there} of {reported} are there");
         }

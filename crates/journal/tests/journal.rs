@@ -5,6 +5,7 @@ mod common;
 
 use common::{Fixture, Seen, eventually, replay_all};
 use plumbago_journal::JournalError;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 #[test]
 fn what_was_handed_over_is_replayed_in_order() {
@@ -188,27 +189,32 @@ fn a_size_limit_refuses_and_dropping_makes_room() {
     assert!(journal.healthy());
 }
 
-/// Little is written and everything is dropped: the log underneath must not keep it all.
+/// Whether much or little is written to a segment: what is dropped leaves the disk.
 #[test]
-fn the_log_underneath_does_not_grow_for_ever() {
-    let mut fixture = Fixture::new();
-    let journal = fixture.open();
-    let mut writer = journal.writer();
-    for _ in 0..100 {
-        for i in 0..250_000u32 {
-            if writer.is_full() {
-                writer.hand_over().unwrap();
+fn the_disk_is_given_back() {
+    for (segments, points) in [(60, 100_000u32), (8, 2_500_000), (200, 100)] {
+        let mut fixture = Fixture::new();
+        let journal = fixture.open();
+        let mut writer = journal.writer();
+        for _ in 0..segments {
+            for i in 0..points {
+                if writer.is_full() {
+                    writer.hand_over().unwrap();
+                }
+                writer.point(i, i, 0.5);
             }
-            writer.point(i, i, 0.5);
+            writer.hand_over().unwrap();
+            fixture.clock.advance(300);
+            writer.hand_over().unwrap();
+            journal.drop_before(journal.current_segment()).unwrap();
+            assert!(journal.segments().is_empty());
         }
-        writer.hand_over().unwrap();
-        fixture.clock.advance(300);
-        writer.hand_over().unwrap();
-        journal.drop_before(journal.current_segment()).unwrap();
+        // One log of 64 MB, its successor, and a few memtables.
+        let most = (64 + 64 + 32) << 20;
+        eventually("the disk is given back", || journal.disk_bytes() < most);
+        drop((writer, journal));
+        assert!(replay_all(&fixture.open()).is_empty());
     }
-    writer.point(1, 1, 1.0);
-    writer.hand_over().unwrap();
-    eventually("the log is cut", || journal.disk_bytes() < 200 << 20);
 }
 
 #[test]
@@ -231,5 +237,44 @@ fn it_syncs_in_the_background_as_told() {
         journal.sync().unwrap();
         assert_eq!(fixture.metric("plumbago_journal_syncs_total"), 1.0);
         assert_eq!(fixture.metric("plumbago_journal_sync_errors_total"), 0.0);
+    }
+}
+
+/// Random appends, hand-overs, drops and restarts against a list of what must be there.
+#[test]
+fn any_history_replays_as_it_was() {
+    for seed in 0..20 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut fixture = Fixture::new();
+        let mut expected: Vec<(u32, Seen)> = Vec::new();
+        for _ in 0..4 {
+            let journal = fixture.open();
+            let seen: Vec<Seen> = expected.iter().map(|(_, seen)| seen.clone()).collect();
+            assert_eq!(replay_all(&journal), seen, "seed {seed}");
+            let mut writers: Vec<_> = (0..3).map(|_| journal.writer()).collect();
+            for _ in 0..rng.random_range(1..60) {
+                let writer = &mut writers[rng.random_range(0..3)];
+                for i in 0..rng.random_range(0..50u32) {
+                    let segment = writer.segment();
+                    let record = match rng.random_range(0..10) {
+                        0 => Seen::Creation(writer.creation(i, "a.b"), i, "a.b".to_owned()),
+                        1 => Seen::Removal(writer.removal(i), i),
+                        _ => Seen::Point(writer.point(i, i, 0.5), i, i, 0.5),
+                    };
+                    expected.push((segment, record));
+                }
+                fixture.clock.advance(rng.random_range(0..200));
+                if rng.random_bool(0.2) {
+                    // As the engine does: nothing is pending in what it drops.
+                    writers.iter_mut().for_each(|writer| assert!(writer.hand_over().is_ok()));
+                    let before = journal.current_segment().saturating_sub(rng.random_range(0..4));
+                    journal.drop_before(before).unwrap();
+                    expected.retain(|(segment, _)| *segment >= before);
+                } else if rng.random_bool(0.7) {
+                    writer.hand_over().unwrap();
+                }
+            }
+            expected.sort_by_key(|(_, seen)| seen.sequence());
+        }
     }
 }
