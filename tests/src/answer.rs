@@ -9,6 +9,8 @@ use serde_json::Value;
 pub struct Series {
     /// Its name.
     pub name: String,
+    /// Seconds between two slots; 0 when the format does not say and there are not two.
+    pub step: i64,
     /// Time and value of each slot.
     pub slots: Vec<(i64, Option<f64>)>,
 }
@@ -29,10 +31,23 @@ pub fn json(text: &str) -> Result<Vec<Series>, String> {
 
 fn series(value: &Value) -> Option<Series> {
     let slot = |point: &Value| Some((point.get(1)?.as_i64()?, point.get(0)?.as_f64()));
-    Some(Series {
-        name: value.get("target")?.as_str()?.to_owned(),
-        slots: value.get("datapoints")?.as_array()?.iter().map(slot).collect::<Option<_>>()?,
-    })
+    let slots: Vec<_> = value.get("datapoints")?.as_array()?.iter().map(slot).collect::<Option<_>>()?;
+    let step = slots.get(1).map_or(0, |second: &(i64, Option<f64>)| second.0 - slots[0].0);
+    Some(Series { name: value.get("target")?.as_str()?.to_owned(), step, slots })
+}
+
+/// Reads `format=csv`: rows of name, time as text, value.
+pub fn csv(text: &str) -> Result<Vec<(String, String, Option<f64>)>, String> {
+    let row = |line: &str| {
+        let mut parts = line.rsplitn(3, ',');
+        let value = match parts.next()? {
+            "" => None,
+            number => Some(number.parse().ok()?),
+        };
+        let time = parts.next()?.to_owned();
+        Some((parts.next()?.to_owned(), time, value))
+    };
+    text.split_terminator("\r\n").map(|l| row(l).ok_or_else(|| format!("not a row: {}", short(l)))).collect()
 }
 
 /// Reads `format=raw`, whose numbers are exact.
@@ -51,9 +66,9 @@ fn raw_line(line: &str) -> Option<Series> {
         "None" => Some(None),
         number => number.parse().ok().map(Some),
     };
-    let values: Vec<Option<f64>> = values.split(',').map(value).collect::<Option<_>>()?;
+    let values: Vec<_> = values.split(',').map(value).collect::<Option<_>>()?;
     let slots = values.into_iter().enumerate().map(|(i, v)| (start + i as i64 * step, v)).collect();
-    Some(Series { name, slots })
+    Some(Series { name, step, slots })
 }
 
 /// True when two values are one, within what different orders of adding may differ.

@@ -68,6 +68,21 @@ impl Ledger {
         }
     }
 
+    /// The ledger as the admin port tells it (`/admin/ledger`): taken at one moment, and with what
+    /// the listeners refused.
+    pub fn parse(json: &str) -> Option<Self> {
+        let value: serde_json::Value = serde_json::from_str(json).ok()?;
+        let field = |name: &str| value.get(name)?.as_u64();
+        Some(Self {
+            received: field("received")?,
+            recovered: field("recovered")?,
+            stored: field("stored")?,
+            held: field("held")?,
+            replaced: field("replaced")?,
+            rejected: field("rejected")?,
+        })
+    }
+
     /// True when nothing is unaccounted for.
     pub fn balances(&self) -> bool {
         self.received + self.recovered == self.stored + self.held + self.replaced + self.rejected

@@ -192,7 +192,8 @@ impl Daemon {
     pub fn address(&self, listener: &str) -> SocketAddr {
         let lines = self.stdout();
         let start = format!("listening {listener} ");
-        let found = lines.iter().find_map(|l| l.strip_prefix(&start)?.split_whitespace().next()?.parse().ok());
+        let found =
+            lines.iter().find_map(|l| l.strip_prefix(&start)?.split_whitespace().next()?.parse().ok());
         found.unwrap_or_else(|| panic!("no line {start:?} among {lines:#?}"))
     }
 
@@ -269,21 +270,23 @@ impl Daemon {
         Counters::parse(&response.body)
     }
 
-    /// The ledger, once it shows this many received points.
+    /// The ledger now.
+    pub fn ledger(&self) -> Ledger {
+        let response = http::get(self.admin(), "/admin/ledger");
+        Ledger::parse(&response.body).unwrap_or_else(|| panic!("no ledger: {response:?}"))
+    }
+
+    /// The ledger, once it shows this many received points and balances.
     pub fn ledger_at(&self, received: u64) -> Ledger {
-        let mut last = None;
-        wait_for("the points to be received", || {
-            let ledger = Ledger::of(&self.counters());
-            if last != Some(ledger) {
-                last = Some(ledger);
-            }
+        wait_for(&format!("{received} points to be received"), || {
+            let ledger = self.ledger();
             (ledger.received >= received && ledger.balances()).then_some(ledger)
         })
     }
 
     /// Sends points over a connection of their own and waits until they are applied.
     pub fn put(&self, points: &[Point]) {
-        let before = Ledger::of(&self.counters()).received;
+        let before = self.ledger().received;
         self.sender().send(points);
         self.ledger_at(before + points.len() as u64);
     }

@@ -13,6 +13,7 @@ pub mod child;
 pub mod counterpart;
 pub mod counters;
 pub mod daemon;
+pub mod differences;
 pub mod fold;
 pub mod http;
 pub mod oracle;
