@@ -58,13 +58,34 @@ pub fn encode(values: &[f64], out: &mut Vec<u8>) {
     let header = out.len();
     out.push(0);
     let presence = write_presence(values, out);
-    let exponent = exponent_of(known());
-    let (scheme, exponent) = match exponent {
+    let (scheme, exponent) = match exponent_of(known()) {
         Some(0) => (write_integers(|| known().map(|v| v as i64), 0, out), 0),
         Some(e) => (write_integers(|| known().map(|v| scaled(v, e)), e, out), e),
         None => (write_bits(known, first, out), RAW_BITS),
     };
     out[header] = scheme as u8 | presence << 2 | exponent << 4;
+}
+
+/// The smallest power of ten, up to 14, at which all values (NaN aside) are integers that give the
+/// same bits back: for codecs that take integers better than floats.
+pub fn exponent(values: &[f64]) -> Option<u8> {
+    exponent_of(values.iter().copied().filter(|v| !v.is_nan()))
+}
+
+/// The integer that stands for a value at its column's [`exponent`].
+#[inline]
+pub fn to_integer(value: f64, exponent: u8) -> i64 {
+    if exponent == 0 { value as i64 } else { scaled(value, exponent) }
+}
+
+/// The value that an integer stands for.
+#[inline]
+pub fn to_value(integer: i64, exponent: u8) -> f64 {
+    match exponent {
+        0 => integer as f64,
+        RAW_BITS => f64::from_bits(integer as u64),
+        _ => integer as f64 / POWERS[usize::from(exponent.min(EXPONENT_MAX))],
+    }
 }
 
 /// Appends the `len` values of a column to `out` and gives the number of bytes it took. On an error
@@ -401,7 +422,7 @@ fn read_integers(
 
     let mut integer = base;
     if deltas {
-        out.push(value_of(base, exponent));
+        out.push(to_value(base, exponent));
     }
     let step = |offset: u64| {
         if deltas {
@@ -421,14 +442,6 @@ fn read_integers(
         }
     }
     Ok(())
-}
-
-fn value_of(integer: i64, exponent: u8) -> f64 {
-    if exponent == RAW_BITS {
-        f64::from_bits(integer as u64)
-    } else {
-        integer as f64 / POWERS[exponent as usize]
-    }
 }
 
 fn read_base(input: &mut &[u8], exponent: u8) -> Result<i64, CodecError> {

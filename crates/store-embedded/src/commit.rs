@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fjall::{Keyspace, PersistMode};
+use fjall::{AbstractTree, Keyspace, PersistMode};
 use plumbago_store::{ErrorKind, Run, StateRow, StoreError, WriteBatch};
 
 use crate::catalogue::{Catalogue, Layer, StageBuckets, StageKey};
 use crate::database;
-use crate::open::Open;
+use crate::open::{Open, rotate_when_full};
 use crate::row::{Block, Key, key};
 use crate::store::{Core, lock, read};
 
@@ -204,7 +204,10 @@ impl Plan {
         core.stats.slots_expired.add(self.expired);
         core.stats.rows.add(groups().count() as u64);
         self.layers.iter().for_each(|layer| layer.touch(now));
-        batch.commit().map_err(|error| database::error(format!("commit to {}", core.dir.display()), error))
+        batch
+            .commit()
+            .and_then(|()| self.keyspaces(open).try_for_each(rotate_when_full))
+            .map_err(|error| database::error(format!("commit to {}", core.dir.display()), error))
     }
 
     fn keyspaces<'a>(&'a self, open: &'a Open) -> impl Iterator<Item = &'a Keyspace> {
@@ -233,7 +236,6 @@ impl Plan {
 
 /// True shortly before fjall would make a writer wait.
 fn is_behind(keyspace: &Keyspace) -> bool {
-    use fjall::AbstractTree;
     keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX || keyspace.tree.l0_run_count() >= RUNS_MAX
 }
 

@@ -32,7 +32,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             cache_bytes: ByteSize::mib(64),
-            block_slots: 30,
+            block_slots: 40,
             min_free_bytes: ByteSize::mib(1024),
             merge_after: Period::seconds(2 * 3600),
             merge_effort: 4,

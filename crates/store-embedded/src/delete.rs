@@ -6,7 +6,7 @@ use plumbago_store::StoreError;
 
 use crate::catalogue::{Layer, StageKey};
 use crate::database;
-use crate::open::Open;
+use crate::open::{Open, rotate_when_full};
 use crate::row::key;
 use crate::store::{Core, lock, read};
 
@@ -57,7 +57,7 @@ pub(crate) fn delete_rows(core: &Core, open: &Open, id: &MetricId, layer: &Layer
     for keys in doomed.chunks(BATCH_ROWS) {
         let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
         keys.iter().for_each(|key| batch.remove(&layer.keyspace, key.clone()));
-        batch.commit().map_err(failed)?;
+        batch.commit().and_then(|()| rotate_when_full(&layer.keyspace)).map_err(failed)?;
     }
     Ok(())
 }

@@ -1,47 +1,67 @@
 //! Columns of values with pco where that is smaller, which it is from a few hundred values on.
 //!
-//! The first byte of a short column never has both low bits set; a long one has, and says in bit 2
-//! whether a column of ones for the known slots comes before the pco chunk. pco takes the rest.
+//! The first byte of a short column never has both low bits set; a long one has. Then bit 2 says
+//! whether a column of ones for the known slots comes first, and bits 4–7 are the exponent of ten at
+//! which the values are integers, since pco packs those better; 15 says that they are not. pco's
+//! chunk takes the rest.
 
 use pco::ChunkConfig;
-use pco::standalone::{simple_compress, simple_decompress_into};
+use pco::data_types::Number;
+use pco::errors::PcoResult;
+use pco::wrapped::{FileCompressor, FileDecompressor};
 use plumbago_model::codec;
 
 use crate::row::Damaged;
 
-/// Shorter columns are smaller without pco, which costs 25 bytes a chunk.
+/// Shorter columns are smaller without pco.
 const PCO_SLOTS_MIN: usize = 360;
 
 const LONG: u8 = 3;
 const WITH_GAPS: u8 = 4;
+const FLOATS: u8 = 15;
 
 /// Appends the column in the smaller of both ways.
 pub(crate) fn encode(values: &[f64], effort: u8, out: &mut Vec<u8>) {
     let start = out.len();
     codec::encode(values, out);
-    let short = out.len() - start;
-    if values.len() < PCO_SLOTS_MIN || short < 64 {
-        return;
-    }
-    let known: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
-    let config = ChunkConfig::default().with_compression_level(usize::from(effort));
-    let Ok(chunk) = simple_compress(&known, &config) else { return };
-    let gaps = known.len() < values.len();
-    if chunk.len() + 1 + if gaps { 4 } else { 0 } >= short {
-        return;
-    }
     let end = out.len();
-    out.push(LONG | if gaps { WITH_GAPS } else { 0 });
-    if gaps {
-        let ones: Vec<f64> = values.iter().map(|v| if v.is_nan() { f64::NAN } else { 1.0 }).collect();
-        codec::encode(&ones, out);
+    // pco's fixed part is about as large.
+    if values.len() < PCO_SLOTS_MIN || end - start < 16 {
+        return;
     }
-    out.extend_from_slice(&chunk);
-    if out.len() - end < short {
+    if encode_long(values, effort, out).is_ok() && out.len() - end < end - start {
         out.drain(start..end);
     } else {
         out.truncate(end);
     }
+}
+
+fn encode_long(values: &[f64], effort: u8, out: &mut Vec<u8>) -> PcoResult<()> {
+    let known: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
+    let gaps = known.len() < values.len();
+    let exponent = codec::exponent(&known);
+    out.push(LONG | if gaps { WITH_GAPS } else { 0 } | exponent.unwrap_or(FLOATS) << 4);
+    if gaps {
+        let ones: Vec<f64> = values.iter().map(|v| if v.is_nan() { f64::NAN } else { 1.0 }).collect();
+        codec::encode(&ones, out);
+    }
+    match exponent {
+        Some(exponent) => {
+            let integers: Vec<i64> = known.iter().map(|v| codec::to_integer(*v, exponent)).collect();
+            compress(&integers, effort, out)
+        }
+        None => compress(&known, effort, out),
+    }
+}
+
+fn compress<T: Number>(numbers: &[T], effort: u8, out: &mut Vec<u8>) -> PcoResult<()> {
+    let config = ChunkConfig::default().with_compression_level(usize::from(effort));
+    let file = FileCompressor::default();
+    file.write_header(&mut *out)?;
+    let mut chunk = file.chunk_compressor(numbers, &config)?;
+    chunk.write_meta(&mut *out)?;
+    chunk.write_page(0, out)?;
+    Ok(())
 }
 
 /// Appends the column's `len` values; it must fill `bytes`.
@@ -60,12 +80,29 @@ pub(crate) fn decode(bytes: &[u8], len: usize, out: &mut Vec<f64>) -> Result<(),
     } else {
         out.resize(start + len, 0.0);
     }
-    let mut packed = vec![0.0; known];
-    let progress = simple_decompress_into(rest, &mut packed).map_err(|_| Damaged)?;
-    if progress.n_processed != known || !progress.finished {
-        return Err(Damaged);
-    }
     let slots = out[start..].iter_mut().filter(|v| !v.is_nan());
-    slots.zip(packed).for_each(|(slot, value)| *slot = value);
+    let exponent = first >> 4;
+    if exponent == FLOATS {
+        let values: Vec<f64> = decompress(rest, known)?;
+        slots.zip(values).for_each(|(slot, value)| *slot = value);
+    } else {
+        let integers: Vec<i64> = decompress(rest, known)?;
+        slots.zip(integers).for_each(|(slot, integer)| *slot = codec::to_value(integer, exponent));
+    }
     Ok(())
+}
+
+fn decompress<T: Number>(bytes: &[u8], count: usize) -> Result<Vec<T>, Damaged> {
+    let mut numbers = vec![T::default(); count];
+    let read = || -> PcoResult<bool> {
+        let (file, rest) = FileDecompressor::new(bytes)?;
+        let (mut chunk, rest) = file.chunk_decompressor(rest)?;
+        let mut page = chunk.page_decompressor(rest, count)?;
+        let progress = page.read(&mut numbers)?;
+        Ok(progress.n_processed == count && progress.finished)
+    };
+    match { read }() {
+        Ok(true) => Ok(numbers),
+        _ => Err(Damaged),
+    }
 }

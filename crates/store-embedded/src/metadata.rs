@@ -11,7 +11,7 @@ use plumbago_store::{ErrorKind, MetaEntry, MetaPage, MetadataStore, MetricMeta, 
 
 use crate::damage::{Damage, scan_around_damage};
 use crate::database;
-use crate::open::Open;
+use crate::open::{Open, rotate_when_full};
 use crate::store::{Core, EmbeddedStore, lock, read, run_blocking, write};
 
 /// fjall's limit on keys.
@@ -94,7 +94,7 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
         dates.insert(&metric.name, created_on);
         batch.insert(&open.names, metric.name.as_bytes(), to_row(created_on, number));
     }
-    batch.commit().map_err(failed)
+    batch.commit().and_then(|()| rotate_when_full(&open.names)).map_err(failed)
 }
 
 fn date_of(core: &Core, open: &Open, name: &str) -> Option<u32> {

@@ -1,29 +1,38 @@
 //! How fjall is set up for each kind of keyspace, by what is done with its rows.
 
+use std::sync::Arc;
+
 use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy, FilterPolicy, RestartIntervalPolicy};
 use fjall::{CompressionType, KeyspaceCreateOptions};
-use std::sync::Arc;
 
-const MEMTABLE_BYTES: u64 = 16 << 20;
-const SMALL_MEMTABLE_BYTES: u64 = 4 << 20;
+/// Unwritten rows of a keyspace beyond which they go to a table. We see to that ourselves, after each
+/// commit: fjall asks its worker to, with a message for each commit from then on, and a worker that is
+/// behind fills its own queue so and waits for room in it for ever.
+pub(crate) const MEMTABLE_BYTES: u64 = 16 << 20;
+const NEVER: u64 = 1 << 40;
 
-/// Blocks of points that flushes write: read by range, so a filter would serve nobody.
+/// Tables that overlap each other before they are merged: each merge costs CPU for every point, each
+/// table a few microseconds for a read.
+const OVERLAPPING_TABLES: u8 = 8;
+
+/// Blocks of points that flushes write: read by range, so a filter would serve nobody. The values do
+/// not compress any more, but what fjall puts between them does, by a tenth of the whole.
 pub(crate) fn fresh() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
-        .max_memtable_size(MEMTABLE_BYTES)
-        .data_block_size_policy(BlockSizePolicy::all(8 << 10))
+        .max_memtable_size(NEVER)
+        .data_block_size_policy(BlockSizePolicy::all(4 << 10))
         .data_block_restart_interval_policy(RestartIntervalPolicy::all(32))
-        .data_block_compression_policy(CompressionPolicy::disabled())
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         .filter_policy(FilterPolicy::disabled())
-        .compaction_strategy(Arc::new(Leveled::default()))
+        .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
-/// Long blocks, written once: each is compressed already.
+/// Long blocks, written once: two kilobytes each, compressed already.
 pub(crate) fn merged() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
-        .max_memtable_size(SMALL_MEMTABLE_BYTES)
-        .data_block_size_policy(BlockSizePolicy::all(16 << 10))
+        .max_memtable_size(NEVER)
+        .data_block_size_policy(BlockSizePolicy::all(8 << 10))
         .data_block_restart_interval_policy(RestartIntervalPolicy::all(8))
         .data_block_compression_policy(CompressionPolicy::disabled())
         .filter_policy(FilterPolicy::disabled())
@@ -33,7 +42,7 @@ pub(crate) fn merged() -> KeyspaceCreateOptions {
 /// State rows: rewritten all the time, read only by a scan at start.
 pub(crate) fn state() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
-        .max_memtable_size(MEMTABLE_BYTES)
+        .max_memtable_size(NEVER)
         .data_block_size_policy(BlockSizePolicy::all(16 << 10))
         .data_block_compression_policy(CompressionPolicy::disabled())
         .filter_policy(FilterPolicy::disabled())
@@ -42,11 +51,11 @@ pub(crate) fn state() -> KeyspaceCreateOptions {
 /// Names: looked up one by one and scanned in order; names of neighbours are much alike.
 pub(crate) fn names() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
-        .max_memtable_size(MEMTABLE_BYTES)
+        .max_memtable_size(NEVER)
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
 }
 
 /// A few rows.
 pub(crate) fn small() -> KeyspaceCreateOptions {
-    KeyspaceCreateOptions::default().max_memtable_size(SMALL_MEMTABLE_BYTES)
+    KeyspaceCreateOptions::default().max_memtable_size(NEVER)
 }

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use fjall::PersistMode;
 use plumbago_model::{Clock, MetricId, Stage};
 use plumbago_store::{
-    Appetite, BlockLayout, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, StoreError,
-    WriteBatch,
+    Appetite, BlockLayout, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, SlotRange,
+    StoreError, WriteBatch,
 };
 use plumbago_telemetry::Registry;
 
@@ -24,6 +24,9 @@ use crate::stats::Stats;
 /// Reads of at most so many rows are done where they are asked for: handing them to another thread
 /// would take longer.
 const INLINE_ROWS: u64 = 64;
+
+/// Larger reads are shared out, but not in smaller parts than this.
+const RANGES_PER_READER: usize = 64;
 
 /// How long opening again waits for operations that still use the old database.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -197,6 +200,21 @@ fn drain(open: Arc<Open>) -> Result<(), Arc<Open>> {
     Ok(())
 }
 
+impl EmbeddedStore {
+    /// Reads beside the asynchronous threads, from now on.
+    fn start_reader(
+        &self,
+        ranges: &[SlotRange],
+    ) -> impl Future<Output = Result<Vec<Column>, StoreError>> + Send + use<> {
+        let store = self.clone();
+        let request = ReadRequest { ranges: ranges.to_vec() };
+        run_blocking("read points", move || {
+            let open = store.core.open()?;
+            Ok(crate::read::read(&open, &store.core.damage, &request))
+        })
+    }
+}
+
 impl FlushStore for EmbeddedStore {
     fn layout(&self) -> BlockLayout {
         BlockLayout { raw_slots: self.core.config.block_slots }
@@ -248,12 +266,14 @@ impl PointStore for EmbeddedStore {
             let open = self.core.open()?;
             return Ok(crate::read::read(&open, &self.core.damage, request));
         }
-        let (store, request) = (self.clone(), request.clone());
-        run_blocking("read points", move || {
-            let open = store.core.open()?;
-            Ok(crate::read::read(&open, &store.core.damage, &request))
-        })
-        .await
+        let readers = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = request.ranges.len().div_ceil(readers).max(RANGES_PER_READER);
+        let parts: Vec<_> = request.ranges.chunks(share).map(|part| self.start_reader(part)).collect();
+        let mut columns = Vec::with_capacity(request.ranges.len());
+        for part in parts {
+            columns.extend(part.await?);
+        }
+        Ok(columns)
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
@@ -270,14 +290,17 @@ impl PointStore for EmbeddedStore {
     }
 }
 
-/// Runs blocking work beside the asynchronous threads.
-pub(crate) async fn run_blocking<T: Send + 'static>(
-    operation: &str,
+/// Starts blocking work beside the asynchronous threads.
+pub(crate) fn run_blocking<T: Send + 'static>(
+    operation: &'static str,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(StoreError::with(ErrorKind::Internal, operation, error)),
+) -> impl Future<Output = Result<T, StoreError>> + Send {
+    let task = tokio::task::spawn_blocking(work);
+    async move {
+        match task.await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::with(ErrorKind::Internal, operation, error)),
+        }
     }
 }
 

@@ -105,6 +105,23 @@ fn a_cut_column_is_an_error_and_leaves_nothing() {
     }
 }
 
+#[test]
+fn decimals_become_integers_and_back() {
+    for (values, wanted) in [
+        (&[1.0, f64::NAN, -3.0, 9e18][..], Some(0)),
+        (&[0.5, 12.25], Some(2)),
+        (&[0.1 + 0.2], None),
+        (&[-0.0], None),
+        (&[1e17, 0.5], None),
+    ] {
+        assert_eq!(exponent(values), wanted, "{values:?}");
+        for value in values.iter().filter(|v| !v.is_nan()) {
+            let Some(exponent) = wanted else { continue };
+            assert_eq!(to_value(to_integer(*value, exponent), exponent).to_bits(), value.to_bits());
+        }
+    }
+}
+
 fn slots() -> impl Strategy<Value = Vec<f64>> {
     let any_bits = any::<u64>().prop_map(f64::from_bits);
     let decimal = (-1_000_000_i64..1_000_000, 0..16_i32).prop_map(|(m, e)| m as f64 / 10_f64.powi(e));

@@ -2,7 +2,7 @@
 //! counter, 20 % gauge of two decimals, 10 % noise of full precision.
 
 use rand::rngs::SmallRng;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 
 /// One metric's values, slot after slot.
 pub(crate) struct Series {
@@ -33,14 +33,14 @@ impl Series {
                 self.level as f64
             }
             5 | 6 => {
-                self.level += self.random.random_range(0..200);
+                self.level += self.random.random_range(0..500);
                 self.level as f64
             }
             7 | 8 => {
-                self.level = (self.level + self.random.random_range(-100..=100)).clamp(0, 10_000);
+                self.level = self.random.random_range(0..10_000);
                 self.level as f64 / 100.0
             }
-            _ => f64::from_bits(0x3ff0_0000_0000_0000 | self.random.next_u64() >> 12) * 1000.0,
+            _ => self.random.random::<f64>() * 1000.0,
         }
     }
 }
