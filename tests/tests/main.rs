@@ -1,7 +1,14 @@
 //! The system tests: the built daemon, real senders, real graphite-web, real crashes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod crash;
+mod disk_full;
+mod hostile;
+mod ledger;
+mod load;
 mod oracle_find;
 mod oracle_render;
+mod paced;
+mod restart;
 mod scenario;
 mod senders;

@@ -1,0 +1,374 @@
+//! kill -9 under load, again and again on one data directory: what the journal's counter covered is
+//! there afterwards, and every aggregate is that of a run without crashes, bit for bit.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use plumbago_tests::counters::{Counters, JOURNAL_WRITTEN, Ledger};
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::fold::floor;
+use plumbago_tests::http;
+use plumbago_tests::send::{LineSender, lines};
+use plumbago_tests::wait::wait_until;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::load::{self, GROUPS, Load, METHODS, Metric, Sent};
+
+const KILLS_UNDER_LOAD: usize = 20;
+/// After some of them the next start is killed too.
+const KILLS_AT_START: usize = 6;
+/// How long the late points may take to reach the store before a flush is asked for.
+const LATE: Duration = Duration::from_secs(3);
+
+#[test]
+fn crashes_lose_and_change_nothing() {
+    let seed = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_121);
+    println!("seed {seed} (PLUMBAGO_SEED)");
+    let mut setup = Setup::new();
+    setup.schemas(load::SCHEMAS).aggregation(&load::aggregation());
+    // Short segments, so that they are dropped while the test runs.
+    setup.set("journal.segment", "1m").set("engine.checkpoint_after", "3m");
+    let mut run = Run {
+        setup,
+        load: Load::new(seed, 20),
+        random: StdRng::seed_from_u64(seed),
+        unproven: Vec::new(),
+        process_start: 0,
+        releases: Vec::new(),
+        kills: 0,
+    };
+    run.process_start = run.load.now;
+    for round in 0..KILLS_UNDER_LOAD {
+        run.round(round);
+    }
+    run.end();
+    println!("{} kills, {} metrics", run.kills, run.load.metrics.len());
+}
+
+/// The test's side of one data directory.
+struct Run {
+    setup: Setup,
+    load: Load,
+    random: StdRng,
+    /// Points that the journal's counter has not covered yet, in the order of sending; those of
+    /// one process and no other.
+    unproven: Vec<Sent>,
+    /// The clock when the process started.
+    process_start: i64,
+    /// When points ahead of now may leave their list: the journal counts them once more then.
+    releases: Vec<i64>,
+    kills: usize,
+}
+
+/// How a round sends.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    connections: usize,
+    /// With one connection and one shard, points are journaled in the order of sending.
+    ordered: bool,
+}
+
+impl Run {
+    fn round(&mut self, round: usize) {
+        let shape = if round % 3 == 2 {
+            Shape { connections: 4, ordered: false }
+        } else {
+            Shape { connections: 1, ordered: true }
+        };
+        let shards = if shape.ordered { "1" } else { "2" };
+        self.setup.set("engine.shards", shards).clock(self.load.now);
+        if round > 0 && round.is_multiple_of(KILLS_UNDER_LOAD / KILLS_AT_START) {
+            self.kill_at_start();
+        }
+        let what = format!("round {round}, {shape:?}");
+        let daemon = self.setup.start();
+        assert!(daemon.log().contains("unexplained=0"), "{what}: {}", daemon.log());
+        self.check_unproven(&daemon, &what);
+        self.process_start = self.load.now;
+        let mut process = Process::new(&daemon, shape);
+        let resend = std::mem::take(&mut self.unproven);
+        self.send(&mut process, resend).unwrap();
+        wait_until("the points sent again", || Ledger::of(&daemon.counters()).received >= process.sent);
+        self.check_all(&daemon, &format!("{what}, sent again"));
+        self.load_until_killed(daemon, process);
+    }
+
+    /// A start that is killed before it serves, or just when it does.
+    fn kill_at_start(&mut self) {
+        let starting = self.setup.launch();
+        std::thread::sleep(Duration::from_millis(self.random.random_range(5..400)));
+        starting.kill();
+        self.kills += 1;
+    }
+
+    fn load_until_killed(&mut self, daemon: Daemon, mut process: Process) {
+        let after = Duration::from_millis(self.random.random_range(30..1500));
+        let (id, killed) = (Pid::from_raw(daemon.id().cast_signed()), Arc::new(AtomicBool::new(false)));
+        let flag = Arc::clone(&killed);
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(after);
+            flag.store(true, Ordering::SeqCst);
+            kill(id, Signal::SIGKILL).unwrap();
+        });
+        let mut flushes = Vec::new();
+        let admin = daemon.admin();
+        while !killed.load(Ordering::SeqCst) {
+            if process.steps.is_multiple_of(4) {
+                process.catch_up(&killed);
+            }
+            process.steps += 1;
+            let sent = self.load.step();
+            let clock = format!("/admin/clock?now={}", self.load.now);
+            // What is sent after the kill is unproven, like all that no scrape covered.
+            let moved = http::try_request(admin, "POST", &clock, "", "");
+            let gone = self.send(&mut process, sent).is_err() || moved.is_err();
+            if gone {
+                break;
+            }
+            match self.random.random_range(0..12) {
+                0 => flushes.push(std::thread::spawn(move || {
+                    let _ = http::try_request(admin, "POST", "/admin/flush", "", "");
+                })),
+                1..=4 => self.prove(&mut process),
+                5 if !process.shape.ordered => self.prove_all(&mut process, &killed),
+                _ => std::thread::sleep(Duration::from_millis(self.random.random_range(0..20))),
+            }
+        }
+        killer.join().unwrap();
+        for flush in flushes {
+            flush.join().unwrap();
+        }
+        daemon.kill();
+        self.kills += 1;
+    }
+
+    /// Sends points, and notes them as unproven before the first byte goes out.
+    fn send(&mut self, process: &mut Process, sent: Vec<Sent>) -> std::io::Result<()> {
+        let connections = process.senders.len();
+        let mut parts = vec![Vec::new(); connections];
+        for one in &sent {
+            parts[one.metric % connections].push(one.point.clone());
+        }
+        self.releases.extend(sent.iter().map(|s| s.release).filter(|r| *r > 0));
+        process.sent += sent.len() as u64;
+        self.unproven.extend(sent);
+        for (sender, part) in process.senders.iter_mut().zip(&parts) {
+            sender.try_bytes(lines(part).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Asks the counter, and forgets the points that it covers.
+    fn prove(&mut self, process: &mut Process) {
+        let (sent, now) = (process.sent, self.load.now);
+        let Some(counters) = try_counters(process.admin) else { return };
+        let written = counters.sum(JOURNAL_WRITTEN);
+        // A point ahead of now may have been counted again when it was released.
+        let since = self.process_start - 600;
+        let again = self.releases.iter().filter(|r| (since..=now).contains(*r)).count() as u64;
+        let covered = written.saturating_sub(again).min(sent);
+        if covered == sent || process.shape.ordered {
+            let first = sent - self.unproven.len() as u64;
+            self.unproven.drain(..covered.saturating_sub(first) as usize);
+        }
+    }
+
+    /// Holds still until everything is covered: with several shards only the total proves it.
+    fn prove_all(&mut self, process: &mut Process, killed: &AtomicBool) {
+        while !self.unproven.is_empty() && !killed.load(Ordering::SeqCst) {
+            let before = self.unproven.len();
+            self.prove(process);
+            let ripe = self.releases.iter().filter(|r| **r >= self.process_start - 600).count();
+            if before == self.unproven.len() && before <= ripe {
+                return; // The allowance for releases may never be used up.
+            }
+        }
+    }
+
+    /// Everything proven is there, in stage 0; what is not proven may be there or not, but nothing else.
+    fn check_unproven(&self, daemon: &Daemon, what: &str) {
+        let mut open: HashMap<(usize, i64), Vec<f64>> = HashMap::new();
+        for sent in &self.unproven {
+            let metric = &self.load.metrics[sent.metric];
+            let slot = floor(sent.point.timestamp, metric.stages[0].0);
+            open.entry((sent.metric, slot)).or_default().push(sent.point.value);
+        }
+        let proven = self.proven();
+        settle(daemon, what, || {
+            let mut complaints = String::new();
+            self.compare(
+                daemon,
+                0,
+                |at, slot, seen| {
+                    let wanted = proven.get(&(at, slot)).copied();
+                    let Some(values) = open.get(&(at, slot)) else {
+                        let shown = self.load.metrics[at].shown(0, slot, self.load.now);
+                        return (!same(seen, shown)).then(|| format!("wanted {shown:?}, proven"));
+                    };
+                    let fits = values.iter().any(|v| same(seen, Some(*v))) || same(seen, wanted.flatten());
+                    (!fits).then(|| format!("wanted {wanted:?} or one of {values:?}, unproven"))
+                },
+                &mut complaints,
+            );
+            complaints
+        });
+    }
+
+    /// The values before the unproven ones, for their slots; `None` when nothing was there.
+    fn proven(&self) -> BTreeMap<(usize, i64), Option<f64>> {
+        let mut before = BTreeMap::new();
+        for sent in &self.unproven {
+            let slot = floor(sent.point.timestamp, self.load.metrics[sent.metric].stages[0].0);
+            before.entry((sent.metric, slot)).or_insert(sent.before);
+        }
+        before
+    }
+
+    /// Every slot of every stage is the model's.
+    fn check_all(&self, daemon: &Daemon, what: &str) {
+        settle(daemon, what, || {
+            let mut complaints = String::new();
+            for stage in 0..3 {
+                let seen = self.compare(
+                    daemon,
+                    stage,
+                    |at, slot, seen| {
+                        let wanted = self.load.metrics[at].shown(stage, slot, self.load.now);
+                        (!same(seen, wanted)).then(|| format!("wanted {wanted:?}"))
+                    },
+                    &mut complaints,
+                );
+                let exist = self.load.metrics.iter().filter(|m| m.exists() && stage < m.stages.len());
+                let wanted = exist.count();
+                if seen != wanted {
+                    let _ = writeln!(complaints, "stage {stage}: {seen} series instead of {wanted}");
+                }
+            }
+            complaints
+        });
+    }
+
+    /// Reads a stage of all metrics and lets `judge` look at every slot.
+    fn compare(
+        &self,
+        daemon: &Daemon,
+        stage: usize,
+        judge: impl Fn(usize, i64, Option<f64>) -> Option<String>,
+        complaints: &mut String,
+    ) -> usize {
+        let places: HashMap<&str, usize> =
+            self.load.metrics.iter().enumerate().map(|(i, m)| (m.name.as_str(), i)).collect();
+        let mut series_seen = 0;
+        for (group, stages) in GROUPS.into_iter().filter(|(_, stages)| stage < stages.len()) {
+            let now = self.load.now;
+            let from = first_time(stages, stage, self.load.start, now);
+            for method in METHODS {
+                let target = format!("load.{group}.{method}.*.*");
+                for series in daemon.render(&target, from, now, now) {
+                    series_seen += 1;
+                    assert_eq!(series.step, stages[stage].0, "{}", series.name);
+                    let at = places[series.name.as_str()];
+                    for (slot, seen) in &series.slots {
+                        if let Some(why) = judge(at, *slot, *seen) {
+                            complain(complaints, &self.load.metrics[at], stage, *slot, *seen, &why);
+                        }
+                    }
+                }
+            }
+        }
+        series_seen
+    }
+
+    /// A last start, a clean stop and a start after it.
+    fn end(&mut self) {
+        self.setup.clock(self.load.now);
+        let daemon = self.setup.start();
+        let shape = Shape { connections: 1, ordered: true };
+        let mut process = Process::new(&daemon, shape);
+        let resend = std::mem::take(&mut self.unproven);
+        self.send(&mut process, resend).unwrap();
+        self.unproven.clear();
+        let ledger = daemon.ledger_at(process.sent);
+        assert_eq!(ledger.rejected, 0, "{ledger:?}");
+        drop(process);
+        self.check_all(&daemon, "at the end");
+        daemon.flush();
+        self.check_all(&daemon, "flushed");
+        let ended = daemon.stop_well();
+        assert!(ended.output.contains("missing 0"), "{}", ended.output);
+        let daemon = self.setup.start();
+        self.check_all(&daemon, "after a clean stop");
+        daemon.stop_well();
+    }
+}
+
+/// A running daemon's connections and what was sent to it.
+struct Process {
+    admin: SocketAddr,
+    senders: Vec<LineSender>,
+    shape: Shape,
+    sent: u64,
+    steps: u32,
+}
+
+impl Process {
+    fn new(daemon: &Daemon, shape: Shape) -> Self {
+        let senders = (0..shape.connections).map(|_| daemon.sender()).collect();
+        Self { admin: daemon.admin(), senders, shape, sent: 0, steps: 0 }
+    }
+
+    /// Waits for the points on their way, so that the clock does not run away from them.
+    fn catch_up(&self, killed: &AtomicBool) {
+        let arrived = || {
+            let counters = try_counters(self.admin);
+            counters.is_some_and(|c| c.sum("plumbago_engine_received_points_total") >= self.sent)
+        };
+        while !killed.load(Ordering::SeqCst) && !arrived() {}
+    }
+}
+
+/// Asks the counters, where the daemon may be gone.
+fn try_counters(admin: SocketAddr) -> Option<Counters> {
+    let response = http::try_request(admin, "GET", "/metrics", "", "").ok()?;
+    Some(Counters::parse(&response.body))
+}
+
+/// Late points reach the store behind the others, so a first look may be too early.
+fn settle(daemon: &Daemon, what: &str, complaints: impl Fn() -> String) {
+    let start = Instant::now();
+    while start.elapsed() < LATE {
+        if complaints().is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    daemon.flush();
+    let left = complaints();
+    let (all, short) = (left.lines().count(), left.lines().take(30).collect::<Vec<_>>().join("\n"));
+    assert!(left.is_empty(), "{what}: {all} differences\n{short}");
+}
+
+/// The earliest time whose read is answered by this stage and that covers the whole test, as far as
+/// one read can.
+fn first_time(stages: &[(i64, i64)], stage: usize, start: i64, now: i64) -> i64 {
+    if stage == 0 {
+        return now - stages[0].0 * stages[0].1;
+    }
+    let (finer, slots) = stages[stage - 1];
+    floor(start.min(now - finer * slots) - stages[stage].0, stages[stage].0)
+}
+
+fn same(a: Option<f64>, b: Option<f64>) -> bool {
+    a.map(f64::to_bits) == b.map(f64::to_bits)
+}
+
+fn complain(text: &mut String, metric: &Metric, stage: usize, slot: i64, seen: Option<f64>, why: &str) {
+    let _ = writeln!(text, "{} stage {stage} slot {slot}: {seen:?}, {why}", metric.name);
+}

@@ -1,0 +1,201 @@
+//! The load of the crash tests and the model it is compared with: points of every kind on a clock
+//! that only the test moves, and every aggregate folded anew, flat and in slot order.
+//!
+//! `fold::Flat` folds stage by stage; here the last bit counts, so the order of adding must be the
+//! daemon's promise (stage-0 slots in slot order), written down once more.
+
+use std::collections::BTreeMap;
+
+use plumbago_tests::fold::floor;
+use plumbago_tests::send::Point;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+pub(crate) const METHODS: [&str; 8] = ["average", "sum", "min", "max", "last", "count", "avg_zero", "median"];
+/// Groups of metrics, and their stages: seconds per slot and number of slots.
+pub(crate) const GROUPS: [(&str, &[(i64, i64)]); 2] =
+    [("a", &[(10, 360), (60, 1440), (600, 4320)]), ("b", &[(30, 240), (300, 576)])];
+const FACTORS: [(&str, f64); 2] = [("x0", 0.0), ("x50", 0.5)];
+/// A head's allowance in slots: points further ahead of now wait.
+const ALLOWANCE: i64 = 20;
+/// Late points stay well inside stage 0, so that it does not matter at which clock they are judged.
+const LATEST: i64 = 1200;
+
+/// storage-schemas.conf of [`GROUPS`].
+pub(crate) const SCHEMAS: &str = "[a]\npattern = ^load\\.a\\.\nretentions = 10s:1h,1m:1d,10m:30d\n\
+     [b]\npattern = ^load\\.b\\.\nretentions = 30s:2h,5m:2d\n";
+
+/// storage-aggregation.conf by parts of the name.
+pub(crate) fn aggregation() -> String {
+    let mut text = String::new();
+    for method in METHODS {
+        for (name, factor) in FACTORS {
+            text += &format!(
+                "[{method}-{name}]\npattern = \\.{method}\\.{name}\\.\nxFilesFactor = {factor}\naggregationMethod = {method}\n"
+            );
+        }
+    }
+    text
+}
+
+/// One metric and all that was written to it.
+#[derive(Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: String,
+    pub(crate) stages: &'static [(i64, i64)],
+    method: &'static str,
+    factor: f64,
+    slots: BTreeMap<i64, f64>,
+    next: i64,
+    gap: f64,
+}
+
+impl Metric {
+    /// What a reader sees of a slot of a stage at `now`. Points too far ahead are not part of it.
+    pub(crate) fn shown(&self, stage: usize, slot: i64, now: i64) -> Option<f64> {
+        let (step, first) = (self.stages[stage].0, self.stages[0].0);
+        let visible = (now + ALLOWANCE * first + 1).min(slot + step);
+        if stage == 0 {
+            return (slot < visible).then(|| self.slots.get(&slot).copied()).flatten();
+        }
+        let known: Vec<f64> =
+            if slot < visible { self.slots.range(slot..visible).map(|(_, v)| *v).collect() } else { vec![] };
+        let whole = (step / first) as f64;
+        if known.is_empty() || (known.len() as f64) < self.factor * whole {
+            return None;
+        }
+        Some(fold(self.method, &known, whole))
+    }
+
+    /// True once a point was sent to it.
+    pub(crate) fn exists(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
+    fn put(&mut self, timestamp: i64, value: f64) -> Option<f64> {
+        self.slots.insert(floor(timestamp, self.stages[0].0), value)
+    }
+}
+
+/// Folds known slots in their order.
+fn fold(method: &str, known: &[f64], whole: f64) -> f64 {
+    let sum = || known[1..].iter().fold(known[0], |a, b| a + b);
+    match method {
+        "average" => sum() / known.len() as f64,
+        "avg_zero" => sum() / whole,
+        "sum" => sum(),
+        "min" => known.iter().copied().fold(f64::INFINITY, f64::min),
+        "max" => known.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        "last" => known[known.len() - 1],
+        "count" => known.len() as f64,
+        "median" => {
+            let mut sorted = known.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            sorted[sorted.len().div_ceil(2) - 1]
+        }
+        other => panic!("no fold for {other}"),
+    }
+}
+
+/// A point on its way, and the clock at which it may leave the list of points ahead of now (0 when
+/// it was never on it).
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) metric: usize,
+    pub(crate) point: Point,
+    pub(crate) release: i64,
+    /// What its slot held before.
+    pub(crate) before: Option<f64>,
+}
+
+/// The stream of points and what it should lead to.
+#[derive(Debug)]
+pub(crate) struct Load {
+    random: StdRng,
+    pub(crate) metrics: Vec<Metric>,
+    pub(crate) now: i64,
+    pub(crate) start: i64,
+}
+
+impl Load {
+    /// `each` metrics for every group, method and factor.
+    pub(crate) fn new(seed: u64, each: usize) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let start = 1_700_000_000 + random.random_range(0..100_000);
+        let mut metrics = Vec::new();
+        for i in 0..each {
+            for (group, stages) in GROUPS {
+                for method in METHODS {
+                    for (factor_name, factor) in FACTORS {
+                        metrics.push(Metric {
+                            name: format!("load.{group}.{method}.{factor_name}.m{i}"),
+                            stages,
+                            method,
+                            factor,
+                            slots: BTreeMap::new(),
+                            next: floor(start, stages[0].0),
+                            gap: [0.0, 0.05, 0.4][random.random_range(0..3)],
+                        });
+                    }
+                }
+            }
+        }
+        Self { random, metrics, now: start, start }
+    }
+
+    /// Moves the clock and gives what arrives then, in order.
+    pub(crate) fn step(&mut self) -> Vec<Sent> {
+        self.now += self.random.random_range(3..=30);
+        let mut sent = Vec::new();
+        for at in 0..self.metrics.len() {
+            self.emit(at, &mut sent);
+        }
+        sent
+    }
+
+    fn emit(&mut self, at: usize, sent: &mut Vec<Sent>) {
+        let now = self.now;
+        let resolution = self.metrics[at].stages[0].0;
+        let ahead = ALLOWANCE * resolution;
+        while self.metrics[at].next <= now {
+            let slot = self.metrics[at].next;
+            self.metrics[at].next += resolution;
+            if !self.random.random_bool(self.metrics[at].gap) {
+                let timestamp = slot + self.random.random_range(0..resolution);
+                self.put(at, timestamp, 0, sent);
+                if self.random.random_bool(0.03) {
+                    self.put(at, slot, 0, sent);
+                }
+            }
+        }
+        if self.random.random_bool(0.02) {
+            let age = self.random.random_range(0..ahead);
+            self.put(at, now - age, 0, sent);
+        }
+        if self.random.random_bool(0.004) {
+            let age = self.random.random_range(ahead..LATEST.max(ahead + 1));
+            self.put(at, now - age, 0, sent);
+        }
+        if self.random.random_bool(0.01) {
+            let early = self.random.random_range(0..ahead - 2 * resolution);
+            self.put(at, now + early, 0, sent);
+        }
+        if self.random.random_bool(0.002) {
+            // At the start of a slot: then slot and point become visible together.
+            let timestamp = floor(now + ahead, resolution) + resolution * self.random.random_range(1..20);
+            self.put(at, timestamp, timestamp - ahead, sent);
+        }
+    }
+
+    fn put(&mut self, at: usize, timestamp: i64, release: i64, sent: &mut Vec<Sent>) {
+        let value = match self.random.random_range(0..4) {
+            0 => f64::from(self.random.random_range(-1000..1000)),
+            1 => f64::from(self.random.random_range(0..100)),
+            _ => (self.random.random::<f64>() - 0.5) * 1e6,
+        };
+        let metric = &mut self.metrics[at];
+        let before = metric.put(timestamp, value);
+        let point = Point::new(metric.name.clone(), timestamp, value);
+        sent.push(Sent { metric: at, point, release, before });
+    }
+}
