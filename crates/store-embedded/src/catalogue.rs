@@ -48,6 +48,8 @@ pub(crate) struct Bucket {
     pub(crate) layers: Vec<Arc<Layer>>,
     /// So many of the layers are being merged and take no more writes.
     pub(crate) frozen: usize,
+    /// A merge met rows that cannot be read: better to keep what can be where it is.
+    pub(crate) damaged: bool,
 }
 
 /// One keyspace with rows of a bucket.

@@ -2,22 +2,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use fjall::{AbstractTree, Keyspace, PersistMode};
+use fjall::{Keyspace, PersistMode};
 use plumbago_store::{ErrorKind, Run, StateRow, StoreError, WriteBatch};
 
 use crate::catalogue::{Catalogue, Layer, StageBuckets, StageKey};
-use crate::database;
-use crate::open::{Open, rotate_when_full};
+use crate::open::Open;
 use crate::row::{Block, Key, key};
 use crate::store::{Core, lock, read};
-
-/// fjall makes a writer wait, inside of its commit, from 4 unflushed memtables and 20 runs of tables
-/// on. If its workers have died by then it waits for ever, hence we wait outside, one step earlier.
-const SEALED_MEMTABLES_MAX: usize = 3;
-const RUNS_MAX: usize = 18;
-const STALL_MAX: Duration = Duration::from_secs(60);
+use crate::{database, pressure};
 
 /// Commits rows and state rows, all or nothing.
 pub(crate) fn commit(
@@ -28,20 +22,20 @@ pub(crate) fn commit(
 ) -> Result<(), StoreError> {
     let now = core.clock.now();
     let start = Instant::now();
-    while start.elapsed() < STALL_MAX {
+    while start.elapsed() < pressure::WAIT_MAX {
         // Held to the end: a layer is not frozen while a commit writes to it.
         let catalogue = read(&open.catalogue);
         let mut plan = Plan { raw_slots: core.config.block_slots, ..Plan::default() };
         plan.cut(&catalogue, rows, now);
         let missing = !plan.missing.is_empty();
-        if !missing && !plan.is_behind(open) {
+        if !missing && !plan.keyspaces(open).any(pressure::is_behind) {
             return plan.commit(core, open, rows, states, now);
         }
         drop(catalogue);
         if missing {
             open.create_layers(core, &plan.missing)?;
         } else {
-            plan.wait_for_flushes(open, start)?;
+            pressure::wait(&open.fjall, plan.keyspaces(open))?;
         }
     }
     Err(StoreError::new(ErrorKind::Overloaded, "commit: tables are not written fast enough"))
@@ -206,37 +200,13 @@ impl Plan {
         self.layers.iter().for_each(|layer| layer.touch(now));
         batch
             .commit()
-            .and_then(|()| self.keyspaces(open).try_for_each(rotate_when_full))
+            .and_then(|()| self.keyspaces(open).try_for_each(pressure::rotate_when_full))
             .map_err(|error| database::error(format!("commit to {}", core.dir.display()), error))
     }
 
-    fn keyspaces<'a>(&'a self, open: &'a Open) -> impl Iterator<Item = &'a Keyspace> {
+    fn keyspaces<'a>(&'a self, open: &'a Open) -> impl Iterator<Item = &'a Keyspace> + Clone {
         self.layers.iter().map(|layer| &layer.keyspace).chain([&open.state])
     }
-
-    fn is_behind(&self, open: &Open) -> bool {
-        self.keyspaces(open).any(is_behind)
-    }
-
-    /// Waits while fjall is behind with its tables.
-    fn wait_for_flushes(&self, open: &Open, start: Instant) -> Result<(), StoreError> {
-        let mut checked = start;
-        while self.is_behind(open) && start.elapsed() < STALL_MAX {
-            std::thread::sleep(Duration::from_millis(1));
-            // Nothing gets better once fjall's workers have stopped, and only a write shows that.
-            if checked.elapsed() > Duration::from_millis(50) {
-                checked = Instant::now();
-                let alive = open.fjall.persist(PersistMode::Buffer);
-                alive.map_err(|error| database::error("commit: the database has stopped", error))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// True shortly before fjall would make a writer wait.
-fn is_behind(keyspace: &Keyspace) -> bool {
-    keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX || keyspace.tree.l0_run_count() >= RUNS_MAX
 }
 
 /// Makes rows.

@@ -8,7 +8,7 @@ use std::path::Path;
 use fjall::CompressionType;
 use plumbago_store::{ErrorKind, StoreError};
 
-use crate::Config;
+use crate::{Config, diagnosis};
 
 const FORMAT_FILE: &str = "plumbago-format";
 const FORMAT_NAME: &str = "plumbago-store";
@@ -32,8 +32,8 @@ pub(crate) fn open(dir: &Path, config: &Config) -> Result<fjall::Database, Store
     let database = match opened {
         Ok(result) => result.map_err(|error| open_error(dir, error))?,
         Err(_) => {
-            let operation = format!("open {}: its files do not fit together", dir.display());
-            return Err(StoreError::new(ErrorKind::Corrupt, operation));
+            let damaged = diagnosis::find(dir).unwrap_or_else(|| "its files do not fit together".to_owned());
+            return Err(StoreError::new(ErrorKind::Corrupt, format!("open {}: {damaged}", dir.display())));
         }
     };
     write_format(dir)?;
@@ -106,9 +106,13 @@ fn open_error(dir: &Path, error: fjall::Error) -> StoreError {
             let path = dir.join("version");
             StoreError::with(ErrorKind::Invalid, format!("use {}: unknown format", path.display()), error)
         }
+        fjall::Error::JournalRecovery(_) => {
+            let operation = format!("open {}: its newest *.jnl file is damaged", dir.display());
+            StoreError::with(ErrorKind::Corrupt, operation, error)
+        }
         error => {
             let kind = kind_of(&error);
-            let damaged = if kind == ErrorKind::Corrupt { crate::diagnosis::find(dir) } else { None };
+            let damaged = if kind == ErrorKind::Corrupt { diagnosis::find(dir) } else { None };
             let operation = match damaged {
                 Some(damaged) => format!("open {}: {damaged}", dir.display()),
                 None => format!("open {}", dir.display()),

@@ -5,10 +5,10 @@ use plumbago_model::{MetricId, Stage};
 use plumbago_store::StoreError;
 
 use crate::catalogue::{Layer, StageKey};
-use crate::database;
-use crate::open::{Open, rotate_when_full};
+use crate::open::Open;
 use crate::row::key;
 use crate::store::{Core, lock, read};
+use crate::{database, pressure};
 
 /// Tombstones of one commit at most.
 const BATCH_ROWS: usize = 10_000;
@@ -57,7 +57,7 @@ pub(crate) fn delete_rows(core: &Core, open: &Open, id: &MetricId, layer: &Layer
     for keys in doomed.chunks(BATCH_ROWS) {
         let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
         keys.iter().for_each(|key| batch.remove(&layer.keyspace, key.clone()));
-        batch.commit().and_then(|()| rotate_when_full(&layer.keyspace)).map_err(failed)?;
+        batch.commit().and_then(|()| pressure::rotate_when_full(&layer.keyspace)).map_err(failed)?;
     }
     Ok(())
 }

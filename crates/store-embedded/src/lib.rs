@@ -18,6 +18,7 @@ mod merge;
 mod metadata;
 mod open;
 mod options;
+mod pressure;
 mod read;
 mod row;
 mod stats;

@@ -70,6 +70,7 @@ impl EmbeddedStore {
 
     /// Writes out what is in memory and waits until no table is being written: for measuring.
     pub fn settle(&self) -> Result<(), StoreError> {
+        let _one = lock(&self.core.maintenance);
         let open = self.core.open()?;
         for name in open.fjall.list_keyspace_names() {
             let keyspace = open.fjall.keyspace(&name, Default::default);
@@ -122,7 +123,11 @@ impl EmbeddedStore {
                     report.failed_buckets += 1;
                     let cause = error.source.as_deref().map(ToString::to_string);
                     tracing::error!(%error, cause, "a bucket stays as it is");
-                    core.watch::<()>(Err(error)).ok();
+                    if error.kind == ErrorKind::Corrupt {
+                        open.change_bucket(stage.key, *number, |bucket| bucket.damaged = true);
+                    } else {
+                        core.watch::<()>(Err(error)).ok();
+                    }
                 }
             }
         }
@@ -178,7 +183,7 @@ fn due(core: &Core, open: &Open, all: bool) -> Vec<(Arc<StageBuckets>, u32)> {
     let mut due = Vec::new();
     for stage in read(&open.catalogue).stages.values() {
         for (number, bucket) in &stage.buckets {
-            if has_fresh(bucket) && (all || is_due(core, stage, *number, bucket, now)) {
+            if can_merge(bucket) && (all || is_due(core, stage, *number, bucket, now)) {
                 due.push((stage.clone(), *number));
             }
         }
@@ -187,8 +192,8 @@ fn due(core: &Core, open: &Open, all: bool) -> Vec<(Arc<StageBuckets>, u32)> {
     due
 }
 
-fn has_fresh(bucket: &Bucket) -> bool {
-    bucket.layers.iter().any(|layer| matches!(layer.kind, Kind::Fresh { .. }))
+fn can_merge(bucket: &Bucket) -> bool {
+    !bucket.damaged && bucket.layers.iter().any(|layer| matches!(layer.kind, Kind::Fresh { .. }))
 }
 
 fn is_due(core: &Core, stage: &StageBuckets, number: u32, bucket: &Bucket, now: i64) -> bool {

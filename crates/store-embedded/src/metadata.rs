@@ -10,9 +10,9 @@ use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
 
 use crate::damage::{Damage, scan_around_damage};
-use crate::database;
-use crate::open::{Open, rotate_when_full};
+use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, read, run_blocking, write};
+use crate::{database, pressure};
 
 /// fjall's limit on keys.
 const NAME_BYTES_MAX: usize = 65_535;
@@ -73,6 +73,7 @@ impl Configs {
 
 fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreError> {
     let failed = |error| database::error(format!("create metrics in {}", core.dir.display()), error);
+    pressure::wait(&open.fjall, [&open.names].into_iter())?;
     let _changes = lock(&open.configs.changes);
     let mut batch = fjall::OwnedWriteBatch::with_capacity(open.fjall.clone(), metrics.len() + 1)
         .durability(Some(PersistMode::Buffer));
@@ -94,7 +95,7 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
         dates.insert(&metric.name, created_on);
         batch.insert(&open.names, metric.name.as_bytes(), to_row(created_on, number));
     }
-    batch.commit().and_then(|()| rotate_when_full(&open.names)).map_err(failed)
+    batch.commit().and_then(|()| pressure::rotate_when_full(&open.names)).map_err(failed)
 }
 
 fn date_of(core: &Core, open: &Open, name: &str) -> Option<u32> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, RwLock};
 
-use fjall::{AbstractTree, Keyspace, PersistMode};
+use fjall::{Keyspace, PersistMode};
 use plumbago_model::MetricId;
 use plumbago_store::{ErrorKind, StoreError};
 
@@ -252,14 +252,6 @@ impl Open {
         self.fjall.keyspace(&format!("{KEEPER_PREFIX}{highest}"), options::small)?;
         keepers.into_iter().try_for_each(|keeper| self.fjall.delete_keyspace(keeper))
     }
-}
-
-/// Has a keyspace's rows written to a table once there are many; after every commit to it.
-pub(crate) fn rotate_when_full(keyspace: &Keyspace) -> fjall::Result<()> {
-    if keyspace.tree.active_memtable().size() > options::MEMTABLE_BYTES {
-        keyspace.rotate_memtable()?;
-    }
-    Ok(())
 }
 
 fn layer(keyspace: Keyspace, kind: Kind, stage: &StageBuckets, number: u32, now: i64) -> Layer {

@@ -6,10 +6,7 @@ use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy, FilterPolicy, RestartIntervalPolicy};
 use fjall::{CompressionType, KeyspaceCreateOptions};
 
-/// Unwritten rows of a keyspace beyond which they go to a table. We see to that ourselves, after each
-/// commit: fjall asks its worker to, with a message for each commit from then on, and a worker that is
-/// behind fills its own queue so and waits for room in it for ever.
-pub(crate) const MEMTABLE_BYTES: u64 = 16 << 20;
+/// Memtables are rotated by us, see `pressure`.
 const NEVER: u64 = 1 << 40;
 
 /// Tables that overlap each other before they are merged: each merge costs CPU for every point, each

@@ -17,9 +17,9 @@ use plumbago_telemetry::Registry;
 
 use crate::Config;
 use crate::damage::{Damage, scan_around_damage};
-use crate::database;
 use crate::open::Open;
 use crate::stats::Stats;
+use crate::{database, diagnosis};
 
 /// Reads of at most so many rows are done where they are asked for: handing them to another thread
 /// would take longer.
@@ -82,7 +82,7 @@ impl EmbeddedStore {
             last_reopen: Mutex::new(None),
             maintenance: Mutex::new(()),
         };
-        let open = Open::from_disk(&core)?;
+        let open = Open::from_disk(&core).map_err(|error| name_the_file(&core.dir, error))?;
         *write(&core.open) = Some(Arc::new(open));
         Ok(Self { core: Arc::new(core) })
     }
@@ -182,6 +182,17 @@ impl Core {
         {
             tracing::warn!(dir = %self.dir.display(), "closed the store while it was still being read");
         }
+    }
+}
+
+/// Says which file is damaged, where the error does not.
+fn name_the_file(dir: &Path, error: StoreError) -> StoreError {
+    if error.kind != ErrorKind::Corrupt || error.operation.contains(&*dir.to_string_lossy()) {
+        return error;
+    }
+    match diagnosis::find(dir) {
+        Some(damaged) => StoreError::with(error.kind, format!("open {}: {damaged}", dir.display()), error),
+        None => error,
     }
 }
 

@@ -164,3 +164,41 @@ fn a_keyspace_made_after_an_expiry_and_a_restart_stays() {
         store.store.close().unwrap();
     }
 }
+
+#[test]
+fn windows_of_a_long_bucket_are_merged_day_by_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let hours = Stage { resolution: 3600, points: 8760 };
+    let metrics = metrics(5, hours);
+    let start = START / 60;
+    let mut merged = 0;
+    for hour in start..start + 40 * 24 {
+        store.clock.set(i64::from(hour + 1) * 3600);
+        let mut batch = WriteBatch::default();
+        for metric in &metrics {
+            let mut run = metric.run(hour, true);
+            run.stage_index = 1;
+            batch.push(run, &[metric.value(hour)], Some(&[60]));
+        }
+        block_on(store.store.write(&batch)).unwrap();
+        let report = store.store.maintain(&mut |_| true).unwrap();
+        merged += report.merged_buckets;
+    }
+    assert!((25..45).contains(&merged), "merged {merged} times in 40 days");
+    let usage = store.store.usage().unwrap();
+    assert_eq!(usage.stages[0].fresh_points + usage.stages[0].merged_points, 5 * 40 * 24);
+    assert!(usage.stages[0].fresh_points <= 5 * 24 * 16, "{usage:?}");
+    for metric in &metrics {
+        let mut range = metric.range(start, start + 40 * 24);
+        range.stage_index = 1;
+        let request = plumbago_store::ReadRequest { ranges: vec![range] };
+        let column = block_on(store.store.read(&request)).unwrap().remove(0);
+        assert!(column.counts.iter().all(|count| *count == 60));
+        assert!(
+            (start..)
+                .zip(&column.values)
+                .all(|(hour, value)| value.to_bits() == metric.value(hour).to_bits())
+        );
+    }
+}

@@ -128,3 +128,48 @@ fn damage_in_a_table_costs_only_what_is_in_it() {
     let first = all[3].first(store);
     assert!(!read(store, &all[3], first + 30 * BLOCK, first + 31 * BLOCK)[5].is_nan());
 }
+
+#[test]
+fn damage_that_keeps_it_from_opening_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let store = open(dir.path()).store;
+        let all = metrics(400, LONG);
+        for number in 0..10 {
+            store.commit(&block(&store, &all, number)).unwrap();
+        }
+        store.settle().unwrap();
+        store.close().unwrap();
+    }
+    let table = tables(dir.path()).into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let whole = fs::read(&table).unwrap();
+    let keyspace = table.parent().unwrap().parent().unwrap();
+    let manifest = fs::read_dir(keyspace).unwrap().map(|entry| entry.unwrap().path());
+    let manifest = manifest.filter(|path| path.to_str().unwrap().contains("/v")).max().unwrap();
+    let manifest_whole = fs::read(&manifest).unwrap();
+
+    let refused = |path: &Path| {
+        let (kind, text) = refusal(dir.path());
+        assert_eq!(kind, ErrorKind::Corrupt, "{text}");
+        assert!(text.contains(path.to_str().unwrap()), "{text} does not name {}", path.display());
+    };
+    let mut broken = whole.clone();
+    let end = broken.len() - 60;
+    broken[end] ^= 0xff;
+    fs::write(&table, &broken).unwrap();
+    refused(&table);
+    fs::write(&table, &whole[..whole.len() / 2]).unwrap();
+    refused(&table);
+    fs::remove_file(&table).unwrap();
+    refused(&table);
+    fs::write(&table, &whole).unwrap();
+
+    fs::write(&manifest, &manifest_whole[..manifest_whole.len() / 3]).unwrap();
+    refused(&manifest);
+    fs::write(&manifest, &manifest_whole).unwrap();
+
+    fs::write(dir.path().join("version"), b"what").unwrap();
+    assert!(refusal(dir.path()).1.contains("version"));
+    fs::write(dir.path().join("version"), b"FJL\x03").unwrap();
+    open(dir.path()).store.close().unwrap();
+}
