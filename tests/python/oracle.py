@@ -1,7 +1,8 @@
 """whisper and graphite-web as an oracle, driven by one JSON object a line over stdin and stdout.
 
 Commands (`cmd`): `create` makes whisper files, `update` writes points at a given instant, `get`
-answers HTTP requests with the real graphite-web at a given instant. The clock of the whole process
+answers HTTP requests with the real graphite-web at a given instant, `parse` gives what carbon's own
+receivers make of bytes, `pickles` frames as Python's senders make them. The clock of the whole process
 is the instant of the last command, so nothing depends on the machine's clock.
 """
 import io
@@ -34,6 +35,7 @@ WHISPER_DIR = os.path.join(os.environ["GRAPHITE_STORAGE_DIR"], "whisper")
 from django.core.management import call_command  # noqa: E402
 from graphite.readers import utils as readers  # noqa: E402
 from graphite.wsgi import application  # noqa: E402
+import receivers  # noqa: E402
 
 logging.disable(logging.INFO)
 call_command("migrate", run_syncdb=True, verbosity=0)
@@ -102,7 +104,15 @@ def request(path):
     return {"status": seen["status"], "type": seen["type"], "body": text}
 
 
-COMMANDS = {"create": create, "update": update, "get": get}
+def parse(command):
+    return {"points": receivers.parse(command["kind"], bytes.fromhex(command["bytes"]))}
+
+
+def pickles(command):
+    return {"frames": [[what, frame.hex()] for what, frame in receivers.pickles()]}
+
+
+COMMANDS = {"create": create, "update": update, "get": get, "parse": parse, "pickles": pickles}
 
 for line in sys.stdin:
     asked = json.loads(line)

@@ -26,3 +26,17 @@ impl Differences {
         assert!(never.is_empty(), "listed in agreed-differences.txt but not seen: {never:?}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_told_of_every_difference() {
+        let told = include_str!("../../docs/compatibility.md");
+        let listed = Differences::listed("");
+        for id in listed.0.keys() {
+            assert!(told.contains(&format!("`{}`", id.trim_end_matches('?'))), "{id}");
+        }
+    }
+}

@@ -73,6 +73,11 @@ impl Oracle {
         self.ask(&json!({"cmd": "update", "now": now, "points": points}));
     }
 
+    /// Moves the oracle's clock.
+    pub fn set_clock(&mut self, now: i64) {
+        self.update(now, &[]);
+    }
+
     /// Asks graphite-web at an instant.
     pub fn get(&mut self, now: i64, path: &str) -> Answer {
         let answer = self.ask(&json!({"cmd": "get", "now": now, "paths": [path]}));
@@ -84,6 +89,23 @@ impl Oracle {
         }
     }
 
+    /// What carbon's own receiver (`line`, `udp` or `pickle`) takes from the bytes of one connection.
+    pub fn parse(&mut self, kind: &str, bytes: &[u8]) -> Vec<Point> {
+        let answer = self.ask(&json!({"cmd": "parse", "kind": kind, "bytes": hex(bytes)}));
+        let point = |p: &Value| {
+            let value = p[2].as_str()?.parse().ok()?;
+            Some(Point::new(p[0].as_str()?, p[1].as_i64()?, value))
+        };
+        answer["points"].as_array().unwrap().iter().map(|p| point(p).unwrap()).collect()
+    }
+
+    /// Pickle frames of Python's senders, and what each is.
+    pub fn pickles(&mut self) -> Vec<(String, Vec<u8>)> {
+        let answer = self.ask(&json!({"cmd": "pickles"}));
+        let frames = answer["frames"].as_array().unwrap();
+        frames.iter().map(|f| (f[0].as_str().unwrap().to_owned(), unhex(f[1].as_str().unwrap()))).collect()
+    }
+
     fn ask(&mut self, question: &Value) -> Value {
         writeln!(self.questions, "{question}").unwrap();
         let mut line = String::new();
@@ -93,4 +115,12 @@ impl Oracle {
         assert!(answer.get("error").is_none(), "the oracle: {answer}");
         answer
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }

@@ -12,3 +12,4 @@ mod paced;
 mod restart;
 mod scenario;
 mod senders;
+mod wire;
