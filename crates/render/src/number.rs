@@ -14,7 +14,8 @@ pub fn python_float(value: f64) -> String {
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..16).contains(&exponent) {
-        let plain = format!("{value}");
+        // Of two shortest texts Python takes the nearer one, an even digit on a tie, as zmij does.
+        let plain = zmij::Buffer::new().format_finite(value).to_owned();
         return if plain.contains('.') { plain } else { plain + ".0" };
     }
     let sign = if exponent < 0 { '-' } else { '+' };
