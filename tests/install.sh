@@ -61,7 +61,7 @@ python_environment() {
     "$python" -m venv "$env" || return 1
     # The constraint also holds for the isolated environments in which pip builds the sources.
     PIP_CONSTRAINT="$PWD/requirements.txt" \
-        "$env/bin/pip" install -q --disable-pip-version-check -r requirements.txt >&2 || return 1
+        "$env/bin/pip" install -q --disable-pip-version-check --use-pep517 -r requirements.txt >&2 || return 1
     cp requirements.txt "$env/requirements.txt" # last: it says that the environment is complete
 }
 
@@ -74,15 +74,15 @@ packages="collectd-core carbon-c-relay"
 download_packages() {
     local archives="$1" user
     user="$(id -un)"
-    local options=(-q -y --no-install-recommends --download-only --reinstall -o Debug::NoLocking=1
-        -o "Dir::Cache::archives=$archives" -o "APT::Sandbox::User=$user")
+    local options=(-qq -o Debug::NoLocking=1 -o "Dir::Cache::archives=$archives" -o "APT::Sandbox::User=$user")
+    local install=(install -y --no-install-recommends --download-only --reinstall)
     # shellcheck disable=SC2086
-    if apt-get "${options[@]}" install $packages >&2 2>/dev/null; then return 0; fi
+    if apt-get "${options[@]}" "${install[@]}" $packages >&2 2>/dev/null; then return 0; fi
     mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache"
     options+=(-o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt/cache")
     apt-get "${options[@]}" update >&2 || return 1
     # shellcheck disable=SC2086
-    apt-get "${options[@]}" install $packages >&2
+    apt-get "${options[@]}" "${install[@]}" $packages >&2
 }
 
 debian_packages() {
