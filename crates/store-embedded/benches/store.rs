@@ -1,6 +1,7 @@
 //! A day of flushes: what a commit costs, bytes per point fresh and merged, how long reads take.
 //!
-//! `METRICS=100000 SLOTS=1440 BLOCK=30 cargo bench -p plumbago-store-embedded --bench store`
+//! `METRICS=100000 SLOTS=1440 BLOCK=30 cargo bench -p plumbago-store-embedded --bench store`; with
+//! `WRITE_ONLY=1` it stops after the flushes, for a profile.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;

@@ -43,8 +43,6 @@ pub(crate) fn commit(
 
 /// Part of a run that falls into one row.
 struct Piece {
-    /// Into [`Plan::layers`].
-    layer: usize,
     key: Key,
     /// Into the batch.
     run: usize,
@@ -54,6 +52,17 @@ struct Piece {
     at: usize,
     /// Nothing that is stored in the row counts any more.
     whole: bool,
+}
+
+/// What goes to one layer.
+struct Part {
+    layer: Arc<Layer>,
+    pieces: Vec<Piece>,
+}
+
+/// The pieces of each row.
+fn by_row(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+    pieces.chunk_by(|a, b| a.key == b.key)
 }
 
 /// What a layer has to be made for: a stage, a slot of the bucket, and the length of blocks.
@@ -67,8 +76,7 @@ pub(crate) struct Missing {
 struct Plan {
     /// Slots of a raw block.
     raw_slots: u32,
-    layers: Vec<Arc<Layer>>,
-    pieces: Vec<Piece>,
+    parts: Vec<Part>,
     missing: Vec<Missing>,
     expired: u64,
 }
@@ -117,7 +125,7 @@ impl Plan {
             self.miss(stage.key, slots.start, run);
             return;
         };
-        let layer_index = self.index_of(layer);
+        let part = self.part_of(layer);
         let block_slots = i64::from(layer.block_slots());
         let run_end = i64::from(run.first_slot) + i64::from(run.len);
         let mut slot = slots.start;
@@ -126,8 +134,7 @@ impl Plan {
             let start = layer.block_start(&run.id, number);
             let until = (start + block_slots).min(i64::from(slots.end)) as u32;
             let covers = i64::from(run.first_slot) <= start && start + block_slots <= run_end;
-            self.pieces.push(Piece {
-                layer: layer_index,
+            part.pieces.push(Piece {
                 key: key(&run.id, number),
                 run: index,
                 slots: (slot - run.first_slot) as usize..(until - run.first_slot) as usize,
@@ -148,15 +155,14 @@ impl Plan {
         self.missing.push(Missing { key, slot, block_slots });
     }
 
-    fn index_of(&mut self, layer: &Arc<Layer>) -> usize {
-        // A batch has few layers, and a run mostly the one of the run two before.
-        match self.layers.iter().position(|known| Arc::ptr_eq(known, layer)) {
-            Some(index) => index,
-            None => {
-                self.layers.push(layer.clone());
-                self.layers.len() - 1
-            }
-        }
+    fn part_of(&mut self, layer: &Arc<Layer>) -> &mut Part {
+        // A batch has few layers.
+        let index = self.parts.iter().position(|part| Arc::ptr_eq(&part.layer, layer));
+        let index = index.unwrap_or_else(|| {
+            self.parts.push(Part { layer: layer.clone(), pieces: Vec::new() });
+            self.parts.len() - 1
+        });
+        &mut self.parts[index]
     }
 
     fn commit(
@@ -167,17 +173,23 @@ impl Plan {
         states: &[StateRow],
         now: i64,
     ) -> Result<(), StoreError> {
-        // In key order, which fjall takes faster; stable, so that a later run stays later.
-        self.pieces.sort_by(|a, b| (a.layer, &a.key).cmp(&(b.layer, &b.key)));
-        let mut batch =
-            fjall::OwnedWriteBatch::with_capacity(open.fjall.clone(), self.pieces.len() + states.len())
-                .durability(Some(PersistMode::Buffer));
+        let mut count = states.len();
+        for part in &mut self.parts {
+            // In key order, as flushes mostly come: fjall takes them faster so. Stable, so that a later
+            // run stays later.
+            if !part.pieces.is_sorted_by(|a, b| a.key <= b.key) {
+                part.pieces.sort_by_key(|piece| piece.key);
+            }
+            count += part.pieces.len();
+        }
+        let mut batch = fjall::OwnedWriteBatch::with_capacity(open.fjall.clone(), count)
+            .durability(Some(PersistMode::Buffer));
         let mut encoder = Encoder { rows, block: Block::default(), bytes: Vec::new() };
-        let groups = || self.pieces.chunk_by(|a, b| a.layer == b.layer && a.key == b.key);
-        for group in groups().filter(|group| group[0].whole) {
-            let layer = &self.layers[group[0].layer];
-            encoder.lay(layer, group, true);
-            batch.insert(&layer.keyspace, group[0].key, encoder.row(&group[0].key));
+        for Part { layer, pieces } in &self.parts {
+            for row in by_row(pieces).filter(|row| row[0].whole) {
+                encoder.lay(layer, row, true);
+                batch.insert(&layer.keyspace, row[0].key, encoder.row(&row[0].key));
+            }
         }
         for state in states {
             if state.bytes.is_empty() {
@@ -187,17 +199,18 @@ impl Plan {
             }
         }
         let _writer = lock(&open.writer);
-        for group in groups().filter(|group| !group[0].whole) {
-            let layer = &self.layers[group[0].layer];
-            let known = encoder.load(core, layer, &group[0].key);
-            encoder.lay(layer, group, !known);
-            batch.insert(&layer.keyspace, group[0].key, encoder.row(&group[0].key));
-            core.stats.rows_read_before_write.add(1);
+        for Part { layer, pieces } in &self.parts {
+            for row in by_row(pieces).filter(|row| !row[0].whole) {
+                let known = encoder.load(core, layer, &row[0].key);
+                encoder.lay(layer, row, !known);
+                batch.insert(&layer.keyspace, row[0].key, encoder.row(&row[0].key));
+                core.stats.rows_read_before_write.add(1);
+            }
+            layer.touch(now);
         }
+        core.stats.rows.add((batch.len() - states.len()) as u64);
         core.stats.commits.add(1);
         core.stats.slots_expired.add(self.expired);
-        core.stats.rows.add(groups().count() as u64);
-        self.layers.iter().for_each(|layer| layer.touch(now));
         batch
             .commit()
             .and_then(|()| self.keyspaces(open).try_for_each(pressure::rotate_when_full))
@@ -205,7 +218,7 @@ impl Plan {
     }
 
     fn keyspaces<'a>(&'a self, open: &'a Open) -> impl Iterator<Item = &'a Keyspace> + Clone {
-        self.layers.iter().map(|layer| &layer.keyspace).chain([&open.state])
+        self.parts.iter().map(|part| &part.layer.keyspace).chain([&open.state])
     }
 }
 

@@ -88,15 +88,26 @@ impl EmbeddedStore {
     }
 
     fn run(&self, all: bool, progress: &mut dyn FnMut(&Step) -> bool) -> Result<Report, StoreError> {
+        let _one = lock(&self.core.maintenance);
+        let report = self.run_on(&*self.core.open()?, all, progress)?;
+        if self.core.open()?.is_worn() {
+            self.core.renew()?;
+        }
+        Ok(report)
+    }
+
+    fn run_on(
+        &self,
+        open: &Open,
+        all: bool,
+        progress: &mut dyn FnMut(&Step) -> bool,
+    ) -> Result<Report, StoreError> {
         let core = &*self.core;
-        let _one = lock(&core.maintenance);
-        let mut report = Report::default();
-        // Dropping buckets makes room, so it does not ask for any.
-        let open = core.open()?;
-        report.expired_buckets = core.watch(expire(core, &open))?;
-        core.watch(shorten_log(&open))?;
-        gauge(core, &open);
-        let due = due(core, &open, all);
+        let expired_buckets = core.watch(expire(core, open))?;
+        let mut report = Report { expired_buckets, ..Report::default() };
+        core.watch(shorten_log(open))?;
+        gauge(core, open);
+        let due = due(core, open, all);
         for (done, (stage, number)) in due.iter().enumerate() {
             let mut on = |merged: &Merged| {
                 progress(&Step {
@@ -110,7 +121,7 @@ impl EmbeddedStore {
                 report.failed_buckets += 1;
                 continue;
             }
-            match merge(core, &open, stage, *number, &mut on) {
+            match merge(core, open, stage, *number, &mut on) {
                 Ok(merged) => {
                     core.stats.buckets_merged.add(1);
                     report.merged_buckets += 1;
@@ -131,7 +142,7 @@ impl EmbeddedStore {
                 }
             }
         }
-        gauge(core, &open);
+        gauge(core, open);
         Ok(report)
     }
 }

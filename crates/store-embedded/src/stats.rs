@@ -34,7 +34,10 @@ impl Stats {
                 "refused_no_room_total",
                 "commits refused because the disk is nearly full",
             ),
-            reopened: counter("reopened_total", "times the database was opened again after a failed write"),
+            reopened: counter(
+                "reopened_total",
+                "times the database was opened again, mostly after a failed write",
+            ),
             buckets_expired: counter("buckets_expired_total", "time buckets dropped"),
             buckets_merged: counter("buckets_merged_total", "time buckets rewritten with long blocks"),
             keyspaces: gauge("keyspaces", "keyspaces of the database"),

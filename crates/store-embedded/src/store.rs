@@ -49,7 +49,7 @@ pub(crate) struct Core {
     /// `None` while it could not be opened again, or after [`EmbeddedStore::close`].
     open: RwLock<Option<Arc<Open>>>,
     closed: AtomicBool,
-    /// A write failed: fjall takes no more until it is opened again.
+    /// A write failed, and fjall takes no more until it is opened again; or it is time to.
     failed: AtomicBool,
     last_reopen: Mutex<Option<Instant>>,
     /// One maintenance run at a time.
@@ -144,6 +144,12 @@ impl Core {
         Err(StoreError::new(ErrorKind::Unavailable, operation))
     }
 
+    /// Opens the database anew; reads and commits wait meanwhile.
+    pub(crate) fn renew(&self) -> Result<(), StoreError> {
+        self.failed.store(true, Ordering::Release);
+        self.reopen().map(drop)
+    }
+
     fn reopen(&self) -> Result<Arc<Open>, StoreError> {
         let mut slot = write(&self.open);
         // Someone else may have done it meanwhile.
@@ -169,7 +175,7 @@ impl Core {
             ));
         }
         let open = Arc::new(Open::from_disk(self)?);
-        tracing::warn!(dir = %self.dir.display(), "opened the store again after a failed write");
+        tracing::info!(dir = %self.dir.display(), "opened the store again");
         self.stats.reopened.add(1);
         self.failed.store(false, Ordering::Release);
         *slot = Some(open.clone());
