@@ -101,8 +101,11 @@ fn child_full_disk() {
         let first = all[1].first(&store.store);
         assert_eq!(read(&store.store, &all[1], first, first + 1), [all[1].value(first)], "round {round}");
         for _ in 0..3 {
-            let error = store.store.commit(&block(&store.store, &all, committed)).unwrap_err();
-            assert_eq!(error.kind, ErrorKind::Unavailable, "{error}: {:?}", error.source);
+            // Reopening may have freed a little room; what is then taken counts like the rest.
+            match store.store.commit(&block(&store.store, &all, committed)) {
+                Ok(()) => committed += 1,
+                Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error}: {:?}", error.source),
+            }
         }
         fs::remove_file(ballast).unwrap();
         let start = Instant::now();
