@@ -25,21 +25,21 @@ pub(crate) fn encode(values: &[f64], effort: u8, out: &mut Vec<u8>) {
     let start = out.len();
     codec::encode(values, out);
     let end = out.len();
+    let known: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
     // pco's fixed part is about as large.
-    if values.len() < PCO_SLOTS_MIN || end - start < 16 {
+    if known.len() < PCO_SLOTS_MIN || end - start < 16 {
         return;
     }
-    if encode_long(values, effort, out).is_ok() && out.len() - end < end - start {
+    if encode_long(values, &known, effort, out).is_ok() && out.len() - end < end - start {
         out.drain(start..end);
     } else {
         out.truncate(end);
     }
 }
 
-fn encode_long(values: &[f64], effort: u8, out: &mut Vec<u8>) -> PcoResult<()> {
-    let known: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
+fn encode_long(values: &[f64], known: &[f64], effort: u8, out: &mut Vec<u8>) -> PcoResult<()> {
     let gaps = known.len() < values.len();
-    let exponent = codec::exponent(&known);
+    let exponent = codec::exponent(known);
     out.push(LONG | if gaps { WITH_GAPS } else { 0 } | exponent.unwrap_or(FLOATS) << 4);
     if gaps {
         let ones: Vec<f64> = values.iter().map(|v| if v.is_nan() { f64::NAN } else { 1.0 }).collect();
@@ -50,7 +50,7 @@ fn encode_long(values: &[f64], effort: u8, out: &mut Vec<u8>) -> PcoResult<()> {
             let integers: Vec<i64> = known.iter().map(|v| codec::to_integer(*v, exponent)).collect();
             compress(&integers, effort, out)
         }
-        None => compress(&known, effort, out),
+        None => compress(known, effort, out),
     }
 }
 
