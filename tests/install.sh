@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Gets the programs that the tests run against: graphite-web, whisper and carbon (PyPI, a virtual
-# environment), collectd and carbon-c-relay (Debian packages, unpacked and not installed, so that no
-# service starts and nothing on the machine changes). All of it lives in one cache directory outside
-# the source tree and is used again while the pins match.
+# Gets what the tests need: make, for the build, and the programs they run against, which are
+# graphite-web, whisper and carbon (PyPI, a virtual environment), collectd and carbon-c-relay (Debian
+# packages, unpacked and not installed, so that no service starts and nothing on the machine changes).
+# They live in one cache directory outside the source tree and are used again while the pins match.
 #
 # What cannot be had is said here and leads to skipped tests, not to an error: this script ends with 0.
 set -euo pipefail
@@ -101,6 +101,8 @@ debian_packages() {
     echo "$packages" >"$root/complete"
 }
 
+# The allocator is built from its C sources.
+command -v make >/dev/null || apt_install make || note "without make the build will fail"
 python_environment || note "without Python: its tests will be skipped"
 debian_packages || note "without $packages: their tests will be skipped"
 command -v openssl >/dev/null || apt_install openssl || note "without openssl: its test will be skipped"
