@@ -148,6 +148,18 @@ impl Head {
         Applied::Held
     }
 
+    /// The chain that the next point in order will append to; touches both cache lines.
+    #[inline]
+    pub(crate) fn about_to_seal(&self) -> Option<Chain> {
+        let full = self.newest % OCTET == OCTET - 1 && !self.raw[(OCTET - 1) as usize].is_nan();
+        full.then_some(self.chain)
+    }
+
+    /// Its encoded slots.
+    pub(crate) fn chain(&self) -> Chain {
+        self.chain
+    }
+
     /// All held slots, in time order, appended to `out`.
     pub(crate) fn pairs(&self, pool: &Pool, scratch: &mut Scratch, out: &mut Pairs) {
         self.encoded_pairs(pool, scratch, out);

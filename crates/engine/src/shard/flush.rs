@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plumbago_model::Window;
 use plumbago_store::{Run, StateRow, WriteBatch};
 
-use super::{ALLOWANCE, Shard};
+use super::{ALLOWANCE, BATCH, Shard};
 use crate::downsample::{self, Closed, Plan};
 use crate::head::{Head, OCTET, Pairs, flag};
 use crate::jobs::{Close, FlushItem, FlushJob};
@@ -41,6 +41,9 @@ impl Shard {
     pub(crate) fn take_due(&mut self, metrics_max: usize, segment: u32) -> Option<FlushJob> {
         let mut job = FlushJob::default();
         while job.items.len() < metrics_max {
+            if job.items.len().is_multiple_of(BATCH) {
+                self.warm(self.flushing.iter().take(BATCH).copied());
+            }
             let Some(at) = self.flushing.pop_front() else { break };
             if self.may_flush(at) {
                 self.heads[at].clear(flag::DUE);
@@ -124,7 +127,10 @@ impl Shard {
     pub(crate) fn flush_done(&mut self, items: Vec<FlushItem>) {
         self.stats.flushes.add(1);
         self.stats.flushed_metrics.add(items.len() as u64);
-        for item in items {
+        for (i, item) in items.iter().enumerate() {
+            if i.is_multiple_of(BATCH) {
+                self.warm(items[i..].iter().take(BATCH).map(|item| item.at));
+            }
             let head = &mut self.heads[item.at];
             let touched = head.is(flag::TOUCHED);
             head.segment = if head.is(flag::SINCE) { item.segment } else { 0 };
@@ -137,9 +143,14 @@ impl Shard {
                 }
                 continue;
             }
-            self.free(&item);
+            self.free(item);
             self.look_whether_due(item.at);
         }
+    }
+
+    /// Brings what a flush reads of these metrics into the cache, with overlapping misses.
+    fn warm(&self, metrics: impl Iterator<Item = u32>) {
+        self.pool.warm::<BATCH>(metrics.map(|at| self.heads[at].chain()));
     }
 
     fn free(&mut self, item: &FlushItem) {

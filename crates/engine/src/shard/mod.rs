@@ -30,7 +30,7 @@ use crate::stats::{Reject, Stats};
 /// BigGraphite allows.
 pub(crate) const ALLOWANCE: u32 = 20;
 /// Points looked up together, so that their cache misses overlap (`reference/embedded.md` §1).
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 /// Points that may wait for their time, in one shard.
 const WAITING_MAX: usize = 65_536;
 /// The metric's number fills the low bits of a journal record; the rest says where the point went.
@@ -139,9 +139,7 @@ impl Shard {
             if self.late.is_full() || world.gate.is_full() {
                 return Err((done, Halt::Busy));
             }
-            for (slot, (hash, _)) in found.iter_mut().zip(entries) {
-                *slot = self.find(hash).unwrap_or(u32::MAX);
-            }
+            self.look_up(entries, &mut found);
             for (at, (hash, place)) in found.iter().zip(entries) {
                 let point = &share.batch.points()[*place as usize];
                 self.apply_one(*at, hash, &share.batch, point, world);
@@ -150,6 +148,22 @@ impl Shard {
             done += entries.len();
         }
         Ok(())
+    }
+
+    /// Finds metrics in passes over all entries, so that the cache misses of a pass overlap: table,
+    /// heads, ends of the chains that will grow.
+    fn look_up(&self, entries: &[(NameHash, u32)], found: &mut [u32; BATCH]) {
+        let found = &mut found[..entries.len()];
+        for (at, (hash, _)) in found.iter_mut().zip(entries) {
+            *at = self.table.iter_hash(table_hash(hash)).next().copied().unwrap_or(u32::MAX);
+        }
+        for (at, (hash, _)) in found.iter_mut().zip(entries) {
+            if *at != u32::MAX && self.heads[*at].hash != *hash {
+                *at = self.find(hash).unwrap_or(u32::MAX);
+            }
+        }
+        let known = found.iter().filter(|at| **at != u32::MAX);
+        self.pool.warm_ends(known.filter_map(|at| self.heads[*at].about_to_seal()));
     }
 
     /// The metric with this name hash.
