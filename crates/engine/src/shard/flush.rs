@@ -40,6 +40,10 @@ impl Shard {
     /// Builds one batch of at most `metrics_max` due metrics; those that cannot go now stay due.
     pub(crate) fn take_due(&mut self, metrics_max: usize, segment: u32) -> Option<FlushJob> {
         let mut job = FlushJob::default();
+        let metrics = metrics_max.min(self.flushing.len());
+        job.items.reserve(metrics);
+        job.batch.states.reserve(metrics);
+        job.batch.rows.reserve(2 * metrics, metrics * (self.layout.raw_slots as usize + 2));
         while job.items.len() < metrics_max {
             if job.items.len().is_multiple_of(BATCH) {
                 self.warm(self.flushing.iter().take(BATCH).copied());
