@@ -36,6 +36,8 @@ pub(crate) mod flag {
     pub(crate) const STALE: u16 = 128;
     /// No point was ever applied, so its base is not chosen yet.
     pub(crate) const NEW: u16 = 256;
+    /// Points may wait for their time.
+    pub(crate) const WAITS: u16 = 512;
 }
 
 /// Slots and their values, in time order.

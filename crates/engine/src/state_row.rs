@@ -44,7 +44,8 @@ impl<'a> State<'a> {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128 + self.open.len() * 12 + self.waiting.len() * 12 + self.chain.len());
+        let mut out =
+            Vec::with_capacity(128 + self.open.len() * 12 + self.waiting.len() * 12 + self.chain.len());
         out.push(VERSION);
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
