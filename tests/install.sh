@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gets what the tests need: make, for the build, and the programs they run against, which are
-# graphite-web, whisper and carbon (PyPI, a virtual environment), collectd and carbon-c-relay (Debian
+# graphite-web, whisper, carbon and BigGraphite (PyPI, virtual environments), collectd and carbon-c-relay (Debian
 # packages, unpacked and not installed, so that no service starts and nothing on the machine changes), and
 # Apache Cassandra (Maven, with Java 17).
 # They live in one cache directory outside the source tree and are used again while the pins match.
@@ -131,6 +131,8 @@ cassandra() {
 # The allocator is built from its C sources.
 command -v make >/dev/null || apt_install make || note "without make the build will fail"
 python_environment python requirements.txt || note "without Python: its tests will be skipped"
+# Its own demands are of 2021; the file says what it runs with.
+python_environment biggraphite requirements-biggraphite.txt --no-deps || note "without BigGraphite: its tests will be skipped"
 debian_packages || note "without $packages: their tests will be skipped"
 cassandra || note "without Java 17 and Cassandra's jars: its tests will be skipped"
 command -v openssl >/dev/null || apt_install openssl || note "without openssl: its test will be skipped"

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -48,27 +49,42 @@ impl DevNode {
 
     /// Its process, when it runs.
     pub fn running(&self) -> Option<u32> {
-        let id: u32 = fs::read_to_string(self.process_file()).ok()?.trim().parse().ok()?;
+        let (id, _) = self.recorded()?;
         // The number may be somebody else's by now.
         let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
         let ours = self.directory.join("cassandra.yaml").display().to_string();
         String::from_utf8_lossy(&line).contains(&ours).then_some(id)
     }
 
+    /// The process that was started last, and its address.
+    fn recorded(&self) -> Option<(u32, Ipv4Addr)> {
+        let text = fs::read_to_string(self.process_file()).ok()?;
+        let (id, address) = text.trim().split_once(' ')?;
+        Some((id.parse().ok()?, address.parse().ok()?))
+    }
+
     /// Starts it, unless it runs, and waits until it answers.
     pub fn start(&self, options: &Options) -> Result<(), NodeError> {
-        if self.running().is_none() {
-            if !process::free(self.address) {
+        let mut started = match (self.running(), self.recorded()) {
+            (Some(_), Some((_, address))) if address != self.address => {
+                return Err(NodeError::Missing(format!("{} (this node runs on {address})", self.address)));
+            }
+            (Some(_), _) => None,
+            (None, _) if process::free(self.address) => Some(self.launch(options)?),
+            (None, _) => {
                 return Err(NodeError::Missing(format!("{} (another program listens there)", self.socket())));
             }
-            self.launch(options)?;
-        }
+        };
         let start = Instant::now();
         loop {
             if Connection::open(self.socket(), None).is_ok() {
                 return Ok(());
             }
-            if self.running().is_none() || start.elapsed() > HANG {
+            let ended = match &mut started {
+                Some(child) => child.try_wait().is_ok_and(|status| status.is_some()),
+                None => self.running().is_none(),
+            };
+            if ended || start.elapsed() > HANG {
                 let log = self.log();
                 let reason = "it ended, or gave no answer for minutes".to_owned();
                 return Err(NodeError::Start { reason, tail: process::tail(&log), log });
@@ -93,7 +109,7 @@ impl DevNode {
         true
     }
 
-    fn launch(&self, options: &Options) -> Result<(), NodeError> {
+    fn launch(&self, options: &Options) -> Result<Child, NodeError> {
         let place = Place { address: self.address, seed: self.address, number: 0, of: 1 };
         settings::write(&self.directory, &place, options)?;
         let mut command = process::detached(&java::find()?);
@@ -101,7 +117,9 @@ impl DevNode {
         process::log_to(&mut command, &self.log())?;
         let child = command.spawn().map_err(NodeError::io("starting Java"))?;
         let file = self.process_file();
-        fs::write(&file, child.id().to_string()).map_err(NodeError::io(format!("writing {}", file.display())))
+        let text = format!("{} {}", child.id(), self.address);
+        fs::write(&file, text).map_err(NodeError::io(format!("writing {}", file.display())))?;
+        Ok(child)
     }
 
     fn process_file(&self) -> PathBuf {
