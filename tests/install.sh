@@ -135,4 +135,5 @@ python_environment python requirements.txt || note "without Python: its tests wi
 python_environment biggraphite requirements-biggraphite.txt --no-deps || note "without BigGraphite: its tests will be skipped"
 debian_packages || note "without $packages: their tests will be skipped"
 cassandra || note "without Java 17 and Cassandra's jars: its tests will be skipped"
+command -v systemd-analyze >/dev/null || apt_install systemd || note "without systemd-analyze: the units are not checked"
 command -v openssl >/dev/null || apt_install openssl || note "without openssl: its test will be skipped"

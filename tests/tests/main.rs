@@ -14,4 +14,5 @@ mod paced;
 mod restart;
 mod scenario;
 mod senders;
+mod service;
 mod wire;
