@@ -57,6 +57,11 @@ fn a_daemon_without_watchdog_says_nothing_of_life() {
     daemon.stop_well();
 }
 
+/// The units that run something.
+const UNITS: &[&str] = &["plumbago.service"];
+/// Files that set the daemon's environment.
+const CONTAINERS: &[&str] = &["container/Containerfile"];
+
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
@@ -84,7 +89,7 @@ fn systemd_takes_the_units() {
 /// systemd's own measure of what a unit leaves open: below 2 it calls "OK".
 #[test]
 fn the_units_are_closed_off() {
-    for unit in ["plumbago.service"] {
+    for unit in UNITS {
         let Some(mut analyze) = counterpart::on_path("systemd-analyze") else { return };
         let path = deploy().join("systemd").join(unit);
         let output =
@@ -117,7 +122,7 @@ fn the_example_configurations_are_valid() {
 /// What the image and the compose file set are settings that the daemon knows.
 #[test]
 fn the_container_files_use_settings_that_exist() {
-    for file in ["container/Containerfile"] {
+    for file in CONTAINERS {
         let text = std::fs::read_to_string(deploy().join(file)).unwrap();
         let settings: Vec<(&str, &str)> = text
             .lines()
