@@ -11,6 +11,7 @@
 
 pub mod artifacts;
 pub mod cache;
+mod certificate;
 pub mod cluster;
 pub mod cql;
 pub mod dev;

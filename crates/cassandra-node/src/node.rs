@@ -12,7 +12,7 @@ use crate::error::NodeError;
 use crate::options::Options;
 use crate::process::{self, HANG, PORTS, Tied};
 use crate::settings::{self, Place};
-use crate::{cache, java};
+use crate::{cache, certificate, java};
 
 /// A node and its data; the data survive the process, so that it can be started again.
 #[derive(Debug)]
@@ -53,6 +53,11 @@ impl Node {
     /// Where its log is.
     pub fn log(&self) -> &Path {
         &self.log
+    }
+
+    /// The file with its certificate, where [`Options::tls`] asks for one.
+    pub fn certificate(&self) -> PathBuf {
+        certificate::file(&self.directory)
     }
 
     /// The process id, while it runs.

@@ -21,6 +21,8 @@ pub struct Options {
     pub sasi: bool,
     /// Asks for `cassandra` / `cassandra` and knows permissions.
     pub authentication: bool,
+    /// Speaks TLS to clients that want it, with a certificate that [`crate::Node::certificate`] names.
+    pub tls: bool,
     /// Refuses expiry dates after January 2038, as servers upgraded from 4.x do.
     pub expiry_before_2038: bool,
     /// The quick compiler and the small collector: half the processor time of a start, slow under
@@ -28,6 +30,8 @@ pub struct Options {
     pub quick: bool,
     /// More lines for `cassandra.yaml`; a key must not be among those already written.
     pub more: Vec<String>,
+    /// More arguments for Java.
+    pub java: Vec<String>,
 }
 
 impl Default for Options {
@@ -37,9 +41,11 @@ impl Default for Options {
             heap_mib: 512,
             sasi: true,
             authentication: false,
+            tls: false,
             expiry_before_2038: false,
             quick: true,
             more: Vec::new(),
+            java: Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use crate::artifacts::Artifacts;
 use crate::error::NodeError;
 use crate::options::{CommitlogSync, Options};
+use crate::{certificate, java};
 
 /// Console only: the process's output is the log.
 const LOGBACK: &str = r#"<configuration>
@@ -96,7 +97,12 @@ pub(crate) fn write(directory: &Path, place: &Place, options: &Options) -> Resul
         crate::cache::make(directory.join(name))?;
     }
     put("logback.xml", LOGBACK)?;
-    put("cassandra.yaml", &yaml(place, options))
+    let mut yaml = yaml(place, options);
+    if options.tls {
+        certificate::make(&java::find()?, directory, place.address)?;
+        yaml += &(certificate::yaml(directory) + "\n");
+    }
+    put("cassandra.yaml", &yaml)
 }
 
 fn yaml(place: &Place, options: &Options) -> String {
@@ -167,6 +173,7 @@ pub(crate) fn arguments(
         format!("-Dcassandra.logdir={}", at("data")),
         format!("-Dcassandra.triggers_dir={}", at("triggers")),
     ]);
+    command.args(&options.java);
     command.args(["-cp", &artifacts.class_path(), "org.apache.cassandra.service.CassandraDaemon"]);
     command.current_dir(directory).env("MALLOC_ARENA_MAX", "4").env_remove("JAVA_TOOL_OPTIONS");
     Ok(())

@@ -1,6 +1,7 @@
 //! A real node: CQL, SASI, and what the ways to end it do to acknowledged writes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use plumbago_cassandra_node::cql::{Connection, Consistency};
@@ -83,6 +84,37 @@ fn kill_and_restart() {
     let mut cql = node.connect().unwrap();
     let mut count = |keyspace: &str| cql.query(&format!("SELECT k FROM {keyspace}.t")).unwrap().len();
     assert_eq!((count("durable"), count("volatile")), (100, 50));
+}
+
+/// Passwords are asked for and TLS is spoken, as `openssl` sees it.
+#[test]
+fn authentication_and_encryption() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    // As the compose file switches SASI on: the setting is off and a property overrides it.
+    let java =
+        ["-Dcassandra.config.allow_system_properties=true", "-Dcassandra.settings.sasi_indexes_enabled=true"];
+    let options = Options {
+        authentication: true,
+        tls: true,
+        sasi: false,
+        heap_mib: 256,
+        java: java.map(str::to_owned).to_vec(),
+        ..Options::default()
+    };
+    let Some(mut cluster) = cluster_for_test(1, &options) else { return };
+    let node = cluster.node(0);
+    for credentials in [None, Some(("cassandra", "wrong"))] {
+        let refused = Connection::open(node.socket(), credentials).unwrap_err();
+        assert!(matches!(&refused, NodeError::Cql { code: 0x0100, .. }), "{refused}");
+    }
+    let sasi = "SELECT value FROM system_views.settings WHERE name = 'sasi_indexes_enabled'";
+    assert_eq!(node.connect().unwrap().query(sasi).unwrap().texts(), ["true"]);
+
+    let connect = ["s_client", "-verify_return_error", "-connect", &node.contact_point(), "-CAfile"];
+    let output = Command::new("openssl").args(connect).arg(node.certificate()).stdin(Stdio::null()).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("Verify return code: 0 (ok)"), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A frozen node keeps its connections and says nothing; then it goes on.
