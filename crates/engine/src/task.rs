@@ -231,6 +231,10 @@ impl Owner {
             if let Some(job) = self.state.ready.take() {
                 self.send(job);
             } else if !self.shard.late.is_empty()
+                && let Some(job) = self.shard.take_aged(self.writer.segment(), self.clock.now())
+            {
+                self.send(Job::Flush(job));
+            } else if !self.shard.late.is_empty()
                 && let Some(job) = self.shard.take_late()
             {
                 self.send(Job::Late(job));
