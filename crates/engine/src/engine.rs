@@ -252,6 +252,8 @@ impl Engine {
         let config = &self.0.config;
         let segment = self.0.parts.journal_segment.as_secs().max(1);
         Limits {
+            at_intervals: self.0.parts.flush.takes_intervals(),
+            emit_open: config.emit_open_windows,
             future_max: config.future_max.as_secs() as i64,
             checkpoint_segments: (config.checkpoint_after.as_secs() / segment).max(1) as u32,
             idle_after: config.idle_after.as_secs() as i64,
@@ -296,6 +298,11 @@ impl Engine {
                 control: ends.control,
                 points: ends.points,
                 jobs,
+                walk_every: if self.limits().at_intervals {
+                    inner.config.flush_interval.0
+                } else {
+                    Duration::ZERO
+                },
                 state: Progress::default(),
             };
             self.spawn(&format!("flusher-{number}"), move || flusher.run())?;
