@@ -1,7 +1,9 @@
 //! The system tests: the built daemon, real senders, real graphite-web, real crashes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod biggraphite;
 mod crash;
+mod dev;
 mod disk_full;
 mod hostile;
 mod ledger;
@@ -12,4 +14,5 @@ mod paced;
 mod restart;
 mod scenario;
 mod senders;
+mod service;
 mod wire;

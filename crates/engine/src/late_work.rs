@@ -142,7 +142,7 @@ fn apply(metric: &LateMetric, needs: &Needs, columns: &[Column], rows: &mut Writ
             done.open[stage - 1] = Some((0, window));
         }
     }
-    for refold in &needs.refolds {
+    for refold in needs.refolds.iter().filter(|refold| !is_replaced(metric, refold)) {
         let stored = refold.read.map(|at| &columns[at]);
         let window = fold(metric, refold, stored, &laid[refold.source]);
         if refold.open {
@@ -155,6 +155,18 @@ fn apply(metric: &LateMetric, needs: &Needs, columns: &[Column], rows: &mut Writ
         push_laid(metric, stage, slots, rows);
     }
     done
+}
+
+/// True when a point older than stage 0 landed in the window after all that it would be folded from.
+fn is_replaced(metric: &LateMetric, refold: &Refold) -> bool {
+    let lands =
+        |(stage, slot, _): &(u8, u32, f64)| usize::from(*stage) == refold.stage && *slot == refold.window;
+    let finer = |(stage, slot, _): &(u8, u32, f64)| {
+        let stage = usize::from(*stage);
+        stage < refold.stage && slot / metric.plan.ratio(refold.stage, stage) == refold.window
+    };
+    let last = metric.points.iter().rposition(lands);
+    last.is_some_and(|last| !metric.points[last + 1..].iter().any(finer))
 }
 
 fn fold(

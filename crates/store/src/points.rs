@@ -69,6 +69,13 @@ impl WriteBatch {
         self.values.iter().filter(|v| !v.is_nan()).count() as u64
     }
 
+    /// Makes room for so many more runs and slots.
+    pub fn reserve(&mut self, runs: usize, slots: usize) {
+        self.runs.reserve(runs);
+        self.values.reserve(slots);
+        self.counts.reserve(slots);
+    }
+
     /// Forgets the runs and keeps the room.
     pub fn clear(&mut self) {
         self.runs.clear();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plumbago_model::Window;
 use plumbago_store::{Run, StateRow, WriteBatch};
 
-use super::{ALLOWANCE, Shard};
+use super::{ALLOWANCE, BATCH, Shard, Waiting};
 use crate::downsample::{self, Closed, Plan};
 use crate::head::{Head, OCTET, Pairs, flag};
 use crate::jobs::{Close, FlushItem, FlushJob};
@@ -40,7 +40,14 @@ impl Shard {
     /// Builds one batch of at most `metrics_max` due metrics; those that cannot go now stay due.
     pub(crate) fn take_due(&mut self, metrics_max: usize, segment: u32) -> Option<FlushJob> {
         let mut job = FlushJob::default();
+        let metrics = metrics_max.min(self.flushing.len());
+        job.items.reserve(metrics);
+        job.batch.states.reserve(metrics);
+        job.batch.rows.reserve(2 * metrics, metrics * (self.layout.raw_slots as usize + 2));
         while job.items.len() < metrics_max {
+            if job.items.len().is_multiple_of(BATCH) {
+                self.warm(self.flushing.iter().take(BATCH).copied());
+            }
             let Some(at) = self.flushing.pop_front() else { break };
             if self.may_flush(at) {
                 self.heads[at].clear(flag::DUE);
@@ -95,14 +102,16 @@ impl Shard {
         let mut open = self.open(head);
         self.push_raw(head, &plan, gone, &mut job.batch.rows);
         self.push_coarse(head, &plan, until, &mut open, gone, job);
+        let sequence = self.late.known_until(at, self.sequence);
+        let waiting = self.waiting_of(at, sequence);
         let mut state = State {
             number: head.number,
-            sequence: self.sequence,
+            sequence,
             base: until,
             newest: head.newest,
             resolution: plan.raw.resolution,
             open: open.clone(),
-            waiting: self.waiting.iter().filter(|w| w.at == at).map(|w| (w.timestamp, w.value)).collect(),
+            waiting,
             held: 0,
             chain: Cow::Borrowed(&[]),
             octet: [f64::NAN; OCTET as usize],
@@ -110,6 +119,8 @@ impl Shard {
         state.hold(kept, &mut self.scratch);
         let bytes = state.encode();
         job.batch.states.push(StateRow { id: head.id, bytes });
+        // Pending late points go on needing the segment that the head needs now.
+        let segment = if head.is(flag::STALE) && head.segment != 0 { head.segment } else { segment };
         job.items.push(FlushItem { at, until, open, stored: gone.len() as u32, segment });
         let head = &mut self.heads[at];
         head.clear(flag::SINCE | flag::TOUCHED);
@@ -124,10 +135,13 @@ impl Shard {
     pub(crate) fn flush_done(&mut self, items: Vec<FlushItem>) {
         self.stats.flushes.add(1);
         self.stats.flushed_metrics.add(items.len() as u64);
-        for item in items {
+        for (i, item) in items.iter().enumerate() {
+            if i.is_multiple_of(BATCH) {
+                self.warm(items[i..].iter().take(BATCH).map(|item| item.at));
+            }
             let head = &mut self.heads[item.at];
             let touched = head.is(flag::TOUCHED);
-            head.segment = if head.is(flag::SINCE) { item.segment } else { 0 };
+            head.segment = if head.is(flag::SINCE | flag::STALE) { item.segment } else { 0 };
             head.clear(flag::IN_FLIGHT | flag::TOUCHED | flag::ALL | flag::SINCE);
             if touched {
                 // The rows are written again with the change: they are whole, so nothing doubles.
@@ -137,9 +151,23 @@ impl Shard {
                 }
                 continue;
             }
-            self.free(&item);
+            self.free(item);
             self.look_whether_due(item.at);
         }
+    }
+
+    /// Points of a metric that wait for their time; what the journal will tell again is not told twice.
+    fn waiting_of(&self, at: u32, sequence: u64) -> Vec<(u32, f64)> {
+        if !self.heads[at].is(flag::WAITS) {
+            return Vec::new();
+        }
+        let waits = |w: &&Waiting| w.at == at && w.sequence <= sequence;
+        self.waiting.iter().filter(waits).map(|w| (w.timestamp, w.value)).collect()
+    }
+
+    /// Brings what a flush reads of these metrics into the cache, with overlapping misses.
+    fn warm(&self, metrics: impl Iterator<Item = u32>) {
+        self.pool.warm::<BATCH>(metrics.map(|at| self.heads[at].chain()));
     }
 
     fn free(&mut self, item: &FlushItem) {
@@ -160,7 +188,7 @@ impl Shard {
         self.ledger.stored += u64::from(item.stored);
     }
 
-    fn flush_until(&self, head: &Head, plan: &Plan, extent: Extent) -> u32 {
+    pub(super) fn flush_until(&self, head: &Head, plan: &Plan, extent: Extent) -> u32 {
         let until = match extent {
             Extent::State => head.base,
             Extent::Blocks => {
