@@ -26,6 +26,10 @@ const HAND_OVER: Duration = Duration::from_millis(10);
 const FLUSH_METRICS: usize = 1000;
 /// Due metrics are let grow to this many, or for a second, so that they can be sorted by id.
 const DUE_METRICS: usize = 32_768;
+/// How long a read waits for late points, should the store not take them.
+const READ_PATIENCE: Duration = Duration::from_millis(500);
+/// Reads that wait; when there are more, none does.
+const READS_MAX: usize = 256;
 /// A walk over all metrics takes about this many ticks.
 const WALK_TICKS: u32 = 6000;
 
@@ -84,6 +88,17 @@ pub(crate) struct Progress {
     drained: bool,
     under_way: usize,
     ready: Option<Job>,
+    reads: Vec<Read>,
+}
+
+/// A read that waits for late points on their way to the store.
+#[derive(Debug)]
+struct Read {
+    /// What came later need not be in the answer.
+    sequence: u64,
+    since: Instant,
+    query: HeadQuery,
+    answer: oneshot::Sender<Vec<Option<HeadAnswer>>>,
 }
 
 #[derive(Debug)]
@@ -106,6 +121,7 @@ impl Default for Progress {
             drained: false,
             under_way: 0,
             ready: None,
+            reads: Vec::new(),
         }
     }
 }
@@ -152,11 +168,12 @@ impl Owner {
                     Done::Flush(items) => self.shard.flush_done(items),
                     Done::Late(late) => self.shard.late_done(late),
                 }
+                self.answer_reads();
             }
             Control::Read(query, answer) => {
-                let answers = query.hashes.iter().map(|hash| self.shard.read(&query, hash)).collect();
-                // The reader may have gone away.
-                let _ = answer.send(answers);
+                let read = Read { sequence: self.shard.sequence, since: Instant::now(), query, answer };
+                self.state.reads.push(read);
+                self.answer_reads();
             }
             Control::FlushAll(done) => {
                 let order = self.shard.held_in_id_order();
@@ -166,6 +183,23 @@ impl Owner {
                 let _ = answer.send(self.shard.ledger);
             }
             Control::Stop(done) => self.state.stopping = Some(done),
+        }
+    }
+
+    /// Answers the reads whose late points are in the store, where the reader looks next.
+    fn answer_reads(&mut self) {
+        let crowded = self.state.reads.len() > READS_MAX;
+        for read in std::mem::take(&mut self.state.reads) {
+            let ready = crowded
+                || self.shard.late_are_stored(&read.query.hashes, read.sequence)
+                || read.since.elapsed() > READ_PATIENCE;
+            if !ready {
+                self.state.reads.push(read);
+                continue;
+            }
+            let answers = read.query.hashes.iter().map(|hash| self.shard.read(&read.query, hash)).collect();
+            // The reader may have gone away.
+            let _ = read.answer.send(answers);
         }
     }
 
@@ -188,6 +222,7 @@ impl Owner {
     fn tick(&mut self) {
         self.hand_over();
         self.gate.drain();
+        self.answer_reads();
         let now = self.clock.now();
         self.shard.release_waiting(now, &mut self.writer);
         if let Some((share, from)) = self.state.rest.take() {

@@ -2,6 +2,7 @@
 //! are told, tables with a fatal one are not used.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::PoisonError;
 
 use plumbago_store::StoreError;
 use scylla::client::session::Session;
@@ -90,16 +91,37 @@ impl CassandraStore {
         self.names.set_components(components);
         self.tables.set_unfit(unfit(&wanted, &differences));
         let keyspace = live.keyspaces.get(&self.config.keyspace);
+        let features = features(&metadata, &live, &differences);
+        self.keep_features((live.server, features));
         Ok(Report {
             server: live.server,
             components,
             durable_writes: keyspace.is_none_or(|keyspace| keyspace.durable_writes),
             replicas: keyspace.map_or(1, |keyspace| keyspace.replicas(&self.config.datacenter)),
-            features: features(&metadata, &live, &differences),
+            features,
             made_by_biggraphite: is_biggraphites(&metadata, &live),
             differences,
             clock_difference_ms: self.clock_difference().await?,
         })
+    }
+
+    /// What the server is and which features it allows, from the last check.
+    pub async fn features(&self) -> Result<(Server, Features), StoreError> {
+        if let Some(known) = *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(known);
+        }
+        let live = self.live_schema().await?;
+        let metadata = self.config.metadata_keyspace();
+        let components = live.components(&metadata).filter(|n| *n > 0).unwrap_or(self.config.components);
+        let wanted = Schema::with_components(&self.config, components, &BTreeSet::new(), self.clock.now());
+        let differences = schema::diff::diff(&wanted, &live);
+        self.names.set_components(components);
+        Ok(self.keep_features((live.server, features(&metadata, &live, &differences))))
+    }
+
+    fn keep_features(&self, found: (Server, Features)) -> (Server, Features) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        found
     }
 
     /// What the servers report.

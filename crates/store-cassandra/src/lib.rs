@@ -9,6 +9,7 @@
 
 pub mod check;
 pub mod config;
+pub mod find;
 pub mod late;
 pub mod layout;
 pub mod merge;

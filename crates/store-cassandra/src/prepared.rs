@@ -19,6 +19,9 @@ use crate::statements::Points;
 /// How long a table that was refused is not asked for again.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 
+/// Statements on names that are kept.
+const TEXTS_MAX: usize = 1000;
+
 /// The statements of one table of points.
 #[derive(Debug)]
 pub(crate) struct TableStatements {
@@ -206,7 +209,12 @@ impl NameStatements {
             return Ok(ready.clone());
         }
         let prepared = Arc::new(statement(session, &text, consistency).await?);
-        self.ready.write().unwrap_or_else(PoisonError::into_inner).insert(text, prepared.clone());
+        let mut ready = self.ready.write().unwrap_or_else(PoisonError::into_inner);
+        // Globs decide on the form of searches, so the number of texts has no other bound.
+        if ready.len() >= TEXTS_MAX {
+            ready.clear();
+        }
+        ready.insert(text, prepared.clone());
         Ok(prepared)
     }
 }

@@ -1,7 +1,7 @@
 //! The store itself: points and names behind the contract.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::changes::ChangeFeed;
+use crate::check::Features;
 use crate::config::Config;
 use crate::layout::{self, Partition, Table};
 use crate::lease::Lease;
@@ -24,6 +25,7 @@ use crate::names::NameLimits;
 use crate::prepared::Tables;
 use crate::read::PointReader;
 use crate::scan::TokenRange;
+use crate::schema::ddl::Server;
 use crate::session::Clusters;
 use crate::stats::Stats;
 use crate::write::PointWriter;
@@ -48,6 +50,8 @@ pub struct CassandraStore {
     reader: Arc<PointReader>,
     identity: SharedIdentity,
     reads: Arc<AtomicU64>,
+    /// What the last check found the server to be.
+    pub(crate) known: Arc<Mutex<Option<(Server, Features)>>>,
 }
 
 impl CassandraStore {
@@ -81,6 +85,7 @@ impl CassandraStore {
             reader: Arc::new(reader),
             identity,
             reads: Arc::default(),
+            known: Arc::default(),
         })
     }
 

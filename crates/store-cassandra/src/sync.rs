@@ -1,6 +1,7 @@
 //! `syncdb`: what is missing on the server, and making it. The one place that runs DDL.
 
 use std::collections::BTreeSet;
+use std::sync::PoisonError;
 
 use plumbago_store::{ErrorKind, StoreError};
 use scylla::client::session::Session;
@@ -98,6 +99,7 @@ impl CassandraStore {
             done(statement);
         }
         self.retry_tables();
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! Points whose slot the head no longer holds, on their way to the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::Shard;
 use super::flush::Extent;
 use crate::head::flag;
 use crate::jobs::{FlushJob, LateDone, LateJob, LateMetric};
+use crate::router::NameHash;
 
 /// Late points held before reading pauses.
 const POINTS_MAX: usize = 262_144;
@@ -16,12 +17,12 @@ const JOB_POINTS: usize = 8192;
 /// Metrics in one flush that goes before late points.
 const FLUSH_MAX: usize = 1000;
 
-/// Late points by metric, and how many jobs of a metric are under way.
+/// Late points by metric, and the first sequence of each job of a metric that is under way.
 #[derive(Debug, Default)]
 pub(crate) struct LateList {
     metrics: Vec<LateMetric>,
     place: HashMap<u32, usize>,
-    under_way: HashMap<u32, u32>,
+    under_way: HashMap<u32, VecDeque<u64>>,
     points: usize,
 }
 
@@ -37,6 +38,12 @@ impl LateList {
     /// The sequence up to which a state row may vouch for a metric: pending points are in no row yet.
     pub(crate) fn known_until(&self, at: u32, sequence: u64) -> u64 {
         self.place.get(&at).map_or(sequence, |place| self.metrics[*place].first_sequence - 1)
+    }
+
+    /// The sequence of the oldest point of a metric that the store does not have yet.
+    fn oldest(&self, at: u32) -> Option<u64> {
+        let under_way = self.under_way.get(&at).and_then(|jobs| jobs.front());
+        under_way.copied().or_else(|| self.place.get(&at).map(|place| self.metrics[*place].first_sequence))
     }
 
     /// True when nothing waits and nothing is under way.
@@ -87,7 +94,7 @@ impl Shard {
             }
             metric.base = head.base;
             points += metric.points.len();
-            *self.late.under_way.entry(metric.at).or_default() += 1;
+            self.late.under_way.entry(metric.at).or_default().push_back(metric.first_sequence);
             job.metrics.push(metric);
         }
         self.late.points -= points;
@@ -116,6 +123,15 @@ impl Shard {
         (!job.items.is_empty()).then_some(job)
     }
 
+    /// True when no late point of these metrics that came up to this sequence is on its way.
+    pub(crate) fn late_are_stored(&self, hashes: &[NameHash], sequence: u64) -> bool {
+        if self.late.is_idle() {
+            return true;
+        }
+        let is_stored = |at: u32| self.late.oldest(at).is_none_or(|oldest| oldest > sequence);
+        hashes.iter().all(|hash| self.find(hash).is_none_or(is_stored))
+    }
+
     /// True when a flush of the head has to go before these late points.
     fn holds_aged_window(&self, metric: &LateMetric) -> bool {
         let head = &self.heads[metric.at];
@@ -140,8 +156,8 @@ impl Shard {
                 self.windows[head.windows + k as u32] = window;
             }
             let left = self.late.under_way.entry(metric.at).or_default();
-            *left = left.saturating_sub(1);
-            if *left == 0 {
+            left.pop_front();
+            if left.is_empty() {
                 self.late.under_way.remove(&metric.at);
                 if !self.late.place.contains_key(&metric.at) {
                     self.heads[metric.at].clear(flag::STALE);
