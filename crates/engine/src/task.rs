@@ -15,8 +15,9 @@ use crate::create::Gate;
 use crate::head::flag;
 use crate::jobs::{Done, FlushJob, Job};
 use crate::ledger::Ledger;
-use crate::router::Share;
+use crate::router::{NameHash, Share};
 use crate::shard::flush::Extent;
+use crate::shard::live::Adopted;
 use crate::shard::read::{HeadAnswer, HeadQuery};
 use crate::shard::{Halt, Shard, World};
 
@@ -42,6 +43,12 @@ pub(crate) enum Control {
     Done(Done),
     /// What do the heads know?
     Read(HeadQuery, oneshot::Sender<Vec<Option<HeadAnswer>>>),
+    /// These metrics are in the metadata store and the index, made by others.
+    Adopt(Vec<Adopted>),
+    /// Which of these got a point since then?
+    AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
+    /// Forget these unless they got a point since then; says which are forgotten.
+    Forget(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
     /// What became of this shard's points?
     Ledger(oneshot::Sender<Ledger>),
     /// Write everything now; answers when it is committed.
@@ -179,6 +186,15 @@ impl Owner {
                 let read = Read { sequence: self.shard.sequence, since: Instant::now(), query, answer };
                 self.state.reads.push(read);
                 self.answer_reads();
+            }
+            Control::Adopt(metrics) => self.shard.adopt(&metrics),
+            Control::AreWritten(hashes, since, answer) => {
+                let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
+                let _ = answer.send(written);
+            }
+            Control::Forget(hashes, since, answer) => {
+                let forget = |hash| self.shard.forget(hash, since, &mut self.writer);
+                let _ = answer.send(hashes.iter().map(forget).collect());
             }
             Control::FlushAll(done) => {
                 let order = self.shard.held_in_id_order();

@@ -3,6 +3,7 @@
 
 pub(crate) mod flush;
 pub(crate) mod late;
+pub(crate) mod live;
 pub(crate) mod read;
 pub(crate) mod restore;
 #[cfg(test)]
