@@ -53,6 +53,8 @@ pub struct Features {
     pub writers: bool,
     /// Names can be found by SASI indexes.
     pub sasi: bool,
+    /// Metrics can be found by what their path begins with, as the clean-up of directories asks.
+    pub parents: bool,
 }
 
 impl Report {
@@ -182,6 +184,7 @@ fn features(metadata: &str, live: &LiveSchema, differences: &[Difference]) -> Fe
         tags: usable(TAGS),
         leases: usable(LEASES),
         writers: usable(WRITERS),
+        parents: live.has_sasi(metadata, METRICS, "parent"),
         sasi: components > 0 && indexed(METRICS) && indexed(DIRECTORIES),
     }
 }

@@ -27,7 +27,7 @@ use crate::stats::Stats;
 use crate::{error, flight};
 
 /// Requests for names in flight.
-const CONCURRENCY: usize = 64;
+pub(crate) const CONCURRENCY: usize = 64;
 /// Configurations that are kept so that equal ones share memory.
 const CONFIGS_MAX: usize = 10_000;
 /// 100 ns steps between the epoch of time-based UUIDs (1582) and that of Unix.
@@ -146,7 +146,16 @@ impl NameStore {
             wanted.extend(names::directories(directory));
             wanted.insert(directory);
         }
-        let writes = wanted.into_iter().map(|directory| {
+        self.write_directories(session, wanted.into_iter()).await
+    }
+
+    /// Writes the rows of exactly these directories.
+    pub(crate) async fn write_directories(
+        &self,
+        session: &Session,
+        directories: impl Iterator<Item = &str>,
+    ) -> Result<(), StoreError> {
+        let writes = directories.map(|directory| {
             let row = names::tree_row(directory);
             let text = self.text.insert_tree(true, row.len() - 3);
             self.execute(session, "write a directory", text, row)
@@ -155,7 +164,7 @@ impl NameStore {
     }
 
     /// Asked with the level of writes: a directory that most replicas do not have is written again.
-    async fn has_directory(&self, directory: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn has_directory(&self, directory: &str) -> Result<bool, StoreError> {
         let rows: Vec<(String,)> =
             self.rows_at("look up a directory", self.text.get_directory(), (directory,), true).await?;
         Ok(!rows.is_empty())
@@ -218,7 +227,11 @@ impl NameStore {
         flight::all(looks, CONCURRENCY).await
     }
 
-    async fn fetch_one(&self, name: &str, for_write: bool) -> Result<Option<MetadataRow>, StoreError> {
+    pub(crate) async fn fetch_one(
+        &self,
+        name: &str,
+        for_write: bool,
+    ) -> Result<Option<MetadataRow>, StoreError> {
         // The server refuses an empty key; there is no metric of that name.
         if name.is_empty() {
             return Ok(None);
@@ -236,22 +249,29 @@ impl NameStore {
         config: Option<HashMap<String, String>>,
         created_on: Option<CqlTimeuuid>,
     ) -> Option<(Arc<MetricConfig>, u32)> {
-        let (Some(id), Some(config)) = (id, config) else {
-            self.damage.report(METADATA, &name, &"it has no id or no configuration");
-            return None;
-        };
-        if *id.as_bytes() != MetricId::of(name).0 {
-            self.damage.report(METADATA, &name, &"its id does not follow from its name");
-            return None;
-        }
-        let config = match self.shared_config(&config) {
-            Ok(config) => config,
+        match self.judge(name, id, config) {
+            Ok(config) => Some((config, created_on.map_or(0, seconds_of))),
             Err(why) => {
                 self.damage.report(METADATA, &name, &why);
-                return None;
+                None
             }
+        }
+    }
+
+    /// The configuration of a row, or what is wrong with the row.
+    pub(crate) fn judge(
+        &self,
+        name: &str,
+        id: Option<Uuid>,
+        config: Option<HashMap<String, String>>,
+    ) -> Result<Arc<MetricConfig>, String> {
+        let (Some(id), Some(config)) = (id, config) else {
+            return Err("it has no id or no configuration".to_owned());
         };
-        Some((config, created_on.map_or(0, seconds_of)))
+        if *id.as_bytes() != MetricId::of(name).0 {
+            return Err("its id does not follow from its name".to_owned());
+        }
+        self.shared_config(&config)
     }
 
     /// Equal configurations share one allocation.
@@ -274,17 +294,24 @@ impl NameStore {
         let session = self.cluster.session()?;
         let unique: HashSet<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let unique: Vec<&str> = unique.into_iter().collect();
-        let deletions = unique.iter().map(|name| self.delete_one(&session, name)).collect();
+        let deletions = unique.iter().map(|name| self.delete_one(&session, name, None)).collect();
         flight::all(deletions, CONCURRENCY).await?;
         self.announce(true, &unique).await;
         Ok(())
     }
 
-    async fn delete_one(&self, session: &Session, name: &str) -> Result<(), StoreError> {
+    /// Deletes the rows of a metric, all or those that were written up to `as_of_us`.
+    pub(crate) async fn delete_one(
+        &self,
+        session: &Session,
+        name: &str,
+        as_of_us: Option<i64>,
+    ) -> Result<(), StoreError> {
         let level = self.level(session, true);
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_consistency(level);
         batch.set_is_idempotent(true);
+        batch.set_timestamp(as_of_us);
         for table in [METRICS, METADATA] {
             let statement = self.statements.get(session, self.text.delete(table), level).await?;
             batch.append_statement(BatchStatement::PreparedStatement((*statement).clone()));
@@ -293,7 +320,8 @@ impl NameStore {
         let result = session.batch(&batch, ((name,), (name,))).await;
         result.map_err(|error| self.failed("delete a metric", error))?;
         for (tag, value) in names::tags(name) {
-            self.execute(session, "delete a tag", self.text.delete_tag(), (tag, value, name)).await?;
+            let text = self.text.delete_tag();
+            self.execute_at(session, "delete a tag", text, (tag, value, name), as_of_us).await?;
         }
         Ok(())
     }
@@ -329,7 +357,19 @@ impl NameStore {
         text: String,
         values: impl SerializeRow,
     ) -> Result<(), StoreError> {
-        let statement = self.statements.get(session, text, self.level(session, true)).await?;
+        self.execute_at(session, operation, text, values, None).await
+    }
+
+    pub(crate) async fn execute_at(
+        &self,
+        session: &Session,
+        operation: &str,
+        text: String,
+        values: impl SerializeRow,
+        timestamp_us: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let mut statement = (*self.statements.get(session, text, self.level(session, true)).await?).clone();
+        statement.set_timestamp(timestamp_us);
         self.stats.metadata_requests.add(1);
         let result = session.execute_unpaged(&statement, values).await;
         result.map(|_| ()).map_err(|error| self.failed(operation, error))

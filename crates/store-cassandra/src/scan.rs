@@ -69,21 +69,6 @@ impl NameStore {
         }
     }
 
-    /// A page of the directories.
-    pub(crate) async fn scan_directories(
-        &self,
-        range: TokenRange,
-        position: Option<Vec<u8>>,
-        limit: usize,
-    ) -> Result<(Vec<String>, Option<Vec<u8>>), StoreError> {
-        let session = self.cluster.session()?;
-        let (rows, next) = self.page(&session, self.text.scan_directories(), range, position, limit).await?;
-        let failed = |error| error::answer("scan directories", error);
-        let rows = rows.rows::<(String,)>().map_err(failed)?;
-        let names: Result<Vec<String>, _> = rows.map(|row| row.map(|(name,)| name)).collect();
-        Ok((names.map_err(|error| error::answer("scan directories", error))?, next))
-    }
-
     async fn page(
         &self,
         session: &Session,

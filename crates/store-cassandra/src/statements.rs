@@ -101,19 +101,39 @@ impl Names {
         format!("SELECT name FROM {} WHERE name = ?", table(&self.keyspace, DIRECTORIES))
     }
 
+    /// Metadata of a part of the ring, with tokens, so many rows at most.
+    pub fn scan_rows(&self) -> String {
+        format!(
+            "SELECT token(name), name, id, config, created_on, updated_on FROM {} \
+             WHERE token(name) >= ? AND token(name) <= ? LIMIT ?",
+            self.metadata
+        )
+    }
+
+    /// Names of a part of the ring of metrics or directories, with tokens, so many at most.
+    pub fn scan_tree(&self, directories: bool) -> String {
+        let name = if directories { DIRECTORIES } else { METRICS };
+        format!(
+            "SELECT token(name), name FROM {} WHERE token(name) >= ? AND token(name) <= ? LIMIT ?",
+            table(&self.keyspace, name)
+        )
+    }
+
+    /// Looks a listed metric up.
+    pub fn get_listed(&self) -> String {
+        format!("SELECT name FROM {} WHERE name = ?", table(&self.keyspace, METRICS))
+    }
+
+    /// Any metric below a path.
+    pub fn any_below(&self) -> String {
+        format!("SELECT name FROM {} WHERE parent LIKE ? LIMIT 1", table(&self.keyspace, METRICS))
+    }
+
     /// A part of the ring of all metrics.
     pub fn scan(&self) -> String {
         format!(
             "SELECT name, id, config, created_on FROM {} WHERE token(name) >= ? AND token(name) <= ?",
             self.metadata
-        )
-    }
-
-    /// A part of the ring of all directories.
-    pub fn scan_directories(&self) -> String {
-        format!(
-            "SELECT name FROM {} WHERE token(name) >= ? AND token(name) <= ?",
-            table(&self.keyspace, DIRECTORIES)
         )
     }
 
@@ -195,7 +215,11 @@ impl Names {
             self.get(),
             self.get_directory(),
             self.scan(),
-            self.scan_directories(),
+            self.scan_rows(),
+            self.scan_tree(false),
+            self.scan_tree(true),
+            self.get_listed(),
+            self.any_below(),
             self.insert_change(),
             self.changes(),
             self.insert_tag(),

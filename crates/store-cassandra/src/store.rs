@@ -23,7 +23,7 @@ use crate::lease::Lease;
 use crate::metadata::NameStore;
 use crate::names::NameLimits;
 use crate::prepared::Tables;
-use crate::read::PointReader;
+use crate::read::{PointReader, Sight};
 use crate::scan::TokenRange;
 use crate::schema::ddl::Server;
 use crate::session::Clusters;
@@ -132,6 +132,11 @@ impl CassandraStore {
         self.names.register_writer(identity, instance, host).await
     }
 
+    /// Reads columns with our own windows, those of other writers beside them.
+    pub async fn read_shares(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        self.reader.read(request, Sight::Shares(self.identity.get())).await
+    }
+
     /// Makes windows that a late point changed into what our rows have to say, given what other
     /// writers of our replica have: call it for a batch of whole windows that are closed for every
     /// writer, before it goes to the spool.
@@ -153,9 +158,7 @@ impl CassandraStore {
             }
         });
         let request = ReadRequest { ranges: ranges.collect() };
-        let identity = self.identity.get();
-        let others = move |shard| layout::replica_of(shard) == identity.replica() && !identity.owns(shard);
-        let columns = self.reader.read(&request, &others).await?;
+        let columns = self.reader.read(&request, Sight::Partners(self.identity.get())).await?;
         for (i, column) in coarse.into_iter().zip(&columns) {
             subtract(batch, i, column);
         }
@@ -202,23 +205,27 @@ impl CassandraStore {
         self.names.scan(range, position, limit).await
     }
 
-    /// A page of the directories of a part of the ring, and where the next one begins.
-    pub async fn scan_directories(
-        &self,
-        range: TokenRange,
-        position: Option<Vec<u8>>,
-        limit: usize,
-    ) -> Result<(Vec<String>, Option<Vec<u8>>), StoreError> {
-        self.names.scan_directories(range, position, limit).await
-    }
-
     /// Lets tables that were refused be tried again at once, after `syncdb`.
     pub fn retry_tables(&self) {
         self.tables.forgive();
     }
 
+    /// Deletes the points of metrics that were written up to `timestamp_us`.
+    pub async fn delete_at(
+        &self,
+        metrics: &[(MetricId, Vec<Stage>)],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
+        for (id, stages) in metrics {
+            for stage in stages {
+                self.delete_stage(*id, *stage, timestamp_us).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes the partitions of a stage, in both tables that it may have.
-    async fn delete_stage(&self, id: MetricId, stage: Stage) -> Result<(), StoreError> {
+    async fn delete_stage(&self, id: MetricId, stage: Stage, timestamp_us: i64) -> Result<(), StoreError> {
         let session = self.tables.session()?;
         let now = self.clock.now();
         let reach = stage.duration() as i64 + layout::OUT_OF_ORDER_SECONDS as i64;
@@ -232,7 +239,7 @@ impl CassandraStore {
                 Err(error) => return Err(error),
             };
             let mut delete = statements.delete.clone();
-            delete.set_timestamp(Some(self.writer.next_timestamp_us()));
+            delete.set_timestamp(Some(timestamp_us));
             let deletions: Vec<_> = partitions
                 .clone()
                 .map(|part| {
@@ -269,16 +276,11 @@ impl PointStore for CassandraStore {
     }
 
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        self.reader.read(request, &|_| true).await
+        self.reader.read(request, Sight::All).await
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
-        for (id, stages) in metrics {
-            for stage in stages {
-                self.delete_stage(*id, *stage).await?;
-            }
-        }
-        Ok(())
+        self.delete_at(metrics, self.writer.next_timestamp_us()).await
     }
 
     fn appetite(&self) -> Appetite {

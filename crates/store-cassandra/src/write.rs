@@ -3,6 +3,7 @@
 mod plan;
 mod row;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -22,6 +23,18 @@ use crate::stats::Stats;
 use crate::writers::{Identity, SharedIdentity};
 
 use plan::{Planner, Request};
+
+/// Failed requests after which the rest of a batch is not sent.
+const FAILURES_MAX: u32 = 3;
+
+/// A write of which not everything was confirmed.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Why.
+    pub error: StoreError,
+    /// The places in the batch of the runs that were not confirmed.
+    pub runs: Vec<usize>,
+}
 
 /// Writes rows under a client timestamp.
 #[derive(Debug)]
@@ -65,38 +78,58 @@ impl PointWriter {
     ///
     /// Counts of coarse stages are read with their sign ([`crate::late::to_batch`]).
     pub async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), StoreError> {
+        self.write_runs_at(batch, timestamp_us).await.map_err(|mut refusal| {
+            if refusal.error.kind == ErrorKind::Invalid {
+                refusal.error.kind = ErrorKind::Unavailable;
+            }
+            refusal.error
+        })
+    }
+
+    /// [`PointWriter::write_at`], for callers that send again only what was refused. A table that
+    /// cannot be written is an error of the kind `Invalid` here, unless something else failed too.
+    pub async fn write_runs_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), Refusal> {
         let identity = self.identity();
         let plan = Planner::new(&self.config, identity, self.clock.now()).plan(batch);
         self.stats.expired.add(plan.expired);
         if plan.requests.is_empty() {
             return Ok(());
         }
-        let session = self.tables.session()?;
-        let mut answers = futures::stream::iter(plan.requests)
-            .map(|request| self.send(&session, request, timestamp_us))
-            .buffer_unordered(self.config.concurrency as usize);
+        let everything = |error| Refusal { error, runs: (0..batch.runs.len()).collect() };
+        let session = self.tables.session().map_err(everything)?;
+        // Runs of requests that were not confirmed, also because they were not sent.
+        let mut open: Vec<Option<Vec<u32>>> = plan.requests.iter().map(|r| Some(r.runs.clone())).collect();
+        let sends: Vec<_> = plan
+            .requests
+            .into_iter()
+            .enumerate()
+            .map(|(n, request)| {
+                let session = &session;
+                async move { (n, self.send(session, request, timestamp_us).await) }
+            })
+            .collect();
+        let mut answers = futures::stream::iter(sends).buffer_unordered(self.config.concurrency as usize);
         let (mut failure, mut failures) = (None, 0);
-        while let Some(answer) = answers.next().await {
-            let Err(error) = answer else { continue };
+        while let Some((n, answer)) = answers.next().await {
+            let Err(error) = answer else {
+                open[n] = None;
+                continue;
+            };
             // A table's refusal says nothing of the others; a server's silence does.
             failures += u32::from(error.kind != ErrorKind::Invalid);
             if failure.is_none() || error.kind != ErrorKind::Invalid {
                 failure = Some(error);
             }
-            if failures > 3 {
+            if failures > FAILURES_MAX {
                 break;
             }
         }
-        match failure {
-            None => Ok(()),
-            Some(mut error) => {
-                if error.kind == ErrorKind::Invalid {
-                    self.report_refusal(&error);
-                    error.kind = ErrorKind::Unavailable;
-                }
-                Err(error)
-            }
+        let Some(error) = failure else { return Ok(()) };
+        if error.kind == ErrorKind::Invalid {
+            self.report_refusal(&error);
         }
+        let runs: BTreeSet<usize> = open.into_iter().flatten().flatten().map(|run| run as usize).collect();
+        Err(Refusal { error, runs: runs.into_iter().collect() })
     }
 
     /// The next timestamp for [`PointWriter::write_at`]: now, or a little later than the one before.

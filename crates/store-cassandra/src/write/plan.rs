@@ -30,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) id: MetricId,
     pub(crate) partition: Partition,
     pub(crate) rows: Vec<Row>,
+    /// The runs of the batch that rows are from.
+    pub(crate) runs: Vec<u32>,
 }
 
 impl Request {
@@ -92,7 +94,8 @@ impl Planner {
             let rows = self.rows(batch, group, &mut plan.expired);
             for rows in rows.chunks(self.rows_per_request.max(1)) {
                 let Segment { table, id, partition, .. } = group[0];
-                plan.requests.push(Request { table, id, partition, rows: rows.to_vec() });
+                let runs = group.iter().map(|segment| segment.order).collect();
+                plan.requests.push(Request { table, id, partition, rows: rows.to_vec(), runs });
             }
         }
         plan

@@ -1,17 +1,13 @@
 //! Points on a real server: what the suite of all stores cannot ask, because only this one has
 //! writers, replicas, TTLs and other people's rows.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use plumbago_model::{Aggregation, MetricId, Stage};
 use plumbago_store::{ErrorKind, PointStore, ReadRequest, Run, SlotRange, WriteBatch};
 use plumbago_store_cassandra::layout::{Partition, offset};
 use plumbago_store_cassandra::{CassandraStore, Identity};
 use uuid::Uuid;
 
-use common::{Keyspace, now};
+use crate::common::{Keyspace, now};
 
 const RAW: Stage = Stage { resolution: 60, points: 1440 };
 const HOURS: Stage = Stage { resolution: 3600, points: 720 };

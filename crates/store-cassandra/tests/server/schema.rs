@@ -1,9 +1,5 @@
 //! The schema on a real server: made by `syncdb`, checked at the start, spoilt and named.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
 use plumbago_model::{Aggregation, MetricId, Stage, SystemClock};
@@ -13,7 +9,7 @@ use plumbago_store_cassandra::schema::Severity;
 use plumbago_store_cassandra::{CassandraStore, Identity};
 use plumbago_telemetry::Registry;
 
-use common::{Keyspace, now, tables};
+use crate::common::{Keyspace, now, tables};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_syncdb_makes_passes_the_check() {

@@ -1,9 +1,5 @@
 //! Globs by SASI on a real server give what the matcher gives over all names.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,7 +9,7 @@ use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::config::Indexes;
 use plumbago_store_cassandra::find::{FindError, Limits, Node, Want};
 
-use common::{Keyspace, now};
+use crate::common::{Keyspace, now};
 
 /// A small seeded generator, so that a failing glob can be looked at again.
 struct Random(u64);

@@ -1,10 +1,9 @@
 //! A real server and a keyspace of the test's own.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "not every test uses all of it")]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use plumbago_cassandra_node::server;
 use plumbago_model::{Clock, Retention, SystemClock};
 use plumbago_store_cassandra::config::Indexes;
 use plumbago_store_cassandra::layout::Table;
@@ -13,18 +12,6 @@ use plumbago_telemetry::Registry;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use uuid::Uuid;
-
-/// The server to test against; `None`, said aloud, where there is none.
-pub fn contact_point() -> Option<String> {
-    if let Ok(given) = std::env::var("PLUMBAGO_TEST_CASSANDRA")
-        && !given.is_empty()
-    {
-        return Some(given);
-    }
-    assert!(std::env::var("CI").is_err(), "no Cassandra to test against");
-    eprintln!("skipped: no Cassandra (PLUMBAGO_TEST_CASSANDRA=host:port)");
-    None
-}
 
 /// A keyspace of its own on the server, gone at the end of the test.
 pub struct Keyspace {
@@ -35,7 +22,7 @@ impl Keyspace {
     /// Settings for a new keyspace; nothing is made yet.
     pub fn new(name: &str) -> Option<Self> {
         let config = Config {
-            contact_points: vec![contact_point()?],
+            contact_points: vec![server::for_tests()?.contact_point()],
             keyspace: format!("t{}_{name}", std::process::id()),
             components: 12,
             indexes: Indexes::None,

@@ -1,9 +1,5 @@
 //! Names on a real server: rows as BigGraphite has them, change feed, leases, writer ids.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +11,7 @@ use scylla::client::session::Session;
 use scylla::statement::unprepared::Statement;
 use uuid::Uuid;
 
-use common::{Keyspace, now, uuid};
+use crate::common::{Keyspace, now, uuid};
 
 fn config(retention: &str, method: &str) -> Arc<MetricConfig> {
     let aggregation = method.parse().unwrap();
@@ -49,7 +45,7 @@ async fn names() {
 /// The rows that the real BigGraphite wrote for the same metrics.
 async fn rows_are_those_of_biggraphite(store: &CassandraStore, session: &Session, metadata: &str) {
     let fixture: serde_json::Value =
-        serde_json::from_str(include_str!("fixtures/biggraphite-rows.json")).unwrap();
+        serde_json::from_str(include_str!("../fixtures/biggraphite-rows.json")).unwrap();
     let theirs = &fixture["tables"]["biggraphite_metadata"];
     let metrics: Vec<MetricMeta> = theirs["metrics_metadata"]
         .as_array()
@@ -159,7 +155,7 @@ async fn touches_do_not_bring_back_the_dead(store: &CassandraStore, session: &Se
 async fn parts_of_the_ring_give_everything_once(store: &CassandraStore) {
     let metrics: Vec<MetricMeta> = (0..300).map(|n| metric(&format!("ring.m{n}"), n)).collect();
     store.create(&metrics).await.unwrap();
-    let (mut names, mut directories) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
     for part in TokenRange::split(7) {
         let mut position = None;
         loop {
@@ -172,12 +168,10 @@ async fn parts_of_the_ring_give_everything_once(store: &CassandraStore) {
                 break;
             }
         }
-        directories.extend(store.scan_directories(part, None, 10_000).await.unwrap().0);
     }
     names.sort();
     names.dedup();
     assert_eq!(names.len(), 300);
-    assert_eq!(directories.iter().filter(|name| *name == "ring").count(), 1);
 }
 
 async fn others_learn_of_changes(store: &CassandraStore, other: &CassandraStore) {
