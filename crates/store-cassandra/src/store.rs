@@ -100,6 +100,14 @@ impl CassandraStore {
         self.clusters.is_up()
     }
 
+    /// Why the clusters cannot be asked, for people; `None` when they can.
+    pub fn trouble(&self) -> Option<String> {
+        let down =
+            [&self.clusters.points, &self.clusters.names].into_iter().find_map(|c| c.session().err())?;
+        let why = down.source.as_ref().map(|source| format!(": {source}")).unwrap_or_default();
+        Some(format!("{down}{why}"))
+    }
+
     /// A number that grows whenever a node is seen to return, or is reached after it could not be:
     /// then what was confirmed shortly before is sent again.
     pub fn node_returns(&self) -> watch::Receiver<u64> {

@@ -141,6 +141,8 @@ pub struct Store {
     pub kind: StoreKind,
     /// The store on the local disk.
     pub embedded: plumbago_store_embedded::Config,
+    /// The store in Cassandra or ScyllaDB.
+    pub cassandra: plumbago_store_cassandra::Config,
 }
 
 /// The stores there are.
@@ -150,6 +152,8 @@ pub enum StoreKind {
     /// On the local disk.
     #[default]
     Embedded,
+    /// In Cassandra or ScyllaDB.
+    Cassandra,
 }
 
 /// A configuration without errors.
@@ -201,7 +205,9 @@ fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
             format!("{:?} is no log level; use error, warn, info, debug or trace", config.log.level);
         problems.error(layers.near("log.level"), "log.level", message);
     }
-    for text in [config.ingest.problems(), config.api.problems(), config.admin.problems()].concat() {
+    let cassandra = config.store.cassandra.problems();
+    for text in [config.ingest.problems(), config.api.problems(), config.admin.problems(), cassandra].concat()
+    {
         let (key, message) = text.split_once(": ").unwrap_or(("", &text));
         problems.error(layers.near(key), key, message);
     }
