@@ -5,5 +5,6 @@
 
 mod beside;
 mod fixture;
+mod globs;
 mod names;
 mod points;
