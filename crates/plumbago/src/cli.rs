@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::bench;
+use crate::commands::{bench, dev};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,6 +14,7 @@ Examples:
   PLUMBAGO__API__LISTEN=0.0.0.0:8080 plumbago
                                              override a setting
   plumbago bench load --spawn --metrics 1000000 --points 30
+  plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
 Exit codes: 0 done, 1 internal error, 2 wrong command line, 3 wrong configuration,
 4 store unavailable, 5 problem found in the data.";
@@ -41,6 +42,9 @@ pub enum Command {
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Try things out
+    #[command(subcommand)]
+    Dev(dev::DevCommand),
 }
 
 /// What can be done with a configuration.

@@ -41,5 +41,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve => commands::serve::run(file),
         Command::Config(command) => commands::config::run(command, file),
         Command::Bench(command) => commands::bench::run(command, file),
+        Command::Dev(command) => commands::dev::run(command),
     }
 }

@@ -10,6 +10,7 @@ mod tests;
 mod zone;
 
 pub use offset::parse_offset;
+pub(crate) use zone::Unit;
 pub use zone::{LocalTime, TimeZone};
 
 /// Why a text is no time.

@@ -1,169 +1,140 @@
-//! What a function is: one declaration, which its calls are checked against, and one pure function.
+//! What a function is: one declaration, which calls are checked against and which `/functions` and
+//! the documentation are made of, and one pure function.
 //!
-//! A new function is a constant in a file of `functions` and its name in `ALL`.
+//! A new function is an entry in a file of `functions`, and the file in `ALL` of its family.
 
+mod args;
+mod convert;
+pub mod describe;
+mod param;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub(crate) use args::{Args, Value};
+pub(crate) use param::{Default, Kind, Param, SERIES, WINDOWS};
+
+use crate::context::{Context, Fault};
 use crate::functions;
-use crate::request::Request;
+use crate::request::TimeRange;
 use crate::series::TimeSeries;
-use crate::target::Literal;
+
+/// What the evaluation of a call gives.
+pub(crate) type Outcome = Result<Value, Fault>;
+
+/// The families, as `/functions` calls them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Group {
+    Alias,
+    Calculate,
+    Combine,
+    FilterData,
+    FilterSeries,
+    Graph,
+    Pie,
+    Sorting,
+    Special,
+    Transform,
+}
+
+impl Group {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Alias => "Alias",
+            Self::Calculate => "Calculate",
+            Self::Combine => "Combine",
+            Self::FilterData => "Filter Data",
+            Self::FilterSeries => "Filter Series",
+            Self::Graph => "Graph",
+            Self::Pie => "Pie",
+            Self::Sorting => "Sorting",
+            Self::Special => "Special",
+            Self::Transform => "Transform",
+        }
+    }
+}
+
+type Eval = fn(&mut Args, &mut Context<'_>) -> Outcome;
+type Ranges = fn(&Args, &Context<'_>) -> Result<Vec<TimeRange>, Fault>;
 
 /// A function of the target language.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Function {
-    /// Its name, then its other names.
-    pub(crate) names: &'static [&'static str],
-    pub(crate) params: &'static [Param],
-    /// Says in words what is wrong with the arguments.
-    pub(crate) eval: fn(Args, &Request) -> Result<Vec<TimeSeries>, String>,
-}
-
-/// A parameter of a function.
-#[derive(Debug)]
-pub(crate) struct Param {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) need: Need,
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) group: Group,
+    pub(crate) params: &'static [Param],
+    pub(crate) eval: Eval,
+    /// The ranges over which it will read its first argument again, as far as its other arguments
+    /// tell; asked while the series are still to be fetched.
+    pub(crate) ranges: Option<Ranges>,
+    /// May be named as the callback of `groupByNode` and its like.
+    pub(crate) is_callback: bool,
+    pub(crate) about: &'static str,
+    pub(crate) example: &'static str,
 }
 
-/// What an argument must be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Series,
-    Float,
-    String,
-    /// A component's number or a tag's name.
-    NodeOrTag,
+impl Function {
+    pub(crate) const fn new(name: &'static str, group: Group, params: &'static [Param], eval: Eval) -> Self {
+        Self {
+            name,
+            aliases: &[],
+            group,
+            params,
+            eval,
+            ranges: None,
+            is_callback: false,
+            about: "",
+            example: "",
+        }
+    }
+
+    /// Other names of it.
+    pub(crate) const fn or(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    pub(crate) const fn reads(self, ranges: Ranges) -> Self {
+        Self { ranges: Some(ranges), ..self }
+    }
+
+    pub(crate) const fn callback(self) -> Self {
+        Self { is_callback: true, ..self }
+    }
+
+    /// What it does, and a call of it.
+    pub(crate) const fn about(self, about: &'static str, example: &'static str) -> Self {
+        Self { about, example, ..self }
+    }
 }
 
-/// How often an argument is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
-    Once,
-    /// One or more; only the last parameter.
-    Some,
-    /// Any number; only the last parameter.
-    Any,
-}
-
-/// The functions there are.
-const ALL: &[&Function] = &[
-    &functions::alias::ALIAS,
-    &functions::alias::ALIAS_BY_NODE,
-    &functions::combine::AVERAGE_SERIES,
-    &functions::combine::MAX_SERIES,
-    &functions::combine::MIN_SERIES,
-    &functions::combine::SUM_SERIES,
-    &functions::special::CONSOLIDATE_BY,
-    &functions::transform::SCALE,
-];
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::new(|| {
+    let all = functions::ALL.iter().flat_map(|family| family.iter()).flat_map(|file| file.iter());
+    all.flat_map(|f| std::iter::once(f.name).chain(f.aliases.iter().copied()).map(move |name| (name, f)))
+        .collect()
+});
 
 /// The function of a name.
 pub(crate) fn find(name: &str) -> Option<&'static Function> {
-    ALL.iter().find(|function| function.names.contains(&name)).copied()
+    BY_NAME.get(name).copied()
 }
 
-/// What an argument gave.
-#[derive(Debug, Clone)]
-pub(crate) enum Value {
-    Series(Vec<TimeSeries>),
-    Literal(Literal),
+/// All functions by all of their names.
+pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static Function)> {
+    BY_NAME.iter().map(|(name, function)| (*name, *function))
 }
 
-/// Arguments by parameter.
-#[derive(Debug)]
-pub(crate) struct Args(Vec<Vec<Value>>);
-
-impl Args {
-    /// Sorts positional and named arguments into parameters, and checks their kinds.
-    pub(crate) fn bind(
-        params: &[Param],
-        positional: Vec<Value>,
-        named: Vec<(String, Value)>,
-    ) -> Result<Self, String> {
-        let mut bound: Vec<Vec<Value>> = params.iter().map(|_| Vec::new()).collect();
-        for (index, value) in positional.into_iter().enumerate() {
-            let at = index.min(params.len().saturating_sub(1));
-            match params.get(at) {
-                Some(param) if index == at || param.need != Need::Once => bound[at].push(value),
-                _ => return Err(format!("takes at most {} arguments", params.len())),
-            }
-        }
-        for (name, value) in named {
-            match params.iter().position(|param| param.name == name) {
-                Some(at) if bound[at].is_empty() => bound[at].push(value),
-                Some(_) => return Err(format!("the argument {name} is given twice")),
-                None => return Err(format!("has no argument {name}")),
-            }
-        }
-        for (param, values) in params.iter().zip(&mut bound) {
-            if values.is_empty() && param.need != Need::Any {
-                return Err(format!("the argument {} is missing", param.name));
-            }
-            values.iter_mut().try_for_each(|value| convert(param, value))?;
-        }
-        Ok(Self(bound))
+/// Calls a function by its name with values instead of expressions.
+pub(crate) fn call(
+    name: &str,
+    values: Vec<Value>,
+    context: &mut Context<'_>,
+) -> Result<Vec<TimeSeries>, Fault> {
+    let function = find(name).ok_or_else(|| format!("unknown function {name}"))?;
+    context.count_call()?;
+    let mut args = Args::bind(function.params, values, Vec::new()).map_err(|e| format!("{name}: {e}"))?;
+    match (function.eval)(&mut args, context)? {
+        Value::Series(series) => Ok(series),
+        _ => Err(format!("{name} gives no series").into()),
     }
-
-    /// All series of a parameter.
-    pub(crate) fn series(&mut self, at: usize) -> Vec<TimeSeries> {
-        let lists = self.0.get_mut(at).map(std::mem::take).unwrap_or_default();
-        let mut all = Vec::new();
-        for value in lists {
-            match value {
-                Value::Series(series) if all.is_empty() => all = series,
-                Value::Series(series) => all.extend(series),
-                Value::Literal(_) => {}
-            }
-        }
-        all
-    }
-
-    /// The constants of a parameter.
-    pub(crate) fn literals(&self, at: usize) -> impl Iterator<Item = &Literal> {
-        self.0.get(at).into_iter().flatten().filter_map(|value| match value {
-            Value::Literal(literal) => Some(literal),
-            Value::Series(_) => None,
-        })
-    }
-
-    /// The number of a parameter.
-    pub(crate) fn float(&self, at: usize) -> f64 {
-        match self.literals(at).next() {
-            Some(Literal::Float(number)) => *number,
-            _ => f64::NAN,
-        }
-    }
-
-    /// The text of a parameter.
-    pub(crate) fn text(&self, at: usize) -> &str {
-        match self.literals(at).next() {
-            Some(Literal::String(text)) => text,
-            _ => "",
-        }
-    }
-}
-
-/// Gives a value the kind of its parameter; numbers may come as text.
-fn convert(param: &Param, value: &mut Value) -> Result<(), String> {
-    let converted = match (param.kind, &*value) {
-        (Kind::Series, Value::Series(_)) => return Ok(()),
-        (Kind::Float, Value::Literal(Literal::Integer(number))) => Some(Literal::Float(*number as f64)),
-        (Kind::Float, Value::Literal(Literal::Float(number))) => Some(Literal::Float(*number)),
-        (Kind::Float, Value::Literal(Literal::String(text))) => text.trim().parse().ok().map(Literal::Float),
-        (Kind::String | Kind::NodeOrTag, Value::Literal(literal @ Literal::String(_))) => {
-            Some(literal.clone())
-        }
-        (Kind::String, Value::Literal(literal)) => Some(Literal::String(literal.python())),
-        (Kind::NodeOrTag, Value::Literal(literal @ Literal::Integer(_))) => Some(literal.clone()),
-        _ => None,
-    };
-    let wanted = match param.kind {
-        Kind::Series => "series",
-        Kind::Float => "a number",
-        Kind::String => "text",
-        Kind::NodeOrTag => "the number of a component or the name of a tag",
-    };
-    *value =
-        Value::Literal(converted.ok_or_else(|| format!("the argument {} must be {wanted}", param.name))?);
-    Ok(())
 }

@@ -1,8 +1,26 @@
-//! The functions of the target language, a file per family.
+//! The functions of the target language: a folder per family, a file per function or group of siblings.
 
-pub(crate) mod alias;
-pub(crate) mod combine;
-pub(crate) mod special;
+mod alias;
+mod calculate;
+mod combine;
+mod extra;
+mod filter;
+mod graph;
+mod special;
 #[cfg(test)]
 mod tests;
-pub(crate) mod transform;
+mod transform;
+
+use crate::function::Function;
+
+/// By family, by file.
+pub(crate) const ALL: &[&[&[Function]]] = &[
+    alias::ALL,
+    calculate::ALL,
+    combine::ALL,
+    extra::ALL,
+    filter::ALL,
+    graph::ALL,
+    special::ALL,
+    transform::ALL,
+];

@@ -43,6 +43,34 @@ pub(crate) fn general(value: f64) -> String {
     }
 }
 
+/// The value rounded to decimals as Python's `round` does it: the nearest decimal of the exact value,
+/// an even digit on a tie.
+pub(crate) fn rounded(value: f64, decimals: i64) -> f64 {
+    if !value.is_finite() || decimals > 300 {
+        return value;
+    }
+    if decimals < 0 {
+        let unit = 10f64.powi(i32::try_from(-decimals).unwrap_or(i32::MAX));
+        return if unit.is_finite() { (value / unit).round_ties_even() * unit } else { 0.0 * value };
+    }
+    let decimals = usize::try_from(decimals).unwrap_or(0);
+    if decimals <= 15 {
+        // Exact unless the scaled value is too large or too near to a tie for its own rounding.
+        let unit = 10f64.powi(decimals as i32);
+        let scaled = value * unit;
+        let from_tie = ((scaled - scaled.trunc()).abs() - 0.5).abs();
+        if scaled.abs() < 1e12 && from_tie > 1e-3 {
+            return scaled.round() / unit;
+        }
+    }
+    format!("{value:.decimals$}").parse().unwrap_or(value)
+}
+
+/// As Python's `%d`: the whole part.
+pub(crate) fn whole(value: f64) -> String {
+    if value.is_finite() { format!("{:.0}", value.trunc() + 0.0) } else { python_float(value) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +91,27 @@ mod tests {
         ] {
             assert_eq!(python_float(value), printed);
         }
+    }
+
+    #[test]
+    fn as_python_rounds() {
+        for (value, decimals, result) in [
+            (0.5, 0, 0.0),
+            (1.5, 0, 2.0),
+            (2.675, 2, 2.67),
+            (2.5, 0, 2.0),
+            (-0.15, 1, -0.1),
+            (0.000_000_5, 6, 0.0),
+            (0.000_001_5, 6, 0.000_002),
+            (1_234.567_890_12, 6, 1_234.567_89),
+            (1e300, 6, 1e300),
+            (150.0, -2, 200.0),
+            (250.0, -2, 200.0),
+            (123_456_789_012.345_67, 4, 123_456_789_012.345_7),
+        ] {
+            assert_eq!(rounded(value, decimals), result, "{value} {decimals}");
+        }
+        assert_eq!((whole(1.9), whole(-1.9), whole(-0.5)), ("1".to_owned(), "-1".to_owned(), "0".to_owned()));
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! What has to be fetched before targets can be evaluated.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::eval::{EvalError, TargetError, known_function};
+use crate::eval::{Fetched, Step, TargetError, evaluate};
 use crate::request::{Request, TimeRange};
-use crate::target::{Expr, ExprKind, Literal, Target};
-use crate::template::{Replacements, Resolved};
+use crate::target::Target;
 
 /// How the metrics of a fetch are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,6 +13,9 @@ pub enum Source {
     Glob,
     /// The expression is the raw text of a `seriesByTag(…)` call.
     Tags,
+    /// The expression is the tags of `events(…)`, separated by LF, `*` for all events; one series with
+    /// a step of one second is wanted, which counts them.
+    Events,
 }
 
 /// One expression over one range.
@@ -28,7 +29,11 @@ pub struct Fetch {
     pub range: TimeRange,
 }
 
-/// All fetches of a request, each once.
+/// Fetches that an evaluation needs, each once.
+///
+/// Planning is evaluating with nothing fetched: functions that read their argument over other ranges
+/// name these ranges too, as far as they follow from the request. What follows only from data (the
+/// window of `movingAverage(x, 10)` is ten of its steps) is asked for by a later round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// In the order in which the targets name them.
@@ -36,60 +41,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Goes through the targets.
+    /// The fetches of the first round.
     pub fn new(targets: &[Target], request: &Request) -> Result<Self, TargetError> {
-        let mut planner = Planner { request, plan: Self::default(), seen: HashSet::new() };
-        for (index, target) in targets.iter().enumerate() {
-            planner
-                .expression(target, &target.expr, &Replacements::default())
-                .map_err(|error| TargetError { target: index, error })?;
-        }
-        Ok(planner.plan)
-    }
-}
-
-struct Planner<'a> {
-    request: &'a Request,
-    plan: Plan,
-    seen: HashSet<Fetch>,
-}
-
-impl Planner<'_> {
-    fn expression(
-        &mut self,
-        target: &Target,
-        expr: &Expr,
-        replacements: &Replacements,
-    ) -> Result<(), EvalError> {
-        match &expr.kind {
-            ExprKind::Literal(_) => {}
-            ExprKind::Path(path) => match replacements.resolve(path)? {
-                Resolved::Path(path) | Resolved::Literal(Literal::String(path)) => {
-                    self.fetch(&path, Source::Glob);
-                }
-                Resolved::Literal(_) => {}
-            },
-            ExprKind::Template { body, params } => {
-                let replacements = Replacements::new(params, &self.request.templates);
-                self.expression(target, body, &replacements)?;
-            }
-            ExprKind::Call { name, .. } if name == "seriesByTag" => {
-                self.fetch(&target.text[expr.span.clone()], Source::Tags);
-            }
-            ExprKind::Call { name, args, kwargs } => {
-                known_function(target, expr, name)?;
-                for arg in args.iter().chain(kwargs.iter().map(|(_, value)| value)) {
-                    self.expression(target, arg, replacements)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn fetch(&mut self, expression: &str, source: Source) {
-        let fetch = Fetch { expression: expression.into(), source, range: self.request.range };
-        if self.seen.insert(fetch.clone()) {
-            self.plan.fetches.push(fetch);
+        match evaluate(targets, request, &Fetched::default())? {
+            Step::Fetch(plan) => Ok(plan),
+            Step::Done(_) => Ok(Self::default()),
         }
     }
 }

@@ -11,6 +11,20 @@ pub struct TimeRange {
     pub until: i64,
 }
 
+impl TimeRange {
+    /// The range that begins `seconds` earlier.
+    #[must_use]
+    pub fn earlier(self, seconds: i64) -> Self {
+        Self { from: self.from.saturating_sub(seconds), ..self }
+    }
+
+    /// The range as a whole, `seconds` later.
+    #[must_use]
+    pub fn shifted(self, seconds: i64) -> Self {
+        Self { from: self.from.saturating_add(seconds), until: self.until.saturating_add(seconds) }
+    }
+}
+
 /// The circumstances of an evaluation.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -24,4 +38,23 @@ pub struct Request {
     pub x_files_factor: f64,
     /// `template[name]=value` of the request; they win over the parameters of `template()`.
     pub templates: Vec<(String, String)>,
+    /// How much it may take.
+    pub limits: Limits,
+}
+
+/// How much one evaluation may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls evaluated; a function that needs its argument over another range evaluates it again.
+    pub calls: usize,
+    /// Points that functions make, all calls together.
+    pub points: usize,
+    /// Different expressions and ranges to fetch.
+    pub fetches: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { calls: 100_000, points: 200_000_000, fetches: 10_000 }
+    }
 }

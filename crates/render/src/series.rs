@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use plumbago_model::Series;
 
+use crate::tags::Tags;
+
 /// How values fold when a series is read coarser than it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Consolidation {
@@ -54,84 +56,6 @@ impl Consolidation {
     }
 }
 
-/// The tags of a series, in the order in which Graphite prints them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tags(Kind);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
-    /// Only the name: nearly all series, so it costs no allocation.
-    Plain(Arc<str>),
-    Pairs(Vec<(String, String)>),
-}
-
-impl Tags {
-    /// The tags that a name holds: `cpu;dc=a` has `dc` and `name`, a plain name only `name`. A name
-    /// that looks tagged and is not well formed is a plain one.
-    pub fn of(name: &Arc<str>) -> Self {
-        if !name.contains([';', '~']) {
-            return Self(Kind::Plain(Arc::clone(name)));
-        }
-        tagged(name).unwrap_or_else(|| Self(Kind::Plain(Arc::clone(name))))
-    }
-
-    /// Key and value pairs.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let (plain, pairs) = match &self.0 {
-            Kind::Plain(name) => (Some(("name", &**name)), &[][..]),
-            Kind::Pairs(pairs) => (None, &pairs[..]),
-        };
-        plain.into_iter().chain(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())))
-    }
-
-    /// The value of a tag.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
-    }
-
-    /// The tags that are the same in all of some sets.
-    pub fn common<'a>(mut sets: impl Iterator<Item = &'a Self>) -> Self {
-        let mut common: Vec<(String, String)> = Vec::new();
-        if let Some(first) = sets.next() {
-            common = first.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        }
-        for tags in sets {
-            common.retain(|(key, value)| tags.get(key) == Some(value));
-        }
-        Self(Kind::Pairs(common))
-    }
-
-    /// Sets a tag; a new one comes last.
-    pub fn set(&mut self, key: &str, value: impl Into<String>) {
-        if let Kind::Plain(name) = &self.0 {
-            self.0 = Kind::Pairs(vec![("name".to_owned(), name.to_string())]);
-        }
-        if let Kind::Pairs(pairs) = &mut self.0 {
-            match pairs.iter_mut().find(|(k, _)| k == key) {
-                Some((_, old)) => *old = value.into(),
-                None => pairs.push((key.to_owned(), value.into())),
-            }
-        }
-    }
-}
-
-fn tagged(name: &str) -> Option<Tags> {
-    let mut segments = name.split(';');
-    let metric = segments.next()?.trim_start_matches('~');
-    let mut tags = Tags(Kind::Pairs(Vec::new()));
-    for segment in segments {
-        let (key, value) = segment.split_once('=')?;
-        if key.is_empty() || value.is_empty() {
-            return None;
-        }
-        tags.set(key, value);
-    }
-    (!metric.is_empty()).then(|| {
-        tags.set("name", metric);
-        tags
-    })
-}
-
 /// A series with what Graphite's functions carry along.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeSeries {
@@ -153,6 +77,29 @@ pub struct TimeSeries {
     pub x_files_factor: f64,
     /// Its tags.
     pub tags: Tags,
+    /// How it wants to be drawn.
+    pub options: DrawOptions,
+}
+
+/// What a graph is told about a series.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DrawOptions {
+    /// `color()`: a name or hexadecimal digits, as it was written.
+    pub color: Option<Arc<str>>,
+    /// `alpha()`: opacity.
+    pub alpha: Option<f64>,
+    /// `lineWidth()`, in pixels.
+    pub line_width: Option<f64>,
+    /// `dashed()`: length of a dash in pixels.
+    pub dashed: Option<f64>,
+    /// `secondYAxis()`.
+    pub second_y_axis: bool,
+    /// `stacked()` and `areaBetween()`: drawn as an area over what is stacked below.
+    pub stacked: bool,
+    /// The lower edge of an area: takes its place and is not painted.
+    pub invisible: bool,
+    /// `drawAsInfinite()`: values other than zero are lines from the bottom to the top.
+    pub draw_as_infinite: bool,
 }
 
 impl TimeSeries {
@@ -168,7 +115,48 @@ impl TimeSeries {
             values: Arc::new(series.values),
             consolidation: Consolidation::default(),
             x_files_factor,
+            options: DrawOptions::default(),
         }
+    }
+
+    /// A series that a function made, named by itself; its tags are those of its name.
+    pub(crate) fn made(
+        name: impl Into<Arc<str>>,
+        (start, end, step): (i64, i64, i64),
+        values: Vec<f64>,
+        x_files_factor: f64,
+    ) -> Self {
+        let name = name.into();
+        Self {
+            tags: Tags::of(&name),
+            path_expression: Arc::clone(&name),
+            name,
+            start,
+            end,
+            step: step.max(1),
+            values: Arc::new(values),
+            consolidation: Consolidation::default(),
+            x_files_factor,
+            options: DrawOptions::default(),
+        }
+    }
+
+    /// A series made of this one: new name and values, same times, tags and folding; how it was to be
+    /// drawn is forgotten, as in Graphite.
+    pub(crate) fn derived(self, name: impl Into<Arc<str>>, values: Vec<f64>) -> Self {
+        let name = name.into();
+        let path_expression = Arc::clone(&name);
+        Self { name, path_expression, values: Arc::new(values), options: DrawOptions::default(), ..self }
+    }
+
+    /// Its times: start, end, step.
+    pub(crate) fn times(&self) -> (i64, i64, i64) {
+        (self.start, self.end, self.step)
+    }
+
+    /// Replaces every value.
+    pub(crate) fn map(&mut self, change: impl Fn(f64) -> f64) {
+        self.values_mut().iter_mut().for_each(|value| *value = change(*value));
     }
 
     /// The values, to be changed; copied only when somebody else holds them too.
@@ -180,22 +168,5 @@ impl TimeSeries {
     pub(crate) fn rename(&mut self, name: String) {
         self.name = name.into();
         self.path_expression = Arc::clone(&self.name);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tags_of_names() {
-        let tags =
-            |name| Tags::of(&Arc::from(name)).iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>();
-        assert_eq!(tags("a.b"), ["name=a.b"]);
-        assert_eq!(tags("cpu;dc=a;rack=1"), ["dc=a", "rack=1", "name=cpu"]);
-        assert_eq!(tags("cpu;dc=a;dc=b"), ["dc=b", "name=cpu"]);
-        assert_eq!(tags("~cpu"), ["name=cpu"]);
-        assert_eq!(tags("cpu;dc"), ["name=cpu;dc"]);
-        assert_eq!(tags("cpu;=x"), ["name=cpu;=x"]);
     }
 }

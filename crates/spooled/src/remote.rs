@@ -43,6 +43,11 @@ pub trait RemotePoints: Send + Sync + Debug {
         timestamp_us: i64,
     ) -> Result<(), StoreError>;
 
+    /// As [`plumbago_store::PointStore::leave_to_others`].
+    async fn leave_to_others(&self, _batch: &mut WriteBatch) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// How much it takes at once.
     fn appetite(&self) -> Appetite;
 }
@@ -63,6 +68,10 @@ impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         (**self).delete_at(metrics, timestamp_us).await
+    }
+
+    async fn leave_to_others(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        (**self).leave_to_others(batch).await
     }
 
     fn appetite(&self) -> Appetite {

@@ -123,6 +123,11 @@ impl FlushStore for SpooledStore {
         self.layout
     }
 
+    /// Rows of the remote store stand by themselves, so points need not wait for a whole block.
+    fn takes_intervals(&self) -> bool {
+        true
+    }
+
     fn commit(&self, batch: &FlushBatch) -> Result<(), StoreError> {
         let states: Vec<State<'_>> =
             batch.states.iter().map(|state| State { id: state.id.0, bytes: &state.bytes }).collect();
@@ -174,6 +179,10 @@ impl PointStore for SpooledStore {
         })
         .await?;
         self.remote.delete_at(metrics, timestamp_us).await
+    }
+
+    async fn leave_to_others(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        self.remote.leave_to_others(batch).await
     }
 
     fn appetite(&self) -> Appetite {

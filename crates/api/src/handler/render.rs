@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use plumbago_engine::FetchRequest;
 use plumbago_model::{Series, has_glob};
 use plumbago_render::{
-    Fetch, Fetched, Plan, Source, Target, TargetError, TimeRange, TimeSeries, evaluate, parse,
+    Fetch, Fetched, Plan, Source, Step, Target, TargetError, TimeRange, TimeSeries, evaluate, parse,
 };
 
 use super::render_params::{Format, RenderParams};
@@ -43,9 +43,16 @@ async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiErr
 async fn series(api: &Arc<Api>, asked: &RenderParams) -> Result<Vec<TimeSeries>, ApiError> {
     let targets = targets(&asked.targets)?;
     let wrong = |error: TargetError| wrong_target(&targets[error.target].text, &error.error);
-    let plan = Plan::new(&targets, &asked.request).map_err(wrong)?;
-    let fetched = fetch(api, asked, plan).await?;
-    evaluate(&targets, &asked.request, &fetched).map_err(wrong)
+    let mut reading = Reading { api, asked, count: 0, points: 0, largest: 0 };
+    let mut fetched = Fetched::default();
+    let mut plan = Plan::new(&targets, &asked.request).map_err(wrong)?;
+    loop {
+        reading.plan(plan, &mut fetched).await?;
+        match evaluate(&targets, &asked.request, &fetched).map_err(wrong)? {
+            Step::Done(series) => return Ok(series),
+            Step::Fetch(missing) => plan = missing,
+        }
+    }
 }
 
 fn targets(texts: &[String]) -> Result<Vec<Target>, ApiError> {
@@ -59,30 +66,12 @@ fn wrong_target(text: &str, error: &dyn std::fmt::Display) -> ApiError {
 /// Metrics, sorted, each once.
 type Names = Vec<Arc<str>>;
 
-/// Reads what the plan names: the metrics of all fetches over one range together, each once.
-async fn fetch(api: &Arc<Api>, asked: &RenderParams, plan: Plan) -> Result<Fetched, ApiError> {
-    let mut by_range: HashMap<TimeRange, Vec<(Fetch, Names)>> = HashMap::new();
-    let mut count = 0;
-    for fetch in plan.fetches {
-        let names = names(api, &fetch).await?;
-        count += names.len();
-        if count > api.limits.series {
-            return Err(beyond("series", "series", api.limits.series));
-        }
-        by_range.entry(fetch.range).or_default().push((fetch, names));
-    }
-    let mut reading = Reading { api, asked, points: 0, largest: 0 };
-    let mut fetched = Fetched::default();
-    for (range, fetches) in by_range {
-        reading.range(range, fetches, &mut fetched).await?;
-    }
-    Ok(fetched)
-}
-
 /// The metrics of a fetch.
 async fn names(api: &Arc<Api>, fetch: &Fetch) -> Result<Names, ApiError> {
-    if fetch.source == Source::Tags {
-        return Err(wrong_target(&fetch.expression, &"seriesByTag is not available yet"));
+    match fetch.source {
+        Source::Glob => {}
+        Source::Tags => return Err(wrong_target(&fetch.expression, &"seriesByTag is not available yet")),
+        Source::Events => return Err(wrong_target(&fetch.expression, &"events are not available yet")),
     }
     if !has_glob(&fetch.expression) {
         return Ok(vec![Arc::clone(&fetch.expression)]);
@@ -97,8 +86,10 @@ async fn names(api: &Arc<Api>, fetch: &Fetch) -> Result<Names, ApiError> {
 
 /// The reads of one request.
 struct Reading<'a> {
-    api: &'a Api,
+    api: &'a Arc<Api>,
     asked: &'a RenderParams,
+    /// All series so far.
+    count: usize,
     /// All points so far.
     points: usize,
     /// The most that one metric gave.
@@ -106,6 +97,23 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Reads what a plan names: the metrics of all fetches over one range together, each once.
+    async fn plan(&mut self, plan: Plan, fetched: &mut Fetched) -> Result<(), ApiError> {
+        let mut by_range: HashMap<TimeRange, Vec<(Fetch, Names)>> = HashMap::new();
+        for fetch in plan.fetches {
+            let names = names(self.api, &fetch).await?;
+            self.count += names.len();
+            if self.count > self.api.limits.series {
+                return Err(beyond("series", "series", self.api.limits.series));
+            }
+            by_range.entry(fetch.range).or_default().push((fetch, names));
+        }
+        for (range, fetches) in by_range {
+            self.range(range, fetches, fetched).await?;
+        }
+        Ok(())
+    }
+
     async fn range(
         &mut self,
         range: TimeRange,

@@ -1,6 +1,6 @@
 //! What a request to `/render` asks.
 
-use plumbago_render::{Request, TimeRange, TimeZone, attime};
+use plumbago_render::{Limits, Request, TimeRange, TimeZone, attime};
 
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::wrap::Wrapping;
@@ -53,6 +53,7 @@ impl RenderParams {
                 zone,
                 x_files_factor: x_files_factor(params)?,
                 templates: templates(params)?,
+                limits: Limits::default(),
             },
             width: width(params),
             no_nulls: params.has("noNullPoints"),

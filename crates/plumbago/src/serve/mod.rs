@@ -6,6 +6,7 @@ mod memory;
 mod rules;
 mod self_metrics;
 mod sink;
+mod watchdog;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -106,6 +107,7 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     spawn_chores(config, &core, &listeners, &stop);
     print_ready(addresses.line, api_address);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    tokio::spawn(watchdog::run(core.engine.clone(), stop.clone()));
 
     wait(&stop, &reload, &rules, &listeners).await?;
 

@@ -22,6 +22,19 @@ pub struct LocalTime {
     pub time: (i8, i8, i8),
 }
 
+/// A unit of the calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+    /// From the day of this number on, Monday is 1.
+    Week(i64),
+    Month,
+    Year,
+}
+
 impl TimeZone {
     /// UTC.
     pub fn utc() -> Self {
@@ -40,6 +53,33 @@ impl TimeZone {
             date: (shown.year(), shown.month(), shown.day()),
             time: (shown.hour(), shown.minute(), shown.second()),
         })
+    }
+
+    /// The beginning of the unit that a moment is in. The zone's offset is that of the moment, as in
+    /// Graphite, also when clocks changed in between.
+    pub(crate) fn beginning(&self, seconds: i64, unit: Unit) -> Option<i64> {
+        let shown = self.civil(seconds)?;
+        let day = shown.date();
+        let beginning = match unit {
+            Unit::Second => return Some(seconds),
+            Unit::Minute => shown.with().second(0).build().ok()?,
+            Unit::Hour => shown.with().minute(0).second(0).build().ok()?,
+            Unit::Day => day.to_datetime(jiff::civil::Time::midnight()),
+            Unit::Week(first) => {
+                let back = (i64::from(day.weekday().to_monday_one_offset()) - first).rem_euclid(7);
+                let first = day.checked_sub(jiff::Span::new().try_days(back).ok()?).ok()?;
+                first.to_datetime(jiff::civil::Time::midnight())
+            }
+            Unit::Month => day.first_of_month().to_datetime(jiff::civil::Time::midnight()),
+            Unit::Year => day.first_of_year().to_datetime(jiff::civil::Time::midnight()),
+        };
+        let utc = |shown: DateTime| Some(shown.to_zoned(tz::TimeZone::UTC).ok()?.timestamp().as_second());
+        Some(seconds - (utc(shown)? - utc(beginning)?))
+    }
+
+    /// True when clocks show summer time.
+    pub(crate) fn is_summer_time(&self, seconds: i64) -> bool {
+        jiff::Timestamp::from_second(seconds).is_ok_and(|moment| self.0.to_offset_info(moment).dst().is_dst())
     }
 
     pub(super) fn civil(&self, seconds: i64) -> Option<DateTime> {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::*;
-use crate::series::Tags;
+use crate::tags::Tags;
 
 const TABLE: &str = include_str!("../../testdata/widths.json");
 
@@ -25,6 +25,7 @@ fn series(row: &Value, factor: f64) -> TimeSeries {
     let values = row["values"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap_or(f64::NAN)).collect();
     TimeSeries {
         tags: Tags::of(&name),
+        options: crate::series::DrawOptions::default(),
         path_expression: Arc::clone(&name),
         name,
         start: row["start"].as_i64().unwrap(),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use plumbago_model::Series;
 
-use crate::{Fetched, Plan, Request, TimeRange, TimeSeries, TimeZone, evaluate, parse};
+use crate::{Fetched, Limits, Plan, Request, Step, TimeRange, TimeSeries, TimeZone, evaluate, parse};
 
 const NAN: f64 = f64::NAN;
 
@@ -27,20 +27,30 @@ fn run(text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
         zone: TimeZone::utc(),
         x_files_factor: factor,
         templates: Vec::new(),
+        limits: Limits::default(),
     };
     let targets = [parse(text).map_err(|error| error.to_string())?];
-    let plan = Plan::new(&targets, &request).map_err(|error| error.to_string())?;
+    let mut plan = Plan::new(&targets, &request).map_err(|error| error.to_string())?;
     let mut fetched = Fetched::default();
-    for fetch in plan.fetches {
-        let prefix = fetch.expression.split('*').next().unwrap_or_default();
-        let found = stored().into_iter().filter(|(name, ..)| name.starts_with(prefix));
-        let series = found.map(|(name, start, step, values)| {
-            TimeSeries::fetched(Series { name: name.into(), start, step, values }, &fetch.expression, factor)
-        });
-        let series = series.collect();
-        fetched.insert(fetch, series);
+    loop {
+        for fetch in plan.fetches {
+            let prefix = fetch.expression.split('*').next().unwrap_or_default();
+            let found = stored().into_iter().filter(|(name, ..)| name.starts_with(prefix));
+            let series = found.map(|(name, start, step, values)| {
+                TimeSeries::fetched(
+                    Series { name: name.into(), start, step, values },
+                    &fetch.expression,
+                    factor,
+                )
+            });
+            let series = series.collect();
+            fetched.insert(fetch, series);
+        }
+        match evaluate(&targets, &request, &fetched).map_err(|error| error.to_string())? {
+            Step::Done(series) => return Ok(series),
+            Step::Fetch(next) => plan = next,
+        }
     }
-    evaluate(&targets, &request, &fetched).map_err(|error| error.to_string())
 }
 
 /// `name @start/step values` of each series.
@@ -73,7 +83,7 @@ fn combining() {
     ] {
         assert_eq!(shown(target, factor), [result]);
     }
-    assert!(shown("sum()", 0.0).is_empty());
+    assert!(shown("group()", 0.0).is_empty());
     assert!(shown("sum(nothing)", 0.0).is_empty());
 }
 
@@ -123,23 +133,23 @@ fn values_are_shared_until_they_are_changed() {
 fn wrong_arguments_are_named() {
     for (target, error) in [
         ("nosuch(a)", "unknown function nosuch at character 1"),
-        ("sum(a.x,  max(a.y))", "unknown function max at character 11"),
-        ("scale(a.x)", "scale: the argument factor is missing"),
-        ("scale(a.x, 'much')", "scale: the argument factor must be a number"),
-        ("scale(a.x, a.y)", "scale: the argument factor must be a number"),
-        ("scale(2, 2)", "scale: the argument seriesList must be series"),
-        ("scale(a.x, 1, 2)", "scale: takes at most 2 arguments"),
-        ("scale(a.x, 1, factor=2)", "scale: the argument factor is given twice"),
-        ("scale(a.x, by=2)", "scale: has no argument by"),
-        ("sum(1)", "sum: the argument seriesLists must be series"),
-        ("aliasByNode(a.x)", "aliasByNode: the argument nodes is missing"),
+        ("sum(a.x,  maximum(a.y))", "unknown function maximum at character 11"),
+        ("scale(a.x)", "scale: the argument factor is missing, at character 1"),
+        ("scale(a.x, 'much')", "scale: the argument factor must be a number, at character 1"),
+        ("scale(a.x, a.y)", "scale: the argument factor must be a number, at character 1"),
+        ("scale(2, 2)", "scale: the argument seriesList must be series, at character 1"),
+        ("scale(a.x, 1, 2)", "scale: takes at most 2 arguments, at character 1"),
+        ("scale(a.x, 1, factor=2)", "scale: the argument factor is given twice, at character 1"),
+        ("scale(a.x, by=2)", "scale: has no argument by, at character 1"),
+        ("sum(1)", "sum: the argument seriesLists must be series, at character 1"),
+        ("aliasByNode(a.x)", "aliasByNode: the argument nodes is missing, at character 1"),
         (
             "aliasByNode(a.x, 1.5)",
-            "aliasByNode: the argument nodes must be the number of a component or the name of a tag",
+            "aliasByNode: the argument nodes must be the number of a component or the name of a tag, at character 1",
         ),
         (
             "consolidateBy(a.x, 'mode')",
-            "consolidateBy: \"mode\" is none of sum, average, avg_zero, max, min, first, last",
+            "consolidateBy: the argument consolidationFunc is \"mode\", which is none of sum, average, avg, avg_zero, min, max, first, last, at character 1",
         ),
     ] {
         assert_eq!(run(target, 0.0).unwrap_err(), error, "{target}");
@@ -153,17 +163,7 @@ fn steps_without_a_common_multiple_are_refused() {
         TimeSeries::fetched(Series { name: Arc::clone(&name), start: 0, step, values: vec![1.0] }, &name, 0.0)
     };
     let steps = [86_399, 86_400, 86_401, 4_294_967_291];
-    let args = crate::function::Args::bind(
-        super::combine::SUM_SERIES.params,
-        vec![crate::function::Value::Series(steps.map(series).to_vec())],
-        Vec::new(),
-    );
-    let request = Request {
-        range: TimeRange { from: 0, until: 1 },
-        now: 1,
-        zone: TimeZone::utc(),
-        x_files_factor: 0.0,
-        templates: Vec::new(),
-    };
-    assert!((super::combine::SUM_SERIES.eval)(args.unwrap(), &request).is_err());
+    let series = steps.map(series);
+    assert!(crate::grid::Grid::of(&series).is_err());
+    assert!(crate::grid::Grid::of(&series[..1]).is_ok());
 }

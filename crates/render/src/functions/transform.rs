@@ -1,27 +1,53 @@
-//! One series into one, value by value.
+//! One series into one.
 
-use crate::function::{Args, Function, Kind, Need, Param};
-use crate::number::{general, python_float};
-use crate::request::Request;
-use crate::series::TimeSeries;
+mod delay;
+mod derivative;
+mod gaps;
+mod hitcount;
+mod integral;
+mod made;
+mod minmax;
+mod null;
+mod scale;
+mod summarize;
+mod time_shift;
+mod time_slice;
+mod unary;
 
-/// `scale(seriesList, factor)`.
-pub(crate) const SCALE: Function = Function {
-    names: &["scale"],
-    params: &[
-        Param { name: "seriesList", kind: Kind::Series, need: Need::Once },
-        Param { name: "factor", kind: Kind::Float, need: Need::Once },
-    ],
-    eval: scale,
-};
+pub(super) use scale::power;
 
-fn scale(mut args: Args, _: &Request) -> Result<Vec<TimeSeries>, String> {
-    let factor = args.float(1);
+use crate::function::{Args, Function, Outcome};
+
+pub(super) const ALL: &[&[Function]] = &[
+    delay::ALL,
+    derivative::ALL,
+    gaps::ALL,
+    hitcount::ALL,
+    integral::ALL,
+    made::ALL,
+    minmax::ALL,
+    null::ALL,
+    scale::ALL,
+    summarize::ALL,
+    time_shift::ALL,
+    time_slice::ALL,
+    unary::ALL,
+];
+
+/// Every series renamed, tagged with what was done (unless the value is empty), and every value changed.
+pub(super) fn each(
+    args: &mut Args,
+    (tag, value): (&str, &str),
+    name: impl Fn(&str) -> String,
+    change: impl Fn(f64) -> f64,
+) -> Outcome {
     let mut series = args.series(0);
     for series in &mut series {
-        series.tags.set("scale", python_float(factor));
-        series.rename(format!("scale({},{})", series.name, general(factor)));
-        series.values_mut().iter_mut().for_each(|value| *value *= factor);
+        if !value.is_empty() {
+            series.tags.set(tag, value);
+        }
+        series.rename(name(&series.name));
+        series.map(&change);
     }
-    Ok(series)
+    Ok(series.into())
 }

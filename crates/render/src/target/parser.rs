@@ -29,6 +29,16 @@ pub fn parse(text: &str) -> Result<Target, ParseError> {
     Ok(Target { text: text.to_owned(), expr })
 }
 
+/// The expression at the beginning of a text, whatever follows; as Graphite looks into names. A call
+/// that is not closed is read as a path.
+pub(crate) fn parse_beginning(text: &str) -> Option<Expr> {
+    if text.len() > TARGET_BYTES_MAX {
+        return None;
+    }
+    let expression = Parser { text, at: 0 }.expression(0).map(|(expr, _)| expr);
+    expression.or_else(|_| Parser { text, at: 0 }.path()).ok()
+}
+
 /// An expression and the height of its tree.
 type Tall<T> = (T, usize);
 

@@ -1,0 +1,174 @@
+//! What a function knows beside its arguments.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use crate::eval::{self, EvalError, Fetched};
+use crate::function::{Args, Function};
+use crate::plan::{Fetch, Source};
+use crate::request::{Request, TimeRange};
+use crate::series::TimeSeries;
+use crate::target::{Expr, Target, parse};
+use crate::template::Replacements;
+
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Series have to be fetched first; which ones is noted.
+    Missing,
+    /// The arguments do not fit the function that is being evaluated; says in words why.
+    Argument(String),
+    Error(EvalError),
+}
+
+impl From<EvalError> for Fault {
+    fn from(error: EvalError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<String> for Fault {
+    fn from(reason: String) -> Self {
+        Self::Argument(reason)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(reason: &str) -> Self {
+        Self::Argument(reason.to_owned())
+    }
+}
+
+/// What all evaluations of a request share.
+#[derive(Debug)]
+pub(crate) struct Shared<'a> {
+    request: &'a Request,
+    fetched: &'a Fetched,
+    missing: RefCell<(Vec<Fetch>, HashSet<Fetch>)>,
+    calls: Cell<usize>,
+    points: Cell<usize>,
+}
+
+impl<'a> Shared<'a> {
+    pub(crate) fn new(request: &'a Request, fetched: &'a Fetched) -> Self {
+        Self { request, fetched, missing: RefCell::default(), calls: Cell::new(0), points: Cell::new(0) }
+    }
+
+    pub(crate) fn into_missing(self) -> Vec<Fetch> {
+        self.missing.into_inner().0
+    }
+}
+
+/// The first argument of the call that is being evaluated, for functions that read it again.
+#[derive(Debug, Clone)]
+pub(crate) struct Call<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) first: &'a Expr,
+    pub(crate) replacements: Rc<Replacements>,
+}
+
+/// Running totals of `stacked()`, by the name of the stack.
+pub(crate) type Stacks = Rc<RefCell<HashMap<String, Vec<f64>>>>;
+
+/// The circumstances of one evaluation. What functions change in it (`setXFilesFactor`, `stacked`)
+/// holds for what is evaluated after them, also in later targets.
+#[derive(Debug, Clone)]
+pub(crate) struct Context<'a> {
+    shared: &'a Shared<'a>,
+    pub(crate) range: TimeRange,
+    pub(crate) x_files_factor: f64,
+    pub(crate) stacks: Option<Stacks>,
+    pub(crate) call: Option<Call<'a>>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>) -> Self {
+        let request = shared.request;
+        Self {
+            shared,
+            range: request.range,
+            x_files_factor: request.x_files_factor,
+            stacks: None,
+            call: None,
+        }
+    }
+
+    pub(crate) fn request(&self) -> &'a Request {
+        self.shared.request
+    }
+
+    /// The series of an expression over the range of this context.
+    pub(crate) fn fetched(&self, expression: &str, source: Source) -> Result<Vec<TimeSeries>, Fault> {
+        let fetch = eval::fetch(expression, source, self.range);
+        if let Some(series) = self.shared.fetched.get(&fetch) {
+            let mut series = series.clone();
+            series.iter_mut().for_each(|series| series.x_files_factor = self.x_files_factor);
+            return Ok(series);
+        }
+        let (missing, seen) = &mut *self.shared.missing.borrow_mut();
+        let limit = self.request().limits.fetches;
+        if self.shared.fetched.len() + missing.len() >= limit {
+            return Err(EvalError::Limit { what: "fetches", limit }.into());
+        }
+        if seen.insert(fetch.clone()) {
+            missing.push(fetch);
+        }
+        Err(Fault::Missing)
+    }
+
+    /// The first argument of the call, evaluated over another range.
+    pub(crate) fn again(&self, range: TimeRange) -> Result<Vec<TimeSeries>, Fault> {
+        let Some(Call { target, first, replacements }) = self.call.clone() else {
+            return Err("the first argument is missing".into());
+        };
+        let mut context = Context { range, call: None, ..self.clone() };
+        eval::series(&mut context, target, first, &replacements)
+    }
+
+    /// A target that a function wrote, evaluated over the range of this context.
+    pub(crate) fn target(&self, text: &str) -> Result<Vec<TimeSeries>, Fault> {
+        self.count_call()?;
+        let target = parse(text).map_err(|error| format!("the target {text:?} that it made: {error}"))?;
+        let mut context = Context::new(self.shared);
+        context.range = self.range;
+        context.x_files_factor = self.x_files_factor;
+        context.stacks = self.stacks.clone();
+        let positioned = |fault| match fault {
+            Fault::Error(error) => Fault::Argument(format!("in the target {text:?} that it made: {error}")),
+            other => other,
+        };
+        eval::series(&mut context, &target, &target.expr, &Rc::default()).map_err(positioned)
+    }
+
+    /// Notes what a function will need of its first argument, while that argument is not there yet.
+    pub(crate) fn look_ahead(&self, function: &Function, args: &Args) -> Result<(), Fault> {
+        let Some(ranges) = function.ranges else { return Ok(()) };
+        for range in ranges(args, self)? {
+            match self.again(range) {
+                Err(Fault::Missing) | Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn count_call(&self) -> Result<(), Fault> {
+        let calls = self.shared.calls.get() + 1;
+        self.shared.calls.set(calls);
+        let limit = self.request().limits.calls;
+        if calls > limit {
+            Err(EvalError::Limit { what: "evaluations of calls", limit }.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Asked before points are made out of nothing, and of every result.
+    pub(crate) fn count_points(&self, points: usize) -> Result<(), Fault> {
+        let points = self.shared.points.get().saturating_add(points);
+        self.shared.points.set(points);
+        let limit = self.request().limits.points;
+        if points > limit { Err(EvalError::Limit { what: "points", limit }.into()) } else { Ok(()) }
+    }
+}

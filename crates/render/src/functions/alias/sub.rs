@@ -1,0 +1,26 @@
+//! `aliasSub`.
+
+use crate::context::Context;
+use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
+use crate::pattern::Pattern;
+
+pub(super) const ALL: &[Function] = &[Function::new(
+    "aliasSub",
+    Group::Alias,
+    &[SERIES, Param::new("search", Kind::String), Param::new("replace", Kind::String)],
+    alias_sub,
+)
+.about(
+    "Replaces what a regular expression finds in names; \\1 is its first group.",
+    "aliasSub(host.*.load, '^host.([^.]+).*', '\\1')",
+)];
+
+fn alias_sub(args: &mut Args, _: &mut Context<'_>) -> Outcome {
+    let pattern = Pattern::new(args.text(1))?;
+    let replacement = pattern.replacement(args.text(2))?;
+    let mut series = args.series(0);
+    for series in &mut series {
+        series.name = pattern.replace_all(&series.name, &replacement)?.into();
+    }
+    Ok(series.into())
+}

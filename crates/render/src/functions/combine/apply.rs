@@ -1,0 +1,56 @@
+//! `applyByNode`.
+
+use std::collections::BTreeSet;
+
+use crate::context::{Context, Fault};
+use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
+
+pub(super) const ALL: &[Function] = &[Function::new(
+    "applyByNode",
+    Group::Combine,
+    &[
+        SERIES,
+        Param::new("nodeNum", Kind::Node),
+        Param::new("templateFunction", Kind::String),
+        Param::new("newName", Kind::String).optional(),
+    ],
+    apply_by_node,
+)
+.about(
+    "Evaluates a target for each beginning that the names have up to a component; % in it stands for that.",
+    "applyByNode(host.*.disk.used, 1, 'divideSeries(%.disk.used, %.disk.size)')",
+)];
+
+fn apply_by_node(args: &mut Args, context: &mut Context<'_>) -> Outcome {
+    let (node, template) = (args.int(1), args.text(2).to_owned());
+    let new_name = args.given_text(3).map(str::to_owned).filter(|name| !name.is_empty());
+    let series = args.series(0);
+    let prefix = |name: &str| {
+        let components: Vec<&str> = name.split('.').collect();
+        let end = node + 1;
+        let end = if end < 0 { (components.len() as i64 + end).max(0) } else { end };
+        let end = usize::try_from(end).unwrap_or(0).min(components.len());
+        components[..end].join(".")
+    };
+    let prefixes: BTreeSet<String> = series.iter().map(|series| prefix(&series.name)).collect();
+    let Some(last) = series.last() else { return Ok(Vec::new().into()) };
+    let (mut results, mut is_missing) = (Vec::new(), false);
+    for prefix in prefixes {
+        let applied = match context.target(&template.replace('%', &prefix)) {
+            Err(Fault::Missing) => {
+                is_missing = true;
+                continue;
+            }
+            applied => applied?,
+        };
+        for mut series in applied {
+            if let Some(name) = &new_name {
+                series.name = name.replace('%', &prefix).into();
+            }
+            series.path_expression = prefix.as_str().into();
+            (series.start, series.end) = (last.start, last.end);
+            results.push(series);
+        }
+    }
+    if is_missing { Err(Fault::Missing) } else { Ok(results.into()) }
+}

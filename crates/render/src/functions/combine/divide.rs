@@ -1,0 +1,67 @@
+//! `divideSeries`.
+
+use crate::context::{Context, Fault};
+use crate::function::{Args, Function, Group, Kind, Outcome, Param};
+use crate::grid::Grid;
+use crate::series::TimeSeries;
+
+pub(super) const ALL: &[Function] = &[Function::new(
+    "divideSeries",
+    Group::Combine,
+    &[Param::new("dividendSeriesList", Kind::Series), Param::new("divisorSeries", Kind::Series)],
+    divide,
+)
+.about(
+    "Divides every series by one series; by zero or unknown is unknown.",
+    "divideSeries(host.*.bad, total.requests)",
+)];
+
+fn divide(args: &mut Args, context: &mut Context<'_>) -> Outcome {
+    let mut dividends = args.series(0);
+    let divisors = args.series(1);
+    let [divisor] = &divisors[..] else {
+        if !divisors.is_empty() {
+            return Err(format!("the divisor must be one series, and there are {}", divisors.len()).into());
+        }
+        for series in &mut dividends {
+            series.rename(format!("divideSeries({},MISSING)", series.name));
+            series.map(|_| f64::NAN);
+        }
+        return Ok(dividends.into());
+    };
+    let quotients = dividends
+        .iter()
+        .map(|dividend| quotient(dividend, divisor, context))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(quotients.into())
+}
+
+/// One series divided by another.
+pub(super) fn quotient(
+    dividend: &TimeSeries,
+    divisor: &TimeSeries,
+    context: &Context<'_>,
+) -> Result<TimeSeries, Fault> {
+    let name = format!("divideSeries({},{})", dividend.name, divisor.name);
+    zipped(name, dividend, divisor, context, ratio)
+}
+
+/// Unknown for a divisor of zero.
+pub(super) fn ratio(dividend: f64, divisor: f64) -> f64 {
+    if divisor == 0.0 { f64::NAN } else { dividend / divisor }
+}
+
+/// Two series into one, value by value.
+pub(super) fn zipped(
+    name: String,
+    first: &TimeSeries,
+    second: &TimeSeries,
+    context: &Context<'_>,
+    of: impl Fn(f64, f64) -> f64,
+) -> Result<TimeSeries, Fault> {
+    let Some(grid) = Grid::of([first, second])? else { return Err("there are no series".into()) };
+    context.count_points(grid.len)?;
+    let (a, b) = (grid.spread(first), grid.spread(second));
+    let values = a.iter().zip(b.iter()).map(|(a, b)| of(*a, *b)).collect();
+    Ok(TimeSeries::made(name, grid.times(), values, context.x_files_factor))
+}

@@ -1,0 +1,113 @@
+//! Many series into one, slot by slot, in one pass over each series.
+
+use crate::aggregate::Aggregate;
+use crate::grid::Grid;
+use crate::series::TimeSeries;
+
+/// One value for each slot; NaN where the known ones are too few.
+pub(crate) fn fold(series: &[TimeSeries], grid: &Grid, method: Aggregate, x_files_factor: f64) -> Vec<f64> {
+    let mut rows = match method {
+        Aggregate::Median => gathered(series, grid, |row| Aggregate::Median.of(row)),
+        Aggregate::StdDev => deviations(series, grid),
+        Aggregate::Range => ranges(series, grid),
+        _ => accumulated(series, grid, method),
+    };
+    let known = known(series, grid);
+    let total = series.len() as f64;
+    for (row, known) in rows.iter_mut().zip(known) {
+        let known = f64::from(known);
+        if known == 0.0 || known / total < x_files_factor || (method == Aggregate::Multiply && known < total)
+        {
+            *row = f64::NAN;
+            continue;
+        }
+        match method {
+            Aggregate::Average => *row /= known,
+            Aggregate::AvgZero => *row /= total,
+            Aggregate::Count => *row = known,
+            _ => {}
+        }
+    }
+    rows
+}
+
+/// One value for each slot, from what is in it; the slice holds NaN for unknown.
+pub(crate) fn gathered(series: &[TimeSeries], grid: &Grid, of: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    /// Slots that are gathered together, so that each series is read in runs.
+    const BLOCK: usize = 64;
+    let aligned: Vec<_> = series.iter().map(|s| grid.align(s)).collect();
+    let mut block = vec![f64::NAN; BLOCK * series.len()];
+    let mut rows = Vec::with_capacity(grid.len);
+    for first in (0..grid.len).step_by(BLOCK) {
+        let slots = first..(first + BLOCK).min(grid.len);
+        for (index, (offset, values)) in aligned.iter().enumerate() {
+            for slot in slots.clone() {
+                let value = slot.checked_sub(*offset).and_then(|at| values.get(at));
+                block[(slot - first) * series.len() + index] = value.copied().unwrap_or(f64::NAN);
+            }
+        }
+        rows.extend(block.chunks(series.len()).take(slots.len()).map(&of));
+    }
+    rows
+}
+
+fn accumulated(series: &[TimeSeries], grid: &Grid, method: Aggregate) -> Vec<f64> {
+    match method {
+        Aggregate::Max => each(series, grid, f64::NEG_INFINITY, |row, v| if v > row { v } else { row }),
+        Aggregate::Min => each(series, grid, f64::INFINITY, |row, v| if v < row { v } else { row }),
+        Aggregate::Last => each(series, grid, f64::NAN, |_, v| v),
+        Aggregate::Diff => each(series, grid, f64::NAN, |row, v| if row.is_nan() { v } else { row - v }),
+        Aggregate::Multiply => each(series, grid, 1.0, |row, v| row * v),
+        _ => each(series, grid, 0.0, |row, v| row + v),
+    }
+}
+
+fn each(series: &[TimeSeries], grid: &Grid, start: f64, merge: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    let mut rows = vec![start; grid.len];
+    for series in series {
+        let (offset, values) = grid.align(series);
+        for (row, value) in rows.iter_mut().skip(offset).zip(values.iter()) {
+            let merged = merge(*row, *value);
+            *row = if value.is_nan() { *row } else { merged };
+        }
+    }
+    rows
+}
+
+/// How many values of each slot are known.
+fn known(series: &[TimeSeries], grid: &Grid) -> Vec<u32> {
+    let mut known = vec![0; grid.len];
+    for series in series {
+        let (offset, values) = grid.align(series);
+        for (known, value) in known.iter_mut().skip(offset).zip(values.iter()) {
+            *known += u32::from(!value.is_nan());
+        }
+    }
+    known
+}
+
+fn ranges(series: &[TimeSeries], grid: &Grid) -> Vec<f64> {
+    let (max, min) = (Aggregate::Max, Aggregate::Min);
+    let lows = accumulated(series, grid, min);
+    let mut rows = accumulated(series, grid, max);
+    rows.iter_mut().zip(lows).for_each(|(high, low)| *high -= low);
+    rows
+}
+
+fn deviations(series: &[TimeSeries], grid: &Grid) -> Vec<f64> {
+    let known = known(series, grid);
+    let mut means = accumulated(series, grid, Aggregate::Sum);
+    means.iter_mut().zip(&known).for_each(|(sum, known)| *sum /= f64::from(*known));
+    let mut squares = vec![0.0; grid.len];
+    for series in series {
+        let (offset, values) = grid.align(series);
+        let rows = squares.iter_mut().zip(&means).skip(offset);
+        for ((square, mean), value) in rows.zip(values.iter()) {
+            if !value.is_nan() {
+                *square += (value - mean) * (value - mean);
+            }
+        }
+    }
+    squares.iter_mut().zip(known).for_each(|(square, known)| *square = (*square / f64::from(known)).sqrt());
+    squares
+}
