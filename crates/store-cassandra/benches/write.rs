@@ -154,7 +154,7 @@ async fn our_points(store: &CassandraStore, rows: usize, total: usize, seed: u32
 }
 
 fn name(seed: u32, n: usize) -> String {
-    format!("dc{}.host{:04}.kind{}.m{seed}_{n}", n % 4, n / 40, n / 10 % 4)
+    format!("dc{}.host{seed}_{:04}.kind{}.m{n}", n / 40 % 4, n / 40, n / 10 % 4)
 }
 
 fn config_of_metrics() -> MetricConfig {
@@ -165,7 +165,7 @@ fn config_of_metrics() -> MetricConfig {
     }
 }
 
-/// The two rows of each metric, in two requests, without directories and without looking first.
+/// The same rows: two of each metric, in two requests, and the directories; nothing is looked up.
 async fn bare_names(session: &Session, config: &Config, total: usize, seed: u32) {
     let text = Names::new(&config.metadata_keyspace());
     let tree = session.prepare(text.insert_tree(false, 4)).await.unwrap();
@@ -178,13 +178,26 @@ async fn bare_names(session: &Session, config: &Config, total: usize, seed: u32)
         .await
         .unwrap();
     let map = config_to_map(&config_of_metrics());
-    let (tree, metadata, map) = (&tree, &metadata, &map);
+    let mut directories = Vec::new();
+    for depth in 1..4 {
+        directories.push(session.prepare(text.insert_tree(true, depth)).await.unwrap());
+    }
+    let (tree, metadata, map, directories) = (&tree, &metadata, &map, &directories);
     let requests = (0..total).map(|n| async move {
         let name = name(seed * 2, n);
         let parts: Vec<&str> = name.split('.').collect();
         let parent = format!("{}.", parts[..3].join("."));
         let values = (&name, &parent, parts[0], parts[1], parts[2], parts[3], "__END__");
         session.execute_unpaged(tree, values).await.unwrap();
+        // The first metric of a directory writes it, and those above it when they are new too.
+        let firsts = [(n % 10 == 0, 3), (n % 40 == 0, 2), (n < 4, 1)];
+        for depth in firsts.into_iter().filter(|(first, _)| *first).map(|(_, depth)| depth) {
+            let mut row = vec![parts[..depth].join(".")];
+            row.push(if depth == 1 { ".".to_owned() } else { parts[..depth - 1].join(".") + "." });
+            row.extend(parts[..depth].iter().map(|part| (*part).to_owned()));
+            row.push("__END__".to_owned());
+            session.execute_unpaged(&directories[depth - 1], row).await.unwrap();
+        }
         let id = Uuid::from_bytes(MetricId::of(&name).0);
         session.execute_unpaged(metadata, (&name, id, map)).await.unwrap();
     });

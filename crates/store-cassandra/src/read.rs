@@ -60,11 +60,9 @@ impl PointReader {
     ) -> Result<Vec<Column>, StoreError> {
         let session = self.tables.session()?;
         let mut columns: Vec<Column> = request.ranges.iter().map(empty).collect();
-        let reads: Vec<_> = parts(request)
-            .into_iter()
+        let mut answers = futures::stream::iter(parts(request))
             .map(|part| self.part(&session, &request.ranges[part.range], part, filter))
-            .collect();
-        let mut answers = futures::stream::iter(reads).buffer_unordered(self.concurrency);
+            .buffer_unordered(self.concurrency);
         while let Some((part, found)) = answers.try_next().await? {
             let from = request.ranges[part.range].from;
             let column = &mut columns[part.range];
