@@ -238,7 +238,8 @@ impl CassandraStore {
         let now = self.clock.now();
         let reach = stage.duration() as i64 + layout::OUT_OF_ORDER_SECONDS as i64;
         let slot = |time: i64| u32::try_from(time.max(0) / i64::from(stage.resolution)).unwrap_or(u32::MAX);
-        let partitions = Partition::of(slot(now - reach)).0..=Partition::of(slot(now + FUTURE_SECONDS)).0;
+        let first = Partition::of(slot(now - reach)).0;
+        let count = (Partition::of(slot(now + FUTURE_SECONDS)).0 - first + 1) as usize;
         for coarse in [false, true] {
             let table = Table { stage, coarse };
             let statements = match self.tables.get(table).await {
@@ -248,15 +249,13 @@ impl CassandraStore {
             };
             let mut delete = statements.delete.clone();
             delete.set_timestamp(Some(timestamp_us));
-            let deletions: Vec<_> = partitions
-                .clone()
-                .map(|part| {
-                    let values = (Uuid::from_bytes(id.0), Partition(part).start_ms(stage));
-                    let deletion = session.execute_unpaged(&delete, values);
-                    deletion.map_err(|error| error::request(format!("delete from {}", table.name()), error))
-                })
-                .collect();
-            flight::all(deletions, self.config.concurrency as usize).await?;
+            let session = &session;
+            let delete = |i: usize| {
+                let values = (Uuid::from_bytes(id.0), Partition(first + i as u32).start_ms(stage));
+                let deletion = session.execute_unpaged(&delete, values);
+                deletion.map_err(move |error| error::request(format!("delete from {}", table.name()), error))
+            };
+            flight::all(count, self.config.concurrency as usize, delete).await?;
         }
         Ok(())
     }
