@@ -40,6 +40,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command.unwrap_or(Command::Serve) {
         Command::Serve => commands::serve::run(file),
         Command::Config(command) => commands::config::run(command, file),
+        Command::Clean(args) => commands::maintain::clean(&args, file),
+        Command::Repair(args) => commands::maintain::repair(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),
         Command::Dev(command) => commands::dev::run(command),
     }

@@ -3,4 +3,5 @@
 pub mod bench;
 pub mod config;
 pub mod dev;
+pub mod maintain;
 pub mod serve;

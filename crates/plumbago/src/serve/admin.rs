@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use plumbago_api::{AdminActions, AdminError, Readiness};
 use plumbago_engine::{Engine, Ledger};
 use plumbago_ingest::Reject;
+use plumbago_maintenance::Scheduler;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ pub(crate) struct Control {
     clock: clock::Setting,
     listeners: plumbago_ingest::Handle,
     ready: Arc<AtomicBool>,
+    scheduler: Scheduler,
 }
 
 impl Control {
@@ -29,8 +31,9 @@ impl Control {
         stop: CancellationToken,
         clock: clock::Setting,
         listeners: plumbago_ingest::Handle,
+        scheduler: Scheduler,
     ) -> Self {
-        Self { engine, stop, clock, listeners, ready: Arc::default() }
+        Self { engine, stop, clock, listeners, ready: Arc::default(), scheduler }
     }
 
     pub(crate) fn set_ready(&self) {
@@ -76,6 +79,18 @@ impl AdminActions for Control {
                 "the daemon runs on the machine's clock; start it with debug.clock set".to_owned(),
             ))
         }
+    }
+
+    async fn maintenance(&self) -> Result<Value, AdminError> {
+        serde_json::to_value(self.scheduler.status()).map_err(|error| AdminError(error.to_string()))
+    }
+
+    async fn run_maintenance(&self, job: &str, dry_run: bool) -> Result<Value, AdminError> {
+        if self.scheduler.ask(job, dry_run) {
+            return Ok(json!({ "job": job, "dry_run": dry_run }));
+        }
+        let known: Vec<String> = self.scheduler.status().into_iter().map(|status| status.job).collect();
+        Err(AdminError(format!("there is no job {job:?} here; there are {}", known.join(", "))))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod admin;
 mod clock;
+mod maintenance;
 mod memory;
 mod rules;
 mod self_metrics;
@@ -19,6 +20,7 @@ use plumbago_engine::{Engine, Parts};
 use plumbago_index::Index;
 use plumbago_ingest::Ingest;
 use plumbago_journal::Journal;
+use plumbago_maintenance::{MyTurn, Scheduler};
 use plumbago_model::Clock;
 use plumbago_store::{ErrorKind, StoreError};
 use plumbago_store_embedded::EmbeddedStore;
@@ -48,7 +50,7 @@ pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// The stores and the engine over them.
-struct Core {
+pub(crate) struct Core {
     store: EmbeddedStore,
     journal: Journal,
     index: Arc<Index>,
@@ -68,7 +70,10 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let ingest = bind_ingest(config, &core)?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses());
-    let control = admin::Control::new(core.engine.clone(), stop.clone(), clock, listeners.clone());
+    let jobs = maintenance::jobs(&config.maintenance, &core.stores());
+    let scheduler = Scheduler::new(jobs, core.job_context(config), Arc::new(MyTurn));
+    let control =
+        admin::Control::new(core.engine.clone(), stop.clone(), clock, listeners.clone(), scheduler.clone());
     let handles = Handles {
         index: Arc::clone(&core.index),
         source: Arc::new(core.engine.reader()),
@@ -105,6 +110,7 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let api_address = api.as_ref().map(Server::address);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
     spawn_chores(config, &core, &listeners, &stop);
+    let maintenance = tokio::spawn(scheduler.run(stop.clone()));
     print_ready(addresses.line, api_address);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tokio::spawn(watchdog::run(core.engine.clone(), stop.clone()));
@@ -113,6 +119,8 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
 
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     ingest_stop.cancel();
+    // A job goes on where it is the next time.
+    maintenance.abort();
     let _ = reading.await;
     let ledger = core.engine.stop(PATIENCE).await;
     http_stop.cancel();
@@ -121,6 +129,28 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     }
     println!("{}", admin::Whole::new(ledger, &listeners));
     close(core)
+}
+
+/// Opens everything for work without listeners, does it, and closes again.
+pub(crate) async fn at_rest<T>(
+    loaded: Loaded,
+    work: impl AsyncFnOnce(&Config, &Core) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let rules = rules::Live::new(loaded.rules);
+    let core = open(&loaded.config, &rules, clock::Setting::from(loaded.config.debug.clock).shared())?;
+    core.engine.start().await.context("start").map_err(start_failure)?;
+    let result = work(&loaded.config, &core).await;
+    core.engine.stop(PATIENCE).await;
+    close(core)?;
+    result
+}
+
+/// All jobs on the stores of a core.
+pub(crate) fn jobs_of(
+    config: &plumbago_maintenance::Config,
+    core: &Core,
+) -> Vec<Arc<dyn plumbago_maintenance::Job>> {
+    maintenance::jobs(config, &core.stores()).into_iter().map(|(job, _)| job).collect()
 }
 
 fn open(config: &Config, rules: &rules::Live, clock: Arc<dyn Clock>) -> Result<Core, Failure> {
