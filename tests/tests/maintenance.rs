@@ -11,6 +11,7 @@ const LATER: i64 = T0 + 40 * 86_400;
 fn setup() -> Setup {
     let mut setup = Setup::new();
     setup.clock(T0).schemas("[all]\npattern = .*\nretentions = 60s:7d,1h:2y\n");
+    setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = average\n");
     setup
 }
 
@@ -110,6 +111,8 @@ fn a_metric_written_just_before_a_crash_stays() {
     let mut setup = setup();
     let daemon = aged(&setup);
     put(&daemon, "hosts.dead.cpu", LATER);
+    let journaled = || daemon.counters().sum("plumbago_journal_written_points_total");
+    wait_until("the journal to have all points", || journaled() == 4);
     daemon.kill();
     setup.clock(LATER);
     let done = setup.run(&["clean", "--max-age", "30d"]);
