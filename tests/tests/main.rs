@@ -8,6 +8,7 @@ mod hostile;
 mod interop;
 mod ledger;
 mod load;
+mod maintenance;
 mod oracle_find;
 mod oracle_render;
 mod paced;

@@ -43,6 +43,14 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn replay(&self, since: i64) -> Result<Value, AdminError>;
     /// Sets the clock of a daemon that runs on one of its own, for tests.
     async fn set_clock(&self, now: i64) -> Result<Value, AdminError>;
+    /// How the maintenance jobs stand.
+    async fn maintenance(&self) -> Result<Value, AdminError> {
+        Err(AdminError("no maintenance here".to_owned()))
+    }
+    /// Asks for a run of a maintenance job, as soon as no other is at work.
+    async fn run_maintenance(&self, _job: &str, _dry_run: bool) -> Result<Value, AdminError> {
+        Err(AdminError("no maintenance here".to_owned()))
+    }
 }
 
 /// Why an action was not done.
@@ -70,6 +78,7 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .route("/admin/shutdown", post(shutdown))
         .route("/admin/clock", post(set_clock))
         .route("/admin/replay", post(replay))
+        .route("/admin/maintenance", get(maintenance).post(run_maintenance))
         .fallback(missing);
     if !config.token.is_empty() {
         let token: Arc<str> = config.token.as_str().into();
@@ -137,6 +146,22 @@ async fn set_clock(
     match now {
         Some(now) => done(handles.actions.set_clock(now).await),
         None => plain(StatusCode::BAD_REQUEST, "now: want seconds since the epoch\n".to_owned()),
+    }
+}
+
+async fn maintenance(State(handles): State<AdminHandles>) -> Response {
+    done(handles.actions.maintenance().await)
+}
+
+async fn run_maintenance(
+    State(handles): State<AdminHandles>,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Response {
+    let value = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let dry_run = matches!(value("dry_run"), Some("1" | "true"));
+    match value("job") {
+        Some(job) => done(handles.actions.run_maintenance(job, dry_run).await),
+        None => plain(StatusCode::BAD_REQUEST, "job: want the name of a maintenance job\n".to_owned()),
     }
 }
 

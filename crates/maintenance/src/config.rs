@@ -57,18 +57,23 @@ impl Default for Config {
 pub const EXPIRE_AFTER_MIN: Duration = Duration::from_secs(6 * 86_400);
 
 impl Config {
-    /// What is wrong with the values, by key.
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        let too_short = !self.expire_after.is_zero() && self.expire_after < EXPIRE_AFTER_MIN;
-        let text = || {
-            format!(
-                "{} is less than {}: a store may say only every three days that a metric is written",
-                Period(self.expire_after),
-                Period(EXPIRE_AFTER_MIN)
-            )
-        };
-        if too_short { vec![("expire_after", text())] } else { Vec::new() }
+    /// What is wrong with the values, as `key: message`.
+    pub fn problems(&self) -> Vec<String> {
+        let problem = expire_problem(self.expire_after);
+        problem.map(|message| format!("maintenance.expire_after: {message}")).into_iter().collect()
     }
+}
+
+/// Why metrics cannot be deleted after so long without a point; 0 is none at all.
+pub fn expire_problem(after: Duration) -> Option<String> {
+    let too_short = !after.is_zero() && after < EXPIRE_AFTER_MIN;
+    too_short.then(|| {
+        format!(
+            "{} is less than {}: a store may say only every three days that a metric is written",
+            Period(after),
+            Period(EXPIRE_AFTER_MIN)
+        )
+    })
 }
 
 fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -95,7 +100,7 @@ mod tests {
         assert_eq!(config.expire_after, Duration::from_secs(30 * 86_400));
         assert!(config.problems().is_empty() && Config::default().problems().is_empty());
         let config: Config = serde_json::from_str(r#"{"expire_after": "3d"}"#).unwrap();
-        assert_eq!(config.problems()[0].0, "expire_after");
+        assert!(config.problems()[0].starts_with("maintenance.expire_after: "));
         assert!(serde_json::from_str::<Config>(r#"{"grace": 60}"#).is_err());
     }
 }

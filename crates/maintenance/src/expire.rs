@@ -1,11 +1,14 @@
 //! Metrics that nobody writes any more.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_model::{MetricConfig, MetricId, Stage};
-use plumbago_store::{FlushBatch, MetricRow, ReadRequest, Share, SlotRange, StateRow, StoreError};
+use plumbago_store::{
+    FlushBatch, MetricMeta, MetricRow, ReadRequest, Share, SlotRange, StateRow, StoreError,
+};
 
 use crate::drive::{Page, Steps, drive};
 use crate::job::{Context, Job, JobError, Report, Stores};
@@ -127,8 +130,42 @@ impl Expiring {
             }
         }
         self.delete(&dead, as_of_us).await?;
-        dead.iter().for_each(|row| report.note_done("expired", &row.name));
+        let reborn = self.put_back(&dead, since, context).await?;
+        for row in dead {
+            if reborn.contains(&row.name) {
+                report.note_spared("came_to_life");
+            } else {
+                report.note_done("expired", &row.name);
+            }
+        }
         Ok(())
+    }
+
+    /// A point that comes between the forgetting and the deletion creates the metric anew while its old
+    /// row is still there; a store that keeps the date of that row then takes it for the old one.
+    async fn put_back(
+        &self,
+        rows: &[&MetricRow],
+        since: i64,
+        context: &Context,
+    ) -> Result<HashSet<String>, StoreError> {
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let written = context.live.are_written(&names, since).await?;
+        let reborn = rows.iter().zip(written).filter(|(_, written)| *written).map(|(row, _)| *row);
+        let reborn: Vec<&MetricRow> = reborn.collect();
+        let names: Vec<&str> = reborn.iter().map(|row| row.name.as_str()).collect();
+        let found = self.job.stores.metadata.get(&names).await?;
+        let created_on = u32::try_from(context.clock.now()).unwrap_or(0);
+        let missing = reborn.iter().zip(found).filter(|(_, found)| found.is_none()).map(|(row, _)| row);
+        let metrics: Vec<MetricMeta> = missing
+            .filter_map(|row| {
+                Some(MetricMeta { name: row.name.clone(), config: row.config.clone()?, created_on })
+            })
+            .collect();
+        if !metrics.is_empty() {
+            self.job.stores.metadata.create(&metrics).await?;
+        }
+        Ok(reborn.into_iter().map(|row| row.name.clone()).collect())
     }
 
     async fn delete(&self, rows: &[&MetricRow], as_of_us: i64) -> Result<(), StoreError> {

@@ -51,6 +51,8 @@ pub struct JobStatus {
     pub every_seconds: u64,
     /// It is at work.
     pub running: bool,
+    /// Runs that have ended in this process, also early.
+    pub runs: u64,
     /// What it does now, or did the last time.
     pub report: Option<Report>,
     /// Why the last run ended early.
@@ -137,10 +139,14 @@ impl Scheduler {
         let job = &inner.jobs[at].0;
         match inner.turn.take(job.name()).await {
             Ok(true) => {}
-            Ok(false) => return tracing::info!(job = job.name(), "another process is at it"),
+            Ok(false) => {
+                tracing::info!(job = job.name(), "another process is at it");
+                return self.note_refusal(at, "another process is at it".to_owned());
+            }
             Err(error) => {
-                let error: &(dyn std::error::Error + 'static) = &error;
-                return tracing::warn!(job = job.name(), error, "not run");
+                let cause: &(dyn std::error::Error + 'static) = &error;
+                tracing::warn!(job = job.name(), error = cause, "not run");
+                return self.note_refusal(at, error.to_string());
             }
         }
         self.note(at, |status| {
@@ -169,10 +175,18 @@ impl Scheduler {
         }
         self.note(at, |status| {
             status.running = false;
+            status.runs += 1;
             match result {
                 Ok(report) => status.report = Some(report),
                 Err(error) => status.error = Some(error.to_string()),
             }
+        });
+    }
+
+    fn note_refusal(&self, at: usize, why: String) {
+        self.note(at, |status| {
+            status.runs += 1;
+            status.error = Some(why);
         });
     }
 

@@ -239,6 +239,8 @@ struct Live {
     above: Mutex<HashSet<String>>,
     /// Points that come between the question and the forgetting.
     late: Mutex<HashSet<String>>,
+    /// Points that come right after the forgetting.
+    reborn: Mutex<HashSet<String>>,
     forgotten: Mutex<Vec<String>>,
 }
 
@@ -258,6 +260,9 @@ impl LiveMetrics for Live {
         let forgotten: Vec<bool> = names.iter().map(|name| !late.contains(*name)).collect();
         let gone = names.iter().zip(&forgotten).filter(|(_, forgotten)| **forgotten);
         self.forgotten.lock().unwrap().extend(gone.map(|(name, _)| (*name).to_owned()));
+        let reborn = self.reborn.lock().unwrap();
+        let reborn = names.iter().filter(|name| reborn.contains(**name));
+        self.written.lock().unwrap().extend(reborn.map(|name| (*name).to_owned()));
         Ok(forgotten)
     }
 }
@@ -391,6 +396,21 @@ async fn metrics_that_nobody_writes_go_with_their_points() {
     assert_eq!(states, 4);
     let forgotten: BTreeSet<String> = live.forgotten.lock().unwrap().iter().cloned().collect();
     assert_eq!(forgotten, ["e.dead", "e.older", "e.silent"].map(str::to_owned).into());
+}
+
+/// A point comes between the forgetting and the deletion: the metric is there afterwards.
+#[tokio::test]
+async fn a_metric_that_is_born_again_meanwhile_stays() {
+    let store = MemoryStore::default();
+    create(&store, &["e.dead".to_owned(), "e.reborn".to_owned()], NOW - 100 * DAY).await;
+    let live = Arc::new(Live::default());
+    live.reborn.lock().unwrap().insert("e.reborn".to_owned());
+    let job = Expire { stores: stores(&store), after: Duration::from_secs(30 * DAY as u64) };
+    let report = job.run(&Context { live, ..context() }).await.unwrap();
+    assert_eq!((report.done["expired"], report.spared["came_to_life"]), (1, 1));
+    assert!(!exists(&store, "e.dead").await);
+    let reborn = store.look_up_rows(&["e.reborn"]).await.unwrap().remove(0).unwrap();
+    assert_eq!((i64::from(reborn.created_on), reborn.problem), (NOW, None));
 }
 
 /// A store that fails now and then delays a job; one that stays away ends it, and it goes on later.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, dev, schema};
+use crate::commands::{bench, dev, maintain, schema};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,6 +14,7 @@ Examples:
   plumbago config check                      name every problem of the configuration and the rules
   PLUMBAGO__API__LISTEN=0.0.0.0:8080 plumbago
                                              override a setting
+  plumbago clean --dry-run --max-age 90d     tell which metrics nobody has written for so long
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
@@ -44,6 +45,10 @@ pub enum Command {
     Syncdb(schema::SyncdbArgs),
     /// Show the tables of Cassandra or ScyllaDB, and how the server differs
     Schema(schema::SchemaArgs),
+    /// Remove what no reader can use, empty directories, and what nobody writes any more
+    Clean(maintain::CleanArgs),
+    /// Make directories that metrics lack, and remove rows that no reader can use
+    Repair(maintain::MaintainArgs),
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),

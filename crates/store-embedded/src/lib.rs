@@ -21,6 +21,7 @@ mod options;
 mod pressure;
 mod read;
 mod row;
+mod rows;
 mod stats;
 mod store;
 mod usage;

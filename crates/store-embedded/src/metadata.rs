@@ -25,7 +25,7 @@ pub(crate) struct Configs {
     rows: Keyspace,
     known: RwLock<Known>,
     /// Held while metrics are created or deleted.
-    changes: Mutex<()>,
+    pub(crate) changes: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Configs {
         Ok(Self { rows, known: RwLock::new(known), changes: Mutex::default() })
     }
 
-    fn get(&self, number: u32) -> Option<Arc<MetricConfig>> {
+    pub(crate) fn get(&self, number: u32) -> Option<Arc<MetricConfig>> {
         read(&self.known).by_number.get(&number).cloned()
     }
 
@@ -115,7 +115,7 @@ fn to_row(created_on: u32, config: u32) -> [u8; 8] {
     row
 }
 
-fn parse_row(row: &[u8]) -> Option<(u32, u32)> {
+pub(crate) fn parse_row(row: &[u8]) -> Option<(u32, u32)> {
     let (date, config) = row.split_first_chunk()?;
     Some((u32::from_le_bytes(*date), u32::from_le_bytes(config.try_into().ok()?)))
 }

@@ -24,6 +24,7 @@ async fn conforms(store: &EmbeddedStore) {
     testsuite::points::all(store, store.layout(), NOW).await;
     testsuite::flush::all(store, store, NOW).await;
     testsuite::metadata::all(store).await;
+    testsuite::directories::rows(store, || i64::from(NOW) * 1_000_000).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Client {
     address: String,
+    /// Bearer token; empty for none.
+    token: String,
     connection: Option<BufReader<TcpStream>>,
 }
 
@@ -28,28 +30,49 @@ pub struct Answer {
 impl Client {
     /// A client that connects with the first request.
     pub fn new(address: &str) -> Self {
-        Self { address: address.to_owned(), connection: None }
+        Self { address: address.to_owned(), token: String::new(), connection: None }
+    }
+
+    /// Shows this bearer token with every request.
+    pub fn with_token(self, token: &str) -> Self {
+        Self { token: token.to_owned(), ..self }
     }
 
     /// Asks for a path with its query; connects again once when the server closed the connection in
     /// between.
     pub fn get(&mut self, path: &str) -> io::Result<Answer> {
+        self.request("GET", path)
+    }
+
+    /// Tells a path with its query, without a body.
+    pub fn post(&mut self, path: &str) -> io::Result<Answer> {
+        self.request("POST", path)
+    }
+
+    fn request(&mut self, method: &str, path: &str) -> io::Result<Answer> {
         let fresh = self.connection.is_none();
-        match self.try_get(path) {
+        match self.try_request(method, path) {
             Err(_) if !fresh => {
                 self.connection = None;
-                self.try_get(path)
+                self.try_request(method, path)
             }
             result => result,
         }
     }
 
-    fn try_get(&mut self, path: &str) -> io::Result<Answer> {
+    fn try_request(&mut self, method: &str, path: &str) -> io::Result<Answer> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.address)?,
         };
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.address);
+        if !self.token.is_empty() {
+            request.push_str(&format!("Authorization: Bearer {}\r\n", self.token));
+        }
+        if method == "POST" {
+            request.push_str("Content-Length: 0\r\n");
+        }
+        request.push_str("\r\n");
         connection.get_mut().write_all(request.as_bytes())?;
         let (answer, keep) = read_answer(&mut connection)?;
         if keep {

@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod config;
 pub mod dev;
+pub mod maintain;
 pub mod schema;
 pub mod serve;

@@ -56,6 +56,8 @@ pub struct Config {
     pub sender: plumbago_spooled::SenderConfig,
     /// The one writer and reader of points.
     pub engine: plumbago_engine::Config,
+    /// The jobs that keep the store clean.
+    pub maintenance: plumbago_maintenance::Config,
     /// What the daemon says of itself, as points.
     pub self_metrics: SelfMetrics,
     /// For tests.
@@ -66,6 +68,11 @@ impl Config {
     /// Where the embedded store has its files.
     pub fn store_dir(&self) -> PathBuf {
         self.data_dir.join("store")
+    }
+
+    /// Where the maintenance jobs note how far they came.
+    pub fn maintenance_dir(&self) -> PathBuf {
+        self.data_dir.join("maintenance")
     }
 
     /// Where the journal has its files.
@@ -89,6 +96,7 @@ impl Default for Config {
             spool: plumbago_journal::SpoolConfig::default(),
             sender: plumbago_spooled::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
+            maintenance: plumbago_maintenance::Config::default(),
             self_metrics: SelfMetrics::default(),
             debug: Debug::default(),
         }
@@ -211,9 +219,14 @@ fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
             format!("{:?} is no log level; use error, warn, info, debug or trace", config.log.level);
         problems.error(layers.near("log.level"), "log.level", message);
     }
-    let cassandra = config.store.cassandra.problems();
-    for text in [config.ingest.problems(), config.api.problems(), config.admin.problems(), cassandra].concat()
-    {
+    let of_sections = [
+        config.ingest.problems(),
+        config.api.problems(),
+        config.admin.problems(),
+        config.store.cassandra.problems(),
+        config.maintenance.problems(),
+    ];
+    for text in of_sections.concat() {
         let (key, message) = text.split_once(": ").unwrap_or(("", &text));
         problems.error(layers.near(key), key, message);
     }

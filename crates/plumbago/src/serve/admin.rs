@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use plumbago_api::{AdminActions, AdminError, Readiness};
 use plumbago_engine::{Engine, Ledger};
 use plumbago_ingest::Reject;
+use plumbago_maintenance::Scheduler;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -23,17 +24,18 @@ pub(crate) struct Control {
     clock: clock::Setting,
     listeners: plumbago_ingest::Handle,
     ready: Arc<AtomicBool>,
+    scheduler: Scheduler,
 }
 
 impl Control {
     pub(crate) fn new(
-        engine: Engine,
-        keeper: Keeper,
+        (engine, keeper): (Engine, Keeper),
         stop: CancellationToken,
         clock: clock::Setting,
         listeners: plumbago_ingest::Handle,
+        scheduler: Scheduler,
     ) -> Self {
-        Self { engine, keeper, stop, clock, listeners, ready: Arc::default() }
+        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler }
     }
 
     pub(crate) fn set_ready(&self) {
@@ -85,6 +87,18 @@ impl AdminActions for Control {
                 "the daemon runs on the machine's clock; start it with debug.clock set".to_owned(),
             ))
         }
+    }
+
+    async fn maintenance(&self) -> Result<Value, AdminError> {
+        serde_json::to_value(self.scheduler.status()).map_err(|error| AdminError(error.to_string()))
+    }
+
+    async fn run_maintenance(&self, job: &str, dry_run: bool) -> Result<Value, AdminError> {
+        if self.scheduler.ask(job, dry_run) {
+            return Ok(json!({ "job": job, "dry_run": dry_run }));
+        }
+        let known: Vec<String> = self.scheduler.status().into_iter().map(|status| status.job).collect();
+        Err(AdminError(format!("there is no job {job:?} here; there are {}", known.join(", "))))
     }
 }
 

@@ -3,6 +3,7 @@
 mod admin;
 mod backend;
 mod clock;
+mod maintenance;
 mod memory;
 mod rules;
 mod self_metrics;
@@ -20,6 +21,7 @@ use plumbago_engine::{Engine, Parts, Recovered};
 use plumbago_index::Index;
 use plumbago_ingest::Ingest;
 use plumbago_journal::Journal;
+use plumbago_maintenance::{MyTurn, Scheduler, Stores};
 use plumbago_model::Clock;
 use plumbago_telemetry::{Registry, log};
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,8 +49,9 @@ pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// The stores and the engine over them.
-struct Core {
+pub(crate) struct Core {
     keeper: backend::Keeper,
+    stores: Stores,
     journal: Journal,
     index: Arc<Index>,
     engine: Engine,
@@ -67,8 +70,10 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let core = open(config, &rules, clock.shared(), &stop)?;
     let ingest = bind_ingest(config, &core)?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses());
-    let control =
-        admin::Control::new(core.engine.clone(), core.keeper.clone(), stop.clone(), clock, listeners.clone());
+    let jobs = maintenance::jobs(&config.maintenance, &core.stores);
+    let scheduler = Scheduler::new(jobs, core.job_context(config), Arc::new(MyTurn));
+    let hands = (core.engine.clone(), core.keeper.clone());
+    let control = admin::Control::new(hands, stop.clone(), clock, listeners.clone(), scheduler.clone());
     let handles = Handles {
         index: Arc::clone(&core.index),
         source: Arc::new(core.engine.reader()),
@@ -109,6 +114,7 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let api_address = api.as_ref().map(Server::address);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
     spawn_chores(config, &core, &listeners, &stop);
+    let maintenance = tokio::spawn(scheduler.run(stop.clone()));
     print_ready(addresses.line, api_address);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tokio::spawn(watchdog::run(core.engine.clone(), stop.clone()));
@@ -117,6 +123,8 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
 
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     ingest_stop.cancel();
+    // A job goes on where it is the next time.
+    maintenance.abort();
     let _ = reading.await;
     let ledger = core.engine.stop(PATIENCE).await;
     http_stop.cancel();
@@ -139,6 +147,29 @@ async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recov
     }
 }
 
+/// Opens everything for work without listeners, does it, and closes again.
+pub(crate) async fn at_rest<T>(
+    loaded: Loaded,
+    work: impl AsyncFnOnce(&Config, &Core) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let rules = rules::Live::new(loaded.rules);
+    let (clock, stop) = (clock::Setting::from(loaded.config.debug.clock), CancellationToken::new());
+    let core = open(&loaded.config, &rules, clock.shared(), &stop)?;
+    core.engine.start().await.context("start").map_err(start_failure)?;
+    let result = work(&loaded.config, &core).await;
+    core.engine.stop(PATIENCE).await;
+    close(core).await?;
+    result
+}
+
+/// All jobs on the stores of a core.
+pub(crate) fn jobs_of(
+    config: &plumbago_maintenance::Config,
+    core: &Core,
+) -> Vec<Arc<dyn plumbago_maintenance::Job>> {
+    maintenance::jobs(config, &core.stores).into_iter().map(|(job, _)| job).collect()
+}
+
 fn open(
     config: &Config,
     rules: &rules::Live,
@@ -159,6 +190,7 @@ fn open(
     if engine_config.memory_max.0 == 0 {
         engine_config.memory_max.0 = memory::total_bytes() / 2;
     }
+    let stores = backend.stores();
     let parts = Parts {
         clock: Arc::clone(&clock),
         registry: registry.clone(),
@@ -172,7 +204,7 @@ fn open(
         memory_used: Arc::new(memory::used_bytes),
     };
     let engine = Engine::new(engine_config, parts);
-    Ok(Core { keeper: backend.keeper, journal, index, engine, clock, registry })
+    Ok(Core { keeper: backend.keeper, stores, journal, index, engine, clock, registry })
 }
 
 fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {

@@ -42,7 +42,7 @@ const DRAWS: usize = 16;
 /// The stores of a daemon on Cassandra. Cloning shares them.
 #[derive(Debug, Clone)]
 pub(in crate::serve) struct Cassandra {
-    store: CassandraStore,
+    pub(super) store: CassandraStore,
     pub(super) spooled: SpooledStore,
     pub(super) names: Names,
     clock: Arc<dyn Clock>,

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use plumbago_engine::Engine;
+use plumbago_maintenance::Stores;
 use plumbago_model::Clock;
-use plumbago_store::{ErrorKind, FlushStore, MetadataStore, PointStore, StoreError};
+use plumbago_store::{DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, StoreError};
 use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -62,6 +63,26 @@ impl Backend {
                     metadata: Arc::new(cassandra.names.clone()),
                     keeper: Keeper::Cassandra(Box::new(cassandra)),
                 })
+            }
+        }
+    }
+}
+
+impl Backend {
+    /// The stores that maintenance jobs work on. Directories have no rows of their own on the local
+    /// disk, and rows in Cassandra expire by themselves.
+    pub(super) fn stores(&self) -> Stores {
+        let (metadata, points) = (Arc::clone(&self.metadata), Arc::clone(&self.points));
+        let states = Some(Arc::clone(&self.flush));
+        match &self.keeper {
+            Keeper::Embedded(store) => {
+                let rows = Arc::new(store.clone());
+                Stores { rows, metadata, points, directories: None, states, delete_points: true }
+            }
+            Keeper::Cassandra(cassandra) => {
+                let rows = Arc::new(cassandra.store.clone());
+                let directories: Option<Arc<dyn DirectoryStore>> = Some(Arc::clone(&rows) as _);
+                Stores { rows, metadata, points, directories, states, delete_points: false }
             }
         }
     }

@@ -1,0 +1,112 @@
+//! The rows of metrics as the clean-up sees them. There is one row for a metric, so it is sound or
+//! broken; directories have none.
+
+use async_trait::async_trait;
+use fjall::PersistMode;
+use plumbago_store::{MetricRow, RowPage, RowProblem, RowStore, Share, StoreError};
+
+use crate::damage::scan_around_damage;
+use crate::metadata::parse_row;
+use crate::open::Open;
+use crate::store::{Core, EmbeddedStore, lock, run_blocking};
+use crate::{database, pressure};
+
+/// A page at most, whatever is asked for.
+const PAGE_MAX: usize = 100_000;
+
+fn row(open: &Open, name: &str, value: &[u8]) -> MetricRow {
+    let (created_on, number) = parse_row(value).unwrap_or_default();
+    let config = parse_row(value).and_then(|_| open.configs.get(number));
+    let broken = || RowProblem::Broken("its configuration cannot be read".to_owned());
+    let problem = config.is_none().then(broken);
+    MetricRow { name: name.to_owned(), config, created_on, updated_on: None, problem }
+}
+
+/// Names are spread over the parts by a hash: their order is that of the tree.
+fn is_in(share: Share, name: &[u8]) -> bool {
+    let (from, to) = share.bounds();
+    (from..=to).contains(&xxhash_rust::xxh3::xxh3_64(name))
+}
+
+fn scan(core: &Core, open: &Open, share: Share, position: Option<Vec<u8>>, limit: usize) -> RowPage {
+    let limit = limit.clamp(1, PAGE_MAX);
+    let mut page = RowPage::default();
+    let mut looked_at = 0;
+    scan_around_damage(&open.names, &position.unwrap_or_default(), &core.damage, |key, value| {
+        if looked_at == limit {
+            page.next = Some(key.to_vec());
+            return false;
+        }
+        looked_at += 1;
+        match std::str::from_utf8(key) {
+            Ok(name) if is_in(share, key) => page.rows.push(row(open, name, value)),
+            Ok(_) => {}
+            Err(_) => core.damage.report(&open.names, &key.escape_ascii(), &"its name is no text"),
+        }
+        true
+    });
+    page
+}
+
+fn look_up(core: &Core, open: &Open, name: &str) -> Option<MetricRow> {
+    match open.names.get(name) {
+        Ok(found) => found.map(|value| row(open, name, &value)),
+        Err(error) => {
+            core.damage.report(&open.names, &name, &error);
+            None
+        }
+    }
+}
+
+/// Rows have no timestamp but the date of creation, to the second.
+fn delete(core: &Core, open: &Open, names: &[String], as_of_us: i64) -> Result<(), StoreError> {
+    let _changes = lock(&open.configs.changes);
+    let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
+    for name in names.iter().filter(|name| !name.is_empty()) {
+        let found = look_up(core, open, name);
+        if found.is_some_and(|row| i64::from(row.created_on).saturating_mul(1_000_000) <= as_of_us) {
+            batch.remove(&open.names, name.as_bytes());
+        }
+    }
+    batch
+        .commit()
+        .and_then(|()| pressure::rotate_when_full(&open.names))
+        .map_err(|error| database::error(format!("delete metrics in {}", core.dir.display()), error))
+}
+
+#[async_trait]
+impl RowStore for EmbeddedStore {
+    async fn scan_rows(
+        &self,
+        share: Share,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<RowPage, StoreError> {
+        let store = self.clone();
+        run_blocking("scan metrics", move || {
+            let open = store.core.open()?;
+            Ok(scan(&store.core, &open, share, position, limit))
+        })
+        .await
+    }
+
+    async fn look_up_rows(&self, names: &[&str]) -> Result<Vec<Option<MetricRow>>, StoreError> {
+        let store = self.clone();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        run_blocking("look up metrics", move || {
+            let open = store.core.open()?;
+            Ok(names.iter().map(|name| look_up(&store.core, &open, name)).collect())
+        })
+        .await
+    }
+
+    async fn delete_rows(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError> {
+        let store = self.clone();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        run_blocking("delete metrics", move || {
+            let open = store.core.open_to_write()?;
+            store.core.watch(delete(&store.core, &open, &names, as_of_us))
+        })
+        .await
+    }
+}
