@@ -1,7 +1,7 @@
 //! Moving windows: each point from the points before it and itself.
 
 use crate::aggregate::{Aggregate, median_of_sorted};
-use crate::attime::parse_offset;
+use crate::attime::parse_interval;
 use crate::context::{Context, Fault};
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES, WINDOWS};
 use crate::request::TimeRange;
@@ -63,7 +63,7 @@ impl Window {
         let tag = literal.python();
         let points = match literal {
             Literal::String(text) => {
-                let seconds = parse_offset(text)?.saturating_abs();
+                let seconds = parse_interval(text)?.saturating_abs();
                 return Ok(Self { points: None, seconds, shown: format!("\"{text}\""), tag });
             }
             Literal::Float(number) => *number as i64,
@@ -72,7 +72,8 @@ impl Window {
         };
         let step = series.iter().map(|series| series.step).max().unwrap_or(0);
         let count = usize::try_from(points).map_err(|_| "the argument windowSize must not be negative")?;
-        let seconds = step.checked_mul(points).ok_or("the argument windowSize is too large")?;
+        let seconds = step.checked_mul(points).filter(|seconds| *seconds < 1 << 40);
+        let seconds = seconds.ok_or("the argument windowSize is too large")?;
         Ok(Self { points: Some(count), seconds, shown: tag.clone(), tag })
     }
 
