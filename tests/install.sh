@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Gets what the tests need: make, for the build, and the programs they run against, which are
-# graphite-web, whisper and carbon (PyPI, a virtual environment), collectd and carbon-c-relay (Debian
-# packages, unpacked and not installed, so that no service starts and nothing on the machine changes).
+# graphite-web, whisper, carbon and BigGraphite (PyPI, virtual environments), collectd and carbon-c-relay (Debian
+# packages, unpacked and not installed, so that no service starts and nothing on the machine changes), and
+# Apache Cassandra (Maven, with Java 17).
 # They live in one cache directory outside the source tree and are used again while the pins match.
 #
 # What cannot be had is said here and leads to skipped tests, not to an error: this script ends with 0.
@@ -47,9 +48,11 @@ PY
     return 1
 }
 
+# Makes the environment $1 of the requirements $2; what follows goes to pip.
 python_environment() {
-    local env="$cache/python" python
-    if cmp -s requirements.txt "$env/requirements.txt" && "$env/bin/python" -c '' 2>/dev/null; then
+    local env="$cache/$1" requirements="$PWD/$2" python
+    shift 2
+    if cmp -s "$requirements" "$env/requirements.txt" && "$env/bin/python" -c '' 2>/dev/null; then
         return 0
     fi
     python="$(usable_python)" || { apt_install python3 python3-venv && python="$(usable_python)"; } || {
@@ -60,9 +63,9 @@ python_environment() {
     rm -rf "$env"
     "$python" -m venv "$env" || return 1
     # The constraint also holds for the isolated environments in which pip builds the sources.
-    PIP_CONSTRAINT="$PWD/requirements.txt" \
-        "$env/bin/pip" install -q --disable-pip-version-check --use-pep517 -r requirements.txt >&2 || return 1
-    cp requirements.txt "$env/requirements.txt" # last: it says that the environment is complete
+    PIP_CONSTRAINT="$requirements" \
+        "$env/bin/pip" install -q --disable-pip-version-check --use-pep517 "$@" -r "$requirements" >&2 || return 1
+    cp "$requirements" "$env/requirements.txt" # last: it says that the environment is complete
 }
 
 # --- Debian packages ----------------------------------------------------------------------------
@@ -101,8 +104,36 @@ debian_packages() {
     echo "$packages" >"$root/complete"
 }
 
+# --- Cassandra ----------------------------------------------------------------------------------
+
+has_java_17() {
+    local java
+    for java in "${JAVA_HOME:-}/bin/java" /usr/lib/jvm/*/bin/java java; do
+        if "$java" -version 2>&1 | grep -q 'version "17[."]'; then return 0; fi
+    done
+    return 1
+}
+
+# The tests fetch the jars themselves when they are not there (crates/cassandra-node/src/artifacts.rs);
+# this does it before them, so that trouble shows here.
+cassandra() {
+    has_java_17 || apt_install openjdk-17-jre-headless || return 1
+    local pom=../crates/cassandra-node/pom.xml home="$cache/cassandra" version
+    version="$(sed -n '/cassandra-all/{n;s/.*<version>\(.*\)<.*/\1/p}' "$pom")"
+    if [ -d "$home/$version" ]; then return 0; fi
+    command -v mvn >/dev/null || apt_install maven || return 1
+    note "fetching Cassandra $version into $home"
+    rm -rf "$home/$version.unfinished"
+    mvn -q -B -f "$pom" dependency:copy-dependencies -DoutputDirectory="$home/$version.unfinished" >&2 || return 1
+    mv "$home/$version.unfinished" "$home/$version"
+}
+
 # The allocator is built from its C sources.
 command -v make >/dev/null || apt_install make || note "without make the build will fail"
-python_environment || note "without Python: its tests will be skipped"
+python_environment python requirements.txt || note "without Python: its tests will be skipped"
+# Its own demands are of 2021; the file says what it runs with.
+python_environment biggraphite requirements-biggraphite.txt --no-deps || note "without BigGraphite: its tests will be skipped"
 debian_packages || note "without $packages: their tests will be skipped"
+cassandra || note "without Java 17 and Cassandra's jars: its tests will be skipped"
+command -v systemd-analyze >/dev/null || apt_install systemd || note "without systemd-analyze: the units are not checked"
 command -v openssl >/dev/null || apt_install openssl || note "without openssl: its test will be skipped"

@@ -8,11 +8,20 @@ use std::process::Command;
 
 /// Python with graphite-web, whisper and carbon of `tests/requirements.txt`.
 pub fn python() -> Option<PathBuf> {
-    let environment = cache()?.join("python");
-    let wanted = include_str!("../requirements.txt");
+    environment("python", "requirements.txt", include_str!("../requirements.txt"))
+}
+
+/// Python with BigGraphite, of `tests/requirements-biggraphite.txt`.
+pub fn python_biggraphite() -> Option<PathBuf> {
+    let wanted = include_str!("../requirements-biggraphite.txt");
+    environment("biggraphite", "requirements-biggraphite.txt", wanted)
+}
+
+fn environment(name: &str, requirements: &str, wanted: &str) -> Option<PathBuf> {
+    let environment = cache()?.join(name);
     let installed = std::fs::read_to_string(environment.join("requirements.txt")).unwrap_or_default();
     if installed != wanted {
-        return skip("the Python environment of tests/requirements.txt");
+        return skip(&format!("the Python environment of tests/{requirements}"));
     }
     Some(environment.join("bin/python"))
 }

@@ -59,6 +59,12 @@ impl Setup {
         self
     }
 
+    /// Sets a variable of its environment.
+    pub fn environment(&mut self, name: &str, value: &str) -> &mut Self {
+        self.settings.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// Leaves a configuration key to its default again.
     pub fn unset(&mut self, key: &str) -> &mut Self {
         self.settings.remove(&format!("PLUMBAGO__{}", key.to_ascii_uppercase().replace('.', "__")));

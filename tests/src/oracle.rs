@@ -1,13 +1,12 @@
 //! whisper and graphite-web, the real ones, in one long-lived Python process.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::child::Guarded;
 use crate::counterpart;
+use crate::json_lines::JsonLines;
 use crate::send::Point;
 
 /// A metric as whisper is told to keep it.
@@ -37,9 +36,7 @@ pub struct Answer {
 /// The running oracle.
 #[derive(Debug)]
 pub struct Oracle {
-    questions: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    _process: Guarded,
+    process: JsonLines,
     _directory: TempDir,
 }
 
@@ -52,25 +49,20 @@ impl Oracle {
         let mut command = Command::new(counterpart::python()?);
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/oracle.py"));
         command.env("GRAPHITE_STORAGE_DIR", directory.path()).env("PYTHONDONTWRITEBYTECODE", "1");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.stderr(std::fs::File::create(&log).unwrap());
-        let mut process = Guarded::adopt(command.spawn().unwrap(), &log);
-        let questions = process.child().stdin.take().unwrap();
-        let answers = BufReader::new(process.child().stdout.take().unwrap());
-        Some(Self { questions, answers, _process: process, _directory: directory })
+        Some(Self { process: JsonLines::start(command, &log), _directory: directory })
     }
 
     /// Makes whisper files.
     pub fn create<'a>(&mut self, metrics: impl IntoIterator<Item = &'a Kept>) {
         let files: Vec<Value> =
             metrics.into_iter().map(|m| json!([m.name, m.stages, m.factor, m.method])).collect();
-        self.ask(&json!({"cmd": "create", "files": files}));
+        self.process.ask(&json!({"cmd": "create", "files": files}));
     }
 
     /// Writes points at an instant, one by one, in this order.
     pub fn update(&mut self, now: i64, points: &[Point]) {
         let points: Vec<Value> = points.iter().map(|p| json!([p.name, p.timestamp, p.value])).collect();
-        self.ask(&json!({"cmd": "update", "now": now, "points": points}));
+        self.process.ask(&json!({"cmd": "update", "now": now, "points": points}));
     }
 
     /// Moves the oracle's clock.
@@ -80,7 +72,7 @@ impl Oracle {
 
     /// Asks graphite-web at an instant.
     pub fn get(&mut self, now: i64, path: &str) -> Answer {
-        let answer = self.ask(&json!({"cmd": "get", "now": now, "paths": [path]}));
+        let answer = self.process.ask(&json!({"cmd": "get", "now": now, "paths": [path]}));
         let answer = &answer["answers"][0];
         Answer {
             status: answer["status"].as_u64().unwrap() as u16,
@@ -91,7 +83,7 @@ impl Oracle {
 
     /// What carbon's own receiver (`line`, `udp` or `pickle`) takes from the bytes of one connection.
     pub fn parse(&mut self, kind: &str, bytes: &[u8]) -> Vec<Point> {
-        let answer = self.ask(&json!({"cmd": "parse", "kind": kind, "bytes": hex(bytes)}));
+        let answer = self.process.ask(&json!({"cmd": "parse", "kind": kind, "bytes": hex(bytes)}));
         let point = |p: &Value| {
             let value = p[2].as_str()?.parse().ok()?;
             Some(Point::new(p[0].as_str()?, p[1].as_i64()?, value))
@@ -101,19 +93,9 @@ impl Oracle {
 
     /// Pickle frames of Python's senders, and what each is.
     pub fn pickles(&mut self) -> Vec<(String, Vec<u8>)> {
-        let answer = self.ask(&json!({"cmd": "pickles"}));
+        let answer = self.process.ask(&json!({"cmd": "pickles"}));
         let frames = answer["frames"].as_array().unwrap();
         frames.iter().map(|f| (f[0].as_str().unwrap().to_owned(), unhex(f[1].as_str().unwrap()))).collect()
-    }
-
-    fn ask(&mut self, question: &Value) -> Value {
-        writeln!(self.questions, "{question}").unwrap();
-        let mut line = String::new();
-        let read = self.answers.read_line(&mut line).unwrap();
-        assert!(read > 0, "the oracle ended");
-        let answer: Value = serde_json::from_str(&line).unwrap();
-        assert!(answer.get("error").is_none(), "the oracle: {answer}");
-        answer
     }
 }
 

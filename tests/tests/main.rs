@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod crash;
+mod dev;
 mod disk_full;
 mod hostile;
+mod interop;
 mod ledger;
 mod load;
 mod oracle_find;
@@ -12,4 +14,5 @@ mod paced;
 mod restart;
 mod scenario;
 mod senders;
+mod service;
 mod wire;

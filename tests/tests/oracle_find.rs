@@ -169,7 +169,6 @@ const FOLDED: &[(&str, &str)] = &[
 ];
 
 #[test]
-#[ignore = "open: ids of queries that end with a dot"]
 fn find_and_expand_are_graphites() {
     let Some(mut oracle) = Oracle::start() else { return };
     let kept = |name: &&str| Kept {

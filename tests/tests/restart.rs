@@ -29,7 +29,6 @@ fn everything(daemon: &Daemon, load: &Load) -> Vec<Series> {
 }
 
 #[test]
-#[ignore = "open: failed once on a busy machine, not yet understood"]
 fn a_clean_stop_keeps_everything() {
     let mut load = Load::new(3, 5);
     let mut setup = Setup::new();
@@ -46,12 +45,7 @@ fn a_clean_stop_keeps_everything() {
             // So that no point meets a clock that has run away from it.
             wait_until("the points to be received", || Ledger::of(&daemon.counters()).received >= sent);
         }
-        // Late points are on their way to the store for a moment.
-        let mut before = everything(&daemon, &load);
-        wait_until("late points to be stored", || {
-            let now = everything(&daemon, &load);
-            now == std::mem::replace(&mut before, now.clone())
-        });
+        let before = everything(&daemon, &load);
         let ended = daemon.stop_well();
         let line = ended.output.lines().find(|l| l.starts_with("ledger: "));
         let line = line.unwrap_or_else(|| panic!("no ledger in {}", ended.output));
@@ -105,13 +99,14 @@ fn a_stop_under_load_loses_nothing_it_received() {
 }
 
 #[test]
-#[ignore = "open: reads at once what the owner has not applied yet; fails on a busy machine"]
 fn rules_are_reloaded_and_wrong_ones_are_not() {
     let mut setup = Setup::new();
     setup.schemas("[all]\npattern = .*\nretentions = 60s:1d\n").clock(1_700_000_000);
     let daemon = setup.start();
     let step_of = |name: &str| {
         daemon.put(&[Point::new(name, 1_700_000_000, 1.0)]);
+        // A name can be found once its metadata is stored.
+        wait_until("the metric", || daemon.names().contains(&name.to_owned()));
         let series = daemon.render(name, 1_699_999_000, 1_700_000_000, 1_700_000_000);
         assert_eq!(series.len(), 1, "{name}");
         series[0].step

@@ -36,6 +36,10 @@ pub(crate) mod flag {
     pub(crate) const STALE: u16 = 128;
     /// No point was ever applied, so its base is not chosen yet.
     pub(crate) const NEW: u16 = 256;
+    /// Points may wait for their time.
+    pub(crate) const WAITS: u16 = 512;
+    /// A held slot has changed that the store was handed already.
+    pub(crate) const REWRITE: u16 = 1024;
 }
 
 /// Slots and their values, in time order.
@@ -146,6 +150,18 @@ impl Head {
             self.set(flag::TOUCHED);
         }
         Applied::Held
+    }
+
+    /// The chain that the next point in order will append to; touches both cache lines.
+    #[inline]
+    pub(crate) fn about_to_seal(&self) -> Option<Chain> {
+        let full = self.newest % OCTET == OCTET - 1 && !self.raw[(OCTET - 1) as usize].is_nan();
+        full.then_some(self.chain)
+    }
+
+    /// Its encoded slots.
+    pub(crate) fn chain(&self) -> Chain {
+        self.chain
     }
 
     /// All held slots, in time order, appended to `out`.

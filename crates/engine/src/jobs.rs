@@ -68,6 +68,10 @@ pub(crate) struct LateMetric {
     pub(crate) base: u32,
     /// Seconds since the epoch when the points were judged.
     pub(crate) now: i64,
+    /// Journal sequence of the first of the points.
+    pub(crate) first_sequence: u64,
+    /// Raw slot at which the last window ends that a point older than stage 0 replaces; 0 for none.
+    pub(crate) aged_until: u32,
     /// Stage, slot of the stage, value; in the order of arrival.
     pub(crate) points: Vec<(u8, u32, f64)>,
 }

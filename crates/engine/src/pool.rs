@@ -1,5 +1,10 @@
 //! Byte chains in 32-byte cells of one pool: all heads share one size class, so memory that one
 //! metric frees serves the next, whatever phase the metrics are in.
+//!
+//! A chain is linked from its last cell back to its first, since most of what happens to it is an
+//! append, which so touches one cell.
+
+use std::hint::black_box;
 
 use crate::chunked::Chunked;
 
@@ -9,19 +14,20 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 struct Cell {
     bytes: [u8; PAYLOAD],
-    next: u32,
+    /// The cell before it in its chain, or the next free one.
+    before: u32,
 }
 
 /// A chain of bytes in a [`Pool`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chain {
-    first: u32,
+    last: u32,
     len: u32,
 }
 
 impl Default for Chain {
     fn default() -> Self {
-        Self { first: NONE, len: 0 }
+        Self { last: NONE, len: 0 }
     }
 }
 
@@ -48,24 +54,15 @@ impl Default for Pool {
 impl Pool {
     /// Appends to a chain.
     pub(crate) fn append(&mut self, chain: &mut Chain, mut bytes: &[u8]) {
-        let mut last = self.last_cell(*chain);
-        let mut fill = chain.len as usize % PAYLOAD;
-        if fill == 0 && chain.len > 0 {
-            fill = PAYLOAD;
-        }
+        let mut fill = fill_of_last(chain.len as usize);
         chain.len += bytes.len() as u32;
         while !bytes.is_empty() {
-            if last == NONE || fill == PAYLOAD {
-                let cell = self.take();
-                if last == NONE {
-                    chain.first = cell;
-                } else {
-                    self.cells[last].next = cell;
-                }
-                (last, fill) = (cell, 0);
+            if chain.last == NONE || fill == PAYLOAD {
+                chain.last = self.take(chain.last);
+                fill = 0;
             }
             let n = bytes.len().min(PAYLOAD - fill);
-            self.cells[last].bytes[fill..fill + n].copy_from_slice(&bytes[..n]);
+            self.cells[chain.last].bytes[fill..fill + n].copy_from_slice(&bytes[..n]);
             fill += n;
             bytes = &bytes[n..];
         }
@@ -73,26 +70,50 @@ impl Pool {
 
     /// Copies a chain's bytes to the end of `out`.
     pub(crate) fn read(&self, chain: Chain, out: &mut Vec<u8>) {
-        let mut left = chain.len as usize;
-        let mut at = chain.first;
-        while left > 0 && at != NONE {
+        let start = out.len();
+        let mut end = start + chain.len as usize;
+        out.resize(end, 0);
+        let mut n = fill_of_last(chain.len as usize);
+        let mut at = chain.last;
+        while end > start && at != NONE {
             let cell = &self.cells[at];
-            let n = left.min(PAYLOAD);
-            out.extend_from_slice(&cell.bytes[..n]);
-            left -= n;
-            at = cell.next;
+            out[end - n..end].copy_from_slice(&cell.bytes[..n]);
+            end -= n;
+            n = PAYLOAD;
+            at = cell.before;
         }
     }
 
     /// Gives a chain's cells back and leaves it empty.
     pub(crate) fn release(&mut self, chain: &mut Chain) {
-        let last = self.last_cell(*chain);
-        if last != NONE {
-            self.used -= (chain.len as usize).div_ceil(PAYLOAD);
-            self.cells[last].next = self.free;
-            self.free = chain.first;
+        let mut at = chain.last;
+        while at != NONE {
+            let before = std::mem::replace(&mut self.cells[at].before, self.free);
+            self.free = at;
+            self.used -= 1;
+            at = before;
         }
         *chain = Chain::default();
+    }
+
+    /// Has the last cells of many chains in the cache before they are appended to.
+    pub(crate) fn warm_ends(&self, chains: impl Iterator<Item = Chain>) {
+        let ends = chains.filter(|c| c.last != NONE).map(|c| self.cells[c.last].before);
+        black_box(ends.fold(0, |a, b| a ^ b));
+    }
+
+    /// Has many chains in the cache before they are read: walked abreast, so that their cache misses
+    /// overlap.
+    pub(crate) fn warm<const N: usize>(&self, chains: impl Iterator<Item = Chain>) {
+        let mut front = [NONE; N];
+        for (at, chain) in front.iter_mut().zip(chains) {
+            *at = chain.last;
+        }
+        while front.iter().any(|at| *at != NONE) {
+            for at in front.iter_mut().filter(|at| **at != NONE) {
+                *at = self.cells[*at].before;
+            }
+        }
     }
 
     /// Bytes of memory, free cells included.
@@ -106,23 +127,24 @@ impl Pool {
         self.used
     }
 
-    fn take(&mut self) -> u32 {
+    fn take(&mut self, before: u32) -> u32 {
         self.used += 1;
         if self.free == NONE {
-            return self.cells.push(Cell { bytes: [0; PAYLOAD], next: NONE });
+            return self.cells.push(Cell { bytes: [0; PAYLOAD], before });
         }
-        let cell = self.free;
-        self.free = self.cells[cell].next;
-        self.cells[cell].next = NONE;
-        cell
-    }
-
-    fn last_cell(&self, chain: Chain) -> u32 {
-        let mut at = chain.first;
-        while at != NONE && self.cells[at].next != NONE {
-            at = self.cells[at].next;
-        }
+        let at = self.free;
+        let cell = &mut self.cells[at];
+        self.free = cell.before;
+        cell.before = before;
         at
+    }
+}
+
+/// Bytes in the last cell of a chain.
+fn fill_of_last(len: usize) -> usize {
+    match len % PAYLOAD {
+        0 if len > 0 => PAYLOAD,
+        rest => rest,
     }
 }
 

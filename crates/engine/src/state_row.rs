@@ -38,13 +38,14 @@ impl<'a> State<'a> {
     /// Takes these slots (in time order, none below the base).
     pub(crate) fn hold(&mut self, pairs: &[(u32, f64)], scratch: &mut Scratch) {
         self.held = pairs.len() as u32;
-        let mut chain = Vec::new();
+        let mut chain = Vec::with_capacity(16 + 9 * pairs.len());
         self.octet = Head::encode(pairs, self.base, self.newest, scratch, &mut chain);
         self.chain = Cow::Owned(chain);
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + self.open.len() * 12 + self.chain.len());
+        let mut out =
+            Vec::with_capacity(128 + self.open.len() * 12 + self.waiting.len() * 12 + self.chain.len());
         out.push(VERSION);
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());

@@ -4,11 +4,18 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::shared::Shared;
 use crate::{JournalError, SyncPolicy, lock};
 
 /// How often house is kept: gauges, and opening again after a failure.
 const CARE: Duration = Duration::from_millis(500);
+
+/// What there is to be done. Failures are logged, counted and kept by whoever does it.
+pub(crate) trait Chores: Send + Sync + 'static {
+    /// Makes what was taken survive power loss.
+    fn sync(&self);
+    /// Keeps house.
+    fn care(&self);
+}
 
 pub(crate) struct Background {
     stop: Arc<Stop>,
@@ -22,15 +29,20 @@ struct Stop {
 }
 
 impl Background {
-    pub(crate) fn start(shared: Arc<Shared>, sync: SyncPolicy) -> Result<Self, JournalError> {
+    /// Starts the thread of the journal or of the spool.
+    pub(crate) fn start(
+        name: &str,
+        chores: Arc<impl Chores>,
+        sync: SyncPolicy,
+    ) -> Result<Self, JournalError> {
         let stop = Arc::new(Stop::default());
         let thread = std::thread::Builder::new()
-            .name("journal".to_owned())
+            .name(name.to_owned())
             .spawn({
                 let stop = stop.clone();
-                move || run(&shared, sync, &stop)
+                move || run(&*chores, sync, &stop)
             })
-            .map_err(|error| JournalError::failed("start the journal's thread", error))?;
+            .map_err(|error| JournalError::failed(format!("start the {name}'s thread"), error))?;
         Ok(Self { stop, thread: Mutex::new(Some(thread)) })
     }
 
@@ -66,7 +78,7 @@ impl Stop {
     }
 }
 
-fn run(shared: &Shared, sync: SyncPolicy, stop: &Stop) {
+fn run(chores: &impl Chores, sync: SyncPolicy, stop: &Stop) {
     let mut care_at = Instant::now() + CARE;
     let mut sync_at = next_sync(sync);
     loop {
@@ -76,16 +88,15 @@ fn run(shared: &Shared, sync: SyncPolicy, stop: &Stop) {
         }
         let now = Instant::now();
         if sync_at.is_some_and(|at| at <= now) {
-            // The failure is logged, counted and kept by the journal.
-            let _ = shared.sync();
+            chores.sync();
             sync_at = next_sync(sync);
         }
         if care_at <= now {
-            shared.care();
+            chores.care();
             care_at = Instant::now() + CARE;
         }
     }
-    let _ = shared.sync();
+    chores.sync();
 }
 
 fn next_sync(sync: SyncPolicy) -> Option<Instant> {

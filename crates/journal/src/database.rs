@@ -53,7 +53,7 @@ pub(crate) struct Database {
 impl Database {
     /// Opens or creates the database in `path`; says so when a torn tail was cut for that.
     pub(crate) fn open(path: &Path) -> Result<(Self, Option<Repair>), JournalError> {
-        crate::format::check(path)?;
+        crate::format::check(path, crate::format::JOURNAL)?;
         crate::repair::clear_unfinished(path)?;
         let mut repaired = None;
         let fjall = match open_fjall(path) {
@@ -64,7 +64,7 @@ impl Database {
             result => result,
         };
         let database = fjall.and_then(Self::with).map_err(|error| open_error(path, error))?;
-        crate::format::write(path)?;
+        crate::format::write(path, crate::format::JOURNAL)?;
         Ok((database, repaired))
     }
 
@@ -110,21 +110,7 @@ impl Database {
             let rest = self.frames.range(Key::from_number(at).bytes()..=to.bytes()).next();
             matches!(rest.map(Guard::key), Some(Err(_)))
         };
-        let mut low = from.number();
-        let mut step = 1;
-        while blocked((low + step).min(to.number())) {
-            low += step;
-            if low >= to.number() {
-                return None;
-            }
-            step *= 2;
-        }
-        let mut high = (low + step).min(to.number());
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if blocked(middle) { low = middle } else { high = middle }
-        }
-        Some(Key::from_number(high))
+        first_open(from.number(), to.number(), blocked).map(Key::from_number)
     }
 
     pub(crate) fn segments(&self) -> &BTreeMap<u32, Segment> {
@@ -235,6 +221,26 @@ impl Database {
     }
 }
 
+/// The first place behind `from` that is not blocked, given that blocked places are a stretch that
+/// begins at `from`; `None` when it reaches up to `to`.
+pub(crate) fn first_open(from: u128, to: u128, blocked: impl Fn(u128) -> bool) -> Option<u128> {
+    let mut low = from;
+    let mut step = 1;
+    while blocked((low + step).min(to)) {
+        low += step;
+        if low >= to {
+            return None;
+        }
+        step *= 2;
+    }
+    let mut high = (low + step).min(to);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if blocked(middle) { low = middle } else { high = middle }
+    }
+    Some(high)
+}
+
 fn open_fjall(path: &Path) -> fjall::Result<fjall::Database> {
     fjall::Database::builder(path)
         .worker_threads(1)
@@ -253,7 +259,7 @@ fn options() -> KeyspaceCreateOptions {
         .filter_policy(FilterPolicy::disabled())
 }
 
-fn open_error(path: &Path, error: fjall::Error) -> JournalError {
+pub(crate) fn open_error(path: &Path, error: fjall::Error) -> JournalError {
     let path = path.to_owned();
     match error {
         fjall::Error::Locked => JournalError::Locked { path },

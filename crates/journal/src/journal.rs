@@ -30,7 +30,7 @@ impl Journal {
     ) -> Result<Self, JournalError> {
         let sync = config.sync;
         let shared = Arc::new(Shared::open(dir, config, clock, registry)?);
-        let background = Background::start(shared.clone(), sync)?;
+        let background = Background::start("journal", shared.clone(), sync)?;
         Ok(Self { background: Arc::new(background), shared })
     }
 

@@ -6,9 +6,11 @@
 //! back in the order of the sequence numbers. Segments, cut by time, are dropped whole once their
 //! points are in the store.
 //!
+//! Beside it the [`spool`]: finished rows on their way to a remote store, in a database of their own.
+//!
 //! Must not know: stores, sockets, what a record means to the engine. It keeps no log file of its
 //! own making: frames are values in a fjall database. Start at [`Journal`]; the bytes are described
-//! in `docs/formats/journal.md`.
+//! in `docs/formats/journal.md` and `docs/formats/spool.md`.
 
 mod background;
 pub mod config;
@@ -23,6 +25,7 @@ mod replay;
 mod segment;
 mod shared;
 mod space;
+pub mod spool;
 mod writer;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,6 +36,7 @@ pub use journal::Journal;
 pub use repair::{Repair, repair};
 pub use replay::ReplayReport;
 pub use segment::SegmentInfo;
+pub use spool::{Spool, SpoolConfig, SpoolError};
 pub use writer::JournalWriter;
 
 /// One journaled fact, as [`Journal::replay`] shows it.

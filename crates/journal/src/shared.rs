@@ -9,6 +9,7 @@ use fjall::PersistMode;
 use plumbago_model::Clock;
 use plumbago_telemetry::{Registry, Throttle};
 
+use crate::background::Chores;
 use crate::database::Database;
 use crate::metrics::Metrics;
 use crate::segment::SegmentClock;
@@ -340,6 +341,16 @@ impl Shared {
 
     fn write_lock(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Chores for Shared {
+    fn sync(&self) {
+        let _ = Self::sync(self);
+    }
+
+    fn care(&self) {
+        Self::care(self);
     }
 }
 

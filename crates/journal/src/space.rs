@@ -21,3 +21,11 @@ pub(crate) fn free_at(dir: &Path) -> Option<u64> {
     #[allow(clippy::unnecessary_cast)]
     Some(disk.blocks_available() as u64 * disk.fragment_size() as u64)
 }
+
+/// How large the disk of `dir` is; `None` when nobody says.
+pub(crate) fn size_at(dir: &Path) -> Option<u64> {
+    let disk = nix::sys::statvfs::statvfs(dir).ok()?;
+    // The types differ between platforms.
+    #[allow(clippy::unnecessary_cast)]
+    Some(disk.blocks() as u64 * disk.fragment_size() as u64)
+}

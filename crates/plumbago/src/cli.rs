@@ -4,16 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::bench;
+use crate::commands::{bench, dev, schema};
 
 const EXAMPLES: &str = "\
 Examples:
   plumbago                                   start with ./plumbago.toml, or with the defaults
   plumbago --config /etc/plumbago.toml       start with this file
+  plumbago syncdb --dry-run                  show what is missing in Cassandra
   plumbago config check                      name every problem of the configuration and the rules
   PLUMBAGO__API__LISTEN=0.0.0.0:8080 plumbago
                                              override a setting
   plumbago bench load --spawn --metrics 1000000 --points 30
+  plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
 Exit codes: 0 done, 1 internal error, 2 wrong command line, 3 wrong configuration,
 4 store unavailable, 5 problem found in the data.";
@@ -38,9 +40,16 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Make the tables that are missing in Cassandra or ScyllaDB
+    Syncdb(schema::SyncdbArgs),
+    /// Show the tables of Cassandra or ScyllaDB, and how the server differs
+    Schema(schema::SchemaArgs),
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Try things out
+    #[command(subcommand)]
+    Dev(dev::DevCommand),
 }
 
 /// What can be done with a configuration.

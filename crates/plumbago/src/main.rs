@@ -40,6 +40,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command.unwrap_or(Command::Serve) {
         Command::Serve => commands::serve::run(file),
         Command::Config(command) => commands::config::run(command, file),
+        Command::Syncdb(args) => commands::schema::syncdb(&args, file),
+        Command::Schema(args) => commands::schema::schema(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),
+        Command::Dev(command) => commands::dev::run(command),
     }
 }

@@ -95,7 +95,7 @@ impl Plan {
             while u64::from(slot) < end {
                 let bucket = stage.bucket_of(slot);
                 let until = end.min(stage.end_of(bucket));
-                self.cut_in_bucket(stage, bucket, index, run, slot..until as u32, now);
+                self.cut_in_bucket(stage, bucket, index, rows, slot..until as u32, now);
                 // The end of time is the end of the loop.
                 slot = u32::try_from(until).unwrap_or(u32::MAX);
                 if slot == u32::MAX {
@@ -110,10 +110,11 @@ impl Plan {
         stage: &StageBuckets,
         bucket: u32,
         index: usize,
-        run: &Run,
+        rows: &WriteBatch,
         slots: Range<u32>,
         now: i64,
     ) {
+        let run = &rows.runs[index];
         if stage.is_expired(bucket, now) {
             self.expired += u64::from(slots.end - slots.start);
             return;
@@ -127,6 +128,7 @@ impl Plan {
         };
         let part = self.part_of(layer);
         let block_slots = i64::from(layer.block_slots());
+        let values = rows.values(run);
         let run_end = i64::from(run.first_slot) + i64::from(run.len);
         let mut slot = slots.start;
         while slot < slots.end {
@@ -134,12 +136,15 @@ impl Plan {
             let start = layer.block_start(&run.id, number);
             let until = (start + block_slots).min(i64::from(slots.end)) as u32;
             let covers = i64::from(run.first_slot) <= start && start + block_slots <= run_end;
+            let slots = (slot - run.first_slot) as usize..(until - run.first_slot) as usize;
+            // A block full of known slots replaces the stored one whatever that holds.
+            let whole = covers && (run.whole || values[slots.clone()].iter().all(|value| !value.is_nan()));
             part.pieces.push(Piece {
                 key: key(&run.id, number),
                 run: index,
-                slots: (slot - run.first_slot) as usize..(until - run.first_slot) as usize,
+                slots,
                 at: (i64::from(slot) - start) as usize,
-                whole: run.whole && covers,
+                whole,
             });
             slot = until;
         }

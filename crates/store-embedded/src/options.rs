@@ -43,6 +43,7 @@ pub(crate) fn state() -> KeyspaceCreateOptions {
         .data_block_size_policy(BlockSizePolicy::all(16 << 10))
         .data_block_compression_policy(CompressionPolicy::disabled())
         .filter_policy(FilterPolicy::disabled())
+        .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
 /// Names: looked up one by one and scanned in order; names of neighbours are much alike.

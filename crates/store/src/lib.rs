@@ -5,6 +5,7 @@
 //! of a stage. Writing a slot again replaces it, so every write may be repeated. Start at
 //! [`points::PointStore`] and [`metadata::MetadataStore`].
 
+pub mod directories;
 pub mod error;
 pub mod flush;
 pub mod layer;
@@ -14,7 +15,12 @@ pub mod points;
 #[cfg(feature = "testsuite")]
 pub mod testsuite;
 
+pub use directories::{
+    DirectoryPage, DirectoryStore, MetricRow, RowPage, RowProblem, RowStore, Share, directories_above,
+};
 pub use error::{ErrorKind, StoreError};
 pub use flush::{FlushBatch, FlushStore, StateRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta};
-pub use points::{Appetite, BlockLayout, Column, PointStore, ReadRequest, Run, SlotRange, WriteBatch};
+pub use points::{
+    Appetite, BlockLayout, Column, Others, PointStore, ReadRequest, Run, SlotRange, WriteBatch,
+};

@@ -1,6 +1,8 @@
 //! A store in memory: the reference that the conformance suite is first run against, and the store
 //! of the engine's simulation.
 
+mod directories;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +12,7 @@ use plumbago_model::{MetricId, Stage};
 
 use crate::{
     Appetite, BlockLayout, Column, FlushBatch, FlushStore, MetaEntry, MetaPage, MetadataStore, MetricMeta,
-    PointStore, ReadRequest, StoreError, WriteBatch,
+    PointStore, ReadRequest, RowProblem, StoreError, WriteBatch,
 };
 
 /// A stage of a metric, by slot: the value and its count.
@@ -29,6 +31,15 @@ struct Inner {
     points: HashMap<(MetricId, Stage), Slots>,
     states: BTreeMap<MetricId, Vec<u8>>,
     metrics: BTreeMap<String, MetricMeta>,
+    /// What [`MemoryStore::put_problem`] has put there.
+    problems: BTreeMap<String, RowProblem>,
+    /// When each metric's rows were written; all metrics with any row.
+    written_us: BTreeMap<String, i64>,
+    /// When metrics were last said to be written.
+    updated: HashMap<String, u32>,
+    /// Directories, and when their rows were written.
+    directories: BTreeMap<String, i64>,
+    now_us: i64,
 }
 
 impl Default for MemoryStore {
@@ -49,6 +60,13 @@ impl MemoryStore {
 }
 
 impl Inner {
+    fn forget(&mut self, name: &str) {
+        self.metrics.remove(name);
+        self.problems.remove(name);
+        self.written_us.remove(name);
+        self.updated.remove(name);
+    }
+
     fn apply(&mut self, batch: &WriteBatch) {
         for run in &batch.runs {
             let slots = self.points.entry((run.id, run.stage)).or_default();
@@ -138,6 +156,7 @@ impl MetadataStore for MemoryStore {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         let mut inner = self.lock();
         for metric in metrics {
+            inner.create_rows(metric);
             inner
                 .metrics
                 .entry(metric.name.clone())
@@ -155,7 +174,7 @@ impl MetadataStore for MemoryStore {
     async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
         let mut inner = self.lock();
         for name in names {
-            inner.metrics.remove(*name);
+            inner.forget(name);
         }
         Ok(())
     }

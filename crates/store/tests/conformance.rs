@@ -16,6 +16,10 @@ async fn conforms<S: PointStore + FlushStore + MetadataStore>(store: &S) {
 async fn memory() {
     conforms(&MemoryStore::default()).await;
     conforms(&MemoryStore::new(7)).await;
+    let store = MemoryStore::default();
+    store.set_time_us(10);
+    testsuite::directories::rows(&store, || 10).await;
+    testsuite::directories::all(&store, || 10).await;
 }
 
 #[tokio::test]

@@ -117,6 +117,8 @@ fn last_component(path: &str) -> &str {
 
 /// One entry per name, directories first; `id` is the query with its last component replaced.
 fn tree(mut nodes: Vec<Node>, query: &str, wildcards: bool) -> impl stream::Pieces {
+    // A dot at the end names nothing below what stands before it.
+    let query = query.trim_end_matches('.');
     let base = query.rfind('.').map_or("", |dot| &query[..=dot]).to_owned();
     let wildcard = (wildcards && kinds(&nodes) > 1).then(|| ("*".to_owned(), nodes.iter().any(|n| n.branch)));
     for node in &mut nodes {

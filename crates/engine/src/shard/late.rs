@@ -1,23 +1,28 @@
 //! Points whose slot the head no longer holds, on their way to the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::Shard;
+use super::flush::Extent;
 use crate::head::flag;
-use crate::jobs::{LateDone, LateJob, LateMetric};
+use crate::jobs::{FlushJob, LateDone, LateJob, LateMetric};
+use crate::router::NameHash;
 
 /// Late points held before reading pauses.
 const POINTS_MAX: usize = 262_144;
 /// Points in one job.
 const JOB_POINTS: usize = 8192;
 
-/// Late points by metric, and how many jobs of a metric are under way.
+/// Metrics in one flush that goes before late points.
+const FLUSH_MAX: usize = 1000;
+
+/// Late points by metric, and the first sequence of each job of a metric that is under way.
 #[derive(Debug, Default)]
 pub(crate) struct LateList {
     metrics: Vec<LateMetric>,
     place: HashMap<u32, usize>,
-    under_way: HashMap<u32, u32>,
+    under_way: HashMap<u32, VecDeque<u64>>,
     points: usize,
 }
 
@@ -28,6 +33,17 @@ impl LateList {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.metrics.is_empty()
+    }
+
+    /// The sequence up to which a state row may vouch for a metric: pending points are in no row yet.
+    pub(crate) fn known_until(&self, at: u32, sequence: u64) -> u64 {
+        self.place.get(&at).map_or(sequence, |place| self.metrics[*place].first_sequence - 1)
+    }
+
+    /// The sequence of the oldest point of a metric that the store does not have yet.
+    fn oldest(&self, at: u32) -> Option<u64> {
+        let under_way = self.under_way.get(&at).and_then(|jobs| jobs.front());
+        under_way.copied().or_else(|| self.place.get(&at).map(|place| self.metrics[*place].first_sequence))
     }
 
     /// True when nothing waits and nothing is under way.
@@ -49,11 +65,18 @@ impl Shard {
                 plan: Arc::clone(&self.plans[usize::from(head.config)]),
                 base: 0,
                 now,
+                first_sequence: self.sequence,
+                aged_until: 0,
                 points: Vec::new(),
             });
             list.metrics.len() - 1
         });
-        list.metrics[place].points.push((stage, slot, value));
+        let metric = &mut list.metrics[place];
+        metric.points.push((stage, slot, value));
+        if stage > 0 {
+            let end = slot.saturating_add(1).saturating_mul(metric.plan.per[usize::from(stage) - 1]);
+            metric.aged_until = metric.aged_until.max(end);
+        }
         list.points += 1;
     }
 
@@ -64,19 +87,57 @@ impl Shard {
         let mut kept = Vec::new();
         for mut metric in std::mem::take(&mut self.late.metrics) {
             let head = &self.heads[metric.at];
-            if points >= JOB_POINTS || head.is(flag::IN_FLIGHT) || !head.is(flag::CREATED) {
+            let waits = head.is(flag::IN_FLIGHT) || !head.is(flag::CREATED);
+            if points >= JOB_POINTS || waits || self.holds_aged_window(&metric) {
                 kept.push(metric);
                 continue;
             }
             metric.base = head.base;
             points += metric.points.len();
-            *self.late.under_way.entry(metric.at).or_default() += 1;
+            self.late.under_way.entry(metric.at).or_default().push_back(metric.first_sequence);
             job.metrics.push(metric);
         }
         self.late.points -= points;
         self.late.place = kept.iter().enumerate().map(|(i, m)| (m.at, i)).collect();
         self.late.metrics = kept;
         (!job.metrics.is_empty()).then_some(job)
+    }
+
+    /// A flush of the heads that hold slots of windows which older points replace: folded later, those
+    /// slots would take the windows back. Comes before [`Shard::take_late`].
+    pub(crate) fn take_aged(&mut self, segment: u32, now: i64) -> Option<FlushJob> {
+        let ready = |metric: &&LateMetric| {
+            let head = &self.heads[metric.at];
+            metric.aged_until > 0
+                && head.is(flag::CREATED)
+                && !head.is(flag::IN_FLIGHT)
+                && !self.late.under_way.contains_key(&metric.at)
+                && self.holds_aged_window(metric)
+        };
+        let metrics: Vec<u32> =
+            self.late.metrics.iter().filter(ready).take(FLUSH_MAX).map(|metric| metric.at).collect();
+        let mut job = FlushJob::default();
+        for at in metrics {
+            self.build(at, Extent::All { now }, segment, &mut job);
+        }
+        (!job.items.is_empty()).then_some(job)
+    }
+
+    /// True when no late point of these metrics that came up to this sequence is on its way.
+    pub(crate) fn late_are_stored(&self, hashes: &[NameHash], sequence: u64) -> bool {
+        if self.late.is_idle() {
+            return true;
+        }
+        let is_stored = |at: u32| self.late.oldest(at).is_none_or(|oldest| oldest > sequence);
+        hashes.iter().all(|hash| self.find(hash).is_none_or(is_stored))
+    }
+
+    /// True when a flush of the head has to go before these late points.
+    fn holds_aged_window(&self, metric: &LateMetric) -> bool {
+        let head = &self.heads[metric.at];
+        let all = || self.flush_until(head, &metric.plan, Extent::All { now: metric.now });
+        // A window that even a whole flush leaves open stays with the head.
+        metric.aged_until > head.base && metric.aged_until <= all()
     }
 
     pub(crate) fn late_done(&mut self, done: Vec<LateDone>) {
@@ -95,8 +156,8 @@ impl Shard {
                 self.windows[head.windows + k as u32] = window;
             }
             let left = self.late.under_way.entry(metric.at).or_default();
-            *left = left.saturating_sub(1);
-            if *left == 0 {
+            left.pop_front();
+            if left.is_empty() {
                 self.late.under_way.remove(&metric.at);
                 if !self.late.place.contains_key(&metric.at) {
                     self.heads[metric.at].clear(flag::STALE);

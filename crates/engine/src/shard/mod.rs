@@ -3,6 +3,7 @@
 
 pub(crate) mod flush;
 pub(crate) mod late;
+pub(crate) mod live;
 pub(crate) mod read;
 pub(crate) mod restore;
 #[cfg(test)]
@@ -30,7 +31,7 @@ use crate::stats::{Reject, Stats};
 /// BigGraphite allows.
 pub(crate) const ALLOWANCE: u32 = 20;
 /// Points looked up together, so that their cache misses overlap (`reference/embedded.md` §1).
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 /// Points that may wait for their time, in one shard.
 const WAITING_MAX: usize = 65_536;
 /// The metric's number fills the low bits of a journal record; the rest says where the point went.
@@ -46,11 +47,17 @@ pub(crate) struct Waiting {
     pub(crate) at: u32,
     pub(crate) timestamp: u32,
     pub(crate) value: f64,
+    /// Of its journal record.
+    pub(crate) sequence: u64,
 }
 
 /// Settings that the shard needs at every point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
+    /// The store takes a few points of each metric at every interval, and not whole blocks.
+    pub(crate) at_intervals: bool,
+    /// Windows that are still open are written as well, at every interval.
+    pub(crate) emit_open: bool,
     pub(crate) future_max: i64,
     pub(crate) checkpoint_segments: u32,
     pub(crate) idle_after: i64,
@@ -64,6 +71,8 @@ pub(crate) struct Shard {
     pub(crate) stats: Stats,
     table: HashTable<u32>,
     pub(crate) heads: Chunked<Head>,
+    /// With flushes at intervals: for each head the first slot that was never handed to the store.
+    pub(crate) unwritten_from: Chunked<u32>,
     pub(crate) windows: Chunked<Window>,
     pub(crate) pool: Pool,
     pub(crate) plans: Vec<Arc<Plan>>,
@@ -75,6 +84,8 @@ pub(crate) struct Shard {
     pub(crate) flushing: VecDeque<u32>,
     pub(crate) late: late::LateList,
     pub(crate) waiting: Vec<Waiting>,
+    /// When the first of them may go.
+    next_release: i64,
     pub(crate) sweep: sweep::Sweep,
     pub(crate) ledger: Ledger,
     shown: Ledger,
@@ -107,6 +118,7 @@ impl Shard {
             stats,
             table: HashTable::new(),
             heads: Chunked::default(),
+            unwritten_from: Chunked::default(),
             windows: Chunked::default(),
             pool: Pool::default(),
             plans: Vec::new(),
@@ -116,6 +128,7 @@ impl Shard {
             flushing: VecDeque::new(),
             late: late::LateList::default(),
             waiting: Vec::new(),
+            next_release: i64::MAX,
             sweep: sweep::Sweep::default(),
             ledger: Ledger::default(),
             shown: Ledger::default(),
@@ -139,9 +152,7 @@ impl Shard {
             if self.late.is_full() || world.gate.is_full() {
                 return Err((done, Halt::Busy));
             }
-            for (slot, (hash, _)) in found.iter_mut().zip(entries) {
-                *slot = self.find(hash).unwrap_or(u32::MAX);
-            }
+            self.look_up(entries, &mut found);
             for (at, (hash, place)) in found.iter().zip(entries) {
                 let point = &share.batch.points()[*place as usize];
                 self.apply_one(*at, hash, &share.batch, point, world);
@@ -150,6 +161,22 @@ impl Shard {
             done += entries.len();
         }
         Ok(())
+    }
+
+    /// Finds metrics in passes over all entries, so that the cache misses of a pass overlap: table,
+    /// heads, ends of the chains that will grow.
+    fn look_up(&self, entries: &[(NameHash, u32)], found: &mut [u32; BATCH]) {
+        let found = &mut found[..entries.len()];
+        for (at, (hash, _)) in found.iter_mut().zip(entries) {
+            *at = self.table.iter_hash(table_hash(hash)).next().copied().unwrap_or(u32::MAX);
+        }
+        for (at, (hash, _)) in found.iter_mut().zip(entries) {
+            if *at != u32::MAX && self.heads[*at].hash != *hash {
+                *at = self.find(hash).unwrap_or(u32::MAX);
+            }
+        }
+        let known = found.iter().filter(|at| **at != u32::MAX);
+        self.pool.warm_ends(known.filter_map(|at| self.heads[*at].about_to_seal()));
     }
 
     /// The metric with this name hash.
@@ -184,6 +211,9 @@ impl Shard {
             self.windows.push(Window::default());
         }
         let at = self.heads.push(Head::new(hash, id, number, windows, plan, flags));
+        if self.limits.at_intervals {
+            self.unwritten_from.push(0);
+        }
         let heads = &self.heads;
         self.table.insert_unique(table_hash(&hash), at, |at| table_hash(&heads[*at].hash));
         at
@@ -275,6 +305,9 @@ impl Shard {
         if head.is(flag::NEW) {
             self.begin(at, slot);
         }
+        if self.limits.at_intervals && slot < self.unwritten_from[at] {
+            self.heads[at].set(flag::REWRITE);
+        }
         let head = &mut self.heads[at];
         match head.apply(&mut self.pool, &mut self.scratch, slot, value) {
             Applied::Held => self.ledger.held += 1,
@@ -350,32 +383,47 @@ impl Shard {
         if head.segment == 0 {
             head.segment = world.writer.segment();
         }
-        self.wait(at, timestamp, value);
+        self.wait(at, timestamp, value, self.sequence);
     }
 
     /// Keeps a point until its time comes. The metric's state rows hold it as well.
-    pub(crate) fn wait(&mut self, at: u32, timestamp: u32, value: f64) {
+    pub(crate) fn wait(&mut self, at: u32, timestamp: u32, value: f64, sequence: u64) {
         self.ledger.held += 1;
-        self.waiting.push(Waiting { at, timestamp, value });
+        self.keep_waiting(Waiting { at, timestamp, value, sequence });
+    }
+
+    fn keep_waiting(&mut self, point: Waiting) {
+        self.heads[point.at].set(flag::WAITS);
+        self.next_release = self.next_release.min(self.release_time(&point));
+        self.waiting.push(point);
+    }
+
+    /// When a point is near enough for its head.
+    fn release_time(&self, point: &Waiting) -> i64 {
+        let ahead = ALLOWANCE * self.plan_of_head(point.at).raw.resolution;
+        i64::from(point.timestamp) - i64::from(ahead)
+    }
+
+    fn plan_of_head(&self, at: u32) -> &Plan {
+        &self.plans[usize::from(self.heads[at].config)]
     }
 
     /// Gives the points whose time has come to their heads, oldest first.
     pub(crate) fn release_waiting(&mut self, now: i64, writer: &mut JournalWriter) {
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() || now < self.next_release {
             return;
         }
-        let mut ripe = Vec::new();
-        let (plans, heads) = (&self.plans, &self.heads);
-        self.waiting.retain(|w| {
-            let ahead = ALLOWANCE * plans[usize::from(heads[w.at].config)].raw.resolution;
-            let keep = i64::from(w.timestamp) > now + i64::from(ahead);
-            if !keep {
-                ripe.push(*w);
-            }
-            keep
-        });
+        let (mut ripe, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|w| self.release_time(w) <= now);
+        for point in &ripe {
+            self.heads[point.at].clear(flag::WAITS);
+        }
+        self.next_release = i64::MAX;
+        for point in waiting {
+            self.keep_waiting(point);
+        }
         // By slot, not by time: of two points of one slot the later arrival wins.
-        ripe.sort_by_key(|w| plans[usize::from(heads[w.at].config)].raw.slot(w.timestamp));
+        ripe.sort_by_key(|w| self.plan_of_head(w.at).raw.slot(w.timestamp));
         for point in ripe {
             self.ledger.held -= 1;
             let head = &mut self.heads[point.at];

@@ -37,12 +37,15 @@ impl Shard {
             head.clear(flag::NEW);
         }
         (head.base, head.newest) = (state.base, state.newest.max(state.base));
+        if self.limits.at_intervals {
+            self.unwritten_from[at] = state.base;
+        }
         head.adopt(&mut self.pool, &state.chain, state.octet);
         for (k, window) in state.open.iter().take(plan.coarse()).enumerate() {
             self.windows[head.windows + k as u32] = *window;
         }
         for (timestamp, value) in &state.waiting {
-            self.wait(at, *timestamp, *value);
+            self.wait(at, *timestamp, *value, state.sequence);
         }
         self.ledger.held += u64::from(state.held);
         self.ledger.recovered += u64::from(state.held) + state.waiting.len() as u64;
@@ -51,7 +54,13 @@ impl Shard {
 
     /// Applies a record again. What it was judged to be stands: the clock is not asked.
     pub(crate) fn replay(&mut self, at: u32, record: Replayed, now: i64, segment: u32) {
-        self.sequence = self.sequence.max(record.sequence);
+        // State rows of other metrics may be further; this point is no newer than its record.
+        let known = std::mem::replace(&mut self.sequence, record.sequence);
+        self.put_again(at, record, now, segment);
+        self.sequence = known.max(record.sequence);
+    }
+
+    fn put_again(&mut self, at: u32, record: Replayed, now: i64, segment: u32) {
         self.ledger.recovered += 1;
         let kind = record.metric >> NUMBER_BITS;
         let head = &mut self.heads[at];
@@ -71,7 +80,7 @@ impl Shard {
                 let slot = self.plans[usize::from(self.heads[at].config)].raw.slot(record.timestamp);
                 self.put(at, slot, record.value, now);
             }
-            KIND_WAITING => self.wait(at, record.timestamp, record.value),
+            KIND_WAITING => self.wait(at, record.timestamp, record.value, record.sequence),
             stage => self.put_aged(at, stage as usize, record.timestamp, record.value, now, segment),
         }
     }

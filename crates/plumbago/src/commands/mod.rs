@@ -2,4 +2,6 @@
 
 pub mod bench;
 pub mod config;
+pub mod dev;
+pub mod schema;
 pub mod serve;

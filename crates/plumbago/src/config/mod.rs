@@ -50,6 +50,10 @@ pub struct Config {
     pub store: Store,
     /// The durable log.
     pub journal: plumbago_journal::Config,
+    /// Rows on their way to a remote store.
+    pub spool: plumbago_journal::SpoolConfig,
+    /// How they are sent.
+    pub sender: plumbago_spooled::SenderConfig,
     /// The one writer and reader of points.
     pub engine: plumbago_engine::Config,
     /// What the daemon says of itself, as points.
@@ -82,6 +86,8 @@ impl Default for Config {
             admin: plumbago_api::AdminConfig::default(),
             store: Store::default(),
             journal: plumbago_journal::Config::default(),
+            spool: plumbago_journal::SpoolConfig::default(),
+            sender: plumbago_spooled::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
             self_metrics: SelfMetrics::default(),
             debug: Debug::default(),
@@ -141,6 +147,8 @@ pub struct Store {
     pub kind: StoreKind,
     /// The store on the local disk.
     pub embedded: plumbago_store_embedded::Config,
+    /// The store in Cassandra or ScyllaDB.
+    pub cassandra: plumbago_store_cassandra::Config,
 }
 
 /// The stores there are.
@@ -150,6 +158,8 @@ pub enum StoreKind {
     /// On the local disk.
     #[default]
     Embedded,
+    /// In Cassandra or ScyllaDB.
+    Cassandra,
 }
 
 /// A configuration without errors.
@@ -201,7 +211,9 @@ fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
             format!("{:?} is no log level; use error, warn, info, debug or trace", config.log.level);
         problems.error(layers.near("log.level"), "log.level", message);
     }
-    for text in [config.ingest.problems(), config.api.problems(), config.admin.problems()].concat() {
+    let cassandra = config.store.cassandra.problems();
+    for text in [config.ingest.problems(), config.api.problems(), config.admin.problems(), cassandra].concat()
+    {
         let (key, message) = text.split_once(": ").unwrap_or(("", &text));
         problems.error(layers.near(key), key, message);
     }

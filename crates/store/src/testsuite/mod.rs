@@ -7,6 +7,7 @@
 // These are tests: a panic is how they fail.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+pub mod directories;
 pub mod flush;
 pub mod metadata;
 pub mod points;

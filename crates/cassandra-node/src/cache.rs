@@ -1,0 +1,91 @@
+//! Directories outside the source tree: the cache with the jars, the data of running nodes, the logs.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::NodeError;
+
+/// How many logs of earlier nodes are kept.
+const KEPT_LOGS: usize = 20;
+
+/// The cache of the tests: `PLUMBAGO_TEST_CACHE`, else `plumbago-tests` in the user's cache.
+pub fn directory() -> Result<PathBuf, NodeError> {
+    if let Some(path) = std::env::var_os("PLUMBAGO_TEST_CACHE") {
+        return Ok(path.into());
+    }
+    std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .map(|base| base.join("plumbago-tests"))
+        .ok_or_else(|| NodeError::Missing("a home directory to cache Cassandra in".to_owned()))
+}
+
+/// Cassandra's part of it, made when it is not there.
+pub fn cassandra() -> Result<PathBuf, NodeError> {
+    make(directory()?.join("cassandra"))
+}
+
+pub(crate) fn make(path: PathBuf) -> Result<PathBuf, NodeError> {
+    fs::create_dir_all(&path).map_err(NodeError::io(format!("making {}", path.display())))?;
+    Ok(path)
+}
+
+/// A directory for the data of nodes, removed when dropped. A process that died in another way leaves
+/// its directory; the next one removes it, which the lock tells to be safe.
+#[derive(Debug)]
+pub(crate) struct RunDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl RunDirectory {
+    pub(crate) fn make() -> Result<Self, NodeError> {
+        let runs = make(cassandra()?.join("run"))?;
+        // Held while directories come and go, so that none is swept before it is locked.
+        let gate = lock_file(&runs.join("gate"))?;
+        gate.lock().map_err(NodeError::io("waiting for other tests"))?;
+        sweep(&runs);
+        let path = make(runs.join(format!("{}-{:08x}", std::process::id(), rand::random::<u32>())))?;
+        let lock = lock_file(&path.join("lock"))?;
+        lock.lock().map_err(NodeError::io("locking the data of a node"))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn sweep(runs: &Path) {
+    for entry in fs::read_dir(runs).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && lock_file(&path.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+pub(crate) fn lock_file(path: &Path) -> Result<File, NodeError> {
+    let opened = File::options().create(true).truncate(false).write(true).open(path);
+    opened.map_err(NodeError::io(format!("opening {}", path.display())))
+}
+
+/// A new file for the log of a node. Logs lie apart from the data, so that they survive it.
+pub(crate) fn new_log(address: &str) -> Result<PathBuf, NodeError> {
+    let logs = make(cassandra()?.join("logs"))?;
+    let mut older: Vec<PathBuf> =
+        fs::read_dir(&logs).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    older.sort();
+    for path in older.iter().rev().skip(KEPT_LOGS - 1) {
+        let _ = fs::remove_file(path);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(logs.join(format!("{:014}-{}-{address}.log", now.as_millis(), std::process::id())))
+}

@@ -1,0 +1,184 @@
+//! Child processes that die with us, and one that does not.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::error::NodeError;
+
+/// How long anything may take before it is called hung. Not a speed limit.
+pub(crate) const HANG: Duration = Duration::from_secs(240);
+
+/// The ports of every node: of the native protocol, and of the nodes among themselves.
+pub(crate) const PORTS: [u16; 2] = [9042, 7000];
+
+/// A process in a group of its own that is killed when this value is dropped, and by the kernel when
+/// this process dies first.
+#[derive(Debug)]
+pub(crate) struct Tied {
+    child: Child,
+    /// The kernel's tie is to the *thread* that started the child: it lives until this is dropped.
+    _thread: mpsc::Sender<()>,
+}
+
+impl Tied {
+    pub(crate) fn spawn(mut command: Command) -> Result<Self, NodeError> {
+        let (give, take) = mpsc::channel();
+        let (keep, end) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let _ = give.send(command.spawn());
+            let _ = end.recv();
+        });
+        let spawned = take.recv().map_err(|_| NodeError::Missing("a thread".to_owned()))?;
+        Ok(Self { child: spawned.map_err(NodeError::io("starting Java"))?, _thread: keep })
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), signal);
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
+    }
+
+    /// Waits for the end that somebody else has asked for; after minutes it asks less politely.
+    pub(crate) fn wait(&mut self) {
+        let start = Instant::now();
+        while self.runs() && start.elapsed() < HANG {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.kill();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Tied {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// `java` such that the kernel kills it when we die.
+pub(crate) fn tied(java: &Path) -> Command {
+    through("setpriv", &["--pdeathsig", "KILL", "--"], java)
+}
+
+/// `java` in a session of its own, out of reach of this terminal's signals.
+pub(crate) fn detached(java: &Path) -> Command {
+    through("setsid", &[], java)
+}
+
+/// Starts `java` through a small program (util-linux) that turns into it.
+fn through(program: &str, arguments: &[&str], java: &Path) -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|directory| directory.join(program).is_file()) {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(java);
+        return command;
+    }
+    Command::new(java)
+}
+
+/// Sends what the process prints to the end of a file.
+pub(crate) fn log_to(command: &mut Command, log: &Path) -> Result<(), NodeError> {
+    let open = || File::options().create(true).append(true).open(log);
+    let opened = open().and_then(|out| Ok((out, open()?)));
+    let (out, err) = opened.map_err(NodeError::io(format!("opening {}", log.display())))?;
+    command.stdin(Stdio::null()).stdout(out).stderr(err);
+    Ok(())
+}
+
+/// The end of a log, for messages.
+pub(crate) fn tail(log: &Path) -> String {
+    let read = || {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(16 << 10)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok::<_, std::io::Error>(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}
+
+/// True when a node can listen there: nobody does, not even a process that is about to be gone.
+pub(crate) fn free(address: Ipv4Addr) -> bool {
+    PORTS.iter().all(|port| TcpListener::bind((address, *port)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    fn sleeper() -> Tied {
+        let mut command = tied(Path::new("/bin/sleep"));
+        command.arg("1000");
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        Tied::spawn(command).unwrap()
+    }
+
+    fn gone(id: u32) -> bool {
+        let start = Instant::now();
+        while Path::new(&format!("/proc/{id}/exe")).canonicalize().is_ok() {
+            if start.elapsed() > HANG {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    #[test]
+    fn dropping_kills_even_what_is_frozen() {
+        let mut sleeper = sleeper();
+        let id = sleeper.id();
+        assert!(sleeper.runs());
+        sleeper.signal(Signal::SIGSTOP);
+        drop(sleeper);
+        assert!(gone(id));
+    }
+
+    /// Not a test: the process that the next one kills.
+    #[test]
+    #[ignore = "started by another test"]
+    fn child_of_a_process_that_dies() {
+        let sleeper = std::thread::spawn(sleeper).join().unwrap();
+        println!("child {}", sleeper.id());
+        std::thread::sleep(HANG);
+    }
+
+    #[test]
+    fn the_kernel_kills_when_the_parent_dies_and_not_when_a_thread_ends() {
+        let mut parent = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", "process::tests::child_of_a_process_that_dies"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let id = lines.find_map(|l| l.split("child ").nth(1)?.trim().parse::<u32>().ok()).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(Path::new(&format!("/proc/{id}/exe")).canonicalize().is_ok(), "died with the thread");
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        assert!(gone(id));
+    }
+}

@@ -1,0 +1,192 @@
+//! The files and flags of a node: the shortest that a server starts with.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+
+use crate::artifacts::Artifacts;
+use crate::error::NodeError;
+use crate::options::{CommitlogSync, Options};
+use crate::{certificate, java};
+
+/// Console only: the process's output is the log.
+const LOGBACK: &str = r#"<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%date{ISO8601} %-5level %logger{0} %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+  <logger name="org.apache.cassandra" level="INFO"/>
+</configuration>
+"#;
+
+/// What Java 17 has closed and Cassandra opens again.
+const EXPORTS: [&str; 8] = [
+    "java.base/jdk.internal.misc",
+    "java.base/java.lang.ref",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.management/com.sun.jmx.remote.security",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+];
+const OPENS: [&str; 14] = [
+    "java.base/java.lang.module",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.util.jar",
+    "jdk.management/com.sun.management.internal",
+    "java.base/sun.nio.ch",
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.reflect",
+    "java.base/java.util",
+    "java.base/java.nio",
+];
+
+const FLAGS: [&str; 17] = [
+    "-Djdk.attach.allowAttachSelf=true",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.useCacheForAllThreads=true",
+    "-Dio.netty.allocator.maxOrder=11",
+    "-Dchronicle.analytics.disable=true", // a usage ping
+    "-Djava.net.preferIPv4Stack=true",
+    "-Djava.awt.headless=true",
+    "-XX:+PerfDisableSharedMem",
+    "-Xss256k",
+    "-Dcassandra-foreground=yes",
+    // No JMX: the property for it is absent, an empty one stops the start.
+    // Shorter, and the nodes drop each other as strangers.
+    "-Dcassandra.ring_delay_ms=2000",
+    "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+    "-Dcassandra.load_ring_state=false",
+    "-Dcassandra.consistent.rangemovement=false",
+    "-Dcassandra.superuser_setup_delay_ms=0",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-ea",
+];
+
+/// A node's place in its cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) seed: Ipv4Addr,
+    pub(crate) number: usize,
+    pub(crate) of: usize,
+}
+
+impl Place {
+    /// The ring cut into equal parts, so that nobody has to negotiate.
+    fn token(&self) -> i64 {
+        let step = (1_i128 << 64) / self.of as i128;
+        (i128::from(i64::MIN) + step * self.number as i128) as i64
+    }
+}
+
+/// Writes the node's files below `directory`.
+pub(crate) fn write(directory: &Path, place: &Place, options: &Options) -> Result<(), NodeError> {
+    let put = |name: &str, content: &str| {
+        let path = directory.join(name);
+        fs::write(&path, content).map_err(NodeError::io(format!("writing {}", path.display())))
+    };
+    for name in ["triggers", "data"] {
+        crate::cache::make(directory.join(name))?;
+    }
+    put("logback.xml", LOGBACK)?;
+    let mut yaml = yaml(place, options);
+    if options.tls {
+        certificate::make(&java::find()?, directory, place.address)?;
+        yaml += &(certificate::yaml(directory) + "\n");
+    }
+    put("cassandra.yaml", &yaml)
+}
+
+fn yaml(place: &Place, options: &Options) -> String {
+    let mut lines = vec![
+        "cluster_name: plumbago".to_owned(),
+        "partitioner: org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
+        "endpoint_snitch: SimpleSnitch".to_owned(),
+        "seed_provider:".to_owned(),
+        "  - class_name: org.apache.cassandra.locator.SimpleSeedProvider".to_owned(),
+        format!("    parameters: [{{seeds: \"{}\"}}]", place.seed),
+        format!("listen_address: {}", place.address),
+        format!("rpc_address: {}", place.address),
+        "start_native_transport: true".to_owned(),
+        "num_tokens: 1".to_owned(),
+        format!("initial_token: \"{}\"", place.token()),
+        "auto_bootstrap: false".to_owned(),
+        "auto_snapshot: false".to_owned(),
+        "disk_access_mode: standard".to_owned(),
+        "commitlog_segment_size: 8MiB".to_owned(),
+        "memtable_offheap_space: 32MiB".to_owned(),
+        format!("memtable_heap_space: {}MiB", options.heap_mib / 8),
+        "file_cache_size: 16MiB".to_owned(),
+        "key_cache_size: 0MiB".to_owned(),
+        "native_transport_max_request_data_in_flight: 64MiB".to_owned(),
+        "native_transport_max_request_data_in_flight_per_ip: 64MiB".to_owned(),
+        // A machine shared with compilers: slow is no error.
+        "read_request_timeout: 20s".to_owned(),
+        "range_request_timeout: 30s".to_owned(),
+        "write_request_timeout: 20s".to_owned(),
+        "request_timeout: 30s".to_owned(),
+        format!("sasi_indexes_enabled: {}", options.sasi),
+    ];
+    lines.push(match options.commitlog_sync {
+        CommitlogSync::Batch => "commitlog_sync: batch".to_owned(),
+        CommitlogSync::Periodic => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms".to_owned(),
+    });
+    let compatibility = if options.expiry_before_2038 { "CASSANDRA_4" } else { "NONE" };
+    lines.push(format!("storage_compatibility_mode: {compatibility}"));
+    if options.authentication {
+        lines.push("authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer".to_owned());
+    }
+    lines.extend(options.more.iter().cloned());
+    lines.join("\n") + "\n"
+}
+
+/// Completes `command`, which is `java` or something that starts it.
+pub(crate) fn arguments(
+    command: &mut Command,
+    directory: &Path,
+    artifacts: &Artifacts,
+    options: &Options,
+) -> Result<(), NodeError> {
+    let at = |name: &str| directory.join(name).display().to_string();
+    command.arg(format!("-javaagent:{}", artifacts.jar("jamm")?.display()));
+    command.args([format!("-Xms{0}m", options.heap_mib), format!("-Xmx{0}m", options.heap_mib)]);
+    command.args(EXPORTS.map(|package| format!("--add-exports={package}=ALL-UNNAMED")));
+    command.args(OPENS.map(|package| format!("--add-opens={package}=ALL-UNNAMED")));
+    command.args(FLAGS);
+    if options.quick {
+        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+    } else {
+        command.args(["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=300"]);
+    }
+    command.args([
+        format!("-Dlogback.configurationFile={}", at("logback.xml")),
+        format!("-Dcassandra.config=file:{}", at("cassandra.yaml")),
+        format!("-Dcassandra.storagedir={}", at("data")),
+        format!("-Dcassandra.logdir={}", at("data")),
+        format!("-Dcassandra.triggers_dir={}", at("triggers")),
+    ]);
+    command.args(&options.java);
+    command.args(["-cp", &artifacts.class_path(), "org.apache.cassandra.service.CassandraDaemon"]);
+    command.current_dir(directory).env("MALLOC_ARENA_MAX", "4").env_remove("JAVA_TOOL_OPTIONS");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_is_cut_into_equal_parts() {
+        let local = Ipv4Addr::LOCALHOST;
+        let tokens = [0, 1, 2].map(|number| Place { address: local, seed: local, number, of: 3 }.token());
+        assert_eq!(tokens, [i64::MIN, -3_074_457_345_618_258_603, 3_074_457_345_618_258_602]);
+    }
+}

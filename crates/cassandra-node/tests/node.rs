@@ -1,0 +1,139 @@
+//! A real node: CQL, SASI, and what the ways to end it do to acknowledged writes.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use plumbago_cassandra_node::cql::{Connection, Consistency};
+use plumbago_cassandra_node::server::{cluster_for_test, for_tests};
+use plumbago_cassandra_node::{CommitlogSync, NodeError, Options, Server, artifacts};
+
+/// Clusters of their own take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+const ONE_COPY: &str = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+
+#[test]
+fn a_node_speaks_cql_and_has_sasi() {
+    let Some(server) = for_tests() else { return };
+    let mut cql = server.connect().unwrap();
+    let version = cql.query("SELECT release_version FROM system.local").unwrap().texts();
+    if matches!(server, Server::Own(_)) {
+        assert_eq!(version, [artifacts::version()]);
+    }
+
+    cql.query("DROP KEYSPACE IF EXISTS node_test").unwrap();
+    cql.query(&format!("CREATE KEYSPACE node_test {ONE_COPY}")).unwrap();
+    cql.query("CREATE TABLE node_test.names (name text PRIMARY KEY, component_0 text, size smallint)")
+        .unwrap();
+    cql.query(
+        "CREATE CUSTOM INDEX ON node_test.names (component_0) \
+         USING 'org.apache.cassandra.index.sasi.SASIIndex' WITH OPTIONS = {'case_sensitive': 'true', \
+         'analyzer_class': 'org.apache.cassandra.index.sasi.analyzer.NonTokenizingAnalyzer'}",
+    )
+    .unwrap();
+    for (name, size) in [("cpu0.idle", 7), ("cpu1.idle", -3), ("mem.free", 0)] {
+        let first = name.split('.').next().unwrap();
+        let insert = format!(
+            "INSERT INTO node_test.names (name, component_0, size) VALUES ('{name}', '{first}', {size})"
+        );
+        cql.query(&insert).unwrap();
+    }
+    let found = cql.query("SELECT name, size FROM node_test.names WHERE component_0 LIKE 'cpu%'").unwrap();
+    assert_eq!(found.columns(), ["name", "size"]);
+    let mut found: Vec<_> = found.iter().map(|row| (row.text(0).unwrap(), row.integer(1).unwrap())).collect();
+    found.sort_unstable();
+    assert_eq!(found, [("cpu0.idle", 7), ("cpu1.idle", -3)]);
+
+    let refused = cql.query("SELECT * FROM node_test.nothing").unwrap_err();
+    assert!(matches!(&refused, NodeError::Cql { code: 0x2200, .. }), "{refused}");
+    cql.query("DROP KEYSPACE node_test").unwrap();
+}
+
+/// kill -9 keeps what a durable keyspace acknowledged and loses what BigGraphite's way of making
+/// keyspaces holds in memory; a clean stop keeps both.
+#[test]
+fn kill_and_restart() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = Options { commitlog_sync: CommitlogSync::Batch, heap_mib: 256, ..Options::default() };
+    let Some(mut cluster) = cluster_for_test(1, &options) else { return };
+    let node = cluster.node(0);
+    let mut cql = node.connect().unwrap();
+    for (keyspace, durable) in [("durable", true), ("volatile", false)] {
+        cql.query(&format!("CREATE KEYSPACE {keyspace} {ONE_COPY} AND durable_writes = {durable}")).unwrap();
+        cql.query(&format!("CREATE TABLE {keyspace}.t (k int PRIMARY KEY, v double)")).unwrap();
+    }
+    let insert = |cql: &mut Connection, from: i32| {
+        for keyspace in ["durable", "volatile"] {
+            for k in from..from + 50 {
+                cql.query(&format!("INSERT INTO {keyspace}.t (k, v) VALUES ({k}, 0.5)")).unwrap();
+            }
+        }
+    };
+    insert(&mut cql, 0);
+    node.stop();
+    node.start().unwrap();
+    let mut cql = node.connect().unwrap();
+    insert(&mut cql, 1000);
+    let first = node.id();
+    node.kill();
+    assert!(!node.runs() && node.connect().is_err());
+    node.start().unwrap();
+    assert_ne!(node.id(), first);
+
+    let mut cql = node.connect().unwrap();
+    let mut count = |keyspace: &str| cql.query(&format!("SELECT k FROM {keyspace}.t")).unwrap().len();
+    assert_eq!((count("durable"), count("volatile")), (100, 50));
+}
+
+/// Passwords are asked for and TLS is spoken, as `openssl` sees it.
+#[test]
+fn authentication_and_encryption() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    // As the compose file switches SASI on: the setting is off and a property overrides it.
+    let java =
+        ["-Dcassandra.config.allow_system_properties=true", "-Dcassandra.settings.sasi_indexes_enabled=true"];
+    let options = Options {
+        authentication: true,
+        tls: true,
+        sasi: false,
+        heap_mib: 256,
+        java: java.map(str::to_owned).to_vec(),
+        ..Options::default()
+    };
+    let Some(mut cluster) = cluster_for_test(1, &options) else { return };
+    let node = cluster.node(0);
+    for credentials in [None, Some(("cassandra", "wrong"))] {
+        let refused = Connection::open(node.socket(), credentials).unwrap_err();
+        assert!(matches!(&refused, NodeError::Cql { code: 0x0100, .. }), "{refused}");
+    }
+    let sasi = "SELECT value FROM system_views.settings WHERE name = 'sasi_indexes_enabled'";
+    assert_eq!(node.connect().unwrap().query(sasi).unwrap().texts(), ["true"]);
+
+    let connect = ["s_client", "-verify_return_error", "-connect", &node.contact_point(), "-CAfile"];
+    let output = Command::new("openssl").args(connect).arg(node.certificate()).stdin(Stdio::null()).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("Verify return code: 0 (ok)"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A frozen node keeps its connections and says nothing; then it goes on.
+#[test]
+fn three_nodes_know_each_other() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = Options { heap_mib: 256, ..Options::default() };
+    let Some(mut cluster) = cluster_for_test(3, &options) else { return };
+    let mut cql = cluster.node(0).connect().unwrap();
+    cql.query("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}")
+        .unwrap();
+    cql.query("CREATE TABLE k.t (k int PRIMARY KEY)").unwrap();
+    cluster.wait_settled().unwrap();
+    cluster.node(1).kill();
+    cluster.node(2).pause();
+    assert!(cluster.node(2).runs());
+    cql.query("INSERT INTO k.t (k) VALUES (1)").unwrap();
+    cluster.node(2).resume();
+    cluster.start_all().unwrap();
+    let mut cql = cluster.node(2).connect().unwrap();
+    assert_eq!(cql.query_at(Consistency::All, "SELECT k FROM k.t").unwrap().len(), 1);
+}

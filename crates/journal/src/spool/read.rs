@@ -1,0 +1,73 @@
+//! Slices by metric: what readers lay over the remote store's answer, and what a deletion changes.
+
+use super::row::{Key, read_value, value};
+use super::shared::Shared;
+use super::{Id, SpoolError};
+
+/// Readers see slices for so long after their acknowledgement: a read may be answered by a replica
+/// that gets the rows a little later than those that acknowledged them.
+const READABLE_AFTER_MS: i64 = 60_000;
+
+/// Changes of one commit at most.
+const CHANGES_MAX: usize = 10_000;
+
+/// What becomes of a slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// It stays as it is.
+    Keep,
+    /// It goes.
+    Remove,
+    /// It holds this from now on: so many rows, and their bytes.
+    Replace(u32, Vec<u8>),
+}
+
+impl Shared {
+    pub(super) fn read_slices(
+        &self,
+        ids: &[Id],
+        visit: &mut dyn FnMut(usize, i64, &[u8]),
+    ) -> Result<(), SpoolError> {
+        let since_ms = self.now_ms() - READABLE_AFTER_MS;
+        for segment in self.readable_segments(since_ms) {
+            for (place, id) in ids.iter().enumerate() {
+                self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, value| {
+                    match read_value(&value) {
+                        Some((_, bytes)) => visit(place, key.timestamp_us, bytes),
+                        None => self.report_damage(&key, "its value is no slice"),
+                    }
+                    true
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn edit(
+        &self,
+        ids: &[Id],
+        change: &mut dyn FnMut(usize, &[u8]) -> Edit,
+    ) -> Result<(), SpoolError> {
+        let _commits = self.hold_commits();
+        let mut changes = Vec::new();
+        for segment in self.readable_segments(i64::MIN) {
+            for (place, id) in ids.iter().enumerate() {
+                self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, old| {
+                    let Some((_, bytes)) = read_value(&old) else { return true };
+                    match change(place, bytes) {
+                        Edit::Keep => {}
+                        Edit::Remove => changes.push((key, None)),
+                        Edit::Replace(rows, bytes) => {
+                            changes.push((key, Some(value(rows, &bytes))));
+                        }
+                    }
+                    true
+                })?;
+                if changes.len() >= CHANGES_MAX {
+                    self.replace(std::mem::take(&mut changes))?;
+                }
+            }
+        }
+        self.replace(changes)
+    }
+}

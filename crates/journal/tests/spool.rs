@@ -1,0 +1,376 @@
+//! The spool: order, acknowledgement, retention, its ceiling, and what a restart finds.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::eventually;
+use plumbago_journal::spool::{Chunk, Edit, Id, Position, Slice, State};
+use plumbago_journal::{Spool, SpoolConfig, SpoolError};
+use plumbago_model::ManualClock;
+use plumbago_telemetry::Registry;
+
+const NOW: i64 = 1_700_000_000;
+
+struct Fixture {
+    dir: tempfile::TempDir,
+    clock: Arc<ManualClock>,
+    registry: Registry,
+    config: SpoolConfig,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let config = SpoolConfig { min_free_bytes: 0, gather: Duration::ZERO, ..SpoolConfig::default() };
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            clock: Arc::new(ManualClock::at(NOW)),
+            registry: Registry::new(),
+            config,
+        }
+    }
+
+    fn open(&mut self) -> Spool {
+        self.registry = Registry::new();
+        Spool::open(self.dir.path(), self.config.clone(), self.clock.clone(), &self.registry).unwrap()
+    }
+}
+
+fn id(n: u32) -> Id {
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&n.wrapping_mul(2_654_435_761).to_be_bytes());
+    id[12..].copy_from_slice(&n.to_be_bytes());
+    id
+}
+
+/// Commits one slice for each metric, with a text of its own.
+fn put(spool: &Spool, metrics: std::ops::Range<u32>, text: &str) -> i64 {
+    let texts: Vec<String> = metrics.clone().map(|n| format!("{n} {text}")).collect();
+    let slices: Vec<Slice<'_>> =
+        metrics.zip(&texts).map(|(n, text)| Slice { id: id(n), rows: 1, bytes: text.as_bytes() }).collect();
+    spool.commit(&slices, &[]).unwrap()
+}
+
+fn texts(chunk: &Chunk) -> Vec<String> {
+    chunk.slices.iter().map(|slice| String::from_utf8(slice.bytes().to_vec()).unwrap()).collect()
+}
+
+/// Everything that waits, chunk by chunk, acknowledged.
+fn drain(spool: &Spool, most_bytes: usize) -> Vec<(i64, String)> {
+    let mut all = Vec::new();
+    while let Some(chunk) = spool.next_chunk(None, most_bytes).unwrap() {
+        all.extend(chunk.slices.iter().map(|slice| slice.timestamp_us).zip(texts(&chunk)));
+        assert!(spool.acknowledge(&chunk).unwrap());
+    }
+    all
+}
+
+fn seen(spool: &Spool, n: u32) -> Vec<String> {
+    let mut seen = Vec::new();
+    spool.read(&[id(n)], &mut |_, _, bytes| seen.push(String::from_utf8(bytes.to_vec()).unwrap())).unwrap();
+    seen
+}
+
+#[test]
+fn what_waits_comes_by_metric_and_then_by_time() {
+    let mut fixture = Fixture::new();
+    let spool = fixture.open();
+    for round in 0..5 {
+        put(&spool, 0..40, &format!("round {round}"));
+    }
+    assert_eq!(spool.stats().unsent_rows, 200);
+    let all = drain(&spool, 500);
+    assert_eq!(all.len(), 200);
+    let mut by_metric: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (_, text) in &all {
+        let (metric, round) = text.split_once(' ').unwrap();
+        by_metric.entry(metric.to_owned()).or_default().push(round.to_owned());
+    }
+    let rounds: Vec<String> = (0..5).map(|round| format!("round {round}")).collect();
+    assert!(by_metric.len() == 40 && by_metric.values().all(|found| *found == rounds));
+    // All of a metric lies together.
+    let metrics: Vec<&str> = all.iter().map(|(_, text)| text.split_once(' ').unwrap().0).collect();
+    assert_eq!(metrics.chunk_by(|a, b| a == b).count(), 40);
+    let stats = spool.stats();
+    assert_eq!((stats.unsent_rows, stats.unsent_bytes, stats.oldest), (0, 0, None));
+    assert!(stats.retained_bytes > 0);
+}
+
+#[test]
+fn timestamps_rise_although_the_clock_falls_and_over_restarts() {
+    let mut fixture = Fixture::new();
+    let spool = fixture.open();
+    let first = put(&spool, 0..1, "a");
+    assert_eq!(first, NOW * 1_000_000);
+    let second = put(&spool, 0..1, "b");
+    assert_eq!(second, first + 1);
+    fixture.clock.set(NOW - 3600);
+    let third = put(&spool, 0..1, "c");
+    assert_eq!(third, second + 1);
+    drain(&spool, 100);
+    spool.close().unwrap();
+    let spool = fixture.open();
+    assert_eq!(put(&spool, 0..1, "d"), third + 1);
+    assert_eq!(spool.timestamp().unwrap(), third + 2);
+    fixture.clock.set(NOW + 5);
+    assert_eq!(put(&spool, 0..1, "e"), (NOW + 5) * 1_000_000);
+}
+
+#[test]
+fn chunks_ahead_of_the_acknowledgement_and_after_a_restart() {
+    let mut fixture = Fixture::new();
+    let spool = fixture.open();
+    put(&spool, 0..100, "x");
+    let first = spool.next_chunk(None, 500).unwrap().unwrap();
+    let second = spool.next_chunk(Some(first.end), 500).unwrap().unwrap();
+    let third = spool.next_chunk(Some(second.end), 500).unwrap().unwrap();
+    assert!(texts(&first).iter().all(|text| !texts(&second).contains(text)));
+    assert_eq!(first.timestamp_us, third.timestamp_us);
+    // Nothing is lost when a process ends before the acknowledgement, and what was is not sent again.
+    assert!(spool.acknowledge(&first).unwrap());
+    drop(spool);
+    let spool = fixture.open();
+    let again = spool.next_chunk(None, 500).unwrap().unwrap();
+    assert_eq!(texts(&again), texts(&second));
+    assert_eq!(first.slices[0].timestamp_us, again.slices[0].timestamp_us);
+    assert!(spool.acknowledge(&again).unwrap());
+    assert_eq!(drain(&spool, 500).len(), 100 - first.slices.len() - second.slices.len());
+    assert!(!third.slices.is_empty());
+    drop(spool);
+    let spool = fixture.open();
+    assert!(spool.next_chunk(None, 500).unwrap().is_none());
+    assert_eq!(spool.stats().unsent_rows, 0);
+}
+
+#[test]
+fn new_slices_gather_for_a_while() {
+    let mut fixture = Fixture::new();
+    fixture.config.gather = Duration::from_secs(5);
+    let spool = fixture.open();
+    put(&spool, 0..3, "a");
+    assert!(spool.next_chunk(None, 500).unwrap().is_none());
+    fixture.clock.advance(4);
+    put(&spool, 0..3, "b");
+    assert!(spool.next_chunk(None, 500).unwrap().is_none());
+    assert_eq!(spool.stats().oldest, Some(Duration::from_secs(4)));
+    fixture.clock.advance(1);
+    assert_eq!(spool.next_chunk(None, 500).unwrap().unwrap().slices.len(), 6);
+}
+
+#[test]
+fn acknowledged_slices_are_retained_sent_again_and_dropped() {
+    let mut fixture = Fixture::new();
+    let spool = fixture.open();
+    put(&spool, 0..10, "old");
+    let old = drain(&spool, 1 << 20);
+    fixture.clock.advance(30);
+    put(&spool, 0..10, "new");
+    let new = drain(&spool, 1 << 20);
+    assert_eq!(seen(&spool, 3), ["3 old", "3 new"]);
+
+    assert_eq!(spool.replay_since((NOW + 31) * 1_000_000).unwrap(), 0);
+    assert!(drain(&spool, 1 << 20).is_empty());
+    assert!(spool.replay_since((NOW + 30) * 1_000_000).unwrap() > 0);
+    assert_eq!(drain(&spool, 1 << 20), new);
+    assert!(spool.replay_since(0).unwrap() > 0);
+    assert_eq!(drain(&spool, 300), [old, new].concat());
+
+    // A sender in the middle starts anew.
+    put(&spool, 0..10, "newest");
+    let chunk = spool.next_chunk(None, 1 << 20).unwrap().unwrap();
+    spool.replay_since(0).unwrap();
+    assert!(!spool.acknowledge(&chunk).unwrap());
+    let next = spool.next_chunk(Some(chunk.end), 1 << 20).unwrap().unwrap();
+    assert!(texts(&next)[0].ends_with("old"));
+    assert_eq!(drain(&spool, 1 << 20).len(), 30);
+
+    fixture.clock.advance(61);
+    // Readers do not look at what every replica has by now.
+    assert!(seen(&spool, 3).is_empty());
+    eventually("dropped", || spool.stats().retained_bytes == 0);
+    assert_eq!(spool.replay_since(0).unwrap(), 0);
+    assert!(drain(&spool, 1 << 20).is_empty());
+    drop(spool);
+    assert!(drain(&fixture.open(), 1 << 20).is_empty());
+}
+
+#[test]
+fn a_full_spool_refuses_and_gives_up_what_is_only_retained() {
+    let mut fixture = Fixture::new();
+    fixture.config.max_bytes = Some(100_000);
+    let spool = fixture.open();
+    let text = "x".repeat(900);
+    let slice = |n: u32| Slice { id: id(n), rows: 1, bytes: text.as_bytes() };
+    let mut taken = 0;
+    let error = loop {
+        match spool.commit(&[slice(taken)], &[]) {
+            Ok(_) => taken += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(
+        matches!(error, SpoolError::Full { max_bytes: 100_000, held_bytes } if held_bytes > 98_000),
+        "{error}"
+    );
+    assert!(error.is_transient() && spool.trouble().unwrap().contains("full"));
+    assert_eq!(spool.stats().unsent_rows, u64::from(taken));
+    // State rows go on: they take no room.
+    spool.commit(&[], &[State { id: id(1), bytes: b"state" }]).unwrap();
+
+    assert_eq!(drain(&spool, 10_000).len(), taken as usize);
+    for n in 0..taken {
+        spool.commit(&[slice(n)], &[]).unwrap();
+        assert!(spool.stats().unsent_bytes + spool.stats().retained_bytes <= 100_000);
+    }
+    assert!(spool.trouble().is_none());
+    assert!(spool.commit(&[slice(0)], &[]).is_err());
+    drop(spool);
+    let spool = fixture.open();
+    assert!(spool.commit(&[slice(0)], &[]).is_err(), "the ceiling holds over a restart");
+    assert_eq!(drain(&spool, 10_000).len(), taken as usize);
+}
+
+#[test]
+fn state_rows_are_replaced_deleted_and_visited_in_order() {
+    let mut fixture = Fixture::new();
+    let spool = fixture.open();
+    let mut wanted = BTreeMap::new();
+    for round in 0..4_u32 {
+        let bytes = round.to_le_bytes();
+        for n in (0..200).filter(|n| n % (round + 1) == 0) {
+            let gone = round == 3 && n % 8 == 0;
+            let bytes: &[u8] = if gone { &[] } else { &bytes };
+            spool.commit(&[], &[State { id: id(n), bytes }]).unwrap();
+            wanted.insert(id(n), bytes.to_vec());
+        }
+    }
+    wanted.retain(|_, bytes| !bytes.is_empty());
+    for _ in 0..2 {
+        let mut found = Vec::new();
+        let spool = fixture.open_or(&spool);
+        spool.scan_states(&mut |id, bytes| found.push((id, bytes.to_vec()))).unwrap();
+        assert_eq!(found, wanted.clone().into_iter().collect::<Vec<_>>());
+    }
+}
+
+impl Fixture {
+    /// The same spool: a directory can be open once only.
+    fn open_or(&self, spool: &Spool) -> Spool {
+        let again = Spool::open(self.dir.path(), self.config.clone(), self.clock.clone(), &Registry::new());
+        assert!(matches!(again, Err(SpoolError::Open(_))), "it is locked");
+        spool.clone()
+    }
+}
+
+#[test]
+fn what_is_put_aside_holds_nothing_up_and_stays() {
+    let mut fixture = Fixture::new();
+    let spool = fixture.open();
+    put(&spool, 0..10, "a");
+    let chunk = spool.next_chunk(None, 1 << 20).unwrap().unwrap();
+    let stuck: Vec<_> = chunk
+        .slices
+        .iter()
+        .filter(|slice| slice.bytes() < &b"3"[..])
+        .map(|slice| (chunk.timestamp_us, Slice { id: slice.id, rows: 1, bytes: slice.bytes() }))
+        .collect();
+    assert_eq!(stuck.len(), 3);
+    spool.park(&stuck).unwrap();
+    assert!(spool.acknowledge(&chunk).unwrap());
+    put(&spool, 0..10, "b");
+    assert_eq!(drain(&spool, 1 << 20).len(), 10);
+    assert_eq!((spool.stats().unsent_rows, spool.stats().parked_rows), (3, 3));
+    fixture.clock.advance(120);
+    eventually("dropped", || spool.stats().retained_bytes == 0);
+    assert_eq!(seen(&spool, 1), ["1 a"]);
+    drop(spool);
+
+    let spool = fixture.open();
+    assert_eq!((spool.stats().unsent_rows, spool.stats().parked_rows), (3, 3));
+    assert!(spool.next_chunk(None, 1 << 20).unwrap().is_none());
+    let first = spool.next_parked(None, 1).unwrap();
+    assert_eq!(first.len(), 1);
+    let rest = spool.next_parked(first.last(), 1 << 20).unwrap();
+    assert_eq!(rest.len(), 2);
+    assert!(rest.iter().all(|slice| slice.timestamp_us == chunk.timestamp_us));
+    assert!(spool.next_parked(rest.last(), 1 << 20).unwrap().is_empty());
+    spool.unpark(&rest).unwrap();
+    assert_eq!(spool.stats().parked_rows, 1);
+    spool.unpark(&first).unwrap();
+    assert_eq!((spool.stats().unsent_rows, spool.stats().unsent_bytes, spool.stats().oldest), (0, 0, None));
+    assert!(spool.next_parked(None, 1 << 20).unwrap().is_empty());
+}
+
+#[test]
+fn a_deletion_changes_what_is_kept() {
+    let mut fixture = Fixture::new();
+    let spool = fixture.open();
+    put(&spool, 0..4, "a");
+    drain(&spool, 1 << 20);
+    put(&spool, 0..4, "b");
+    put(&spool, 0..4, "c");
+    let mut change = |place: usize, bytes: &[u8]| match (place, bytes.last()) {
+        (0, _) => Edit::Remove,
+        (_, Some(b'b')) => Edit::Replace(5, b"changed".to_vec()),
+        _ => Edit::Keep,
+    };
+    spool.edit(&[id(1), id(2)], &mut change).unwrap();
+    assert!(seen(&spool, 1).is_empty());
+    assert_eq!(seen(&spool, 2), ["2 a", "changed", "2 c"]);
+    assert_eq!(seen(&spool, 3), ["3 a", "3 b", "3 c"]);
+    assert_eq!(drain(&spool, 1 << 20).len(), 6);
+    // Where nothing is left, nothing waits for ever.
+    put(&spool, 9..10, "alone");
+    spool.edit(&[id(9)], &mut |_, _| Edit::Remove).unwrap();
+    assert!(drain(&spool, 1 << 20).is_empty());
+    assert_eq!(spool.stats().unsent_rows, 0);
+}
+
+/// Many commits from several threads while a sender drains: each slice once, those of a metric in
+/// order, tables and log files included.
+#[test]
+fn commits_and_the_sender_at_once() {
+    const THREADS: u32 = 3;
+    const ROUNDS: u32 = 150;
+    const METRICS: u32 = 200;
+    let mut fixture = Fixture::new();
+    let spool = fixture.open();
+    let mut received: BTreeMap<Id, Vec<u32>> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let spool = spool.clone();
+            scope.spawn(move || {
+                let state = vec![7; 150];
+                for round in 0..ROUNDS {
+                    let bytes = [round.to_le_bytes(); 30].concat();
+                    let ids = (0..METRICS).map(|n| id(thread * METRICS + n));
+                    let slices: Vec<_> = ids.clone().map(|id| Slice { id, rows: 2, bytes: &bytes }).collect();
+                    let states: Vec<_> = ids.map(|id| State { id, bytes: &state }).collect();
+                    spool.commit(&slices, &states).unwrap();
+                }
+            });
+        }
+        let mut position: Option<Position> = None;
+        let mut left = THREADS * METRICS * ROUNDS;
+        while left > 0 {
+            let Some(chunk) = spool.next_chunk(position, 100_000).unwrap() else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            position = Some(chunk.end);
+            for slice in &chunk.slices {
+                let round = u32::from_le_bytes(slice.bytes()[..4].try_into().unwrap());
+                received.entry(slice.id).or_default().push(round);
+                left -= 1;
+            }
+            assert!(spool.acknowledge(&chunk).unwrap());
+        }
+    });
+    let rounds: Vec<u32> = (0..ROUNDS).collect();
+    assert_eq!(received.len() as u32, THREADS * METRICS);
+    assert!(received.values().all(|found| *found == rounds));
+    assert_eq!(spool.stats().unsent_rows, 0);
+}

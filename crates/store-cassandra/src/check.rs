@@ -1,0 +1,293 @@
+//! The check of a server's schema, at the start and whenever it is asked for: harmless differences
+//! are told, tables with a fatal one are not used.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::PoisonError;
+
+use plumbago_store::StoreError;
+use scylla::client::session::Session;
+
+use crate::error;
+use crate::layout::Table;
+use crate::schema::ddl::{Engine, Server};
+use crate::schema::{
+    self, CHANGES, DIRECTORIES, Difference, Key, LEASES, LiveColumn, LiveIndex, LiveKeyspace, LiveSchema,
+    LiveTable, METRICS, Purpose, Schema, Severity, TAGS, WRITERS,
+};
+use crate::store::CassandraStore;
+
+/// What stands in the comment of our tables where BigGraphite's were there first.
+pub(crate) const BESIDE_BIGGRAPHITE: &str = "beside tables of BigGraphite";
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// What the server of the points is.
+    pub server: Server,
+    /// Component columns of the names.
+    pub components: u32,
+    /// False where the points' keyspace has no commit log: a killed server loses what it confirmed.
+    pub durable_writes: bool,
+    /// Copies of each point, in the local data centre.
+    pub replicas: u32,
+    /// All differences, the worst first.
+    pub differences: Vec<Difference>,
+    /// Our own tables that can be used.
+    pub features: Features,
+    /// True where BigGraphite's tables were there before ours.
+    pub made_by_biggraphite: bool,
+    /// The server's clock minus ours.
+    pub clock_difference_ms: i64,
+}
+
+/// Which of our own tables can be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Other daemons' creations are learnt at once; otherwise all names are read again from time to time.
+    pub changes: bool,
+    /// Series are listed by tag.
+    pub tags: bool,
+    /// One node of a cluster at a time can hold a lease.
+    pub leases: bool,
+    /// Writer ids are registered.
+    pub writers: bool,
+    /// Names can be found by SASI indexes.
+    pub sasi: bool,
+    /// Metrics can be found by what their path begins with, as the clean-up of directories asks.
+    pub parents: bool,
+}
+
+impl Report {
+    /// Tables that cannot be used, each with the reasons.
+    pub fn fatal(&self) -> impl Iterator<Item = &Difference> {
+        self.differences.iter().filter(|difference| difference.severity == Severity::Fatal)
+    }
+
+    /// Writes the findings to the log.
+    pub fn log(&self) {
+        for difference in &self.differences {
+            match difference.severity {
+                Severity::Fatal => {
+                    tracing::error!(%difference, "the table is not used; run `plumbago syncdb`");
+                }
+                _ => tracing::warn!(%difference, "the schema differs"),
+            }
+        }
+        if self.clock_difference_ms.abs() > 1000 {
+            let ms = self.clock_difference_ms;
+            tracing::warn!(ms, "the server's clock differs from ours; of two writes the wrong one may stay");
+        }
+    }
+}
+
+impl CassandraStore {
+    /// Compares the server with what these tables of points need. From then on the tables with fatal
+    /// differences are refused, and only they; the number of components is taken from the server.
+    pub async fn check(&self, tables: &BTreeSet<Table>) -> Result<Report, StoreError> {
+        let live = self.live_schema().await?;
+        let metadata = self.config.metadata_keyspace();
+        let components = live.components(&metadata).filter(|n| *n > 0).unwrap_or(self.config.components);
+        let wanted = Schema::with_components(&self.config, components, tables, self.clock.now());
+        let mut differences = schema::diff::diff(&wanted, &live);
+        differences.sort_by_key(|difference| std::cmp::Reverse(difference.severity));
+        self.names.set_components(components);
+        self.tables.set_unfit(unfit(&wanted, &differences));
+        let keyspace = live.keyspaces.get(&self.config.keyspace);
+        let features = features(&metadata, &live, &differences);
+        self.keep_features((live.server, features));
+        Ok(Report {
+            server: live.server,
+            components,
+            durable_writes: keyspace.is_none_or(|keyspace| keyspace.durable_writes),
+            replicas: keyspace.map_or(1, |keyspace| keyspace.replicas(&self.config.datacenter)),
+            features,
+            made_by_biggraphite: is_biggraphites(&metadata, &live),
+            differences,
+            clock_difference_ms: self.clock_difference().await?,
+        })
+    }
+
+    /// What the server is and which features it allows, from the last check.
+    pub async fn features(&self) -> Result<(Server, Features), StoreError> {
+        if let Some(known) = *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(known);
+        }
+        let live = self.live_schema().await?;
+        let metadata = self.config.metadata_keyspace();
+        let components = live.components(&metadata).filter(|n| *n > 0).unwrap_or(self.config.components);
+        let wanted = Schema::with_components(&self.config, components, &BTreeSet::new(), self.clock.now());
+        let differences = schema::diff::diff(&wanted, &live);
+        self.names.set_components(components);
+        Ok(self.keep_features((live.server, features(&metadata, &live, &differences))))
+    }
+
+    fn keep_features(&self, found: (Server, Features)) -> (Server, Features) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        found
+    }
+
+    /// What the servers report.
+    pub async fn live_schema(&self) -> Result<LiveSchema, StoreError> {
+        let points = self.clusters.points.wait().await?;
+        let names = self.clusters.names.wait().await?;
+        let mut live = LiveSchema {
+            server: server(&points).await?,
+            keyspaces: Default::default(),
+            tables: Default::default(),
+            indexes: Vec::new(),
+        };
+        read_keyspace(&points, &self.config.keyspace, &mut live).await?;
+        read_keyspace(&names, &self.config.metadata_keyspace(), &mut live).await?;
+        Ok(live)
+    }
+
+    async fn clock_difference(&self) -> Result<i64, StoreError> {
+        let session = self.clusters.points.session()?;
+        let before = self.clock.now_ms();
+        let text = "SELECT toUnixTimestamp(now()) FROM system.local WHERE key = 'local'";
+        let rows: Vec<(i64,)> = query(&session, text, ()).await?;
+        let after = self.clock.now_ms();
+        let difference = rows.first().map_or(0, |(server,)| server - (before + after) / 2);
+        self.stats.clock_difference.set(difference as f64 / 1000.0);
+        Ok(difference)
+    }
+}
+
+/// The tables of points that cannot be used, with the reasons.
+fn unfit(wanted: &Schema, differences: &[Difference]) -> HashMap<Table, String> {
+    let mut unfit: HashMap<Table, String> = HashMap::new();
+    for difference in differences.iter().filter(|difference| difference.severity == Severity::Fatal) {
+        let def = wanted.table(&difference.keyspace, &difference.table);
+        let Some(Purpose::Points(table)) = def.map(|def| def.purpose) else { continue };
+        let why = unfit.entry(table).or_default();
+        if !why.is_empty() {
+            why.push_str("; ");
+        }
+        why.push_str(&difference.what);
+    }
+    unfit
+}
+
+fn features(metadata: &str, live: &LiveSchema, differences: &[Difference]) -> Features {
+    let usable = |table: &str| {
+        let off =
+            |difference: &&Difference| difference.table == table && difference.severity > Severity::Harmless;
+        live.table(metadata, table).is_some() && !differences.iter().any(|difference| off(&difference))
+    };
+    let components = live.components(metadata).unwrap_or(0);
+    let indexed = |table: &str| {
+        live.has_sasi(metadata, table, "parent")
+            && (0..components).all(|n| live.has_sasi(metadata, table, &format!("component_{n}")))
+    };
+    Features {
+        changes: usable(CHANGES),
+        tags: usable(TAGS),
+        leases: usable(LEASES),
+        writers: usable(WRITERS),
+        parents: live.has_sasi(metadata, METRICS, "parent"),
+        sasi: components > 0 && indexed(METRICS) && indexed(DIRECTORIES),
+    }
+}
+
+pub(crate) fn is_biggraphites(metadata: &str, live: &LiveSchema) -> bool {
+    let ours = live.table(metadata, CHANGES);
+    live.table(metadata, METRICS).is_some()
+        && ours.is_none_or(|table| table.comment.contains(BESIDE_BIGGRAPHITE))
+}
+
+async fn server(session: &Session) -> Result<Server, StoreError> {
+    let text = "SELECT release_version FROM system.local WHERE key = 'local'";
+    let rows: Vec<(String,)> = query(session, text, ()).await?;
+    let state = session.get_cluster_state();
+    let sharded = state.get_nodes_info().iter().any(|node| node.sharder().is_some());
+    let engine = if sharded { Engine::Scylla } else { Engine::Cassandra };
+    Ok(Server::parse(rows.first().map_or("", |(release,)| release.as_str()), engine))
+}
+
+async fn read_keyspace(session: &Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
+    type Keyspace = (bool, std::collections::BTreeMap<String, String>);
+    let text = "SELECT durable_writes, replication FROM system_schema.keyspaces WHERE keyspace_name = ?";
+    let rows: Vec<Keyspace> = query(session, text, (keyspace,)).await?;
+    let Some((durable_writes, replication)) = rows.into_iter().next() else { return Ok(()) };
+    live.keyspaces.insert(keyspace.to_owned(), LiveKeyspace { replication, durable_writes });
+    read_tables(session, keyspace, live).await?;
+    read_columns(session, keyspace, live).await?;
+    read_indexes(session, keyspace, live).await
+}
+
+async fn read_tables(session: &Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
+    type Row = (
+        String,
+        Option<String>,
+        Option<HashMap<String, String>>,
+        Option<i32>,
+        Option<i32>,
+        Option<i32>,
+        Option<Vec<String>>,
+    );
+    let text = "SELECT table_name, comment, compaction, default_time_to_live, gc_grace_seconds, \
+                memtable_flush_period_in_ms, flags FROM system_schema.tables WHERE keyspace_name = ?";
+    for (name, comment, compaction, ttl, gc_grace, flush, flags) in
+        query::<Row>(session, text, (keyspace,)).await?
+    {
+        let table = LiveTable {
+            columns: Vec::new(),
+            comment: comment.unwrap_or_default(),
+            ttl: ttl.unwrap_or(0).max(0) as u64,
+            gc_grace_seconds: gc_grace.unwrap_or(0).max(0) as u32,
+            flush_period_ms: flush.unwrap_or(0).max(0) as u32,
+            compaction: compaction.unwrap_or_default(),
+            flags: flags.unwrap_or_default(),
+        };
+        live.tables.insert((keyspace.to_owned(), name), table);
+    }
+    Ok(())
+}
+
+async fn read_columns(session: &Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
+    type Row = (String, String, String, String, i32, String);
+    let text = "SELECT table_name, column_name, clustering_order, kind, position, type \
+                FROM system_schema.columns WHERE keyspace_name = ?";
+    for (table, name, order, kind, position, cql_type) in query::<Row>(session, text, (keyspace,)).await? {
+        let Some(table) = live.tables.get_mut(&(keyspace.to_owned(), table)) else { continue };
+        let key = match (kind.as_str(), order.as_str()) {
+            ("partition_key", _) => Key::Partition,
+            ("clustering", "desc") => Key::Descending,
+            ("clustering", _) => Key::Ascending,
+            _ => Key::None,
+        };
+        table.columns.push(LiveColumn { name, cql_type, key, position });
+    }
+    Ok(())
+}
+
+async fn read_indexes(session: &Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
+    type Row = (String, Option<String>, Option<HashMap<String, String>>);
+    let text = "SELECT table_name, kind, options FROM system_schema.indexes WHERE keyspace_name = ?";
+    for (table, kind, options) in query::<Row>(session, text, (keyspace,)).await? {
+        let options = options.unwrap_or_default();
+        let class = options.get("class_name").cloned().or(kind).unwrap_or_default();
+        let class = class.rsplit('.').next().unwrap_or_default().to_owned();
+        let target = options.get("target").cloned().unwrap_or_default().trim_matches('"').to_owned();
+        live.indexes.push(LiveIndex { keyspace: keyspace.to_owned(), table, class, target });
+    }
+    Ok(())
+}
+
+/// Reads from the server's own tables, which every node has for itself.
+async fn query<R>(
+    session: &Session,
+    text: &str,
+    values: impl scylla::serialize::row::SerializeRow,
+) -> Result<Vec<R>, StoreError>
+where
+    R: for<'f> scylla::deserialize::row::DeserializeRow<'f, 'f>,
+{
+    let operation = "read the server's schema";
+    let mut statement = scylla::statement::unprepared::Statement::new(text);
+    statement.set_consistency(scylla::statement::Consistency::One);
+    let result = session.query_unpaged(statement, values).await.map_err(|e| error::request(operation, e))?;
+    let rows = result.into_rows_result().map_err(|e| error::answer(operation, e))?;
+    let rows = rows.rows::<R>().map_err(|e| error::answer(operation, e))?;
+    rows.collect::<Result<_, _>>().map_err(|e| error::answer(operation, e))
+}

@@ -1,0 +1,84 @@
+//! Leases: what only one node of a cluster may do at a time. The one place with lightweight
+//! transactions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plumbago_store::StoreError;
+use uuid::Uuid;
+
+use crate::metadata::NameStore;
+
+/// A lease that is held. It ends by itself when it is not renewed in time.
+#[derive(Debug)]
+pub struct Lease {
+    store: Arc<NameStore>,
+    name: String,
+    holder: Uuid,
+    host: String,
+    ttl: i32,
+}
+
+impl Lease {
+    /// Takes the lease of this name for `ttl`; `None` when somebody else has it.
+    pub(crate) async fn take(
+        store: Arc<NameStore>,
+        name: &str,
+        host: &str,
+        ttl: Duration,
+    ) -> Result<Option<Self>, StoreError> {
+        let ttl = i32::try_from(ttl.as_secs()).unwrap_or(i32::MAX).max(1);
+        let holder = Uuid::new_v4();
+        let lease = Self { store, name: name.to_owned(), holder, host: host.to_owned(), ttl };
+        let text = lease.store.text.take_lease();
+        let taken = lease.decide("take a lease", text, (name, holder, host, ttl)).await?;
+        Ok(taken.then_some(lease))
+    }
+
+    /// Keeps it for another time; false when it is lost.
+    pub async fn renew(&self) -> Result<bool, StoreError> {
+        let text = self.store.text.renew_lease();
+        let values = (self.ttl, self.holder, &self.host, &self.name, self.holder);
+        self.decide("renew a lease", text, values).await
+    }
+
+    /// Gives it back.
+    pub async fn release(self) -> Result<(), StoreError> {
+        let text = self.store.text.release_lease();
+        self.decide("release a lease", text, (&self.name, self.holder)).await.map(|_| ())
+    }
+
+    async fn decide(
+        &self,
+        operation: &str,
+        text: String,
+        values: impl scylla::serialize::row::SerializeRow,
+    ) -> Result<bool, StoreError> {
+        self.store.applied(operation, text, values).await
+    }
+}
+
+impl NameStore {
+    /// Runs a lightweight transaction and says whether it took effect. The answer has other columns
+    /// when it did not.
+    async fn applied(
+        &self,
+        operation: &str,
+        text: String,
+        values: impl scylla::serialize::row::SerializeRow,
+    ) -> Result<bool, StoreError> {
+        use scylla::value::{CqlValue, Row};
+        let session = self.cluster.session()?;
+        let mut statement = (*self.statement(&session, text, true).await?).clone();
+        // The columns of the answer differ from one time to the next, and it may not be repeated.
+        statement.set_use_cached_result_metadata(false);
+        statement.set_is_idempotent(false);
+        let result = session.execute_unpaged(&statement, values).await;
+        let rows = result
+            .map_err(|error| self.failed(operation, error))?
+            .into_rows_result()
+            .map_err(|error| crate::error::answer(operation, error))?;
+        let row: Row = rows.first_row().map_err(|error| crate::error::answer(operation, error))?;
+        Ok(matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))
+    }
+}

@@ -1,0 +1,126 @@
+//! All names, in the order of the token ring.
+
+use std::collections::HashMap;
+
+use plumbago_store::{ErrorKind, MetaEntry, MetaPage, StoreError};
+use scylla::client::session::Session;
+use scylla::response::query_result::QueryRowsResult;
+use scylla::response::{PagingState, PagingStateResponse};
+use scylla::value::CqlTimeuuid;
+use uuid::Uuid;
+
+use crate::error;
+use crate::metadata::NameStore;
+use crate::schema::METADATA;
+
+/// Rows in one page at most, whatever is asked for; larger ones are no faster.
+const PAGE_MAX: usize = 20_000;
+
+/// A part of the token ring, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenRange {
+    /// The first token.
+    pub first: i64,
+    /// The last token.
+    pub last: i64,
+}
+
+impl TokenRange {
+    /// The whole ring.
+    pub const ALL: Self = Self { first: i64::MIN, last: i64::MAX };
+
+    /// The ring in `n` parts of one size; a job can stop between two of them and go on later.
+    pub fn split(n: u32) -> Vec<Self> {
+        let n = i128::from(n.max(1));
+        let edge = |i: i128| i128::from(i64::MIN) + (1i128 << 64) * i / n;
+        let part = |i| Self { first: edge(i) as i64, last: (edge(i + 1) - 1) as i64 };
+        (0..n).map(part).collect()
+    }
+}
+
+type Row<'a> = (&'a str, Option<Uuid>, Option<HashMap<String, String>>, Option<CqlTimeuuid>);
+
+impl NameStore {
+    /// A page of the metrics whose names have their token in the range.
+    pub(crate) async fn scan(
+        &self,
+        range: TokenRange,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<MetaPage, StoreError> {
+        let session = self.cluster.session()?;
+        let mut page = MetaPage::default();
+        let mut position = position;
+        // A page of the server may hold no usable row with more pages behind it.
+        loop {
+            let (rows, next) = self.page(&session, self.text.scan(), range, position, limit).await?;
+            let rows = rows.rows::<Row<'_>>().map_err(|error| error::answer("scan metrics", error))?;
+            for row in rows {
+                match row {
+                    Ok((name, id, config, created_on)) => self.add(&mut page, name, id, config, created_on),
+                    Err(error) => self.damage.report(METADATA, &"a row of the scan", &error),
+                }
+            }
+            page.next.clone_from(&next);
+            position = next;
+            if position.is_none() || !page.entries.is_empty() {
+                return Ok(page);
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        session: &Session,
+        text: String,
+        range: TokenRange,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<(QueryRowsResult, Option<Vec<u8>>), StoreError> {
+        let mut statement = (*self.statement(session, text, false).await?).clone();
+        statement.set_page_size(limit.clamp(1, PAGE_MAX) as i32);
+        let state = position.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
+        self.stats.metadata_requests.add(1);
+        let result = session.execute_single_page(&statement, (range.first, range.last), state).await;
+        let (result, next) = result.map_err(|error| self.failed("scan names", error))?;
+        let rows = result.into_rows_result().map_err(|error| error::answer("scan names", error))?;
+        let next = match next {
+            PagingStateResponse::HasMorePages { state } => {
+                let bytes = state.as_bytes_slice().map(|bytes| bytes.to_vec());
+                Some(bytes.ok_or_else(|| StoreError::new(ErrorKind::Corrupt, "scan names"))?)
+            }
+            PagingStateResponse::NoMorePages => None,
+        };
+        Ok((rows, next))
+    }
+
+    fn add(
+        &self,
+        page: &mut MetaPage,
+        name: &str,
+        id: Option<Uuid>,
+        config: Option<HashMap<String, String>>,
+        created_on: Option<CqlTimeuuid>,
+    ) {
+        let Some((config, created_on)) = self.understand(name, id, config, created_on) else { return };
+        page.text.push_str(name);
+        let name_end = page.text.len() as u32;
+        page.entries.push(MetaEntry { name_end, created_on, config });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_ring_once() {
+        for n in [1, 2, 3, 7, 1000] {
+            let parts = TokenRange::split(n);
+            assert_eq!(parts.len(), n as usize);
+            assert_eq!((parts[0].first, parts[parts.len() - 1].last), (i64::MIN, i64::MAX));
+            assert!(parts.windows(2).all(|pair| pair[0].last + 1 == pair[1].first));
+        }
+        assert_eq!(TokenRange::split(1), [TokenRange::ALL]);
+    }
+}

@@ -1,0 +1,237 @@
+//! The text of every statement that runs after the start. What comes from outside is bound, never
+//! written into a text; the only names in them are those of keyspaces, tables and columns.
+
+use crate::layout::Table;
+use crate::schema::ddl::quoted;
+use crate::schema::{CHANGES, DIRECTORIES, LEASES, METADATA, METRICS, TAGS, WRITERS};
+
+fn table(keyspace: &str, name: &str) -> String {
+    format!("{}.{}", quoted(keyspace), quoted(name))
+}
+
+/// Statements on one table of points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Points {
+    /// Writes a row with the table's TTL.
+    pub insert: String,
+    /// Writes a row with a TTL of its own: a late point.
+    pub insert_late: String,
+    /// Reads a part of one partition.
+    pub select: String,
+    /// The same with the time at which the rows were written; `None` for raw points.
+    pub select_timed: Option<String>,
+    /// Deletes a partition.
+    pub delete: String,
+}
+
+impl Points {
+    /// The statements of a table.
+    pub fn new(keyspace: &str, of: Table) -> Self {
+        let table = table(keyspace, &of.name());
+        let (columns, marks) = if of.coarse {
+            ("metric, time_start_ms, offset, shard, value, count", "?, ?, ?, ?, ?, ?")
+        } else {
+            ("metric, time_start_ms, offset, value", "?, ?, ?, ?")
+        };
+        let insert = format!("INSERT INTO {table} ({columns}) VALUES ({marks})");
+        let part = "WHERE metric = ? AND time_start_ms = ? AND offset >= ? AND offset < ?";
+        let wanted = if of.coarse { "offset, shard, count, value" } else { "offset, value" };
+        Self {
+            insert_late: format!("{insert} USING TTL ?"),
+            insert,
+            select: format!("SELECT {wanted} FROM {table} {part}"),
+            select_timed: of.coarse.then(|| format!("SELECT {wanted}, WRITETIME(value) FROM {table} {part}")),
+            delete: format!("DELETE FROM {table} WHERE metric = ? AND time_start_ms = ?"),
+        }
+    }
+}
+
+/// Statements on the tables of names.
+#[derive(Debug, Clone)]
+pub struct Names {
+    keyspace: String,
+    metadata: String,
+}
+
+impl Names {
+    /// The statements of a keyspace.
+    pub fn new(keyspace: &str) -> Self {
+        Self { keyspace: keyspace.to_owned(), metadata: table(keyspace, METADATA) }
+    }
+
+    /// Writes a metric or directory with so many components. Components that are not there are not
+    /// in the statement, so they leave nothing behind.
+    pub fn insert_tree(&self, directories: bool, components: usize) -> String {
+        let name = if directories { DIRECTORIES } else { METRICS };
+        let columns: String = (0..=components).map(|n| format!(", component_{n}")).collect();
+        let marks = ", ?".repeat(components + 1);
+        format!("INSERT INTO {} (name, parent{columns}) VALUES (?, ?{marks})", table(&self.keyspace, name))
+    }
+
+    /// Writes the metadata of a new metric.
+    pub fn insert_metadata(&self) -> String {
+        format!(
+            "INSERT INTO {} (name, created_on, updated_on, id, config) VALUES (?, ?, now(), ?, ?)",
+            self.metadata
+        )
+    }
+
+    /// Gives a metric that exists another configuration.
+    pub fn update_metadata(&self) -> String {
+        format!("UPDATE {} SET updated_on = now(), id = ?, config = ? WHERE name = ?", self.metadata)
+    }
+
+    /// Notes that a metric was written.
+    pub fn touch(&self) -> String {
+        format!("UPDATE {} SET updated_on = now() WHERE name = ?", self.metadata)
+    }
+
+    /// Notes that a metric was read.
+    pub fn note_read(&self) -> String {
+        format!("UPDATE {} SET read_on = now() WHERE name = ?", self.metadata)
+    }
+
+    /// Looks a metric up.
+    pub fn get(&self) -> String {
+        format!("SELECT id, config, created_on, updated_on FROM {} WHERE name = ?", self.metadata)
+    }
+
+    /// Looks a directory up.
+    pub fn get_directory(&self) -> String {
+        format!("SELECT name FROM {} WHERE name = ?", table(&self.keyspace, DIRECTORIES))
+    }
+
+    /// Metadata of a part of the ring, with tokens, so many rows at most.
+    pub fn scan_rows(&self) -> String {
+        format!(
+            "SELECT token(name), name, id, config, created_on, updated_on FROM {} \
+             WHERE token(name) >= ? AND token(name) <= ? LIMIT ?",
+            self.metadata
+        )
+    }
+
+    /// Names of a part of the ring of metrics or directories, with tokens, so many at most.
+    pub fn scan_tree(&self, directories: bool) -> String {
+        let name = if directories { DIRECTORIES } else { METRICS };
+        format!(
+            "SELECT token(name), name FROM {} WHERE token(name) >= ? AND token(name) <= ? LIMIT ?",
+            table(&self.keyspace, name)
+        )
+    }
+
+    /// Looks a listed metric up.
+    pub fn get_listed(&self) -> String {
+        format!("SELECT name FROM {} WHERE name = ?", table(&self.keyspace, METRICS))
+    }
+
+    /// Any metric below a path.
+    pub fn any_below(&self) -> String {
+        format!("SELECT name FROM {} WHERE parent LIKE ? LIMIT 1", table(&self.keyspace, METRICS))
+    }
+
+    /// A part of the ring of all metrics.
+    pub fn scan(&self) -> String {
+        format!(
+            "SELECT name, id, config, created_on FROM {} WHERE token(name) >= ? AND token(name) <= ?",
+            self.metadata
+        )
+    }
+
+    /// Deletes a row of one of the tables that have the name as their key.
+    pub fn delete(&self, from: &str) -> String {
+        format!("DELETE FROM {} WHERE name = ?", table(&self.keyspace, from))
+    }
+
+    /// Adds to the change feed.
+    pub fn insert_change(&self) -> String {
+        format!(
+            "INSERT INTO {} (bucket, at, deleted, names, origin) VALUES (?, now(), ?, ?, ?)",
+            table(&self.keyspace, CHANGES)
+        )
+    }
+
+    /// Reads the newest changes of a bucket.
+    pub fn changes(&self) -> String {
+        format!(
+            "SELECT at, deleted, names, origin FROM {} WHERE bucket = ? AND at > ?",
+            table(&self.keyspace, CHANGES)
+        )
+    }
+
+    /// Adds a tag of a series.
+    pub fn insert_tag(&self) -> String {
+        format!("INSERT INTO {} (tag, value, name, id) VALUES (?, ?, ?, ?)", table(&self.keyspace, TAGS))
+    }
+
+    /// Takes a tag of a series away.
+    pub fn delete_tag(&self) -> String {
+        format!("DELETE FROM {} WHERE tag = ? AND value = ? AND name = ?", table(&self.keyspace, TAGS))
+    }
+
+    /// Takes a lease; a lightweight transaction, as only leases are.
+    pub fn take_lease(&self) -> String {
+        format!(
+            "INSERT INTO {} (name, holder, host) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?",
+            table(&self.keyspace, LEASES)
+        )
+    }
+
+    /// Keeps a lease.
+    pub fn renew_lease(&self) -> String {
+        format!(
+            "UPDATE {} USING TTL ? SET holder = ?, host = ? WHERE name = ? IF holder = ?",
+            table(&self.keyspace, LEASES)
+        )
+    }
+
+    /// Gives a lease back.
+    pub fn release_lease(&self) -> String {
+        format!("DELETE FROM {} WHERE name = ? IF holder = ?", table(&self.keyspace, LEASES))
+    }
+
+    /// Who has the writer ids of a replica.
+    pub fn writers(&self) -> String {
+        format!(
+            "SELECT writer, instance FROM {} WHERE replica = ? AND writer >= ? AND writer <= ?",
+            table(&self.keyspace, WRITERS)
+        )
+    }
+
+    /// Registers a writer.
+    pub fn insert_writer(&self) -> String {
+        format!(
+            "INSERT INTO {} (replica, writer, instance, host, since) VALUES (?, ?, ?, ?, now())",
+            table(&self.keyspace, WRITERS)
+        )
+    }
+
+    /// All statements, for the tests that read them.
+    pub fn all(&self) -> Vec<String> {
+        let mut all = vec![
+            self.insert_metadata(),
+            self.update_metadata(),
+            self.touch(),
+            self.note_read(),
+            self.get(),
+            self.get_directory(),
+            self.scan(),
+            self.scan_rows(),
+            self.scan_tree(false),
+            self.scan_tree(true),
+            self.get_listed(),
+            self.any_below(),
+            self.insert_change(),
+            self.changes(),
+            self.insert_tag(),
+            self.delete_tag(),
+            self.take_lease(),
+            self.renew_lease(),
+            self.release_lease(),
+            self.writers(),
+            self.insert_writer(),
+        ];
+        all.extend([METRICS, DIRECTORIES, METADATA].map(|from| self.delete(from)));
+        all.extend((1..64).map(|n| self.insert_tree(n % 2 == 0, n)));
+        all
+    }
+}

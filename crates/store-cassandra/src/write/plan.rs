@@ -1,0 +1,194 @@
+//! A batch cut into requests: each holds rows of one partition. Pure.
+
+use plumbago_model::{Aggregation, MetricId};
+use plumbago_store::{Run, WriteBatch};
+
+use super::row::Bound;
+use crate::config::Config;
+use crate::late;
+use crate::layout::{self, Partition, Table};
+use crate::schema;
+use crate::writers::Identity;
+
+/// A row without its partition key.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) offset: i16,
+    /// Of coarse stages only.
+    pub(crate) shard: i16,
+    pub(crate) value: f64,
+    /// Of coarse stages only.
+    pub(crate) count: i16,
+    /// Seconds; `None` for the table's.
+    pub(crate) ttl: Option<i32>,
+}
+
+/// Rows of one partition, each offset and shard once.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) table: Table,
+    pub(crate) id: MetricId,
+    pub(crate) partition: Partition,
+    pub(crate) rows: Vec<Row>,
+    /// The runs of the batch that rows are from.
+    pub(crate) runs: Vec<u32>,
+}
+
+impl Request {
+    pub(crate) fn bind<'a>(&'a self, row: &'a Row) -> Bound<'a> {
+        let start_ms = self.partition.start_ms(self.table.stage);
+        Bound { id: &self.id, start_ms, coarse: self.table.coarse, row }
+    }
+}
+
+/// What a batch becomes.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) requests: Vec<Request>,
+    /// Slots that came after their time.
+    pub(crate) expired: u64,
+}
+
+/// Cuts batches.
+#[derive(Debug)]
+pub(crate) struct Planner {
+    identity: Identity,
+    now: i64,
+    ttl_limit: u64,
+    rows_per_request: usize,
+}
+
+/// The part of a run that lies in one partition.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    table: Table,
+    id: MetricId,
+    partition: Partition,
+    /// Which run of the batch it is from; later ones win.
+    order: u32,
+    method: Aggregation,
+    offset: i16,
+    len: u32,
+    /// Where its values start.
+    at: u32,
+}
+
+impl Planner {
+    pub(crate) fn new(config: &Config, identity: Identity, now: i64) -> Self {
+        Self {
+            identity,
+            now,
+            ttl_limit: schema::ttl_limit(config, now),
+            rows_per_request: config.rows_per_request as usize,
+        }
+    }
+
+    pub(crate) fn plan(&self, batch: &WriteBatch) -> Plan {
+        let mut segments = Vec::with_capacity(batch.runs.len());
+        for (order, run) in batch.runs.iter().enumerate() {
+            cut(run, order as u32, &mut segments);
+        }
+        segments.sort_unstable_by_key(|s| (s.table, s.id, s.partition, s.order));
+        let mut plan = Plan::default();
+        for group in segments.chunk_by(|a, b| (a.table, a.id, a.partition) == (b.table, b.id, b.partition)) {
+            let rows = self.rows(batch, group, &mut plan.expired);
+            for rows in rows.chunks(self.rows_per_request.max(1)) {
+                let Segment { table, id, partition, .. } = group[0];
+                let runs = group.iter().map(|segment| segment.order).collect();
+                plan.requests.push(Request { table, id, partition, rows: rows.to_vec(), runs });
+            }
+        }
+        plan
+    }
+
+    /// The rows of a partition. Two rows of one request have the same timestamp, and of two cells with
+    /// the same timestamp the larger value stays; so a slot may be in it only once.
+    fn rows(&self, batch: &WriteBatch, segments: &[Segment], expired: &mut u64) -> Vec<Row> {
+        let mut slots: Vec<(i16, f64, i32)> = Vec::new();
+        for segment in segments {
+            let range = segment.at as usize..(segment.at + segment.len) as usize;
+            let known = (segment.offset..).zip(&batch.values[range.clone()]).zip(&batch.counts[range]);
+            let known = known.filter(|((_, value), _)| !value.is_nan());
+            slots.extend(known.map(|((offset, value), count)| (offset, *value, late::from_batch(*count))));
+        }
+        if segments.len() > 1 {
+            // Stable, so that the last of equal offsets is the latest.
+            slots.sort_by_key(|(offset, ..)| *offset);
+            slots.reverse();
+            slots.dedup_by_key(|(offset, ..)| *offset);
+            slots.reverse();
+        }
+        let mut rows = Vec::with_capacity(slots.len());
+        let (table, method) = (segments[0].table, segments[0].method);
+        let window = schema::window_of(table).seconds() as i64;
+        let first_slot = segments[0].partition.first_slot();
+        for (offset, value, count) in slots {
+            match self.ttl(table, window, first_slot + offset as u32) {
+                Err(()) => *expired += 1,
+                Ok(ttl) => {
+                    self.push(
+                        table,
+                        method,
+                        Row { offset, shard: 0, value, count: 0, ttl },
+                        count,
+                        &mut rows,
+                    );
+                }
+            }
+        }
+        rows
+    }
+
+    fn push(&self, table: Table, method: Aggregation, row: Row, count: i32, rows: &mut Vec<Row>) {
+        if !table.coarse {
+            rows.push(row);
+            return;
+        }
+        let summed = matches!(
+            method,
+            Aggregation::Average | Aggregation::AvgZero | Aggregation::Sum | Aggregation::Count
+        );
+        let mean = matches!(method, Aggregation::Average | Aggregation::AvgZero);
+        let value = if mean { layout::fit(row.value, count) } else { row.value };
+        for (n, count) in layout::split_count(count).enumerate() {
+            // Added to a sum, negative zero changes nothing.
+            let value = if n > 0 && summed { -0.0 } else { value };
+            rows.push(Row { shard: self.identity.shard(n as u16), value, count, ..row });
+        }
+    }
+
+    /// The TTL of a slot's row: the table's, unless the slot is older than a compaction window; then
+    /// what remains of it. An error when nothing remains.
+    fn ttl(&self, table: Table, window: i64, slot: u32) -> Result<Option<i32>, ()> {
+        let resolution = i64::from(table.stage.resolution);
+        let start = i64::from(slot) * resolution;
+        let limit = self.ttl_limit as i64;
+        let age = self.now - (start + resolution);
+        if age <= window {
+            return Ok((table.ttl() as i64 > limit).then_some(limit as i32));
+        }
+        let left = start + table.ttl() as i64 - self.now;
+        if left <= 0 { Err(()) } else { Ok(Some(left.min(limit) as i32)) }
+    }
+}
+
+fn cut(run: &Run, order: u32, segments: &mut Vec<Segment>) {
+    let table = Table::new(run.stage, run.stage_index);
+    let until = run.first_slot.saturating_add(run.len);
+    for (partition, from, end) in layout::partitions(run.first_slot, until) {
+        let slot = partition.first_slot() + from as u32;
+        segments.push(Segment {
+            table,
+            id: run.id,
+            partition,
+            order,
+            method: run.aggregation,
+            offset: from,
+            len: (end - from) as u32,
+            at: run.at + (slot - run.first_slot),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

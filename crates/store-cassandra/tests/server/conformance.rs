@@ -1,0 +1,39 @@
+//! The suite that every store passes, on a real server.
+
+use plumbago_model::{Clock, SystemClock};
+use plumbago_store::{BlockLayout, testsuite};
+use plumbago_store_cassandra::config::Indexes;
+
+use crate::common::{Keyspace, now};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cassandra() {
+    let Some(keyspace) = Keyspace::new("suite") else { return };
+    let store = keyspace.store().await;
+    keyspace.sync(&store, &["60s:7d,900s:1y"]).await;
+    for round in 0..2 {
+        // The second time over what is there, and with another cut of blocks.
+        let layout = BlockLayout { raw_slots: 30 + round * 7 };
+        testsuite::points::all(&store, layout, now()).await;
+        testsuite::metadata::all(&store).await;
+        testsuite::directories::rows(&store, now_us).await;
+        testsuite::directories::all(&store, now_us).await;
+    }
+    keyspace.drop().await;
+}
+
+/// The same for directories where an index answers what is below them.
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_by_index() {
+    let Some(mut keyspace) = Keyspace::new("dirs") else { return };
+    keyspace.config.indexes = Indexes::Sasi;
+    let store = keyspace.store().await;
+    keyspace.sync(&store, &[]).await;
+    testsuite::directories::all(&store, now_us).await;
+    keyspace.drop().await;
+}
+
+fn now_us() -> i64 {
+    // A clock of milliseconds; what was written in this one is before the next.
+    (SystemClock.now_ms() + 1) * 1000
+}

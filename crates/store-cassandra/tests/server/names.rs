@@ -1,0 +1,221 @@
+//! Names on a real server: rows as BigGraphite has them, change feed, leases, writer ids.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plumbago_model::MetricConfig;
+use plumbago_store::{MetadataStore, MetricMeta};
+use plumbago_store_cassandra::{CassandraStore, Identity, TokenRange, config_from_map};
+use scylla::client::session::Session;
+use scylla::statement::unprepared::Statement;
+use uuid::Uuid;
+
+use crate::common::{Keyspace, now, uuid};
+
+fn config(retention: &str, method: &str) -> Arc<MetricConfig> {
+    let aggregation = method.parse().unwrap();
+    Arc::new(MetricConfig { retention: retention.parse().unwrap(), aggregation, x_files_factor: 0.5 })
+}
+
+fn metric(name: &str, created_on: u32) -> MetricMeta {
+    MetricMeta { name: name.to_owned(), config: config("60s:1d", "p95"), created_on }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names() {
+    let Some(keyspace) = Keyspace::new("names") else { return };
+    let store = keyspace.store().await;
+    keyspace.sync(&store, &[]).await;
+    let session = keyspace.session().await;
+    let metadata = keyspace.config.metadata_keyspace();
+    rows_are_those_of_biggraphite(&store, &session, &metadata).await;
+    nothing_absent_is_written(&store, &session, &metadata).await;
+    names_that_cannot_be_kept_do_not_stop_the_others(&store).await;
+    partial_rows_are_no_metrics(&store, &session, &metadata).await;
+    touches_do_not_bring_back_the_dead(&store, &session, &metadata).await;
+    parts_of_the_ring_give_everything_once(&store).await;
+    let other = keyspace.store().await;
+    others_learn_of_changes(&store, &other).await;
+    leases_are_held_by_one(&store, &other).await;
+    writer_ids_are_taken_once(&store, &other).await;
+    keyspace.drop().await;
+}
+
+/// The rows that the real BigGraphite wrote for the same metrics.
+async fn rows_are_those_of_biggraphite(store: &CassandraStore, session: &Session, metadata: &str) {
+    let fixture: serde_json::Value =
+        serde_json::from_str(include_str!("../fixtures/biggraphite-rows.json")).unwrap();
+    let theirs = &fixture["tables"]["biggraphite_metadata"];
+    let metrics: Vec<MetricMeta> = theirs["metrics_metadata"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            let map: HashMap<String, String> = serde_json::from_value(row["config"].clone()).unwrap();
+            let name = row["name"].as_str().unwrap().to_owned();
+            MetricMeta { name, config: Arc::new(config_from_map(&map).unwrap()), created_on: now() }
+        })
+        .collect();
+    assert!(metrics.len() >= 9);
+    store.create(&metrics).await.unwrap();
+    for table in ["metrics", "directories"] {
+        for row in theirs[table].as_array().unwrap() {
+            let text = format!("SELECT JSON * FROM \"{metadata}\".{table} WHERE name = ?");
+            let rows = session.query_unpaged(text, (row["name"].as_str().unwrap(),)).await.unwrap();
+            let (ours,): (String,) = rows.into_rows_result().unwrap().first_row().unwrap();
+            let ours: serde_json::Value = serde_json::from_str(&ours).unwrap();
+            for (column, value) in ours.as_object().unwrap() {
+                let wanted = row.get(column).unwrap_or(&serde_json::Value::Null);
+                assert_eq!(value, wanted, "{table} {} {column}", row["name"]);
+            }
+        }
+    }
+    for row in theirs["metrics_metadata"].as_array().unwrap() {
+        let text = format!("SELECT JSON id, config FROM \"{metadata}\".metrics_metadata WHERE name = ?");
+        let rows = session.query_unpaged(text, (row["name"].as_str().unwrap(),)).await.unwrap();
+        let (ours,): (String,) = rows.into_rows_result().unwrap().first_row().unwrap();
+        let ours: serde_json::Value = serde_json::from_str(&ours).unwrap();
+        assert_eq!((&ours["id"], &ours["config"]), (&row["id"], &row["config"]), "{}", row["name"]);
+    }
+}
+
+/// A component that is not there leaves no tombstone.
+async fn nothing_absent_is_written(store: &CassandraStore, session: &Session, metadata: &str) {
+    store.create(&[metric("deep.er.name", 5)]).await.unwrap();
+    for table in ["metrics", "directories"] {
+        let text = format!("SELECT * FROM \"{metadata}\".{table} WHERE name = ?");
+        let mut statement = Statement::new(text);
+        statement.set_tracing(true);
+        let name = if table == "metrics" { "deep.er.name" } else { "deep.er" };
+        let answer = session.query_unpaged(statement, (name,)).await.unwrap();
+        let trace = loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            if let Ok(trace) = session.get_tracing_info(&answer.tracing_id().unwrap()).await
+                && trace
+                    .events
+                    .iter()
+                    .any(|event| event.activity.as_deref().is_some_and(|a| a.contains("tombstone")))
+            {
+                break trace;
+            }
+        };
+        let reads: Vec<&str> = trace.events.iter().filter_map(|event| event.activity.as_deref()).collect();
+        assert!(reads.iter().any(|read| read.contains("1 live rows and 0 tombstone")), "{table}: {reads:?}");
+    }
+}
+
+async fn names_that_cannot_be_kept_do_not_stop_the_others(store: &CassandraStore) {
+    let deep = ["x"; 12].join(".");
+    store.create(&[metric(&deep, 1), metric("bad.__END__.name", 1), metric("good.name", 7)]).await.unwrap();
+    let found = store.get(&[&deep, "bad.__END__.name", "good.name"]).await.unwrap();
+    assert_eq!(found, [None, None, Some(metric("good.name", 7))]);
+}
+
+/// What BigGraphite's late touches and reads leave of deleted metrics.
+async fn partial_rows_are_no_metrics(store: &CassandraStore, session: &Session, metadata: &str) {
+    let text =
+        format!("INSERT INTO \"{metadata}\".metrics_metadata (name, updated_on) VALUES ('half.row', now())");
+    session.query_unpaged(text, ()).await.unwrap();
+    let text = format!(
+        "INSERT INTO \"{metadata}\".metrics_metadata (name, id, config) VALUES \
+         ('odd.row', 00000000-0000-0000-0000-000000000001, {{'aggregator': 'average'}})"
+    );
+    session.query_unpaged(text, ()).await.unwrap();
+    assert_eq!(store.get(&["half.row", "odd.row"]).await.unwrap(), [None, None]);
+    let page = store.scan(None, 10_000).await.unwrap();
+    assert!(page.iter().all(|(name, _)| name != "half.row" && name != "odd.row"));
+    store.create(&[metric("half.row", 9)]).await.unwrap();
+    assert_eq!(store.get(&["half.row"]).await.unwrap(), [Some(metric("half.row", 9))]);
+}
+
+async fn touches_do_not_bring_back_the_dead(store: &CassandraStore, session: &Session, metadata: &str) {
+    store.create(&[metric("touched", 9), metric("dead", 9)]).await.unwrap();
+    store.delete(&["dead"]).await.unwrap();
+    let text = format!(
+        "SELECT toUnixTimestamp(updated_on) FROM \"{metadata}\".metrics_metadata WHERE name = 'touched'"
+    );
+    let updated = async || {
+        let rows = session.query_unpaged(text.clone(), ()).await.unwrap().into_rows_result().unwrap();
+        rows.first_row::<(i64,)>().unwrap().0
+    };
+    let before = updated().await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    store.touch(&["touched", "dead"]).await.unwrap();
+    store.note_read(&["touched", "dead"]).await.unwrap();
+    assert!(updated().await > before);
+    let text = format!("SELECT name FROM \"{metadata}\".metrics_metadata WHERE name = 'dead'");
+    let rows = session.query_unpaged(text, ()).await.unwrap().into_rows_result().unwrap();
+    assert_eq!(rows.rows_num(), 0);
+    let text = format!("SELECT read_on FROM \"{metadata}\".metrics_metadata WHERE name = 'touched'");
+    let rows = session.query_unpaged(text, ()).await.unwrap().into_rows_result().unwrap();
+    assert!(rows.first_row::<(Option<scylla::value::CqlTimeuuid>,)>().unwrap().0.is_some());
+}
+
+async fn parts_of_the_ring_give_everything_once(store: &CassandraStore) {
+    let metrics: Vec<MetricMeta> = (0..300).map(|n| metric(&format!("ring.m{n}"), n)).collect();
+    store.create(&metrics).await.unwrap();
+    let mut names = Vec::new();
+    for part in TokenRange::split(7) {
+        let mut position = None;
+        loop {
+            let page = store.scan_range(part, position, 20).await.unwrap();
+            names.extend(
+                page.iter().map(|(name, _)| name.to_owned()).filter(|name| name.starts_with("ring.")),
+            );
+            position = page.next;
+            if position.is_none() {
+                break;
+            }
+        }
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 300);
+}
+
+async fn others_learn_of_changes(store: &CassandraStore, other: &CassandraStore) {
+    let mut feed = other.change_feed();
+    let mut own = store.change_feed();
+    feed.poll().await.unwrap();
+    store.create(&[metric("fed.one", 1), metric("fed.two", 1)]).await.unwrap();
+    store.create(&[metric("fed.one", 1)]).await.unwrap();
+    store.delete(&["fed.two"]).await.unwrap();
+    let changes = feed.poll().await.unwrap();
+    let fed: Vec<(&str, bool)> = changes
+        .names
+        .iter()
+        .map(|(name, deleted)| (name.as_str(), *deleted))
+        .filter(|(name, _)| name.starts_with("fed."))
+        .collect();
+    assert_eq!(
+        fed,
+        [("fed.one", false), ("fed.two", false), ("fed.two", true)],
+        "the second creation is no news"
+    );
+    assert!(!changes.missed);
+    assert_eq!(feed.poll().await.unwrap().names, [], "each change once");
+    assert_eq!(own.poll().await.unwrap().names, [], "one's own are known");
+}
+
+async fn leases_are_held_by_one(store: &CassandraStore, other: &CassandraStore) {
+    let minute = Duration::from_secs(60);
+    let lease = store.lease("clean", "here", minute).await.unwrap().unwrap();
+    assert!(other.lease("clean", "there", minute).await.unwrap().is_none());
+    assert!(lease.renew().await.unwrap());
+    lease.release().await.unwrap();
+    let lease = other.lease("clean", "there", Duration::from_secs(1)).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    assert!(!lease.renew().await.unwrap(), "it has ended by itself");
+    assert!(store.lease("clean", "here", minute).await.unwrap().is_some());
+}
+
+async fn writer_ids_are_taken_once(store: &CassandraStore, other: &CassandraStore) {
+    let (mine, theirs): (Uuid, Uuid) = (uuid(), uuid());
+    let identity = Identity::new(2, 4096);
+    assert!(store.register_writer(identity, mine, "a").await.unwrap());
+    assert!(store.register_writer(identity, mine, "a").await.unwrap());
+    assert!(!other.register_writer(identity, theirs, "b").await.unwrap());
+    assert!(other.register_writer(Identity::new(2, 4104), theirs, "b").await.unwrap());
+    assert!(other.register_writer(Identity::new(1, 4096), theirs, "b").await.unwrap());
+}

@@ -1,0 +1,198 @@
+//! Points on a real server: what the suite of all stores cannot ask, because only this one has
+//! writers, replicas, TTLs and other people's rows.
+
+use plumbago_model::{Aggregation, MetricId, Stage};
+use plumbago_store::{ErrorKind, PointStore, ReadRequest, Run, SlotRange, WriteBatch};
+use plumbago_store_cassandra::layout::{Partition, offset};
+use plumbago_store_cassandra::{CassandraStore, Identity};
+use uuid::Uuid;
+
+use crate::common::{Keyspace, now};
+
+const RAW: Stage = Stage { resolution: 60, points: 1440 };
+const HOURS: Stage = Stage { resolution: 3600, points: 720 };
+const RETENTION: &str = "60s:1d,3600s:30d";
+
+fn run(name: &str, stage_index: u8, first_slot: u32, aggregation: Aggregation) -> Run {
+    let stage = if stage_index == 0 { RAW } else { HOURS };
+    Run { id: MetricId::of(name), stage, stage_index, aggregation, first_slot, len: 0, at: 0, whole: false }
+}
+
+fn batch(run: Run, values: &[f64], counts: &[u32]) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    batch.push(run, values, Some(counts));
+    batch
+}
+
+async fn read(store: &CassandraStore, run: Run, len: u32) -> (Vec<f64>, Vec<u32>) {
+    let range = SlotRange {
+        id: run.id,
+        stage: run.stage,
+        stage_index: run.stage_index,
+        aggregation: run.aggregation,
+        from: run.first_slot,
+        until: run.first_slot + len,
+    };
+    let column = store.read(&ReadRequest { ranges: vec![range] }).await.unwrap().remove(0);
+    (column.values, column.counts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn points_of_several_writers() {
+    let Some(keyspace) = Keyspace::new("points") else { return };
+    let store = keyspace.store_of(Identity::new(0, 800)).await;
+    keyspace.sync(&store, &[RETENTION]).await;
+    let other = keyspace.store_of(Identity::new(0, 80)).await;
+    let replica = keyspace.store_of(Identity::new(1, 800)).await;
+    writers_merge_and_the_fullest_replica_wins(&store, &other, &replica).await;
+    an_older_timestamp_never_wins(&store).await;
+    long_counts_read_back(&store, &keyspace).await;
+    late_windows_complete_those_of_others(&store, &other).await;
+    foreign_rows_are_skipped(&store, &keyspace).await;
+    late_points_carry_what_remains(&store, &keyspace).await;
+    a_missing_table_keeps_its_points_waiting(&store).await;
+    keyspace.drop().await;
+}
+
+async fn writers_merge_and_the_fullest_replica_wins(
+    store: &CassandraStore,
+    other: &CassandraStore,
+    replica: &CassandraStore,
+) {
+    let slot = HOURS.slot(now()) - 10;
+    for (method, whole) in [
+        (Aggregation::Average, 30.0),
+        (Aggregation::Sum, 30.0),
+        (Aggregation::Min, 10.0),
+        (Aggregation::Max, 20.0),
+        // The writer who wrote last.
+        (Aggregation::Last, 20.0),
+        (Aggregation::Percentile(500), 20.0),
+    ] {
+        let run = run(&format!("merge.{method}"), 1, slot, method);
+        store.write(&batch(run, &[10.0, 1.0], &[2, 5])).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+        other.write(&batch(run, &[20.0], &[3])).await.unwrap();
+        replica.write(&batch(run, &[99.0, 98.0], &[4, 6])).await.unwrap();
+        assert_eq!(read(store, run, 2).await, (vec![whole, 98.0], vec![5, 6]), "{method}");
+    }
+}
+
+async fn an_older_timestamp_never_wins(store: &CassandraStore) {
+    let (raw, coarse) = (run("again", 0, RAW.slot(now()) - 5, Aggregation::Sum), HOURS.slot(now()) - 3);
+    let coarse = run("again", 1, coarse, Aggregation::Sum);
+    let at = store.writer().next_timestamp_us();
+    for run in [raw, coarse] {
+        store.write_at(&batch(run, &[1.0, 2.0], &[1, 1]), at).await.unwrap();
+        store.write_at(&batch(run, &[10.0], &[7]), at + 1).await.unwrap();
+        // What the spool sends again.
+        store.write_at(&batch(run, &[1.0, 2.0], &[1, 1]), at).await.unwrap();
+    }
+    assert_eq!(read(store, raw, 2).await.0, [10.0, 2.0]);
+    assert_eq!(read(store, coarse, 2).await, (vec![10.0, 2.0], vec![7, 1]));
+}
+
+async fn long_counts_read_back(store: &CassandraStore, keyspace: &Keyspace) {
+    let run = run("long", 1, HOURS.slot(now()) - 4, Aggregation::Average);
+    store.write(&batch(run, &[86_400.5], &[86_400])).await.unwrap();
+    assert_eq!(read(store, run, 1).await, (vec![86_400.5], vec![86_400]));
+    let session = keyspace.session().await;
+    let text = format!(
+        "SELECT shard, count, value FROM \"{}\".datapoints_720p_3600s_aggr WHERE metric = ? AND time_start_ms = ?",
+        keyspace.config.keyspace
+    );
+    let start = Partition::of(run.first_slot).start_ms(HOURS);
+    let rows = session.query_unpaged(text, (Uuid::from_bytes(run.id.0), start)).await.unwrap();
+    let rows = rows.into_rows_result().unwrap();
+    let mut rows: Vec<(i16, i16, f64)> = rows.rows().unwrap().map(Result::unwrap).collect();
+    rows.sort_by_key(|row| row.0);
+    assert_eq!(rows, [(800, 32_767, 86_400.5), (801, 32_767, -0.0), (802, 20_866, -0.0)]);
+}
+
+async fn late_windows_complete_those_of_others(store: &CassandraStore, other: &CassandraStore) {
+    let slot = HOURS.slot(now()) - 20;
+    for (method, theirs, whole) in [
+        (Aggregation::Sum, (50.0, 55), (60.0, 60)),
+        // They counted points twice: ours takes back.
+        (Aggregation::Average, (75.0, 70), (60.0, 60)),
+        (Aggregation::Max, (5.0, 55), (9.0, 60)),
+        (Aggregation::Percentile(950), (5.0, 55), (9.0, 60)),
+    ] {
+        let run = run(&format!("late.{method}"), 1, slot, method);
+        other.write(&batch(run, &[theirs.0, 1.0], &[theirs.1, 1])).await.unwrap();
+        // What we have written of it before does not count.
+        store.write(&batch(run, &[3.0], &[2])).await.unwrap();
+        let mut rows = batch(run, &[whole.0, f64::NAN], &[whole.1, 0]);
+        store.leave_to_others(&mut rows).await.unwrap();
+        store.write(&rows).await.unwrap();
+        let (values, counts) = read(store, run, 1).await;
+        let count = if method == Aggregation::Percentile(950) { 115 } else { whole.1 };
+        assert_eq!((values[0], counts[0]), (whole.0, count), "{method}");
+    }
+}
+
+async fn foreign_rows_are_skipped(store: &CassandraStore, keyspace: &Keyspace) {
+    let run = run("foreign", 0, RAW.slot(now()) / 2000 * 2000 + 5, Aggregation::Average);
+    let coarse = Run { stage: HOURS, stage_index: 1, first_slot: HOURS.slot(now()) - 2, ..run };
+    store.write(&batch(run, &[1.0, 2.0], &[1, 1])).await.unwrap();
+    store.write(&batch(coarse, &[3.0], &[4])).await.unwrap();
+    let session = keyspace.session().await;
+    let name = &keyspace.config.keyspace;
+    let id = Uuid::from_bytes(run.id.0);
+    let start = Partition::of(run.first_slot).start_ms(RAW);
+    // Without a value, and with an offset that no slot has.
+    for (text, at) in [("metric, time_start_ms, offset", 7i16), ("metric, time_start_ms, offset", -3)] {
+        let text = format!("INSERT INTO \"{name}\".datapoints_1440p_60s_0 ({text}) VALUES (?, ?, ?)");
+        session.query_unpaged(text, (id, start, at)).await.unwrap();
+    }
+    let text = format!(
+        "INSERT INTO \"{name}\".datapoints_720p_3600s_aggr (metric, time_start_ms, offset, shard, value) \
+         VALUES (?, ?, ?, ?, 5.0)"
+    );
+    let start = Partition::of(coarse.first_slot).start_ms(HOURS);
+    session.query_unpaged(text, (id, start, offset(coarse.first_slot), 9i16)).await.unwrap();
+    assert_eq!(read(store, run, 4).await.0[..2], [1.0, 2.0]);
+    assert_eq!(read(store, coarse, 1).await, (vec![3.0], vec![4]));
+}
+
+async fn late_points_carry_what_remains(store: &CassandraStore, keyspace: &Keyspace) {
+    let newest = RAW.slot(now());
+    let fresh = run("ttl", 0, newest - 3, Aggregation::Average);
+    let late = Run { first_slot: newest - 1000, ..fresh };
+    let gone = Run { first_slot: newest - 1500, ..fresh };
+    for run in [fresh, late, gone] {
+        store.write(&batch(run, &[1.0], &[1])).await.unwrap();
+    }
+    assert!(read(store, gone, 1).await.0[0].is_nan());
+    let session = keyspace.session().await;
+    let text = format!(
+        "SELECT TTL(value) FROM \"{}\".datapoints_1440p_60s_0 WHERE metric = ? AND time_start_ms = ? AND offset = ?",
+        keyspace.config.keyspace
+    );
+    let mut ttls = Vec::new();
+    for run in [fresh, late] {
+        let start = Partition::of(run.first_slot).start_ms(RAW);
+        let values = (Uuid::from_bytes(run.id.0), start, offset(run.first_slot));
+        let rows = session.query_unpaged(text.clone(), values).await.unwrap().into_rows_result().unwrap();
+        ttls.push(rows.first_row::<(i32,)>().unwrap().0);
+    }
+    assert!((87_000..=87_300).contains(&ttls[0]), "{ttls:?}");
+    assert!((27_000..=27_360).contains(&ttls[1]), "{ttls:?}");
+}
+
+async fn a_missing_table_keeps_its_points_waiting(store: &CassandraStore) {
+    let there = run("there", 0, RAW.slot(now()) - 1, Aggregation::Average);
+    let stage = Stage { resolution: 7, points: 1000 };
+    let missing = Run { stage, first_slot: stage.slot(now()), ..there };
+    let mut rows = batch(missing, &[1.0], &[1]);
+    rows.push(there, &[2.0], None);
+    let error = store.write(&rows).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(
+        error.to_string().contains("datapoints_1000p_7s_0") && error.to_string().contains("syncdb"),
+        "{error}"
+    );
+    assert_eq!(store.writer().refused_tables().len(), 1);
+    assert_eq!(read(store, there, 1).await.0, [2.0], "the other rows are written");
+    assert!(read(store, missing, 1).await.0[0].is_nan(), "a table that is not there holds nothing");
+}

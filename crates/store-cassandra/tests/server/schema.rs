@@ -1,0 +1,142 @@
+//! The schema on a real server: made by `syncdb`, checked at the start, spoilt and named.
+
+use std::sync::Arc;
+
+use plumbago_model::{Aggregation, MetricId, Stage, SystemClock};
+use plumbago_store::{ErrorKind, MetadataStore, PointStore, Run, WriteBatch};
+use plumbago_store_cassandra::config::{Config, Indexes};
+use plumbago_store_cassandra::schema::Severity;
+use plumbago_store_cassandra::{CassandraStore, Identity};
+use plumbago_telemetry::Registry;
+
+use crate::common::{Keyspace, now, tables};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_syncdb_makes_passes_the_check() {
+    let Some(mut keyspace) = Keyspace::new("sync") else { return };
+    keyspace.config.indexes = Indexes::Sasi;
+    keyspace.config.components = 3;
+    let store = keyspace.store().await;
+    let wanted = tables(&["60s:7d,900s:2y", "1s:60s,60s:1d"]);
+    let before = store.check(&wanted).await.unwrap();
+    assert_eq!(before.fatal().count(), 2 + 3 + 4, "both keyspaces, three tables of names, four of points");
+
+    let plan = store.plan_sync(&wanted).await.unwrap();
+    let mut done = 0;
+    store.sync(&plan, &mut |_| done += 1).await.unwrap();
+    assert_eq!(done, 2 + 3 + 4 + 4 + 2 * 4 + 4);
+    let report = store.check(&wanted).await.unwrap();
+    assert_eq!(report.differences, []);
+    assert!(report.durable_writes && report.features.sasi && report.features.leases);
+    assert!(!report.made_by_biggraphite);
+    assert_eq!((report.components, report.replicas), (3, 1));
+    assert!(report.clock_difference_ms.abs() < 60_000);
+    // Again there is nothing to do, whatever the settings say about components.
+    keyspace.config.components = 64;
+    let plan = keyspace.store().await.plan_sync(&wanted).await.unwrap();
+    assert_eq!((plan.statements, plan.differences), (vec![], vec![]));
+    assert_eq!(plan.notes.len(), 1);
+
+    differences_are_weighed(&store, &keyspace).await;
+    keyspace.drop().await;
+}
+
+async fn differences_are_weighed(store: &CassandraStore, keyspace: &Keyspace) {
+    let (name, metadata) = (&keyspace.config.keyspace, keyspace.config.metadata_keyspace());
+    let session = keyspace.session().await;
+    for text in [
+        format!("ALTER TABLE \"{name}\".datapoints_10080p_60s_0 ADD note text"),
+        format!("ALTER TABLE \"{name}\".datapoints_10080p_60s_0 WITH default_time_to_live = 99"),
+        format!("ALTER TABLE \"{name}\".datapoints_60p_1s_0 DROP value"),
+        format!("DROP TABLE \"{name}\".datapoints_70080p_900s_aggr"),
+        format!("DROP INDEX \"{metadata}\".metrics_component_1_idx"),
+        format!("DROP TABLE \"{metadata}\".plumbago_leases"),
+    ] {
+        session.query_unpaged(text, ()).await.unwrap();
+    }
+    let wanted = tables(&["60s:7d,900s:2y", "1s:60s,60s:1d"]);
+    let report = store.check(&wanted).await.unwrap();
+    let found: Vec<(Severity, &str)> =
+        report.differences.iter().map(|d| (d.severity, d.table.as_str())).collect();
+    assert_eq!(
+        found,
+        [
+            (Severity::Fatal, "datapoints_60p_1s_0"),
+            (Severity::Fatal, "datapoints_70080p_900s_aggr"),
+            (Severity::Feature, "metrics"),
+            (Severity::Feature, "plumbago_leases"),
+            (Severity::Harmless, "datapoints_10080p_60s_0"),
+            (Severity::Harmless, "datapoints_10080p_60s_0"),
+        ],
+        "{:?}",
+        report.differences
+    );
+    assert!(!report.features.sasi && !report.features.leases && report.features.changes);
+    assert!(store.lease("x", "here", std::time::Duration::from_secs(9)).await.is_err());
+    // A harmless difference is no hindrance, a fatal one is.
+    let write = async |resolution, points| {
+        let stage = Stage { resolution, points };
+        let run = Run {
+            id: MetricId::of("a"),
+            stage,
+            stage_index: 0,
+            aggregation: Aggregation::Average,
+            first_slot: stage.slot(now()) - 1,
+            len: 0,
+            at: 0,
+            whole: false,
+        };
+        let mut batch = WriteBatch::default();
+        batch.push(run, &[1.0], None);
+        store.write(&batch).await
+    };
+    write(60, 10_080).await.unwrap();
+    let error = write(1, 60).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.source.as_ref().unwrap().to_string().contains("column value is missing"), "{error:?}");
+    // What is missing is made again; what is different is left alone and told.
+    let plan = store.plan_sync(&wanted).await.unwrap();
+    assert_eq!(plan.statements.len(), 3);
+    assert_eq!(plan.differences.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_who_make_the_tables_at_once_make_the_same() {
+    let Some(keyspace) = Keyspace::new("race") else { return };
+    let stores = [keyspace.store().await, keyspace.store().await];
+    let wanted = tables(&["60s:7d,900s:2y"]);
+    let (a, b) = tokio::join!(stores[0].plan_sync(&wanted), stores[1].plan_sync(&wanted));
+    let (a, b) = (a.unwrap(), b.unwrap());
+    let (mut ignore, mut ignore_too) = (|_: &_| {}, |_: &_| {});
+    let (x, y) = tokio::join!(stores[0].sync(&a, &mut ignore), stores[1].sync(&b, &mut ignore_too));
+    x.unwrap();
+    y.unwrap();
+    assert_eq!(stores[0].check(&wanted).await.unwrap().differences, []);
+    keyspace.drop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_not_there_is_no_error_at_the_start() {
+    // Nobody listens on this port of an address that nobody has.
+    let config = Config { contact_points: vec!["127.255.255.254:1".to_owned()], ..Config::default() };
+    let store =
+        CassandraStore::connect(&config, Identity::new(0, 0), Arc::new(SystemClock), &Registry::new())
+            .unwrap();
+    assert!(!store.is_up());
+    let error = store.get(&["a"]).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.to_string().contains("127.255.255.254:1"), "{error}");
+    assert!(error.is_transient());
+}
+
+#[tokio::test]
+async fn files_of_tls_that_cannot_be_read_are_an_error() {
+    let mut config = Config::default();
+    config.tls.enabled = true;
+    config.tls.ca = "/no/such/file".into();
+    let connect =
+        CassandraStore::connect(&config, Identity::new(0, 0), Arc::new(SystemClock), &Registry::new());
+    let error = connect.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.to_string().contains("/no/such/file"), "{error}");
+}

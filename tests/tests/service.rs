@@ -1,0 +1,158 @@
+//! The daemon under a service manager, and the units in `deploy/`.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use plumbago_tests::counterpart;
+use plumbago_tests::daemon::{Setup, binary};
+use plumbago_tests::wait::HANG;
+
+/// The manager's end of `sd_notify`.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn new(setup: &mut Setup) -> Self {
+        let path = setup.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        setup.environment("NOTIFY_SOCKET", path.to_str().unwrap());
+        Self(socket)
+    }
+
+    fn next(&self) -> String {
+        let mut buffer = [0; 1024];
+        let length = self.0.recv(&mut buffer).expect("the daemon notified");
+        String::from_utf8(buffer[..length].to_vec()).unwrap().trim().to_owned()
+    }
+}
+
+#[test]
+fn the_service_manager_is_told_of_start_life_and_stop() {
+    let mut setup = Setup::new();
+    let manager = Manager::new(&mut setup);
+    setup.environment("WATCHDOG_USEC", "300000");
+    let daemon = setup.start();
+    assert_eq!(manager.next(), "READY=1");
+    for _ in 0..5 {
+        assert_eq!(manager.next(), "WATCHDOG=1");
+    }
+    daemon.signal(Signal::SIGTERM);
+    let stopping = std::iter::repeat_with(|| manager.next()).find(|told| told != "WATCHDOG=1");
+    assert_eq!(stopping.as_deref(), Some("STOPPING=1"));
+    assert!(daemon.wait().status.success());
+}
+
+/// A daemon that hangs says nothing, so that the manager can end it.
+#[test]
+fn a_daemon_without_watchdog_says_nothing_of_life() {
+    let mut setup = Setup::new();
+    let manager = Manager::new(&mut setup);
+    let daemon = setup.start();
+    assert_eq!(manager.next(), "READY=1");
+    manager.0.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    assert!(manager.0.recv(&mut [0; 64]).is_err());
+    daemon.stop_well();
+}
+
+/// The units that run something.
+const UNITS: &[&str] = &["plumbago.service"];
+/// Files that set the daemon's environment.
+const CONTAINERS: &[&str] = &["container/Containerfile", "compose.yaml"];
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
+/// The units as they are installed, with the program where it is here.
+#[test]
+fn systemd_takes_the_units() {
+    let Some(mut analyze) = counterpart::on_path("systemd-analyze") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut units = Vec::new();
+    for entry in std::fs::read_dir(deploy().join("systemd")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let copy = directory.path().join(path.file_name().unwrap());
+        std::fs::write(&copy, text.replace("/usr/bin/plumbago", binary().to_str().unwrap())).unwrap();
+        units.push(copy);
+    }
+    assert_eq!(units.len(), 1, "{units:?}");
+    let output = analyze.args(["verify", "--man=no"]).args(&units).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("plumbago")).collect();
+    assert!(output.status.success() && ours.is_empty(), "{:?}\n{said}", output.status);
+}
+
+/// systemd's own measure of what a unit leaves open: below 2 it calls "OK".
+#[test]
+fn the_units_are_closed_off() {
+    for unit in UNITS {
+        let Some(mut analyze) = counterpart::on_path("systemd-analyze") else { return };
+        let path = deploy().join("systemd").join(unit);
+        let output =
+            analyze.args(["security", "--offline=yes", "--threshold=20"]).arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Every example is a configuration without errors and without warnings.
+#[test]
+fn the_example_configurations_are_valid() {
+    let directory = tempfile::tempdir().unwrap();
+    let examples = deploy().join("examples");
+    let mut checked = 0;
+    for entry in std::fs::read_dir(&examples).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let copy = directory.path().join(path.file_name().unwrap());
+        std::fs::write(&copy, text.replace("/etc/plumbago", examples.to_str().unwrap())).unwrap();
+        check(&path.display().to_string(), &["--config", copy.to_str().unwrap()], &[]);
+        checked += 1;
+    }
+    assert!(checked > 0);
+}
+
+/// What the image and the compose file set are settings that the daemon knows.
+#[test]
+fn the_container_files_use_settings_that_exist() {
+    for file in CONTAINERS {
+        let text = std::fs::read_to_string(deploy().join(file)).unwrap();
+        let settings: Vec<(&str, &str)> = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("ENV ").or(Some(line.trim())))
+            .filter(|line| line.starts_with("PLUMBAGO__"))
+            .filter_map(|line| line.split_once('=').or_else(|| line.split_once(": ")))
+            .collect();
+        assert!(settings.len() >= 2, "{settings:?}");
+        check(file, &[], &settings);
+    }
+}
+
+fn check(what: &str, arguments: &[&str], settings: &[(&str, &str)]) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(binary());
+    command.args(["config", "check"]).args(arguments).envs(settings.iter().copied());
+    let output = command.current_dir(directory.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("0 warning(s)"), "{what}: {said}");
+}
+
+/// The container's health check follows the daemon: not there, ready, stopped.
+#[test]
+fn the_health_check_sees_a_ready_daemon() {
+    let script = deploy().join("container/healthcheck");
+    let healthy =
+        |address: &str| Command::new("bash").arg(&script).arg(address).output().unwrap().status.success();
+    let daemon = Setup::new().start();
+    let address = daemon.admin().to_string();
+    assert!(healthy(&address));
+    daemon.stop_well();
+    assert!(!healthy(&address));
+}
