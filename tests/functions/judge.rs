@@ -17,18 +17,6 @@ const BY_TARGET: &[(&str, &[&str])] = &[
     ("functions.by-time", &["weightedAverage(group(fine", "weightedAverage(dense.a, fine"]),
     ("functions.reference", &["transformNull(hour.h, 5, sparse", "transformNull(kept.*, 5, sparse"]),
     (
-        "functions.percent-step",
-        &[
-            "asPercent(group(fine",
-            "pct(group(fine",
-            "asPercent(fine.*",
-            "asPercent(hour.h",
-            "asPercent(kept.*",
-            "asPercent(dense.a, fine",
-            "asPercent(group(dense.a, fine",
-        ],
-    ),
-    (
         "functions.again",
         &[
             "dense.a|scale(2)|movingAverage(5)",
@@ -38,6 +26,9 @@ const BY_TARGET: &[(&str, &[&str])] = &[
     ),
     ("functions.no-name", &["alias(dense.a, none)", "alias(dense.a, 5)", "verticalLine('-30min')"]),
 ];
+
+/// What has, or makes, another step than most series.
+const OTHER_STEPS: &[&str] = &["fine.", "coarse.", "hour.", "kept.", "ummarize(", "hitcount("];
 
 /// Compares cases and counts.
 #[derive(Debug)]
@@ -95,10 +86,12 @@ impl Judge {
     }
 
     fn agreed(&mut self, case: &Case, ours: &Value, theirs: &Value) -> Option<&'static str> {
-        if let Some((id, _)) = BY_TARGET.iter().find(|(_, texts)| {
-            texts.iter().any(|text| case.targets.iter().any(|target| target.contains(text)))
-        }) {
+        let has = |text: &str| case.targets.iter().any(|target| target.contains(text));
+        if let Some((id, _)) = BY_TARGET.iter().find(|(_, texts)| texts.iter().any(|text| has(text))) {
             return Some(id);
+        }
+        if (has("asPercent(") || has("pct(")) && OTHER_STEPS.iter().any(|text| has(text)) {
+            return Some("functions.percent-step");
         }
         if difference(case, ours, theirs, Texts::ByNumber).is_none() {
             return Some("functions.number-text?");
@@ -115,7 +108,12 @@ impl Judge {
             return strict["refused"].is_string().then_some("functions.strict");
         }
         let aligned = self.engine.evaluate(case, Mode::Aligned);
-        difference(case, ours, &aligned, Texts::ByNumber).is_none().then_some("functions.by-time")
+        let by_time = difference(case, ours, &aligned, Texts::ByNumber);
+        if by_time.as_ref().is_some_and(|difference| has("stdev(") && difference.contains(": value ")) {
+            return Some("functions.noise?");
+        }
+        // What follows may break in graphite-web at series that begin in the middle of a step.
+        (by_time.is_none() || aligned["failed"].is_string()).then_some("functions.by-time")
     }
 
     /// Prints the counts; fails on a difference that was not agreed upon, or on one that was and did not

@@ -2,6 +2,7 @@
 
 mod expand;
 mod find;
+mod functions;
 mod index_json;
 mod render;
 mod render_params;
@@ -9,5 +10,6 @@ mod search;
 
 pub(crate) use expand::expand;
 pub(crate) use find::find;
+pub(crate) use functions::functions;
 pub(crate) use index_json::index_json;
 pub(crate) use render::render;

@@ -36,6 +36,7 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
         (&["/metrics", "/metrics/find"], "find"),
         (&["/metrics/expand"], "expand"),
         (&["/metrics/index.json"], "index"),
+        (&["/functions", "/functions/{name}"], "functions"),
         (&["/version"], "version"),
     ] {
         let methods = endpoint(name, &api, registry);
@@ -64,6 +65,7 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "find" => methods(api, meter, handler::find),
         "expand" => methods(api, meter, handler::expand),
         "index" => methods(api, meter, handler::index_json),
+        "functions" => methods(api, meter, handler::functions),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }

@@ -165,3 +165,30 @@ async fn version_paths_and_methods() {
     let refused = raw("DELETE").await;
     assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD, POST, OPTIONS")));
 }
+
+#[tokio::test]
+async fn functions_for_editors() {
+    let server = default().await;
+    let all = server.get("/functions").await;
+    assert_eq!(all.status, 200);
+    let all: Value = serde_json::from_str(&all.text().replace("1e9999", "1e99")).unwrap();
+    assert!(all.as_object().unwrap().len() > 150);
+    assert_eq!(
+        all["scale"]["params"],
+        json!([
+            {"name": "seriesList", "type": "seriesList", "required": true},
+            {"name": "factor", "type": "float", "required": true},
+        ])
+    );
+    assert_eq!(all["keepLastValue"]["params"][1]["default"], json!(1e99));
+    assert_eq!(all["sum"]["function"], "sum(*seriesLists)");
+    let grouped = server.get("/functions/?grouped=1").await.text().replace("1e9999", "1e99");
+    let grouped: Value = serde_json::from_str(&grouped).unwrap();
+    assert_eq!(grouped["Transform"]["scale"], all["scale"]);
+    let group = server.get("/functions?group=Sorting").await.json();
+    assert!(group.as_object().unwrap().values().all(|function| function["group"] == "Sorting"));
+    assert_eq!(server.get("/functions/scale").await.json(), all["scale"]);
+    assert_eq!(server.get("/functions/nothing").await.status, 404);
+    assert_eq!(server.get("/functions/average?type=pie").await.json()["group"], "Pie");
+    assert!(server.get("/functions/limit?jsonp=f").await.text().starts_with("f({"));
+}

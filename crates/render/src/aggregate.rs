@@ -103,7 +103,8 @@ pub(crate) fn percentile_of_sorted(sorted: &[f64], n: f64, interpolate: bool) ->
     if sorted.is_empty() {
         return f64::NAN;
     }
-    let exact = (n / 100.0 * (sorted.len() as f64 + 1.0)).max(0.0);
+    let last = sorted.len() as f64 + 1.0;
+    let exact = (n / 100.0 * last).clamp(0.0, last);
     let fraction = exact.fract();
     let whole = exact.trunc() as usize;
     let rank = if interpolate || fraction == 0.0 { whole } else { whole + 1 };

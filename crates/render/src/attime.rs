@@ -9,6 +9,7 @@ mod reference;
 mod tests;
 mod zone;
 
+pub(crate) use offset::parse_interval;
 pub use offset::parse_offset;
 pub(crate) use zone::Unit;
 pub use zone::{LocalTime, TimeZone};

@@ -1,6 +1,8 @@
 //! The functions of the target language: a folder per family, a file per function or group of siblings.
 
 mod alias;
+#[cfg(test)]
+mod any_call;
 mod calculate;
 mod combine;
 mod extra;

@@ -29,7 +29,7 @@ impl Grid {
         let Some(first) = all().next() else { return Ok(None) };
         let mut step = first.step;
         for series in all() {
-            step = step / gcd(step, series.step) * series.step;
+            step = (step / gcd(step, series.step)).saturating_mul(series.step);
             if step > STEP_MAX {
                 return Err("the steps of the series have no common multiple of use".into());
             }

@@ -50,7 +50,7 @@ pub(crate) fn rounded(value: f64, decimals: i64) -> f64 {
         return value;
     }
     if decimals < 0 {
-        let unit = 10f64.powi(i32::try_from(-decimals).unwrap_or(i32::MAX));
+        let unit = 10f64.powi(i32::try_from(decimals.unsigned_abs()).unwrap_or(i32::MAX));
         return if unit.is_finite() { (value / unit).round_ties_even() * unit } else { 0.0 * value };
     }
     let decimals = usize::try_from(decimals).unwrap_or(0);

@@ -15,14 +15,21 @@ impl TimeRange {
     /// The range that begins `seconds` earlier.
     #[must_use]
     pub fn earlier(self, seconds: i64) -> Self {
-        Self { from: self.from.saturating_sub(seconds), ..self }
+        Self { from: clamped(self.from.saturating_sub(seconds)), ..self }
     }
 
     /// The range as a whole, `seconds` later.
     #[must_use]
     pub fn shifted(self, seconds: i64) -> Self {
-        Self { from: self.from.saturating_add(seconds), until: self.until.saturating_add(seconds) }
+        let shifted = |time: i64| clamped(time.saturating_add(seconds));
+        Self { from: shifted(self.from), until: shifted(self.until) }
     }
+}
+
+/// Not further away than times can be added to.
+fn clamped(time: i64) -> i64 {
+    const SECONDS_MAX: i64 = 1 << 42;
+    time.clamp(-SECONDS_MAX, SECONDS_MAX)
 }
 
 /// The circumstances of an evaluation.

@@ -6,13 +6,12 @@ use crate::series::TimeSeries;
 
 /// One value for each slot; NaN where the known ones are too few.
 pub(crate) fn fold(series: &[TimeSeries], grid: &Grid, method: Aggregate, x_files_factor: f64) -> Vec<f64> {
-    let mut rows = match method {
-        Aggregate::Median => gathered(series, grid, |row| Aggregate::Median.of(row)),
+    let (mut rows, known) = match method {
+        Aggregate::Median => (gathered(series, grid, |row| method.of(row)), known(series, grid)),
         Aggregate::StdDev => deviations(series, grid),
         Aggregate::Range => ranges(series, grid),
         _ => accumulated(series, grid, method),
     };
-    let known = known(series, grid);
     let total = series.len() as f64;
     for (row, known) in rows.iter_mut().zip(known) {
         let known = f64::from(known);
@@ -51,7 +50,10 @@ pub(crate) fn gathered(series: &[TimeSeries], grid: &Grid, of: impl Fn(&[f64]) -
     rows
 }
 
-fn accumulated(series: &[TimeSeries], grid: &Grid, method: Aggregate) -> Vec<f64> {
+/// Values so far, and how many of each slot are known.
+type Rows = (Vec<f64>, Vec<u32>);
+
+fn accumulated(series: &[TimeSeries], grid: &Grid, method: Aggregate) -> Rows {
     match method {
         Aggregate::Max => each(series, grid, f64::NEG_INFINITY, |row, v| if v > row { v } else { row }),
         Aggregate::Min => each(series, grid, f64::INFINITY, |row, v| if v < row { v } else { row }),
@@ -62,16 +64,19 @@ fn accumulated(series: &[TimeSeries], grid: &Grid, method: Aggregate) -> Vec<f64
     }
 }
 
-fn each(series: &[TimeSeries], grid: &Grid, start: f64, merge: impl Fn(f64, f64) -> f64) -> Vec<f64> {
-    let mut rows = vec![start; grid.len];
+fn each(series: &[TimeSeries], grid: &Grid, start: f64, merge: impl Fn(f64, f64) -> f64) -> Rows {
+    let (mut rows, mut known) = (vec![start; grid.len], vec![0u32; grid.len]);
     for series in series {
         let (offset, values) = grid.align(series);
-        for (row, value) in rows.iter_mut().skip(offset).zip(values.iter()) {
+        let slots = rows.iter_mut().zip(&mut known).skip(offset);
+        for ((row, known), value) in slots.zip(values.iter()) {
+            // Both sides are computed, so that there is no branch in here.
             let merged = merge(*row, *value);
             *row = if value.is_nan() { *row } else { merged };
+            *known += u32::from(!value.is_nan());
         }
     }
-    rows
+    (rows, known)
 }
 
 /// How many values of each slot are known.
@@ -86,17 +91,15 @@ fn known(series: &[TimeSeries], grid: &Grid) -> Vec<u32> {
     known
 }
 
-fn ranges(series: &[TimeSeries], grid: &Grid) -> Vec<f64> {
-    let (max, min) = (Aggregate::Max, Aggregate::Min);
-    let lows = accumulated(series, grid, min);
-    let mut rows = accumulated(series, grid, max);
+fn ranges(series: &[TimeSeries], grid: &Grid) -> Rows {
+    let (lows, _) = accumulated(series, grid, Aggregate::Min);
+    let (mut rows, known) = accumulated(series, grid, Aggregate::Max);
     rows.iter_mut().zip(lows).for_each(|(high, low)| *high -= low);
-    rows
+    (rows, known)
 }
 
-fn deviations(series: &[TimeSeries], grid: &Grid) -> Vec<f64> {
-    let known = known(series, grid);
-    let mut means = accumulated(series, grid, Aggregate::Sum);
+fn deviations(series: &[TimeSeries], grid: &Grid) -> Rows {
+    let (mut means, known) = accumulated(series, grid, Aggregate::Sum);
     means.iter_mut().zip(&known).for_each(|(sum, known)| *sum /= f64::from(*known));
     let mut squares = vec![0.0; grid.len];
     for series in series {
@@ -108,6 +111,6 @@ fn deviations(series: &[TimeSeries], grid: &Grid) -> Vec<f64> {
             }
         }
     }
-    squares.iter_mut().zip(known).for_each(|(square, known)| *square = (*square / f64::from(known)).sqrt());
-    squares
+    squares.iter_mut().zip(&known).for_each(|(square, known)| *square = (*square / f64::from(*known)).sqrt());
+    (squares, known)
 }

@@ -314,6 +314,29 @@ mod tests {
         }
     }
 
+    /// As `re.sub` since Python 3.7.
+    #[test]
+    fn replacing() {
+        for (pattern, text, replaced) in [
+            ("a", "banana", "b<a>n<a>n<a>"),
+            (".*", "abc", "<abc><>"),
+            ("x*", "abxd", "<>a<>b<x><>d<>"),
+            ("^", "ab", "<>ab"),
+            ("$", "ab", "ab<>"),
+            ("(?<=b)", "\u{e4}b\u{e4}", "\u{e4}b<>\u{e4}"),
+            ("z", "ab", "ab"),
+            ("x*", "", "<>"),
+        ] {
+            let with = |out: &mut String, group: &dyn Fn(usize) -> &'static str| {
+                out.push('<');
+                out.push_str(group(0));
+                out.push('>');
+            };
+            let compiled = Pattern::new(pattern).unwrap();
+            assert_eq!(compiled.replace_all(text, with).as_deref(), Some(replaced), "{pattern} in {text}");
+        }
+    }
+
     #[test]
     fn python_spellings() {
         check(r"\Aa\Z", &["a"], &["ab", "ba"]);

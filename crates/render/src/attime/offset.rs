@@ -18,6 +18,14 @@ pub fn parse_offset(text: &str) -> Result<i64, String> {
     Ok(sign * total)
 }
 
+/// As [`parse_offset`], for functions: an amount that can be added to times without a thought.
+pub(crate) fn parse_interval(text: &str) -> Result<i64, String> {
+    /// Longer than the calendar.
+    const SECONDS_MAX: i64 = 1 << 40;
+    let seconds = parse_offset(text)?;
+    if seconds.abs() > SECONDS_MAX { Err(too_long()) } else { Ok(seconds) }
+}
+
 /// One `number unit` and the text behind it.
 fn amount(text: &str) -> Result<(i64, &str), String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

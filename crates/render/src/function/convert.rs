@@ -4,7 +4,7 @@ use super::args::Value;
 use super::find;
 use super::param::{Kind, Param};
 use crate::aggregate::Aggregate;
-use crate::attime::parse_offset;
+use crate::attime::parse_interval;
 use crate::target::Literal;
 
 /// Gives a value the kind of its parameter; numbers may come as text.
@@ -71,11 +71,11 @@ fn literal_as(param: &Param, literal: &Literal) -> Option<Literal> {
         },
         Kind::IntOrInterval => match literal {
             Literal::Integer(_) | Literal::Float(_) => Some(literal.clone()),
-            Literal::String(text) => parse_offset(text).is_ok().then(|| literal.clone()),
+            Literal::String(text) => parse_interval(text).is_ok().then(|| literal.clone()),
             _ => None,
         },
         Kind::Interval => match literal {
-            Literal::String(text) => parse_offset(text).is_ok().then(|| literal.clone()),
+            Literal::String(text) => parse_interval(text).is_ok().then(|| literal.clone()),
             _ => None,
         },
         Kind::NodeOrTag => match literal {

@@ -13,6 +13,10 @@ mod reduce;
 mod weighted;
 mod wildcards;
 
+pub(super) use aggregate::all;
+pub(super) use divide::zipped;
+pub(super) use lists::pairs;
+
 use std::collections::HashSet;
 
 use crate::function::Function;

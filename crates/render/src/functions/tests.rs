@@ -88,6 +88,46 @@ fn combining() {
 }
 
 #[test]
+fn beyond_graphite_web() {
+    let mut wrong = Vec::new();
+    for (target, result) in [
+        ("max(a.*)", "maxSeries(a.*) @60/60 10 - -0 4"),
+        ("removeZeroSeries(group(a.y,scale(a.x,0)))", "a.y @60/60 10 - - 2.5"),
+        ("integralWithReset(a.y,a.x)", "integralWithReset(a.y,a.x) @60/60 0 - - 0"),
+        ("highestMin(a.*,1)", "a.y @60/60 10 - - 2.5"),
+        ("lowestMax(a.*,1)", "a.x @60/60 1 - -0 4"),
+        ("powSeriesLists(a.y,a.x)", "powSeries(a.y,a.x) @60/60 10 - - 39.0625"),
+        ("scaleAfterTimestamp(a.x,10,'180')", "scaleAfterTimestamp(a.x,10,180) @60/60 1 - -0 40"),
+        ("slo(a.x,'2min','above',0.5)", "slo(a.x, 2min, above, 0.5) @0/120 1 0 1"),
+        (
+            "sloErrorBudget(a.x,'2min','above',0.5,0.75)",
+            "sloErrorBudget(a.x, 2min, above, 0.5) @0/120 30 -90 30",
+        ),
+        ("pearsonClosest(a.x,a.*,1)", "a.x @60/60 1 - -0 4"),
+        ("tukeyAbove(a.*,0.2,1)", "a.y @60/60 10 - - 2.5"),
+        ("polyfit(timeFunction('t',60))", "polyfit(t,1) @0/60 0 60 120 180"),
+        ("baseline(a.x,'1min',1,2)", "baseline(a.x) @60/60 1 - -0 4"),
+        (
+            "ewma(fine.z,2)",
+            "exponentialMovingAverage(fine.z,2) @30/10 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+        ),
+        ("isNotNull(a.x)", "isNonNull(a.x) @60/60 1 0 1 1"),
+    ] {
+        let shown = shown(target, 0.0);
+        if shown != [result] {
+            wrong.push(format!("{target}: {shown:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(shown("pearson(a.x,a.x,3)", 0.0), ["pearson(a.x,a.x,3) @60/60 - - 1 1"]);
+}
+
+#[test]
+fn events_are_a_leaf() {
+    assert!(shown("events('deploy')", 0.0).is_empty());
+}
+
+#[test]
 fn tags_of_results() {
     let tags = |text: &str| -> Vec<String> {
         let series = run(text, 0.0).unwrap();

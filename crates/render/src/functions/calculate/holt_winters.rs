@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::attime::parse_offset;
+use crate::attime::parse_interval;
 use crate::context::{Context, Fault};
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
@@ -20,7 +20,7 @@ const BANDS: &[Param] = &[SERIES, DELTA, BOOTSTRAP, SEASON];
 
 pub(super) const ALL: &[Function] = &[
     Function::new("holtWintersForecast", Group::Calculate, &[SERIES, BOOTSTRAP, SEASON], forecast)
-        .reads(|args, context| Ok(vec![context.range.earlier(parse_offset(args.text(1))?)]))
+        .reads(|args, context| Ok(vec![context.range.earlier(parse_interval(args.text(1))?)]))
         .about(
             "What the past lets expect, with a trend and a season; learnt from before the graph.",
             "holtWintersForecast(server.requests)",
@@ -43,7 +43,7 @@ pub(super) const ALL: &[Function] = &[
 ];
 
 fn earlier(args: &Args, context: &Context<'_>) -> Result<Vec<TimeRange>, Fault> {
-    Ok(vec![context.range.earlier(parse_offset(args.text(2))?)])
+    Ok(vec![context.range.earlier(parse_interval(args.text(2))?)])
 }
 
 /// What is expected of each point, and by how much the one a season ago strayed.
@@ -58,7 +58,7 @@ impl Analysis {
         const BETA: f64 = 0.0035;
         const GAMMA: f64 = 0.1;
         let values = &series.values;
-        let season = usize::try_from(parse_offset(seasonality)?.div_euclid(series.step)).unwrap_or(0);
+        let season = usize::try_from(parse_interval(seasonality)?.div_euclid(series.step)).unwrap_or(0);
         if season < 2 && values.iter().any(|value| !value.is_nan()) {
             return Err("the argument seasonality must be at least two steps of the series".into());
         }
@@ -108,7 +108,7 @@ fn points_before(seconds: i64, series: &TimeSeries) -> usize {
 }
 
 fn forecast(args: &mut Args, context: &mut Context<'_>) -> Outcome {
-    let (seconds, seasonality) = (parse_offset(args.text(1))?, args.text(2).to_owned());
+    let (seconds, seasonality) = (parse_interval(args.text(1))?, args.text(2).to_owned());
     let expect = |mut series: TimeSeries| -> Result<TimeSeries, Fault> {
         let analysis = Analysis::of(&series, &seasonality)?.shown(points_before(seconds, &series));
         tag(&mut series, &["holtWintersForecast", "holtWintersDeviation"]);
@@ -132,7 +132,7 @@ fn made(series: TimeSeries, seconds: i64, name: String, values: Vec<f64>) -> Tim
 
 /// The lower and the upper edge for each series.
 fn bands(args: &mut Args, context: &Context<'_>) -> Result<Vec<TimeSeries>, Fault> {
-    let (delta, seconds) = (args.int(1) as f64, parse_offset(args.text(2))?);
+    let (delta, seconds) = (args.int(1) as f64, parse_interval(args.text(2))?);
     let seasonality = args.text(3).to_owned();
     let mut bands = Vec::new();
     for mut series in context.again(context.range.earlier(seconds))? {

@@ -57,7 +57,8 @@ fn aggregate(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(combined(args.series(0), &name, factor, context)?.into_iter().collect::<Vec<_>>().into())
 }
 
-fn all(args: &mut Args, context: &mut Context<'_>, method: &str) -> Outcome {
+/// All series of all arguments, combined.
+pub(crate) fn all(args: &mut Args, context: &mut Context<'_>, method: &str) -> Outcome {
     Ok(combined(args.series(0), method, None, context)?.into_iter().collect::<Vec<_>>().into())
 }
 

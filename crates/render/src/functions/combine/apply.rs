@@ -27,8 +27,8 @@ fn apply_by_node(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let series = args.series(0);
     let prefix = |name: &str| {
         let components: Vec<&str> = name.split('.').collect();
-        let end = node + 1;
-        let end = if end < 0 { (components.len() as i64 + end).max(0) } else { end };
+        let end = node.saturating_add(1);
+        let end = if end < 0 { end.saturating_add(components.len() as i64).max(0) } else { end };
         let end = usize::try_from(end).unwrap_or(0).min(components.len());
         components[..end].join(".")
     };

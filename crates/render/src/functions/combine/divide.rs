@@ -52,7 +52,7 @@ pub(super) fn ratio(dividend: f64, divisor: f64) -> f64 {
 }
 
 /// Two series into one, value by value.
-pub(super) fn zipped(
+pub(crate) fn zipped(
     name: String,
     first: &TimeSeries,
     second: &TimeSeries,

@@ -49,7 +49,7 @@ fn reduce(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let mut slots: HashMap<String, Vec<Option<TimeSeries>>> = HashMap::new();
     for series in args.lists(0).into_iter().flatten() {
         let components: Vec<&str> = series.name.split('.').collect();
-        let place = if at < 0 { components.len() as i64 + at } else { at };
+        let place = if at < 0 { at.saturating_add(components.len() as i64) } else { at };
         let component = usize::try_from(place).ok().and_then(|place| Some((place, *components.get(place)?)));
         let (place, component) = component.ok_or_else(|| format!("{} has no component {at}", series.name))?;
         let Some(matcher) = matchers.iter().position(|matcher| matcher == component) else { continue };

@@ -1,6 +1,6 @@
 //! Running sums.
 
-use crate::attime::parse_offset;
+use crate::attime::parse_interval;
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::series::TimeSeries;
@@ -40,7 +40,7 @@ fn integral(args: &mut Args, _: &mut Context<'_>) -> Outcome {
 
 fn integral_by_interval(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let unit = args.text(1).to_owned();
-    let seconds = parse_offset(&unit)?.saturating_abs();
+    let seconds = parse_interval(&unit)?.saturating_abs();
     if seconds == 0 {
         return Err("the argument intervalUnit must be longer than nothing".into());
     }

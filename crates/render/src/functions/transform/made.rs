@@ -4,6 +4,9 @@ use crate::context::{Context, Fault};
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param};
 use crate::series::TimeSeries;
 
+/// A year.
+const STEP_MAX: i64 = 365 * 86_400;
+
 const NAME: Param = Param::new("name", Kind::String);
 const STEP: Param = Param::new("step", Kind::Integer).default(Default::Integer(60));
 
@@ -47,8 +50,8 @@ fn series(
     step: i64,
     of: impl FnMut(i64) -> f64,
 ) -> Result<TimeSeries, Fault> {
-    if step < 1 {
-        return Err("the argument step must be at least 1".into());
+    if !(1..=STEP_MAX).contains(&step) {
+        return Err(format!("the argument step must be from 1 to {STEP_MAX}").into());
     }
     let (from, until) = (context.range.from, context.range.until);
     let count = usize::try_from((until - from + step - 1) / step).unwrap_or(0);

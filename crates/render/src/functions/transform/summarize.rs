@@ -1,7 +1,7 @@
 //! Points in buckets of time: `summarize` and `smartSummarize`.
 
 use crate::aggregate::Aggregate;
-use crate::attime::{Unit, parse_offset};
+use crate::attime::{Unit, parse_interval};
 use crate::context::{Context, Fault};
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
@@ -46,7 +46,7 @@ const ALIGNMENTS: &[&str] = &[
 
 /// Seconds of an interval; more than none.
 pub(super) fn interval(args: &Args, at: usize) -> Result<i64, Fault> {
-    match parse_offset(args.text(at))? {
+    match parse_interval(args.text(at))? {
         seconds if seconds > 0 => Ok(seconds),
         _ => Err("the interval must be longer than nothing".into()),
     }

@@ -1,6 +1,6 @@
 //! Series of other times over those of the graph: `timeShift` and `timeStack`.
 
-use crate::attime::parse_offset;
+use crate::attime::parse_interval;
 use crate::context::{Context, Fault};
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
@@ -61,7 +61,7 @@ fn signed(text: &str) -> String {
 
 fn shifted_range(args: &Args, context: &Context<'_>) -> Result<TimeRange, Fault> {
     let range = context.range;
-    let mut shifted = range.shifted(parse_offset(&signed(args.text(1)))?);
+    let mut shifted = range.shifted(parse_interval(&signed(args.text(1)))?);
     if args.flag(3) {
         let is_summer = |time| context.request().zone.is_summer_time(time);
         let both = |range: TimeRange| (is_summer(range.from), is_summer(range.until));
@@ -90,7 +90,7 @@ fn time_shift(args: &mut Args, context: &mut Context<'_>) -> Outcome {
 }
 
 fn layers(args: &Args, context: &Context<'_>) -> Result<Vec<(i64, TimeRange)>, Fault> {
-    let shift = parse_offset(&signed(args.text(1)))?;
+    let shift = parse_interval(&signed(args.text(1)))?;
     let (first, last) = (args.int(2), args.int(3));
     if last.saturating_sub(first) > LAYERS_MAX {
         return Err(format!("a stack has at most {LAYERS_MAX} layers").into());
