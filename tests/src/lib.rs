@@ -2,7 +2,7 @@
 //! senders, whisper with graphite-web as an oracle, and BigGraphite.
 //!
 //! Must not know: any crate of the daemon. The tests see what a user sees: the binary, its ports and
-//! its files.
+//! its files. Only those in `tests/interop/` lay the Cassandra store itself beside BigGraphite.
 //!
 //! Start with [`daemon`]; the tests are in `tests/tests/`. Failing is a panic here, as in any test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

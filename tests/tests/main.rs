@@ -1,11 +1,11 @@
 //! The system tests: the built daemon, real senders, real graphite-web, real crashes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod biggraphite;
 mod crash;
 mod dev;
 mod disk_full;
 mod hostile;
+mod interop;
 mod ledger;
 mod load;
 mod oracle_find;

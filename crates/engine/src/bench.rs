@@ -53,7 +53,13 @@ impl BenchShard {
         let registry = Registry::new();
         let settings = plumbago_journal::Config { min_free_bytes: 0, ..Default::default() };
         let journal = Journal::open(dir, settings, Arc::new(SystemClock), &registry)?;
-        let limits = Limits { future_max: 86_400, checkpoint_segments: 9, idle_after: 7200 };
+        let limits = Limits {
+            at_intervals: false,
+            emit_open: false,
+            future_max: 86_400,
+            checkpoint_segments: 9,
+            idle_after: 7200,
+        };
         Ok(Self {
             shard: Shard::new(BlockLayout { raw_slots: 40 }, limits, Stats::new(&registry)),
             router: Router::new(1, 1),

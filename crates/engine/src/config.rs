@@ -32,6 +32,9 @@ pub struct Config {
     /// How often finished rows go to a remote store; the embedded store is flushed by block.
     #[serde(deserialize_with = "from_text")]
     pub flush_interval: Period,
+    /// Windows that are still open go to a remote store as well, at every flush, for programs that
+    /// read its tables and know nothing of heads.
+    pub emit_open_windows: bool,
 }
 
 impl Default for Config {
@@ -45,6 +48,7 @@ impl Default for Config {
             max_creates_per_minute: 0,
             memory_max: ByteSize(0),
             flush_interval: period(60),
+            emit_open_windows: false,
         }
     }
 }

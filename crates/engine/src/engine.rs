@@ -11,7 +11,7 @@ use std::time::Duration;
 use plumbago_index::Index;
 use plumbago_journal::Journal;
 use plumbago_model::{Clock, PointBatch};
-use plumbago_store::{FlushStore, MetadataStore, PointStore};
+use plumbago_store::{FlushStore, MetadataStore, MetricMeta, PointStore};
 use plumbago_telemetry::Registry;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -23,7 +23,8 @@ use crate::flusher::Flusher;
 use crate::ledger::Ledger;
 use crate::reader::Reader;
 use crate::recover::{self, Recovered, Sources, StartError};
-use crate::router::{Router, Share};
+use crate::router::{NameHash, Router, Share};
+use crate::shard::live::Adopted;
 use crate::shard::{Limits, Shard};
 use crate::stats::Stats;
 use crate::task::{Control, Owner, Progress, Shown};
@@ -186,6 +187,64 @@ impl Engine {
         Reader::new(self.0.router, self.0.controls.clone(), Arc::clone(&self.0.parts.points))
     }
 
+    /// Takes in metrics that other programs have created.
+    pub async fn adopt(&self, metrics: &[MetricMeta]) -> Result<(), FetchError> {
+        let mut shares: Vec<Vec<Adopted>> = self.0.controls.iter().map(|_| Vec::new()).collect();
+        for metric in metrics {
+            let hash = self.0.router.hash(&metric.name);
+            let adopted = Adopted { hash, id: metric.id(), config: Arc::clone(&metric.config) };
+            shares[self.0.router.shard(&hash)].push(adopted);
+        }
+        for (owner, share) in self.0.controls.iter().zip(shares).filter(|(_, share)| !share.is_empty()) {
+            owner.send(Control::Adopt(share)).await.map_err(|_| FetchError::Stopping)?;
+        }
+        self.0.parts.index.insert(metrics.iter().map(|metric| metric.name.as_str()));
+        Ok(())
+    }
+
+    /// Which of the metrics are known.
+    pub async fn know(&self, names: &[&str]) -> Result<Vec<bool>, FetchError> {
+        self.ask_each(names, Control::Know).await
+    }
+
+    /// Which of the metrics got a point since `since` (seconds since the epoch) or are being created.
+    pub async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
+        self.ask_each(names, |hashes, answer| Control::AreWritten(hashes, since, answer)).await
+    }
+
+    /// Forgets metrics that got no point since `since`: heads and index, not the stores. One that has
+    /// points which are not stored stays. Says which are forgotten; one that was never known is.
+    pub async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
+        let index = &self.0.parts.index;
+        // The index first: a point that comes once the head is gone puts the name back.
+        let listed: Vec<bool> = names.iter().map(|name| index.remove(name)).collect();
+        let forgotten = self.ask_each(names, |hashes, answer| Control::Forget(hashes, since, answer)).await;
+        let stays = |at: &usize| listed[*at] && forgotten.as_ref().map_or(true, |forgotten| !forgotten[*at]);
+        index.insert((0..names.len()).filter(stays).map(|at| names[at]));
+        forgotten
+    }
+
+    /// Asks each owner for its share of the names; answers in the order of the names.
+    async fn ask_each(
+        &self,
+        names: &[&str],
+        question: impl Fn(Vec<NameHash>, oneshot::Sender<Vec<bool>>) -> Control,
+    ) -> Result<Vec<bool>, FetchError> {
+        let hashes: Vec<NameHash> = names.iter().map(|name| self.0.router.hash(name)).collect();
+        let mut answers = vec![false; names.len()];
+        for (shard, owner) in self.0.controls.iter().enumerate() {
+            let places: Vec<usize> =
+                (0..names.len()).filter(|place| self.0.router.shard(&hashes[*place]) == shard).collect();
+            let (sender, receiver) = oneshot::channel();
+            let share = places.iter().map(|place| hashes[*place]).collect();
+            owner.send(question(share, sender)).await.map_err(|_| FetchError::Stopping)?;
+            for (place, answer) in places.iter().zip(receiver.await.map_err(|_| FetchError::Stopping)?) {
+                answers[*place] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
     /// What became of all points. Exact for what the owners have applied; what is still in their
     /// queues is held.
     pub async fn ledger(&self) -> Result<Ledger, FetchError> {
@@ -252,6 +311,8 @@ impl Engine {
         let config = &self.0.config;
         let segment = self.0.parts.journal_segment.as_secs().max(1);
         Limits {
+            at_intervals: self.0.parts.flush.takes_intervals(),
+            emit_open: config.emit_open_windows,
             future_max: config.future_max.as_secs() as i64,
             checkpoint_segments: (config.checkpoint_after.as_secs() / segment).max(1) as u32,
             idle_after: config.idle_after.as_secs() as i64,
@@ -296,6 +357,11 @@ impl Engine {
                 control: ends.control,
                 points: ends.points,
                 jobs,
+                walk_every: if self.limits().at_intervals {
+                    inner.config.flush_interval.0
+                } else {
+                    Duration::ZERO
+                },
                 state: Progress::default(),
             };
             self.spawn(&format!("flusher-{number}"), move || flusher.run())?;

@@ -38,6 +38,8 @@ pub(crate) mod flag {
     pub(crate) const NEW: u16 = 256;
     /// Points may wait for their time.
     pub(crate) const WAITS: u16 = 512;
+    /// A held slot has changed that the store was handed already.
+    pub(crate) const REWRITE: u16 = 1024;
 }
 
 /// Slots and their values, in time order.

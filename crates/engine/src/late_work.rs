@@ -39,13 +39,49 @@ pub(crate) async fn compute(
 ) -> Result<(WriteBatch, Vec<LateDone>), StoreError> {
     let mut request = ReadRequest::default();
     let needs: Vec<Needs> = job.metrics.iter().map(|metric| plan(metric, &mut request)).collect();
-    let columns = store.read(&request).await?;
+    let mut columns = store.read(&request).await?;
+    for (column, range) in columns.iter_mut().zip(&request.ranges) {
+        column.settle(range.aggregation);
+    }
     let mut rows = WriteBatch::default();
     let mut done = Vec::with_capacity(job.metrics.len());
     for (metric, needs) in job.metrics.iter().zip(&needs) {
         done.push(apply(metric, needs, &columns, &mut rows));
     }
+    store.leave_to_others(&mut rows).await?;
+    leave_open_to_others(store, job, &mut done).await?;
     Ok((rows, done))
+}
+
+/// Of windows that are still open a head keeps only what other writers do not have.
+async fn leave_open_to_others(
+    store: &dyn PointStore,
+    job: &LateJob,
+    done: &mut [LateDone],
+) -> Result<(), StoreError> {
+    let mut batch = WriteBatch::default();
+    for (metric, done) in job.metrics.iter().zip(done.iter()) {
+        for (k, part) in done.open.iter().enumerate() {
+            let Some((_, window)) = part.filter(|(_, window)| window.count > 0) else { continue };
+            let slot = metric.base / metric.plan.per[k];
+            push(&mut batch, metric.id, &metric.plan, k + 1, slot, &[window.value], &[window.count]);
+        }
+    }
+    if batch.runs.is_empty() {
+        return Ok(());
+    }
+    store.leave_to_others(&mut batch).await?;
+    let mut windows = batch.values.iter().zip(&batch.counts);
+    for part in done.iter_mut().flat_map(|done| done.open.iter_mut()).flatten() {
+        if part.1.count > 0
+            && let Some((value, count)) = windows.next()
+        {
+            // Others may know more than we thought there was.
+            let count = (*count as i32).max(0) as u32;
+            part.1 = if count > 0 { Window { value: *value, count } } else { Window::default() };
+        }
+    }
+    Ok(())
 }
 
 /// The row of a window whose method needs all its slots at once.

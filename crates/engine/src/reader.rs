@@ -132,6 +132,7 @@ pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Opti
     for (slot, window) in whole_windows(answer, method, first_window) {
         lay(slot, window);
     }
+    column.settle(method);
     finish(answer, column)
 }
 

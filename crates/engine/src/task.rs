@@ -15,8 +15,9 @@ use crate::create::Gate;
 use crate::head::flag;
 use crate::jobs::{Done, FlushJob, Job};
 use crate::ledger::Ledger;
-use crate::router::Share;
+use crate::router::{NameHash, Share};
 use crate::shard::flush::Extent;
+use crate::shard::live::Adopted;
 use crate::shard::read::{HeadAnswer, HeadQuery};
 use crate::shard::{Halt, Shard, World};
 
@@ -42,6 +43,14 @@ pub(crate) enum Control {
     Done(Done),
     /// What do the heads know?
     Read(HeadQuery, oneshot::Sender<Vec<Option<HeadAnswer>>>),
+    /// These metrics are in the metadata store and the index, made by others.
+    Adopt(Vec<Adopted>),
+    /// Which of these are known?
+    Know(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
+    /// Which of these got a point since then?
+    AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
+    /// Forget these unless they got a point since then; says which are forgotten.
+    Forget(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
     /// What became of this shard's points?
     Ledger(oneshot::Sender<Ledger>),
     /// Write everything now; answers when it is committed.
@@ -73,6 +82,8 @@ pub(crate) struct Owner {
     pub(crate) control: mpsc::Receiver<Control>,
     pub(crate) points: mpsc::Receiver<Share>,
     pub(crate) jobs: mpsc::Sender<Job>,
+    /// A walk over all metrics begins at most this often.
+    pub(crate) walk_every: Duration,
     pub(crate) state: Progress,
 }
 
@@ -89,6 +100,8 @@ pub(crate) struct Progress {
     under_way: usize,
     ready: Option<Job>,
     reads: Vec<Read>,
+    /// When the walk over all metrics began that is under way, or was the last.
+    walked: Option<Instant>,
 }
 
 /// A read that waits for late points on their way to the store.
@@ -122,6 +135,7 @@ impl Default for Progress {
             under_way: 0,
             ready: None,
             reads: Vec::new(),
+            walked: None,
         }
     }
 }
@@ -174,6 +188,18 @@ impl Owner {
                 let read = Read { sequence: self.shard.sequence, since: Instant::now(), query, answer };
                 self.state.reads.push(read);
                 self.answer_reads();
+            }
+            Control::Adopt(metrics) => self.shard.adopt(&metrics),
+            Control::Know(hashes, answer) => {
+                let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
+            }
+            Control::AreWritten(hashes, since, answer) => {
+                let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
+                let _ = answer.send(written);
+            }
+            Control::Forget(hashes, since, answer) => {
+                let forget = |hash| self.shard.forget(hash, since, &mut self.writer);
+                let _ = answer.send(hashes.iter().map(forget).collect());
             }
             Control::FlushAll(done) => {
                 let order = self.shard.held_in_id_order();
@@ -237,7 +263,18 @@ impl Owner {
         if self.jobs.capacity() == 0 || self.state.ready.is_some() || self.state.flush_all.is_some() {
             return;
         }
-        let heads = (self.shard.len() as u32 / WALK_TICKS).clamp(64, FLUSH_METRICS as u32);
+        let interval = self.walk_every;
+        if self.shard.sweep.rests && self.state.walked.is_some_and(|began| began.elapsed() < interval) {
+            return;
+        }
+        if self.shard.sweep.rests || self.state.walked.is_none() {
+            self.state.walked = Some(Instant::now());
+        }
+        let ticks = match (interval.as_millis() / HAND_OVER.as_millis()) as u32 {
+            0 => WALK_TICKS,
+            ticks => ticks.min(WALK_TICKS),
+        };
+        let heads = (self.shard.len() as u32 / ticks).clamp(64, 4 * FLUSH_METRICS as u32);
         let mut job = FlushJob::default();
         self.shard.sweep(heads, self.writer.segment(), now, &mut job);
         if !job.items.is_empty() {
@@ -312,7 +349,7 @@ impl Owner {
         let now = self.clock.now();
         let segment = self.writer.segment();
         let all = self.state.flush_all.as_mut()?;
-        let extent = if all.slots { Extent::All { now } } else { Extent::State };
+        let extent = if all.slots { Extent::All { now } } else { self.shard.last_extent() };
         let mut job = FlushJob::default();
         // Metrics that cannot go yet are tried on the next turn.
         for _ in 0..all.order.len() {
@@ -352,7 +389,11 @@ impl Owner {
         }
         self.points.close();
         self.state.drained = true;
-        let order = self.shard.unflushed_in_id_order();
+        let order = if self.shard.limits.at_intervals {
+            self.shard.held_in_id_order()
+        } else {
+            self.shard.unflushed_in_id_order()
+        };
         self.state.flush_all = Some(FlushAll { slots: false, order, done: None });
     }
 

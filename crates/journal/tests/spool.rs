@@ -128,6 +128,7 @@ fn chunks_ahead_of_the_acknowledgement_and_after_a_restart() {
     let second = spool.next_chunk(Some(first.end), 500).unwrap().unwrap();
     let third = spool.next_chunk(Some(second.end), 500).unwrap().unwrap();
     assert!(texts(&first).iter().all(|text| !texts(&second).contains(text)));
+    assert_eq!(first.timestamp_us, third.timestamp_us);
     // Nothing is lost when a process ends before the acknowledgement, and what was is not sent again.
     assert!(spool.acknowledge(&first).unwrap());
     drop(spool);
@@ -265,20 +266,42 @@ impl Fixture {
 }
 
 #[test]
-fn deferred_slices_come_last_with_their_timestamp() {
+fn what_is_put_aside_holds_nothing_up_and_stays() {
     let mut fixture = Fixture::new();
     let spool = fixture.open();
-    let first = put(&spool, 0..10, "a");
+    put(&spool, 0..10, "a");
     let chunk = spool.next_chunk(None, 1 << 20).unwrap().unwrap();
-    let stuck: Vec<_> = chunk.slices.iter().filter(|slice| slice.bytes() == b"7 a").collect();
-    put(&spool, 7..8, "b");
-    spool.defer(&stuck).unwrap();
+    let stuck: Vec<_> = chunk
+        .slices
+        .iter()
+        .filter(|slice| slice.bytes() < &b"3"[..])
+        .map(|slice| (chunk.timestamp_us, Slice { id: slice.id, rows: 1, bytes: slice.bytes() }))
+        .collect();
+    assert_eq!(stuck.len(), 3);
+    spool.park(&stuck).unwrap();
     assert!(spool.acknowledge(&chunk).unwrap());
-    assert_eq!(spool.stats().unsent_rows, 2);
-    let next = spool.next_chunk(None, 1 << 20).unwrap().unwrap();
-    let found: Vec<(bool, i64, &[u8])> =
-        next.slices.iter().map(|s| (s.deferred, s.timestamp_us, s.bytes())).collect();
-    assert_eq!(found, [(true, first, &b"7 a"[..]), (false, first + 1, &b"7 b"[..])]);
+    put(&spool, 0..10, "b");
+    assert_eq!(drain(&spool, 1 << 20).len(), 10);
+    assert_eq!((spool.stats().unsent_rows, spool.stats().parked_rows), (3, 3));
+    fixture.clock.advance(120);
+    eventually("dropped", || spool.stats().retained_bytes == 0);
+    assert_eq!(seen(&spool, 1), ["1 a"]);
+    drop(spool);
+
+    let spool = fixture.open();
+    assert_eq!((spool.stats().unsent_rows, spool.stats().parked_rows), (3, 3));
+    assert!(spool.next_chunk(None, 1 << 20).unwrap().is_none());
+    let first = spool.next_parked(None, 1).unwrap();
+    assert_eq!(first.len(), 1);
+    let rest = spool.next_parked(first.last(), 1 << 20).unwrap();
+    assert_eq!(rest.len(), 2);
+    assert!(rest.iter().all(|slice| slice.timestamp_us == chunk.timestamp_us));
+    assert!(spool.next_parked(rest.last(), 1 << 20).unwrap().is_empty());
+    spool.unpark(&rest).unwrap();
+    assert_eq!(spool.stats().parked_rows, 1);
+    spool.unpark(&first).unwrap();
+    assert_eq!((spool.stats().unsent_rows, spool.stats().unsent_bytes, spool.stats().oldest), (0, 0, None));
+    assert!(spool.next_parked(None, 1 << 20).unwrap().is_empty());
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use plumbago_model::Clock;
-use plumbago_store::{Column, ReadRequest, SlotRange, StoreError};
+use plumbago_model::{Clock, Window};
+use plumbago_store::{Column, Others, ReadRequest, SlotRange, StoreError};
 use plumbago_telemetry::Throttle;
 use scylla::client::session::Session;
 use scylla::response::query_result::QueryRowsResult;
@@ -15,12 +15,21 @@ use uuid::Uuid;
 use crate::damage::Damage;
 use crate::error;
 use crate::layout::{self, Partition, Table};
-use crate::merge::{self, Cell, Slot};
+use crate::merge::{self, Cell, Partial, Slot};
 use crate::prepared::Tables;
 use crate::stats::Stats;
+use crate::writers::Identity;
 
-/// Which shards a read takes in.
-pub(crate) type Filter<'a> = &'a (dyn Fn(i16) -> bool + Send + Sync);
+/// Which rows of coarse stages make the values of a column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sight {
+    /// Those of all writers.
+    All,
+    /// Those that other writers of the same replica have.
+    Partners(Identity),
+    /// Our own; those of others stand beside them.
+    Shares(Identity),
+}
 
 /// Reads columns.
 #[derive(Debug)]
@@ -43,8 +52,8 @@ struct Part {
     until: i16,
 }
 
-/// What was found for a [`Part`]: offset, value, count.
-type Found = Vec<(i16, f64, u32)>;
+/// What was found for a [`Part`]: offset, the window, and what partners and rivals have beside it.
+type Found = Vec<(i16, Window, [Window; 2])>;
 
 impl PointReader {
     pub(crate) fn new(tables: Arc<Tables>, concurrency: usize, clock: Arc<dyn Clock>, stats: Stats) -> Self {
@@ -52,25 +61,26 @@ impl PointReader {
         Self { tables, concurrency, stats, damage, clock, throttle: Throttle::new(10_000) }
     }
 
-    /// Reads what is wanted; of coarse stages only the rows of shards that `filter` lets pass.
-    pub(crate) async fn read(
-        &self,
-        request: &ReadRequest,
-        filter: Filter<'_>,
-    ) -> Result<Vec<Column>, StoreError> {
+    /// Reads what is wanted.
+    pub(crate) async fn read(&self, request: &ReadRequest, sight: Sight) -> Result<Vec<Column>, StoreError> {
         let session = self.tables.session()?;
-        let mut columns: Vec<Column> = request.ranges.iter().map(empty).collect();
+        let mut columns: Vec<Column> = request.ranges.iter().map(|range| empty(range, sight)).collect();
         let mut answers = futures::stream::iter(parts(request))
-            .map(|part| self.part(&session, &request.ranges[part.range], part, filter))
+            .map(|part| self.part(&session, &request.ranges[part.range], part, sight))
             .buffer_unordered(self.concurrency);
         while let Some((part, found)) = answers.try_next().await? {
             let from = request.ranges[part.range].from;
             let column = &mut columns[part.range];
-            for (offset, value, count) in found {
+            for (offset, window, [partners, rivals]) in found {
                 let at = (part.partition.first_slot() + offset as u32 - from) as usize;
-                column.values[at] = value;
+                if window.count > 0 {
+                    column.values[at] = window.value;
+                }
                 if let Some(known) = column.counts.get_mut(at) {
-                    *known = count;
+                    *known = window.count;
+                }
+                if let Some(others) = &mut column.others {
+                    (others.partners[at], others.rivals[at]) = (partners, rivals);
                 }
             }
         }
@@ -82,7 +92,7 @@ impl PointReader {
         session: &Session,
         range: &SlotRange,
         part: Part,
-        filter: Filter<'_>,
+        sight: Sight,
     ) -> Result<(Part, Found), StoreError> {
         let table = Table::new(range.stage, range.stage_index);
         let statements = match self.tables.get(table).await {
@@ -96,7 +106,7 @@ impl PointReader {
         };
         let timed = statements.select_timed.as_ref().filter(|_| merge::needs_write_time(range.aggregation));
         let statement = timed.unwrap_or(&statements.select);
-        let mut rows = Rows::new(range, part, filter, timed.is_some());
+        let mut rows = Rows::new(range, part, sight, timed.is_some());
         let mut state = PagingState::start();
         loop {
             let (page, next) = self.page(session, statement, range, part, table, state).await?;
@@ -155,24 +165,40 @@ fn parts(request: &ReadRequest) -> Vec<Part> {
     all
 }
 
-fn empty(range: &SlotRange) -> Column {
-    Column::unknown(range.until.saturating_sub(range.from) as usize, range.stage_index > 0)
+fn empty(range: &SlotRange, sight: Sight) -> Column {
+    let len = range.until.saturating_sub(range.from) as usize;
+    let mut column = Column::unknown(len, range.stage_index > 0);
+    if range.stage_index > 0 && matches!(sight, Sight::Shares(_)) {
+        let unknown = vec![Window::default(); len];
+        column.others = Some(Box::new(Others { partners: unknown.clone(), rivals: unknown }));
+    }
+    column
+}
+
+/// The rows of one slot.
+#[derive(Default)]
+struct Open {
+    offset: i16,
+    /// Those that belong together: all, or those of partners.
+    slot: Slot,
+    own: Vec<Cell>,
+    rivals: Slot,
 }
 
 /// Rows of one part, merged while they come: rows of one slot stand together.
 struct Rows<'a> {
     range: &'a SlotRange,
     part: Part,
-    filter: Filter<'a>,
+    sight: Sight,
     timed: bool,
     found: Found,
-    open: Option<(i16, Slot)>,
+    open: Option<Open>,
     count: u64,
 }
 
 impl<'a> Rows<'a> {
-    fn new(range: &'a SlotRange, part: Part, filter: Filter<'a>, timed: bool) -> Self {
-        Self { range, part, filter, timed, found: Found::new(), open: None, count: 0 }
+    fn new(range: &'a SlotRange, part: Part, sight: Sight, timed: bool) -> Self {
+        Self { range, part, sight, timed, found: Found::new(), open: None, count: 0 }
     }
 
     /// Takes a page in. `damaged` hears of rows that make no sense.
@@ -187,7 +213,9 @@ impl<'a> Rows<'a> {
             for row in page.rows::<(i16, Option<f64>)>().map_err(|error| text(&error))? {
                 let (offset, value) = row.map_err(|error| text(&error))?;
                 match value {
-                    Some(value) if self.holds(offset) => self.found.push((offset, value, 1)),
+                    Some(value) if self.holds(offset) => {
+                        self.found.push((offset, Window { value, count: 1 }, Default::default()));
+                    }
                     _ => damaged(&self.name(offset), &"it has no value or a wrong offset"),
                 }
             }
@@ -223,23 +251,36 @@ impl<'a> Rows<'a> {
             damaged(&self.name(offset), &"it has a wrong offset");
             return;
         }
-        if !(self.filter)(shard) {
-            return;
-        }
-        if self.open.as_ref().is_none_or(|(open, _)| *open != offset) {
+        if self.open.as_ref().is_none_or(|open| open.offset != offset) {
             self.close();
-            self.open = Some((offset, Slot::default()));
+            self.open = Some(Open { offset, ..Open::default() });
         }
-        if let Some((_, slot)) = &mut self.open {
-            slot.add(self.range.aggregation, Cell { shard, value, count, written_us });
+        let Some(open) = &mut self.open else { return };
+        let cell = Cell { shard, value, count, written_us };
+        let of_replica = |identity: Identity| layout::replica_of(shard) == identity.replica();
+        match self.sight {
+            Sight::Partners(identity) if identity.owns(shard) || !of_replica(identity) => {}
+            Sight::Shares(identity) if identity.owns(shard) => open.own.push(cell),
+            Sight::Shares(identity) if !of_replica(identity) => open.rivals.add(self.range.aggregation, cell),
+            _ => open.slot.add(self.range.aggregation, cell),
         }
     }
 
     fn close(&mut self) {
-        let Some((offset, slot)) = self.open.take() else { return };
-        if let Some(window) = slot.window() {
-            self.found.push((offset, window.value, window.count));
+        let Some(mut open) = self.open.take() else { return };
+        let method = self.range.aggregation;
+        if !matches!(self.sight, Sight::Shares(_)) {
+            let window = open.slot.window().unwrap_or_default();
+            return self.found.push((open.offset, window, Default::default()));
         }
+        let mut own = Partial::default();
+        open.own.iter().for_each(|cell| own.add(method, *cell));
+        if own.window().is_none() {
+            // Rows that correct others mean nothing without them.
+            open.own.iter().for_each(|cell| open.slot.add(method, *cell));
+        }
+        let others = [open.slot.window().unwrap_or_default(), open.rivals.window().unwrap_or_default()];
+        self.found.push((open.offset, own.window().unwrap_or_default(), others));
     }
 
     fn holds(&self, offset: i16) -> bool {

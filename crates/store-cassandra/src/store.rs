@@ -23,7 +23,7 @@ use crate::lease::Lease;
 use crate::metadata::NameStore;
 use crate::names::NameLimits;
 use crate::prepared::Tables;
-use crate::read::PointReader;
+use crate::read::{PointReader, Sight};
 use crate::scan::TokenRange;
 use crate::schema::ddl::Server;
 use crate::session::Clusters;
@@ -140,6 +140,11 @@ impl CassandraStore {
         self.names.register_writer(identity, instance, host).await
     }
 
+    /// Reads columns with our own windows, those of other writers beside them.
+    pub async fn read_shares(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        self.reader.read(request, Sight::Shares(self.identity.get())).await
+    }
+
     /// Makes windows that a late point changed into what our rows have to say, given what other
     /// writers of our replica have: call it for a batch of whole windows that are closed for every
     /// writer, before it goes to the spool.
@@ -161,9 +166,7 @@ impl CassandraStore {
             }
         });
         let request = ReadRequest { ranges: ranges.collect() };
-        let identity = self.identity.get();
-        let others = move |shard| layout::replica_of(shard) == identity.replica() && !identity.owns(shard);
-        let columns = self.reader.read(&request, &others).await?;
+        let columns = self.reader.read(&request, Sight::Partners(self.identity.get())).await?;
         for (i, column) in coarse.into_iter().zip(&columns) {
             subtract(batch, i, column);
         }
@@ -280,7 +283,7 @@ impl PointStore for CassandraStore {
     }
 
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        self.reader.read(request, &|_| true).await
+        self.reader.read(request, Sight::All).await
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {

@@ -30,6 +30,12 @@ pub trait FlushStore: Send + Sync + Debug {
     /// How raw blocks are cut.
     fn layout(&self) -> BlockLayout;
 
+    /// True for a store that takes points as they come, a few from each metric at every
+    /// `engine.flush_interval`, and not by whole blocks. Windows follow when they are closed.
+    fn takes_intervals(&self) -> bool {
+        false
+    }
+
     /// Commits all or nothing. After it returned, `kill -9` does not undo it.
     fn commit(&self, batch: &FlushBatch) -> Result<(), StoreError>;
 

@@ -21,4 +21,6 @@ pub use directories::{
 pub use error::{ErrorKind, StoreError};
 pub use flush::{FlushBatch, FlushStore, StateRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta};
-pub use points::{Appetite, BlockLayout, Column, PointStore, ReadRequest, Run, SlotRange, WriteBatch};
+pub use points::{
+    Appetite, BlockLayout, Column, Others, PointStore, ReadRequest, Run, SlotRange, WriteBatch,
+};

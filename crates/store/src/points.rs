@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use plumbago_model::{Aggregation, MetricId, Stage};
+use plumbago_model::{Aggregation, MetricId, Stage, Window};
 
 use crate::StoreError;
 
@@ -115,12 +115,51 @@ pub struct Column {
     pub values: Vec<f64>,
     /// Counts, for coarse stages only; empty for raw ones.
     pub counts: Vec<u32>,
+    /// What other writers have in the same slots; `None` in raw stages and where one writer is all
+    /// there is. The values above are this writer's own until [`Column::settle`].
+    pub others: Option<Box<Others>>,
+}
+
+/// Windows of a coarse stage that other writers have written; each vector as long as the column's.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Others {
+    /// Of writers that saw other points of the same traffic: they merge with ours.
+    pub partners: Vec<Window>,
+    /// Of the fullest copy of the traffic, which wins where it has seen more than we and our partners.
+    pub rivals: Vec<Window>,
 }
 
 impl Column {
     /// A column of unknown slots.
     pub fn unknown(len: usize, coarse: bool) -> Self {
-        Self { values: vec![f64::NAN; len], counts: if coarse { vec![0; len] } else { Vec::new() } }
+        let counts = if coarse { vec![0; len] } else { Vec::new() };
+        Self { values: vec![f64::NAN; len], counts, others: None }
+    }
+
+    /// Puts the windows of all writers together.
+    pub fn settle(&mut self, method: Aggregation) {
+        let Some(others) = self.others.take() else { return };
+        for (at, (partner, rival)) in others.partners.iter().zip(&others.rivals).enumerate() {
+            let (Some(value), Some(count)) = (self.values.get_mut(at), self.counts.get_mut(at)) else {
+                break;
+            };
+            let mut whole = if *count == 0 {
+                *partner
+            } else if partner.count == 0 {
+                Window { value: *value, count: *count }
+            } else {
+                // A row that corrects others takes away from their count.
+                let together = i64::from(partner.count) + i64::from(*count as i32);
+                let merged = method.merge(*partner, Window { value: *value, count: 1 });
+                Window { value: merged.value, count: together.clamp(0, i64::from(u32::MAX)) as u32 }
+            };
+            if rival.count > whole.count {
+                whole = *rival;
+            }
+            if whole.count > 0 {
+                (*value, *count) = (whole.value, whole.count);
+            }
+        }
     }
 }
 
@@ -176,6 +215,12 @@ pub trait PointStore: Send + Sync + Debug {
     /// Reads columns. A damaged block is counted and reads as unknown; only a failure of the store
     /// as a whole is an error.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
+
+    /// Takes what other writers have of them out of the windows of a batch, which were computed from
+    /// the points of all writers: so that all rows together give the whole.
+    async fn leave_to_others(&self, _batch: &mut WriteBatch) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Deletes all points of the metrics.
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError>;

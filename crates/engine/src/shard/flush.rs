@@ -18,6 +18,9 @@ use crate::state_row::State;
 pub(crate) enum Extent {
     /// Whole blocks that the allowance has left behind.
     Blocks,
+    /// Every slot that the store was not handed yet, and the windows that the allowance has left
+    /// behind; the windows still open too, when asked for. Slots stay until the allowance has passed.
+    Interval { open: bool },
     /// Every slot, and every window that ended by this time.
     All { now: i64 },
     /// None: only the state row.
@@ -29,7 +32,8 @@ impl Shard {
     #[inline]
     pub(crate) fn look_whether_due(&mut self, at: u32) {
         let head = &mut self.heads[at];
-        if !head.is(flag::DUE)
+        if !self.limits.at_intervals
+            && !head.is(flag::DUE)
             && self.layout.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)) > i64::from(head.base)
         {
             head.set(flag::DUE);
@@ -51,7 +55,7 @@ impl Shard {
             let Some(at) = self.flushing.pop_front() else { break };
             if self.may_flush(at) {
                 self.heads[at].clear(flag::DUE);
-                self.build(at, Extent::Blocks, segment, &mut job);
+                self.build(at, self.usual_extent(), segment, &mut job);
             } else {
                 self.due.push(at);
             }
@@ -66,6 +70,20 @@ impl Shard {
         let heads = &self.heads;
         due.sort_by_cached_key(|at| heads[*at].id);
         self.flushing = due.into();
+    }
+
+    /// What a flush takes that nothing special asks for.
+    pub(crate) fn usual_extent(&self) -> Extent {
+        if self.limits.at_intervals {
+            Extent::Interval { open: self.limits.emit_open }
+        } else {
+            Extent::Blocks
+        }
+    }
+
+    /// What a clean stop writes.
+    pub(crate) fn last_extent(&self) -> Extent {
+        if self.limits.at_intervals { Extent::Interval { open: true } } else { Extent::State }
     }
 
     /// Metrics with points that only the journal holds, in id order.
@@ -100,8 +118,15 @@ impl Shard {
         let split = pairs.partition_point(|(slot, _)| *slot < until);
         let (gone, kept) = pairs.split_at(split);
         let mut open = self.open(head);
-        self.push_raw(head, &plan, gone, &mut job.batch.rows);
+        if self.limits.at_intervals {
+            self.push_unwritten(at, &plan, extent, &pairs, &mut job.batch.rows);
+        } else {
+            self.push_raw(head, &plan, gone, &mut job.batch.rows);
+        }
         self.push_coarse(head, &plan, until, &mut open, gone, job);
+        if extent == (Extent::Interval { open: true }) {
+            push_open(head, &plan, until, &open, kept, &mut job.batch.rows);
+        }
         let sequence = self.late.known_until(at, self.sequence);
         let waiting = self.waiting_of(at, sequence);
         let mut state = State {
@@ -122,6 +147,10 @@ impl Shard {
         // Pending late points go on needing the segment that the head needs now.
         let segment = if head.is(flag::STALE) && head.segment != 0 { head.segment } else { segment };
         job.items.push(FlushItem { at, until, open, stored: gone.len() as u32, segment });
+        if self.limits.at_intervals && extent != Extent::State {
+            self.unwritten_from[at] = self.heads[at].newest + 1;
+            self.heads[at].clear(flag::REWRITE);
+        }
         let head = &mut self.heads[at];
         head.clear(flag::SINCE | flag::TOUCHED);
         head.set(if matches!(extent, Extent::All { .. }) {
@@ -191,6 +220,7 @@ impl Shard {
     pub(super) fn flush_until(&self, head: &Head, plan: &Plan, extent: Extent) -> u32 {
         let until = match extent {
             Extent::State => head.base,
+            Extent::Interval { .. } => head.newest.saturating_sub(ALLOWANCE),
             Extent::Blocks => {
                 self.layout.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)).max(0) as u32
             }
@@ -235,6 +265,40 @@ impl Shard {
         }
     }
 
+    /// The slots that the store was not handed yet, or all when one of the others has changed.
+    fn push_unwritten(
+        &self,
+        at: u32,
+        plan: &Plan,
+        extent: Extent,
+        pairs: &[(u32, f64)],
+        rows: &mut WriteBatch,
+    ) {
+        if extent == Extent::State {
+            return;
+        }
+        let head = &self.heads[at];
+        let from = if head.is(flag::REWRITE) { 0 } else { self.unwritten_from[at] };
+        let pairs = &pairs[pairs.partition_point(|(slot, _)| *slot < from)..];
+        for run in pairs.chunk_by(|a, b| a.0 + 1 == b.0) {
+            let values: Vec<f64> = run.iter().map(|(_, value)| *value).collect();
+            rows.push(
+                Run {
+                    id: head.id,
+                    stage: plan.raw,
+                    stage_index: 0,
+                    aggregation: plan.config.aggregation,
+                    first_slot: run[0].0,
+                    len: 0,
+                    at: 0,
+                    whole: false,
+                },
+                &values,
+                None,
+            );
+        }
+    }
+
     fn push_coarse(
         &self,
         head: &Head,
@@ -269,6 +333,29 @@ impl Shard {
         for run in closed.chunk_by(|a, b| a.stage == b.stage && a.window + 1 == b.window) {
             push_windows(head, plan, run, &mut job.batch.rows);
         }
+    }
+}
+
+/// The windows that are not closed yet, as far as the head knows them.
+fn push_open(
+    head: &Head,
+    plan: &Plan,
+    until: u32,
+    open: &[Window],
+    kept: &[(u32, f64)],
+    rows: &mut WriteBatch,
+) {
+    if plan.config.aggregation.needs_all_slots() {
+        return;
+    }
+    let end = kept.last().map_or(until, |(slot, _)| slot + 1);
+    let (mut still_open, mut windows) = (open.to_vec(), Vec::new());
+    downsample::fold(plan, until, end, &mut still_open, kept, &mut windows);
+    let last =
+        |(k, value): (usize, &Window)| Closed { stage: k + 1, window: end / plan.per[k], value: *value };
+    windows.extend(still_open.iter().enumerate().map(last).filter(|closed| closed.value.count > 0));
+    for window in &windows {
+        push_windows(head, plan, std::slice::from_ref(window), rows);
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod flush;
 pub(crate) mod late;
+pub(crate) mod live;
 pub(crate) mod read;
 pub(crate) mod restore;
 #[cfg(test)]
@@ -53,6 +54,10 @@ pub(crate) struct Waiting {
 /// Settings that the shard needs at every point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
+    /// The store takes a few points of each metric at every interval, and not whole blocks.
+    pub(crate) at_intervals: bool,
+    /// Windows that are still open are written as well, at every interval.
+    pub(crate) emit_open: bool,
     pub(crate) future_max: i64,
     pub(crate) checkpoint_segments: u32,
     pub(crate) idle_after: i64,
@@ -66,6 +71,8 @@ pub(crate) struct Shard {
     pub(crate) stats: Stats,
     table: HashTable<u32>,
     pub(crate) heads: Chunked<Head>,
+    /// With flushes at intervals: for each head the first slot that was never handed to the store.
+    pub(crate) unwritten_from: Chunked<u32>,
     pub(crate) windows: Chunked<Window>,
     pub(crate) pool: Pool,
     pub(crate) plans: Vec<Arc<Plan>>,
@@ -111,6 +118,7 @@ impl Shard {
             stats,
             table: HashTable::new(),
             heads: Chunked::default(),
+            unwritten_from: Chunked::default(),
             windows: Chunked::default(),
             pool: Pool::default(),
             plans: Vec::new(),
@@ -203,6 +211,9 @@ impl Shard {
             self.windows.push(Window::default());
         }
         let at = self.heads.push(Head::new(hash, id, number, windows, plan, flags));
+        if self.limits.at_intervals {
+            self.unwritten_from.push(0);
+        }
         let heads = &self.heads;
         self.table.insert_unique(table_hash(&hash), at, |at| table_hash(&heads[*at].hash));
         at
@@ -293,6 +304,9 @@ impl Shard {
         let head = &mut self.heads[at];
         if head.is(flag::NEW) {
             self.begin(at, slot);
+        }
+        if self.limits.at_intervals && slot < self.unwritten_from[at] {
+            self.heads[at].set(flag::REWRITE);
         }
         let head = &mut self.heads[at];
         match head.apply(&mut self.pool, &mut self.scratch, slot, value) {

@@ -37,6 +37,9 @@ impl Shard {
             head.clear(flag::NEW);
         }
         (head.base, head.newest) = (state.base, state.newest.max(state.base));
+        if self.limits.at_intervals {
+            self.unwritten_from[at] = state.base;
+        }
         head.adopt(&mut self.pool, &state.chain, state.octet);
         for (k, window) in state.open.iter().take(plan.coarse()).enumerate() {
             self.windows[head.windows + k as u32] = *window;

@@ -12,6 +12,8 @@ pub(crate) struct Sweep {
     next: u32,
     started_in: u32,
     oldest: u32,
+    /// A walk is over and the next has not begun.
+    pub(crate) rests: bool,
     /// Segments below this one are not needed by this shard, as of the last full walk.
     pub(crate) needed_from: u32,
 }
@@ -21,6 +23,7 @@ impl Shard {
     /// segment that is written now.
     pub(crate) fn sweep(&mut self, heads: u32, segment: u32, now: i64, job: &mut FlushJob) {
         let len = self.len() as u32;
+        self.sweep.rests = false;
         for _ in 0..heads {
             if self.sweep.next == 0 {
                 (self.sweep.started_in, self.sweep.oldest) = (segment, segment);
@@ -43,6 +46,9 @@ impl Shard {
         if !self.may_flush(at) {
             return;
         }
+        if self.limits.at_intervals {
+            return self.visit_at_interval(at, segment, now, job);
+        }
         let resolution = i64::from(self.plans[usize::from(head.config)].raw.resolution);
         // The span of a head at work, so that a slow metric is not taken for a silent one.
         let span = i64::from(self.layout.raw_slots + super::ALLOWANCE) * resolution;
@@ -56,6 +62,23 @@ impl Shard {
         }
     }
 
+    /// Hands over what has come since the last walk; a metric that fell silent is flushed whole, so
+    /// that its last windows close.
+    fn visit_at_interval(&mut self, at: u32, segment: u32, now: i64, job: &mut FlushJob) {
+        let head = &self.heads[at];
+        let resolution = i64::from(self.plans[usize::from(head.config)].raw.resolution);
+        let silent = now / resolution - i64::from(head.newest) > i64::from(2 * super::ALLOWANCE);
+        if head.is(flag::NEW) {
+            if head.segment != 0 {
+                self.build(at, Extent::State, segment, job);
+            }
+        } else if silent && !head.is_empty() {
+            self.build(at, Extent::All { now }, segment, job);
+        } else if head.is(flag::SINCE | flag::REWRITE) || head.segment != 0 {
+            self.build(at, self.usual_extent(), segment, job);
+        }
+    }
+
     /// True when some metric has points that only the journal holds.
     pub(crate) fn has_unflushed(&self) -> bool {
         (0..self.len() as u32).any(|at| self.heads[at].segment != 0)
@@ -64,5 +87,6 @@ impl Shard {
     fn end_walk(&mut self) {
         self.sweep.needed_from = self.sweep.oldest.min(self.sweep.started_in);
         self.sweep.next = 0;
+        self.sweep.rests = true;
     }
 }

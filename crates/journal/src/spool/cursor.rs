@@ -1,7 +1,7 @@
 //! What the sender is handed.
 
 use super::row::{HEADER_BYTES, Key, read_value};
-use super::segment::Sums;
+use super::segment::{PARKED, Sums};
 use super::shared::Shared;
 use super::{Id, SpoolError};
 
@@ -23,9 +23,6 @@ pub struct SpooledSlice {
     pub timestamp_us: i64,
     /// How many rows it holds.
     pub rows: u32,
-    /// It was put behind others, and younger slices of the metric may have been sent before it: it
-    /// goes under its own timestamp and not under a later one.
-    pub deferred: bool,
     value: fjall::Slice,
 }
 
@@ -41,6 +38,9 @@ impl SpooledSlice {
 pub struct Chunk {
     /// The slices.
     pub slices: Vec<SpooledSlice>,
+    /// The newest timestamp of their segment. All may be sent under it: every later slice of a metric
+    /// has a later timestamp, and it is the same one whenever they are sent again.
+    pub timestamp_us: i64,
     /// Give this to the next call of [`crate::Spool::next_chunk`].
     pub end: Position,
     pub(super) sums: Sums,
@@ -87,10 +87,10 @@ impl Shared {
                 }
                 let bytes = (Key::BYTES + value.len()) as u64;
                 match read_value(&value) {
-                    Some((rows, deferred, _)) => {
+                    Some((rows, _)) => {
                         sums.add(Sums { bytes, slices: 1, rows: u64::from(rows) });
                         let Key { id, timestamp_us, .. } = key;
-                        slices.push(SpooledSlice { id, timestamp_us, rows, deferred, value });
+                        slices.push(SpooledSlice { id, timestamp_us, rows, value });
                     }
                     None => self.report_damage(&key, "its value is no slice"),
                 }
@@ -101,7 +101,38 @@ impl Shared {
             Some(last) if !is_whole => Position { id: Some(last.id), ..at },
             _ => Position { segment: at.segment + 1, id: None, ..at },
         };
-        Ok(Chunk { slices, end, sums })
+        Ok(Chunk { slices, timestamp_us: self.last_us_of(at.segment), end, sums })
+    }
+}
+
+impl Shared {
+    pub(super) fn next_parked(
+        &self,
+        after: Option<&SpooledSlice>,
+        most_bytes: usize,
+    ) -> Result<Vec<SpooledSlice>, SpoolError> {
+        let from = after.map_or(Key::first(PARKED, [0; 16]), |slice| Key {
+            segment: PARKED,
+            id: slice.id,
+            timestamp_us: slice.timestamp_us.saturating_add(1),
+        });
+        let mut slices = Vec::new();
+        let mut bytes = 0;
+        self.visit(from, Key::end(PARKED), &mut |key, value| {
+            bytes += value.len();
+            match read_value(&value) {
+                Some((rows, _)) => {
+                    let Key { id, timestamp_us, .. } = key;
+                    slices.push(SpooledSlice { id, timestamp_us, rows, value });
+                }
+                None => self.report_damage(&key, "its value is no slice"),
+            }
+            bytes < most_bytes
+        })?;
+        if slices.is_empty() && after.is_none() {
+            self.forget_parked()?;
+        }
+        Ok(slices)
     }
 }
 

@@ -29,6 +29,7 @@ const DAMAGE_MAX: u32 = 1000;
 const CLOCK: &[u8] = b"clock";
 const CURSOR: &[u8] = b"cursor";
 const LIVE_FROM: &[u8] = b"live-from";
+const PARKED: &[u8] = b"parked";
 const CLOSED: u8 = b's';
 
 /// An open database.
@@ -48,6 +49,8 @@ pub(super) struct Marks {
     pub(super) newest: (u32, Segment),
     /// Segments that were cut.
     pub(super) closed: BTreeMap<u32, Segment>,
+    /// What was put aside.
+    pub(super) parked: Segment,
     pub(super) live_from: u32,
     /// What was acknowledged: all before this segment, and this one up to this metric.
     pub(super) cursor: (u32, Option<Id>),
@@ -98,6 +101,7 @@ impl Database {
                     marks.newest = newest;
                 }),
                 CURSOR => parse_cursor(&value).map(|cursor| marks.cursor = cursor),
+                PARKED => Segment::read(&value).map(|segment| marks.parked = segment),
                 LIVE_FROM => parse_number(&value).map(|number| marks.live_from = number),
                 [CLOSED, number @ ..] => {
                     let row = parse_number(number).zip(Segment::read(&value));
@@ -130,15 +134,22 @@ impl Database {
         self.turn_full_memtables()
     }
 
-    /// Replaces values of slices that are there; `None` removes one.
-    pub(super) fn replace(&self, slices: Vec<(Key, Option<Vec<u8>>)>) -> fjall::Result<()> {
-        let mut batch = fjall::OwnedWriteBatch::with_capacity(self.fjall.clone(), slices.len())
+    /// Writes slices as they are to be; `None` removes one. `parked` is what is put aside then.
+    pub(super) fn change(
+        &self,
+        slices: Vec<(Key, Option<Vec<u8>>)>,
+        parked: Option<Segment>,
+    ) -> fjall::Result<()> {
+        let mut batch = fjall::OwnedWriteBatch::with_capacity(self.fjall.clone(), slices.len() + 1)
             .durability(Some(PersistMode::Buffer));
         for (key, value) in slices {
             match value {
                 Some(value) => batch.insert(&self.slices, key.bytes(), value),
                 None => batch.remove(&self.slices, key.bytes()),
             }
+        }
+        if let Some(parked) = parked {
+            batch.insert(&self.marks, PARKED, parked.bytes());
         }
         batch.commit()?;
         self.turn_full_memtables()
@@ -161,7 +172,9 @@ impl Database {
         for number in dropped {
             self.marks.remove(closed_key(number))?;
         }
-        self.slices.tree.drop_range(..Key::first(number, [0; 16]).bytes())?;
+        // What was put aside stays.
+        let doomed = Key::first(1, [0; 16])..Key::first(number, [0; 16]);
+        self.slices.tree.drop_range(doomed.start.bytes()..doomed.end.bytes())?;
         // Turning a memtable also removes dropped files.
         self.marks.rotate_memtable()?;
         Ok(())

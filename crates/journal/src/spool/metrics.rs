@@ -6,7 +6,7 @@ pub(super) struct Metrics {
     pub(super) committed_rows: Counter,
     pub(super) refused: Counter,
     pub(super) dropped_early: Counter,
-    pub(super) deferred_rows: Counter,
+    pub(super) parked_rows: Counter,
     pub(super) damaged: Counter,
     pub(super) reopened: Counter,
     pub(super) torn_tails: Counter,
@@ -33,9 +33,9 @@ impl Metrics {
                 "plumbago_spool_dropped_early_bytes_total",
                 "acknowledged bytes dropped before their time because the spool was full",
             ),
-            deferred_rows: counter(
-                "plumbago_spool_deferred_rows_total",
-                "rows put behind all others because they could not be sent",
+            parked_rows: counter(
+                "plumbago_spool_parked_rows_total",
+                "rows put aside because they could not be sent and others could",
             ),
             damaged: counter("plumbago_spool_damaged_total", "places in the spool that could not be read"),
             reopened: counter(

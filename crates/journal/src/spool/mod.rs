@@ -25,6 +25,7 @@ mod shared;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use plumbago_model::Clock;
 use plumbago_telemetry::Registry;
@@ -125,10 +126,30 @@ impl Spool {
         self.shared.acknowledge(chunk)
     }
 
-    /// Puts slices that cannot be sent for now behind all others, with their timestamps, so that they
-    /// do not hold the others up. To be called before their chunk is acknowledged.
-    pub fn defer(&self, slices: &[&SpooledSlice]) -> Result<(), SpoolError> {
-        self.shared.defer(slices)
+    /// Puts slices aside that cannot be sent for now, so that they do not hold the others up; to be
+    /// called before their chunk is acknowledged. They come with the timestamp under which they are
+    /// sent one day, and replace what was put aside of the same metric under the same one.
+    pub fn park(&self, slices: &[(i64, Slice<'_>)]) -> Result<(), SpoolError> {
+        self.shared.park(slices)
+    }
+
+    /// What was put aside, behind `after`, until `most_bytes` is passed; empty at the end.
+    pub fn next_parked(
+        &self,
+        after: Option<&SpooledSlice>,
+        most_bytes: usize,
+    ) -> Result<Vec<SpooledSlice>, SpoolError> {
+        self.shared.next_parked(after, most_bytes)
+    }
+
+    /// Forgets slices that were put aside: they arrived.
+    pub fn unpark(&self, slices: &[SpooledSlice]) -> Result<(), SpoolError> {
+        self.shared.unpark(slices)
+    }
+
+    /// From now on slices are handed out without time to gather: the process is to end.
+    pub fn hurry(&self) {
+        self.shared.hurries.store(true, Ordering::Relaxed);
     }
 
     /// Hands out again what is retained and younger than `since_us` (microseconds since the epoch),

@@ -33,7 +33,7 @@ impl Shared {
             for (place, id) in ids.iter().enumerate() {
                 self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, value| {
                     match read_value(&value) {
-                        Some((_, _, bytes)) => visit(place, key.timestamp_us, bytes),
+                        Some((_, bytes)) => visit(place, key.timestamp_us, bytes),
                         None => self.report_damage(&key, "its value is no slice"),
                     }
                     true
@@ -53,12 +53,12 @@ impl Shared {
         for segment in self.readable_segments(i64::MIN) {
             for (place, id) in ids.iter().enumerate() {
                 self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, old| {
-                    let Some((_, deferred, bytes)) = read_value(&old) else { return true };
+                    let Some((_, bytes)) = read_value(&old) else { return true };
                     match change(place, bytes) {
                         Edit::Keep => {}
                         Edit::Remove => changes.push((key, None)),
                         Edit::Replace(rows, bytes) => {
-                            changes.push((key, Some(value(rows, deferred, &bytes))));
+                            changes.push((key, Some(value(rows, &bytes))));
                         }
                     }
                     true

@@ -2,9 +2,8 @@
 
 use super::Id;
 
-/// The value's version; the upper bits are flags.
+/// The value's version.
 const VERSION: u8 = 1;
-const DEFERRED: u8 = 0x80;
 
 /// Bytes of a slice's value before the caller's own.
 pub(super) const HEADER_BYTES: usize = 5;
@@ -66,20 +65,19 @@ impl Key {
 }
 
 /// A slice as it is stored.
-pub(super) fn value(rows: u32, deferred: bool, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn value(rows: u32, bytes: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(HEADER_BYTES + bytes.len());
-    value.push(if deferred { VERSION | DEFERRED } else { VERSION });
+    value.push(VERSION);
     value.extend_from_slice(&rows.to_le_bytes());
     value.extend_from_slice(bytes);
     value
 }
 
-/// Rows, whether it was deferred, and the caller's bytes; `None` for a value that is not ours.
-pub(super) fn read_value(value: &[u8]) -> Option<(u32, bool, &[u8])> {
-    let (kind, rest) = value.split_first()?;
+/// Rows and the caller's bytes; `None` for a value that is not ours.
+pub(super) fn read_value(value: &[u8]) -> Option<(u32, &[u8])> {
+    let (version, rest) = value.split_first()?;
     let (rows, bytes) = rest.split_first_chunk()?;
-    let deferred = kind & DEFERRED != 0;
-    (kind & !DEFERRED == VERSION).then(|| (u32::from_le_bytes(*rows), deferred, bytes))
+    (*version == VERSION).then(|| (u32::from_le_bytes(*rows), bytes))
 }
 
 #[cfg(test)]
@@ -107,8 +105,8 @@ mod tests {
 
     #[test]
     fn values_say_what_they_are() {
-        assert_eq!(read_value(&value(7, true, b"xy")), Some((7, true, &b"xy"[..])));
-        assert_eq!(read_value(&value(0, false, b"")), Some((0, false, &b""[..])));
+        assert_eq!(read_value(&value(7, b"xy")), Some((7, &b"xy"[..])));
+        assert_eq!(read_value(&value(0, b"")), Some((0, &b""[..])));
         assert_eq!(read_value(&[2, 0, 0, 0, 0]), None);
         assert_eq!(read_value(&[1, 0]), None);
     }

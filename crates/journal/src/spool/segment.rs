@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// The segment of what was put aside; those of commits begin behind it.
+pub(super) const PARKED: u32 = 0;
+
 /// What a segment, or a part of one, holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
@@ -75,6 +78,8 @@ impl Segment {
 #[derive(Debug)]
 pub(super) struct Segments {
     pub(super) all: BTreeMap<u32, Segment>,
+    /// The one of [`PARKED`].
+    pub(super) parked: Segment,
     pub(super) open: u32,
     /// When the open one was begun, milliseconds.
     pub(super) opened_ms: i64,
@@ -95,17 +100,19 @@ impl Segments {
         for segment in self.all.range(self.sending..).map(|(_, segment)| segment) {
             sums.add(segment.sums);
         }
-        sums.minus(self.sent)
+        sums = sums.minus(self.sent);
+        sums.add(self.parked.sums);
+        sums
     }
 
     /// Everything, what is retained included.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.all.values().map(|segment| segment.sums.bytes).sum()
+        self.all.values().chain([&self.parked]).map(|segment| segment.sums.bytes).sum()
     }
 
     /// The timestamp of the oldest slice that waits.
     pub(super) fn oldest_us(&self) -> Option<i64> {
-        let waiting = self.all.range(self.sending..).map(|(_, segment)| segment);
+        let waiting = self.all.range(self.sending..).map(|(_, segment)| segment).chain([&self.parked]);
         waiting.filter(|segment| segment.sums.slices > 0).map(|segment| segment.first_us).min()
     }
 

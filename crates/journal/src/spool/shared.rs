@@ -1,6 +1,7 @@
 //! What the spool's handles and its background thread share.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::cursor::{Chunk, Position, SpooledSlice};
 use super::database::{Commit, Database, Marks};
 use super::metrics::Metrics;
 use super::row::{self, Key};
-use super::segment::{Segment, Segments, Sums};
+use super::segment::{PARKED, Segment, Segments, Sums};
 use super::{Id, Slice, SpoolConfig, SpoolError, State};
 use crate::{lock, space};
 
@@ -36,6 +37,8 @@ pub struct SpoolStats {
     pub max_bytes: u64,
     /// Age of the oldest unacknowledged slice.
     pub oldest: Option<Duration>,
+    /// Rows that were put aside; they count as unsent.
+    pub parked_rows: u64,
     /// The last timestamp that was given.
     pub last_us: i64,
 }
@@ -54,6 +57,8 @@ pub(super) struct Shared {
     pub(super) dropped_ms: Mutex<i64>,
     pub(super) trouble: Mutex<Option<String>>,
     pub(super) refusals: Throttle,
+    /// Slices are not left to gather any more.
+    pub(super) hurries: AtomicBool,
 }
 
 pub(super) enum Held {
@@ -106,6 +111,7 @@ impl Shared {
             dropped_ms: Mutex::new(i64::MIN),
             trouble: Mutex::new(None),
             refusals: Throttle::new(REFUSAL_LINE_MS),
+            hurries: AtomicBool::new(false),
         };
         shared.show();
         Ok(shared)
@@ -140,7 +146,7 @@ impl Shared {
         segment.add(added, timestamp_us, timestamp_us);
         let place = |slice: &Slice<'_>| {
             let key = Key { segment: number, id: slice.id, timestamp_us };
-            (key, row::value(slice.rows, false, slice.bytes))
+            (key, row::value(slice.rows, slice.bytes))
         };
         let slices = slices.iter().map(place).collect();
         let commit = Commit { slices, states, timestamp_us, newest: (number, segment) };
@@ -150,24 +156,51 @@ impl Shared {
         Ok(timestamp_us)
     }
 
-    pub(super) fn defer(&self, slices: &[&SpooledSlice]) -> Result<(), SpoolError> {
-        let last_us = lock(&self.commits);
-        let (number, mut segment) = self.open_segment();
-        let place = |slice: &&SpooledSlice| {
-            let key = Key { segment: number, id: slice.id, timestamp_us: slice.timestamp_us };
-            (key, row::value(slice.rows, true, slice.bytes()))
-        };
-        let rows: Vec<_> = slices.iter().map(place).collect();
-        for ((key, value), slice) in rows.iter().zip(slices) {
+    pub(super) fn park(&self, slices: &[(i64, Slice<'_>)]) -> Result<(), SpoolError> {
+        let _commits = lock(&self.commits);
+        let mut parked = lock(&self.segments).parked;
+        let mut rows = Vec::with_capacity(slices.len());
+        for (timestamp_us, slice) in slices {
+            let value = row::value(slice.rows, slice.bytes);
             let bytes = (Key::BYTES + value.len()) as u64;
-            let sums = Sums { bytes, slices: 1, rows: u64::from(slice.rows) };
-            segment.add(sums, key.timestamp_us, key.timestamp_us);
-            self.metrics.deferred_rows.add(sums.rows);
+            parked.add(Sums { bytes, slices: 1, rows: u64::from(slice.rows) }, *timestamp_us, *timestamp_us);
+            rows.push((Key { segment: PARKED, id: slice.id, timestamp_us: *timestamp_us }, Some(value)));
+            self.metrics.parked_rows.add(u64::from(slice.rows));
         }
-        let commit = Commit { slices: rows, states: &[], timestamp_us: *last_us, newest: (number, segment) };
-        self.with("defer", |database| database.commit(commit))?;
-        lock(&self.segments).all.insert(number, segment);
+        self.with("put slices aside", |database| database.change(rows, Some(parked)))?;
+        lock(&self.segments).parked = parked;
         Ok(())
+    }
+
+    pub(super) fn unpark(&self, slices: &[SpooledSlice]) -> Result<(), SpoolError> {
+        let _commits = lock(&self.commits);
+        let mut parked = lock(&self.segments).parked;
+        let key =
+            |slice: &SpooledSlice| Key { segment: PARKED, id: slice.id, timestamp_us: slice.timestamp_us };
+        for slice in slices {
+            let bytes = (Key::BYTES + row::HEADER_BYTES + slice.bytes().len()) as u64;
+            parked.sums = parked.sums.minus(Sums { bytes, slices: 1, rows: u64::from(slice.rows) });
+        }
+        if parked.sums.slices == 0 {
+            parked = Segment::default();
+        }
+        let rows = slices.iter().map(|slice| (key(slice), None)).collect();
+        self.with("take slices back", |database| database.change(rows, Some(parked)))?;
+        lock(&self.segments).parked = parked;
+        Ok(())
+    }
+
+    /// Nothing is put aside any more: deletions and replaced slices are not counted one by one.
+    pub(super) fn forget_parked(&self) -> Result<(), SpoolError> {
+        let _commits = lock(&self.commits);
+        if std::mem::take(&mut lock(&self.segments).parked) == Segment::default() {
+            return Ok(());
+        }
+        self.with("note what is put aside", |database| database.change(Vec::new(), Some(Segment::default())))
+    }
+
+    pub(super) fn last_us_of(&self, number: u32) -> i64 {
+        lock(&self.segments).all.get(&number).map_or(0, |segment| segment.last_us)
     }
 
     /// The open segment. Only the holder of `commits` changes it.
@@ -209,7 +242,9 @@ impl Shared {
             return Ok(true);
         }
         let gathered_ms = (self.now_ms().saturating_mul(1000) - segment.first_us) / 1000;
-        let gather_ms = i64::try_from(self.config.gather.as_millis()).unwrap_or(i64::MAX);
+        let hurries = self.hurries.load(Ordering::Relaxed);
+        let gather = if hurries { Duration::ZERO } else { self.config.gather };
+        let gather_ms = i64::try_from(gather.as_millis()).unwrap_or(i64::MAX);
         if segment.sums.slices == 0 || (0..gather_ms).contains(&gathered_ms) && !self.is_full(&segment) {
             return Ok(false);
         }
@@ -285,7 +320,9 @@ impl Shared {
         let readable = |segment: &Segment| {
             segment.sums.slices > 0 && segment.acknowledged_ms.is_none_or(|at| at >= acknowledged_since_ms)
         };
-        segments.all.iter().filter(|(_, segment)| readable(segment)).map(|(number, _)| *number).collect()
+        let parked = (segments.parked.sums.slices > 0).then_some(PARKED);
+        let all = segments.all.iter().filter(|(_, segment)| readable(segment)).map(|(number, _)| *number);
+        parked.into_iter().chain(all).collect()
     }
 
     /// [`Database::visit_slices`], damage counted.
@@ -318,7 +355,7 @@ impl Shared {
         if changes.is_empty() {
             return Ok(());
         }
-        self.with("change slices", |database| database.replace(changes))
+        self.with("change slices", |database| database.change(changes, None))
     }
 
     pub(super) fn stats(&self) -> SpoolStats {
@@ -332,6 +369,7 @@ impl Shared {
             retained_bytes: segments.held_bytes() - unsent.bytes,
             max_bytes: self.max_bytes,
             oldest: segments.oldest_us().map(|oldest| Duration::from_micros(age_us(oldest) as u64)),
+            parked_rows: segments.parked.sums.rows,
             last_us,
         }
     }
@@ -383,12 +421,13 @@ fn recover(database: &Database, marks: Marks, now_ms: i64) -> fjall::Result<Segm
     }
     let (sending, sent_id) = marks.cursor;
     let last = all.keys().next_back().map_or(0, |last| last + 1);
-    let open = last.max(sending).max(marks.live_from).max(newest);
+    let open = last.max(sending).max(marks.live_from).max(newest).max(PARKED + 1);
     let mut segments = Segments {
         all,
+        parked: marks.parked,
         open,
         opened_ms: now_ms,
-        sending: sending.max(marks.live_from),
+        sending: sending.max(marks.live_from).max(PARKED + 1),
         sent_id,
         sent: Sums::default(),
         epoch: 0,

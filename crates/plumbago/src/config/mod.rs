@@ -50,6 +50,10 @@ pub struct Config {
     pub store: Store,
     /// The durable log.
     pub journal: plumbago_journal::Config,
+    /// Rows on their way to a remote store.
+    pub spool: plumbago_journal::SpoolConfig,
+    /// How they are sent.
+    pub sender: plumbago_spooled::SenderConfig,
     /// The one writer and reader of points.
     pub engine: plumbago_engine::Config,
     /// What the daemon says of itself, as points.
@@ -82,6 +86,8 @@ impl Default for Config {
             admin: plumbago_api::AdminConfig::default(),
             store: Store::default(),
             journal: plumbago_journal::Config::default(),
+            spool: plumbago_journal::SpoolConfig::default(),
+            sender: plumbago_spooled::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
             self_metrics: SelfMetrics::default(),
             debug: Debug::default(),

@@ -11,12 +11,14 @@ use plumbago_ingest::Reject;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::backend::Keeper;
 use super::clock;
 
 /// The hands of the admin port.
 #[derive(Debug, Clone)]
 pub(crate) struct Control {
     engine: Engine,
+    keeper: Keeper,
     stop: CancellationToken,
     clock: clock::Setting,
     listeners: plumbago_ingest::Handle,
@@ -26,11 +28,12 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(
         engine: Engine,
+        keeper: Keeper,
         stop: CancellationToken,
         clock: clock::Setting,
         listeners: plumbago_ingest::Handle,
     ) -> Self {
-        Self { engine, stop, clock, listeners, ready: Arc::default() }
+        Self { engine, keeper, stop, clock, listeners, ready: Arc::default() }
     }
 
     pub(crate) fn set_ready(&self) {
@@ -44,6 +47,7 @@ impl Readiness for Control {
         if !self.ready.load(Ordering::Acquire) {
             reasons.push("the journal is being replayed".to_owned());
         }
+        reasons.extend(self.keeper.reasons());
         if self.stop.is_cancelled() {
             reasons.push("stopping".to_owned());
         }
@@ -66,6 +70,11 @@ impl AdminActions for Control {
     async fn shutdown(&self) -> Result<Value, AdminError> {
         self.stop.cancel();
         Ok(json!({ "stopping": true }))
+    }
+
+    async fn replay(&self, since: i64) -> Result<Value, AdminError> {
+        let bytes = self.keeper.replay(since).map_err(|error| AdminError(format!("{error:#}")))?;
+        Ok(json!({ "bytes": bytes }))
     }
 
     async fn set_clock(&self, now: i64) -> Result<Value, AdminError> {

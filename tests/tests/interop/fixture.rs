@@ -8,16 +8,19 @@ use plumbago_cassandra_node::server;
 use plumbago_tests::biggraphite::{BigGraphite, Found, Metric, Names, Range, make_keyspaces};
 use serde_json::{Value, json};
 
+use super::beside::{Beside, range, retention};
+
 const KEYSPACE: &str = "bg_fixture";
 
 fn fixture() -> Value {
-    serde_json::from_str(include_str!("../fixtures/biggraphite-rows.json")).unwrap()
+    serde_json::from_str(include_str!("../../fixtures/biggraphite-rows.json")).unwrap()
 }
 
 #[test]
 fn biggraphite_does_again_what_was_recorded() {
     let Some(server) = server::for_tests() else { return };
-    let Some(mut biggraphite) = BigGraphite::start(server.socket(), KEYSPACE, 64) else { return };
+    let Some(mut beside) = Beside::empty(KEYSPACE, 64) else { return };
+    let biggraphite = &mut beside.biggraphite;
     let fixture = fixture();
     let metrics: Vec<Metric> = array(&fixture["metrics"]).iter().map(metric).collect();
     make_keyspaces(server.socket(), KEYSPACE);
@@ -51,8 +54,35 @@ fn biggraphite_does_again_what_was_recorded() {
             assert_eq!(sorted(stored_rows(server, &ours, table)), sorted(recorded), "{table}");
         }
     }
-    reads(&mut biggraphite, &fixture, &metrics);
-    globs(&mut biggraphite, &fixture);
+    reads(biggraphite, &fixture, &metrics);
+    globs(biggraphite, &fixture);
+    our_reads(&beside, &fixture, &metrics);
+}
+
+/// Our store reads the recorded rows as BigGraphite did.
+fn our_reads(beside: &Beside, fixture: &Value, metrics: &[Metric]) {
+    let store = beside.store(0, 16_000);
+    for read in array(&fixture["reads"]) {
+        let metric = &metrics[read["metric"].as_u64().unwrap() as usize];
+        let metric = Metric { name: sanitised(&metric.name), ..metric.clone() };
+        let (start, end) = (read["start"].as_i64().unwrap(), read["end"].as_i64().unwrap());
+        let stages = retention(&metric.retention).stages().len();
+        let of = |stage: &usize| range(&metric, *stage, start, end).stage == text(&read["stage"]);
+        let stage = (0..stages).find(of).unwrap();
+        let range = range(&metric, stage, start, end);
+        let ours: Vec<Value> = beside
+            .read(&store, &metric, stage, &range)
+            .into_iter()
+            .map(|(time, value, count)| json!([time, bits(value), count]))
+            .collect();
+        let mut recorded = with_bits(&read["unaggregated"]);
+        recorded.retain(|point| point[1] != "NaN");
+        assert_eq!(ours, recorded, "{range:?}");
+    }
+}
+
+fn sanitised(name: &str) -> String {
+    name.split('.').filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
 }
 
 fn reads(biggraphite: &mut BigGraphite, fixture: &Value, metrics: &[Metric]) {

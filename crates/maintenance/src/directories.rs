@@ -1,0 +1,201 @@
+//! Directories: those without a metric below them go, those that a metric lacks are made.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use plumbago_store::{DirectoryStore, RowProblem, RowStore, Share, StoreError, directories_above};
+use tokio::time::Instant;
+
+use crate::drive::{Page, Steps, drive};
+use crate::job::{Context, Job, JobError, Report};
+
+/// Deleted directories that wait to be looked at again; the job waits for them beyond that.
+const UNSETTLED_MAX: usize = 100_000;
+
+/// Directories that are known to be there, as hashes; forgotten when there are more.
+const KNOWN_MAX: usize = 1_000_000;
+
+/// Removes directories without a metric below them.
+#[derive(Debug, Clone)]
+pub struct CleanDirectories(pub Arc<dyn DirectoryStore>);
+
+#[async_trait]
+impl Job for CleanDirectories {
+    fn name(&self) -> &'static str {
+        "clean_directories"
+    }
+
+    async fn run(&self, context: &Context) -> Result<Report, JobError> {
+        drive(self.name(), Cleaning { store: self.0.clone(), unsettled: VecDeque::new() }, context).await
+    }
+}
+
+struct Cleaning {
+    store: Arc<dyn DirectoryStore>,
+    /// Deleted directories and when they were.
+    unsettled: VecDeque<(Instant, String)>,
+}
+
+#[async_trait]
+impl Steps for Cleaning {
+    type Item = String;
+
+    async fn page(
+        &self,
+        share: Share,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Page<String>, StoreError> {
+        let page = self.store.scan_directories(share, position, limit).await?;
+        Ok(Page { items: page.names, next: page.next })
+    }
+
+    /// The moment that the deletion speaks of is taken before anything is looked at: a directory that
+    /// a writer makes from then on is younger, and stays.
+    async fn handle(
+        &mut self,
+        names: Vec<String>,
+        context: &Context,
+        report: &mut Report,
+    ) -> Result<(), StoreError> {
+        let as_of_us = context.as_of_us();
+        let suspects: Vec<&str> =
+            names.iter().map(String::as_str).filter(|name| !context.live.is_known_above(name)).collect();
+        let occupied = self.store.have_metrics_below(&suspects).await?;
+        let empty: Vec<&str> =
+            suspects.iter().zip(occupied).filter(|(_, occupied)| !occupied).map(|(name, _)| *name).collect();
+        if !context.dry_run && !empty.is_empty() {
+            self.store.delete_directories(&empty, as_of_us).await?;
+            let now = Instant::now();
+            self.unsettled.extend(empty.iter().map(|name| (now, (*name).to_owned())));
+        }
+        empty.iter().for_each(|name| report.note_done("empty_directory", name));
+        Ok(())
+    }
+
+    /// A writer may have seen a directory just before it was deleted, and have made a metric in it just
+    /// after it was found empty. Such a directory is put back.
+    async fn settle(
+        &mut self,
+        context: &Context,
+        report: &mut Report,
+        at_the_end: bool,
+    ) -> Result<(), StoreError> {
+        while let Some((deleted, _)) = self.unsettled.front() {
+            let due = *deleted + context.settle;
+            if at_the_end || self.unsettled.len() > UNSETTLED_MAX {
+                tokio::time::sleep_until(due).await;
+            } else if due > Instant::now() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            let ripe = self.unsettled.iter().take(1000).take_while(|(at, _)| *at + context.settle <= now);
+            let names: Vec<&str> = ripe.map(|(_, name)| name.as_str()).collect();
+            let count = names.len();
+            let occupied = self.store.have_metrics_below(&names).await?;
+            let missed: Vec<&str> =
+                names.iter().zip(occupied).filter(|(_, occupied)| *occupied).map(|(name, _)| *name).collect();
+            let with_above: BTreeSet<&str> = missed
+                .iter()
+                .flat_map(|name| std::iter::once(*name).chain(directories_above(name)))
+                .collect();
+            if !with_above.is_empty() {
+                let all: Vec<&str> = with_above.into_iter().collect();
+                self.store.create_directories(&all).await?;
+            }
+            missed.iter().for_each(|_| report.note_spared("came_to_life"));
+            self.unsettled.drain(..count);
+        }
+        Ok(())
+    }
+}
+
+/// Creates directories that a metric lacks.
+#[derive(Debug, Clone)]
+pub struct RepairDirectories {
+    /// The metrics.
+    pub rows: Arc<dyn RowStore>,
+    /// The directories.
+    pub directories: Arc<dyn DirectoryStore>,
+}
+
+#[async_trait]
+impl Job for RepairDirectories {
+    fn name(&self) -> &'static str {
+        "repair_directories"
+    }
+
+    async fn run(&self, context: &Context) -> Result<Report, JobError> {
+        let known = Known::default();
+        drive(self.name(), Repairing { stores: self.clone(), known }, context).await
+    }
+}
+
+struct Repairing {
+    stores: RepairDirectories,
+    known: Known,
+}
+
+#[derive(Default)]
+struct Known {
+    hasher: foldhash::fast::RandomState,
+    hashes: HashSet<u64>,
+}
+
+impl Known {
+    fn contains(&self, name: &str) -> bool {
+        self.hashes.contains(&self.hasher.hash_one(name))
+    }
+
+    fn insert(&mut self, name: &str) {
+        if self.hashes.len() >= KNOWN_MAX {
+            self.hashes.clear();
+        }
+        self.hashes.insert(self.hasher.hash_one(name));
+    }
+}
+
+#[async_trait]
+impl Steps for Repairing {
+    type Item = String;
+
+    async fn page(
+        &self,
+        share: Share,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Page<String>, StoreError> {
+        let page = self.stores.rows.scan_rows(share, position, limit).await?;
+        // What no glob finds needs no directories.
+        let listed = page
+            .rows
+            .into_iter()
+            .filter(|row| !matches!(row.problem, Some(RowProblem::Broken(_) | RowProblem::NotListed)));
+        Ok(Page { items: listed.map(|row| row.name).collect(), next: page.next })
+    }
+
+    async fn handle(
+        &mut self,
+        names: Vec<String>,
+        context: &Context,
+        report: &mut Report,
+    ) -> Result<(), StoreError> {
+        let wanted: BTreeSet<&str> = names
+            .iter()
+            .flat_map(|name| directories_above(name))
+            .filter(|directory| !self.known.contains(directory))
+            .collect();
+        let wanted: Vec<&str> = wanted.into_iter().collect();
+        let there = self.stores.directories.have_directories(&wanted).await?;
+        let missing: Vec<&str> =
+            wanted.iter().zip(there).filter(|(_, there)| !there).map(|(name, _)| *name).collect();
+        if !context.dry_run && !missing.is_empty() {
+            self.stores.directories.create_directories(&missing).await?;
+        }
+        missing.iter().for_each(|name| report.note_done("missing_directory", name));
+        wanted.iter().for_each(|name| self.known.insert(name));
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! Metrics that nobody writes any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_model::{MetricConfig, MetricId, Stage};
+use plumbago_store::{FlushBatch, MetricRow, ReadRequest, Share, SlotRange, StateRow, StoreError};
+
+use crate::drive::{Page, Steps, drive};
+use crate::job::{Context, Job, JobError, Report, Stores};
+
+/// Metrics whose points are looked for at once.
+const READ_METRICS: usize = 100;
+/// Slots behind now that a writer may still hold.
+const ALLOWANCE: u32 = 20;
+
+/// Deletes metrics without a point for so long.
+#[derive(Debug, Clone)]
+pub struct Expire {
+    /// The stores.
+    pub stores: Stores,
+    /// How long.
+    pub after: Duration,
+}
+
+#[async_trait]
+impl Job for Expire {
+    fn name(&self) -> &'static str {
+        "expire"
+    }
+
+    async fn run(&self, context: &Context) -> Result<Report, JobError> {
+        drive(self.name(), Expiring { job: self.clone() }, context).await
+    }
+}
+
+struct Expiring {
+    job: Expire,
+}
+
+#[async_trait]
+impl Steps for Expiring {
+    type Item = MetricRow;
+
+    async fn page(
+        &self,
+        share: Share,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Page<MetricRow>, StoreError> {
+        let page = self.job.stores.rows.scan_rows(share, position, limit).await?;
+        Ok(Page { items: page.rows, next: page.next })
+    }
+
+    /// Four questions, the cheap ones first: what does the row say, does this process write it, are
+    /// there points, and, in one step with forgetting it, has it got one meanwhile?
+    async fn handle(
+        &mut self,
+        rows: Vec<MetricRow>,
+        context: &Context,
+        report: &mut Report,
+    ) -> Result<(), StoreError> {
+        let now = context.clock.now();
+        let after = i64::try_from(self.job.after.as_secs()).unwrap_or(i64::MAX);
+        let since = now.saturating_sub(after);
+        let old: Vec<&MetricRow> = rows.iter().filter(|row| looks_old(row, since)).collect();
+        let names: Vec<&str> = old.iter().map(|row| row.name.as_str()).collect();
+        let written = context.live.are_written(&names, since).await?;
+        let silent: Vec<&MetricRow> =
+            old.iter().zip(written).filter(|(_, written)| !written).map(|(row, _)| *row).collect();
+        for metrics in silent.chunks(READ_METRICS) {
+            let has_points = self.have_points(metrics, since, now).await?;
+            let mut dead = Vec::new();
+            for (row, has_points) in metrics.iter().zip(has_points) {
+                if has_points {
+                    report.note_spared("has_points");
+                } else {
+                    dead.push(*row);
+                }
+            }
+            self.bury(&dead, since, context, report).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Expiring {
+    async fn have_points(&self, rows: &[&MetricRow], since: i64, now: i64) -> Result<Vec<bool>, StoreError> {
+        let mut request = ReadRequest::default();
+        let mut owners = Vec::new();
+        for (at, row) in rows.iter().enumerate() {
+            let Some(config) = &row.config else { continue };
+            let ranges = ranges(MetricId::of(&row.name), config, since, now);
+            owners.extend(ranges.iter().map(|_| at));
+            request.ranges.extend(ranges);
+        }
+        let columns = self.job.stores.points.read(&request).await?;
+        let mut found = vec![false; rows.len()];
+        for (at, column) in owners.into_iter().zip(columns) {
+            found[at] |= column.values.iter().any(|value| !value.is_nan());
+        }
+        Ok(found)
+    }
+
+    async fn bury(
+        &self,
+        rows: &[&MetricRow],
+        since: i64,
+        context: &Context,
+        report: &mut Report,
+    ) -> Result<(), StoreError> {
+        if context.dry_run {
+            rows.iter().for_each(|row| report.note_done("expired", &row.name));
+            return Ok(());
+        }
+        // Before anything is forgotten: what a new creation writes is younger, and stays.
+        let as_of_us = context.as_of_us();
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let forgotten = context.live.forget(&names, since).await?;
+        let mut dead = Vec::new();
+        for (row, forgotten) in rows.iter().zip(forgotten) {
+            if forgotten {
+                dead.push(*row);
+            } else {
+                report.note_spared("written");
+            }
+        }
+        self.delete(&dead, as_of_us).await?;
+        dead.iter().for_each(|row| report.note_done("expired", &row.name));
+        Ok(())
+    }
+
+    async fn delete(&self, rows: &[&MetricRow], as_of_us: i64) -> Result<(), StoreError> {
+        let stores = &self.job.stores;
+        let ids = rows.iter().map(|row| MetricId::of(&row.name));
+        if stores.delete_points && !rows.is_empty() {
+            let stages = rows
+                .iter()
+                .map(|row| row.config.as_ref().map_or(Vec::new(), |c| c.retention.stages().to_vec()));
+            let points: Vec<(MetricId, Vec<Stage>)> = ids.clone().zip(stages).collect();
+            stores.points.delete(&points).await?;
+        }
+        if let Some(states) = stores.states.clone()
+            && !rows.is_empty()
+        {
+            let states_gone = ids.map(|id| StateRow { id, bytes: Vec::new() }).collect();
+            let batch = FlushBatch { states: states_gone, ..FlushBatch::default() };
+            commit(states, batch).await?;
+        }
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        stores.rows.delete_rows(&names, as_of_us).await
+    }
+}
+
+async fn commit(states: Arc<dyn plumbago_store::FlushStore>, batch: FlushBatch) -> Result<(), StoreError> {
+    let done = tokio::task::spawn_blocking(move || states.commit(&batch)).await;
+    done.unwrap_or_else(|error| {
+        Err(StoreError::with(plumbago_store::ErrorKind::Internal, "delete state rows", error))
+    })
+}
+
+/// A sound metric whose row does not say that it was made or written lately. Others are for the
+/// clean-up of rows.
+fn looks_old(row: &MetricRow, since: i64) -> bool {
+    row.problem.is_none()
+        && row.config.is_some()
+        && i64::from(row.created_on) < since
+        && row.updated_on.is_none_or(|updated| i64::from(updated) < since)
+}
+
+/// Where a metric that is written would have points: in the coarsest stage that is fine enough to show
+/// the time in a few slots, and, as its newest windows may not be written yet, in the raw stage.
+fn ranges(id: MetricId, config: &MetricConfig, since: i64, now: i64) -> Vec<SlotRange> {
+    let stages = config.retention.stages();
+    let age = now - since;
+    let fits = |stage: &Stage| i64::from(stage.resolution) <= age / 4;
+    let coarse = stages.iter().rposition(fits).unwrap_or(0);
+    let resolution = i64::from(stages[coarse].resolution);
+    let range = |index: usize, from: i64| {
+        let stage = stages[index];
+        let oldest = now.saturating_sub(stage.duration() as i64);
+        let slot = |at: i64| u32::try_from(at.max(oldest).max(0)).unwrap_or(u32::MAX) / stage.resolution;
+        SlotRange {
+            id,
+            stage,
+            stage_index: index as u8,
+            aggregation: config.aggregation,
+            from: slot(from),
+            until: slot(now) + 1,
+        }
+    };
+    let raw_from = now - 2 * resolution - i64::from(ALLOWANCE * stages[0].resolution);
+    match coarse {
+        0 => vec![range(0, since)],
+        _ => vec![range(coarse, since), range(0, raw_from)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plumbago_model::Aggregation;
+
+    use super::*;
+
+    fn config(retention: &str) -> MetricConfig {
+        MetricConfig {
+            retention: retention.parse().unwrap(),
+            aggregation: Aggregation::Average,
+            x_files_factor: 0.5,
+        }
+    }
+
+    #[test]
+    fn few_slots_show_whether_a_metric_is_written() {
+        let (now, day) = (1_700_000_000, 86_400);
+        let id = MetricId::of("a");
+        let slots = |retention: &str, days: i64| -> Vec<(u8, u32)> {
+            let ranges = ranges(id, &config(retention), now - days * day, now);
+            ranges.iter().map(|range| (range.stage_index, range.until - range.from)).collect()
+        };
+        assert_eq!(slots("60s:7d", 30), [(0, 10_081)]);
+        assert_eq!(slots("60s:7d,3600s:2y", 30), [(1, 721), (0, 141)]);
+        assert_eq!(slots("1s:1d,60s:7d,86400s:5y", 8), [(2, 9), (0, 86_401)]);
+        assert_eq!(slots("60s:30d,900s:2y,604800s:10y", 10), [(1, 961), (0, 51)]);
+    }
+}

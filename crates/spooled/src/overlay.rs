@@ -1,0 +1,84 @@
+//! Laying what is still on its way over what the remote store answers.
+
+use std::collections::HashMap;
+
+use plumbago_journal::SpoolError;
+use plumbago_journal::spool::{Id, Spool};
+use plumbago_model::MetricId;
+use plumbago_store::{Column, ReadRequest, WriteBatch};
+
+use crate::gather::Table;
+use crate::slice;
+
+/// Known slots for the ranges of a request; `None` where the spool has nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    columns: Vec<Option<Column>>,
+    /// Slices that could not be read.
+    pub(crate) damaged: u64,
+}
+
+impl Overlay {
+    /// Looks up what the spool has of a request.
+    pub(crate) fn read(spool: &Spool, request: &ReadRequest) -> Result<Self, SpoolError> {
+        let mut ranges: HashMap<Id, Vec<usize>> = HashMap::new();
+        for (at, range) in request.ranges.iter().enumerate() {
+            ranges.entry(range.id.0).or_default().push(at);
+        }
+        let mut ids: Vec<Id> = ranges.keys().copied().collect();
+        ids.sort_unstable();
+        let mut overlay = Self { columns: vec![None; request.ranges.len()], damaged: 0 };
+        let mut batch = WriteBatch::default();
+        spool.read(&ids, &mut |place, _, bytes| {
+            batch.clear();
+            match slice::read(MetricId(ids[place]), bytes, &mut batch) {
+                Ok(()) => overlay.lay(&batch, request, &ranges[&ids[place]]),
+                Err(slice::Damaged) => overlay.damaged += 1,
+            }
+        })?;
+        Ok(overlay)
+    }
+
+    /// Lays runs over those of the ranges that they touch; later calls win.
+    fn lay(&mut self, batch: &WriteBatch, request: &ReadRequest, ranges: &[usize]) {
+        for run in &batch.runs {
+            for at in ranges {
+                let range = &request.ranges[*at];
+                let table = Table { stage: range.stage, coarse: range.stage_index > 0 };
+                let from = range.from.max(run.first_slot);
+                let until = range.until.min(run.first_slot + run.len);
+                if Table::of(run) != table || from >= until {
+                    continue;
+                }
+                let len = (range.until - range.from) as usize;
+                let column = self.columns[*at].get_or_insert_with(|| Column::unknown(len, table.coarse));
+                for slot in from..until {
+                    let source = (slot - run.first_slot) as usize;
+                    let target = (slot - range.from) as usize;
+                    let value = batch.values(run)[source];
+                    if !value.is_nan() {
+                        column.values[target] = value;
+                        if let Some(count) = column.counts.get_mut(target) {
+                            *count = batch.counts(run)[source];
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lays it over the remote store's answer.
+    pub(crate) fn over(self, columns: &mut [Column]) {
+        for (column, ours) in columns.iter_mut().zip(self.columns) {
+            let Some(ours) = ours else { continue };
+            for (at, value) in ours.values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+                if let Some(place) = column.values.get_mut(at) {
+                    *place = *value;
+                }
+                if let (Some(place), Some(count)) = (column.counts.get_mut(at), ours.counts.get(at)) {
+                    *place = *count;
+                }
+            }
+        }
+    }
+}

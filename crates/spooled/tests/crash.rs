@@ -1,0 +1,177 @@
+//! `kill -9` while the engine commits and the sender sends: what was committed arrives, once the
+//! process runs again, under the timestamps of before.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{RAW, TimedRemote, eventually, id, open_store, run, sender_config, spool_config};
+use plumbago_model::{MetricId, Stage, SystemClock};
+use plumbago_spooled::{RemotePoints, Sender, SpooledStore, WriteRefusal};
+use plumbago_store::layer::Faults;
+use plumbago_store::{
+    Appetite, Column, FlushBatch, FlushStore, ReadRequest, StateRow, StoreError, WriteBatch,
+};
+use tokio_util::sync::CancellationToken;
+
+const DIR: &str = "PLUMBAGO_SPOOLED_CRASH_DIR";
+const KILLS: u64 = 8;
+const METRICS: u32 = 60;
+
+/// Says what it is given; takes everything. What was said before the kill has arrived.
+#[derive(Debug)]
+struct Speaking;
+
+#[async_trait::async_trait]
+impl RemotePoints for Speaking {
+    async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
+        let mut text = String::new();
+        for run in &batch.runs {
+            for (slot, value) in (run.first_slot..).zip(batch.values(run)).filter(|(_, v)| !v.is_nan()) {
+                text.push_str(&format!("arrived {} {slot} {value} {timestamp_us}\n", hex(run.id)));
+            }
+        }
+        std::io::stdout().write_all(text.as_bytes()).unwrap();
+        Ok(())
+    }
+
+    async fn read(&self, _: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        unreachable!("nobody reads here")
+    }
+
+    async fn delete_at(&self, _: &[(MetricId, Vec<Stage>)], _: i64) -> Result<(), StoreError> {
+        unreachable!("nobody deletes here")
+    }
+
+    fn appetite(&self) -> Appetite {
+        Appetite { concurrency: 3, slots_per_call: 50 }
+    }
+}
+
+fn hex(id: MetricId) -> String {
+    id.to_string()
+}
+
+/// The slot of the newest commit, by the state rows.
+fn newest(store: &SpooledStore) -> u32 {
+    let mut newest = 0;
+    store
+        .scan_states(&mut |_, bytes| newest = newest.max(u32::from_le_bytes(bytes.try_into().unwrap())))
+        .unwrap();
+    newest
+}
+
+fn value_of(metric: u32, slot: u32) -> f64 {
+    f64::from(slot) + f64::from(metric) / 1000.0
+}
+
+/// Not a test by itself: the process that is killed. Commit `n` writes slot `n` of every metric, and
+/// slot `n - 1` once more with the same value.
+#[test]
+fn child() {
+    let Ok(dir) = std::env::var(DIR) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = open_store(Path::new(&dir), spool_config(), Arc::new(SystemClock), Arc::new(Speaking));
+        let from = newest(&store);
+        tokio::spawn(Sender::new(store.clone(), sender_config()).run(CancellationToken::new()));
+        let committing = tokio::task::spawn_blocking(move || {
+            for slot in from + 1.. {
+                let mut batch = FlushBatch::default();
+                for n in 0..METRICS {
+                    let values = [value_of(n, slot - 1), value_of(n, slot)];
+                    batch.rows.push(run(id(n), 0, slot - 1), &values, None);
+                    batch.states.push(StateRow { id: id(n), bytes: slot.to_le_bytes().to_vec() });
+                }
+                store.commit(&batch).unwrap();
+                std::io::stdout().write_all(format!("committed {slot}\n").as_bytes()).unwrap();
+                std::thread::sleep(Duration::from_micros(u64::from(slot % 7) * 300));
+            }
+        });
+        committing.await.unwrap();
+    });
+}
+
+#[derive(Default)]
+struct Seen {
+    committed: u32,
+    /// By metric and slot: the value, and its latest timestamp.
+    arrived: BTreeMap<(String, u32), (f64, i64)>,
+}
+
+fn run_and_kill(dir: &Path, life: Duration, seen: &Arc<Mutex<Seen>>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["child", "--exact", "--nocapture"])
+        .env(DIR, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let reader = std::thread::spawn({
+        let seen = seen.clone();
+        move || {
+            let mut line = String::new();
+            while lines.read_line(&mut line).is_ok_and(|read| read > 0) {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let mut seen = seen.lock().unwrap();
+                match words[..] {
+                    _ if !line.ends_with('\n') => {}
+                    ["committed", slot] => seen.committed = slot.parse().unwrap(),
+                    ["arrived", metric, slot, value, at] => {
+                        let key = (metric.to_owned(), slot.parse().unwrap());
+                        seen.arrived.insert(key, (value.parse().unwrap(), at.parse().unwrap()));
+                    }
+                    _ => {}
+                }
+                drop(seen);
+                line.clear();
+            }
+        }
+    });
+    std::thread::sleep(life);
+    assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_committed_arrives() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    for kill in 0..KILLS {
+        run_and_kill(dir.path(), Duration::from_millis(100 + kill * 137 % 500), &seen);
+    }
+    let remote = TimedRemote::new(Faults::by_chance(1, 0.2));
+    let store = open_store(dir.path(), spool_config(), Arc::new(SystemClock), remote.clone());
+    let committed = newest(&store);
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    assert!(committed == seen.committed || committed == seen.committed + 1, "{committed} {}", seen.committed);
+    assert!(committed > 50, "only {committed} commits");
+    let last = seen.arrived.values().map(|(_, at)| *at).max().unwrap();
+
+    let stop = CancellationToken::new();
+    let sender = tokio::spawn(Sender::new(store.clone(), sender_config()).run(stop.clone()));
+    eventually("all is sent", || store.status().spool.unsent_rows == 0).await;
+    stop.cancel();
+    sender.await.unwrap();
+    for ((metric, stage, coarse, slot), (at, bits, _)) in remote.cells() {
+        assert!(stage == RAW && !coarse);
+        seen.arrived.insert((hex(metric), slot), (f64::from_bits(bits), at));
+    }
+    for n in 0..METRICS {
+        let name = hex(id(n));
+        for slot in 0..=committed {
+            let found = seen.arrived.get(&(name.clone(), slot)).map(|(value, _)| *value);
+            assert_eq!(found, Some(value_of(n, slot)), "metric {n} slot {slot}");
+        }
+    }
+    // A timestamp that a server has seen is not given again.
+    assert!(store.spool().timestamp().unwrap() > last);
+}

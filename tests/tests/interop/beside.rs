@@ -1,0 +1,166 @@
+//! BigGraphite and our store on one pair of keyspaces.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plumbago_cassandra_node::cql::{Connection, Rows};
+use plumbago_cassandra_node::server;
+use plumbago_model::{Aggregation, Clock, MetricId, Retention, Stage, SystemClock};
+use plumbago_store::{Column, PointStore, ReadRequest, SlotRange};
+use plumbago_store_cassandra::{CassandraStore, Config, Identity, schema};
+use plumbago_telemetry::Registry;
+use plumbago_tests::biggraphite::{self, BigGraphite, Metric, ONE, Range};
+
+/// Fewer components than BigGraphite's 64: the indexes of each take a while to make.
+const COMPONENTS: u32 = 16;
+
+/// Both programs and a way to look at the rows.
+pub(crate) struct Beside {
+    pub(crate) biggraphite: BigGraphite,
+    pub(crate) server: SocketAddr,
+    pub(crate) config: Config,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Beside {
+    /// On tables that BigGraphite made. It has one accessor open, [`ONE`].
+    pub(crate) fn made_by_biggraphite(keyspace: &str, retentions: &[&str]) -> Option<Self> {
+        let mut beside = Self::empty(keyspace, COMPONENTS)?;
+        biggraphite::make_keyspaces(beside.server, keyspace);
+        beside.biggraphite.syncdb(retentions);
+        beside.biggraphite.open(ONE, 0, None);
+        Some(beside)
+    }
+
+    /// On tables that our `syncdb` made, in keyspaces that it made.
+    pub(crate) fn made_by_us(keyspace: &str, retentions: &[&str]) -> Option<Self> {
+        let mut beside = Self::empty(keyspace, COMPONENTS)?;
+        for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
+            beside.cql(&format!("DROP KEYSPACE IF EXISTS {name}"));
+        }
+        let store = beside.store(0, 8);
+        let retentions: Vec<Retention> = retentions.iter().map(|text| retention(text)).collect();
+        let tables: BTreeSet<_> = schema::tables_of(&retentions);
+        let plan = beside.wait(store.plan_sync(&tables)).unwrap();
+        beside.wait(store.sync(&plan, &mut |_| {})).unwrap();
+        beside.biggraphite.open(ONE, 0, None);
+        Some(beside)
+    }
+
+    /// On a keyspace that somebody else sees to.
+    pub(crate) fn empty(keyspace: &str, components: u32) -> Option<Self> {
+        let server = server::for_tests()?;
+        let biggraphite = BigGraphite::start(server.socket(), keyspace, components)?;
+        let config = Config {
+            contact_points: vec![server.contact_point()],
+            keyspace: keyspace.to_owned(),
+            components,
+            request_timeout: plumbago_model::Period::seconds(60),
+            ..Config::default()
+        };
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+        Some(Self { biggraphite, server: server.socket(), config, runtime })
+    }
+
+    /// Our store, as some writer.
+    pub(crate) fn store(&self, replica: u8, writer: u16) -> CassandraStore {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let _inside = self.runtime.enter();
+        let identity = Identity::new(replica, writer);
+        let store = CassandraStore::connect(&self.config, identity, clock, &Registry::new()).unwrap();
+        self.wait(store.wait()).unwrap();
+        store
+    }
+
+    /// Runs something of the store to its end; the guard is against hanging.
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        let guarded = async { tokio::time::timeout(Duration::from_secs(240), future).await };
+        self.runtime.block_on(guarded).expect("an answer within minutes")
+    }
+
+    /// A statement of our own.
+    pub(crate) fn cql(&self, statement: &str) -> Rows {
+        Connection::open(self.server, None).unwrap().query(statement).unwrap()
+    }
+
+    /// What our store reads of a stretch, as BigGraphite says it: known slots only, with counts (1 in
+    /// stage 0), averages as sums.
+    pub(crate) fn read(
+        &self,
+        store: &CassandraStore,
+        metric: &Metric,
+        stage: usize,
+        range: &Range,
+    ) -> Vec<Counted> {
+        let found = stage_of(metric, stage);
+        let slot = |time: i64| u32::try_from(time).unwrap() / found.resolution;
+        let wanted = SlotRange {
+            id: MetricId::of(&metric.name),
+            stage: found,
+            stage_index: stage as u8,
+            aggregation: aggregation(metric),
+            from: slot(range.start),
+            until: slot(range.end),
+        };
+        let request = ReadRequest { ranges: vec![wanted] };
+        let column = self.wait(store.read(&request)).unwrap().remove(0);
+        counted(&column, slot(range.start), found)
+    }
+}
+
+impl Drop for Beside {
+    /// The server is shared, and every table takes some of its memory.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            for name in [self.config.keyspace.clone(), self.config.metadata_keyspace()] {
+                self.cql(&format!("DROP KEYSPACE IF EXISTS {name}"));
+            }
+        }
+    }
+}
+
+/// Time, value, count.
+pub(crate) type Counted = (i64, f64, u64);
+
+fn counted(column: &Column, first: u32, stage: Stage) -> Vec<Counted> {
+    let count = |i: usize| column.counts.get(i).copied().map_or(1, u64::from);
+    let row = |(i, value): (usize, &f64)| {
+        let time = (i64::from(first) + i as i64) * i64::from(stage.resolution);
+        (!value.is_nan()).then(|| (time, *value, count(i)))
+    };
+    column.values.iter().enumerate().filter_map(row).collect()
+}
+
+/// A retention in BigGraphite's words.
+pub(crate) fn retention(text: &str) -> Retention {
+    let stage = |part: &str| {
+        let (points, resolution) = part.trim_end_matches('s').split_once('*').unwrap();
+        Stage { resolution: resolution.parse().unwrap(), points: points.parse().unwrap() }
+    };
+    Retention::new(text.split(':').map(stage).collect()).unwrap()
+}
+
+/// The method of a metric.
+pub(crate) fn aggregation(metric: &Metric) -> Aggregation {
+    metric.aggregator.parse().unwrap()
+}
+
+/// A stage of a metric.
+pub(crate) fn stage_of(metric: &Metric, stage: usize) -> Stage {
+    retention(&metric.retention).stages()[stage]
+}
+
+/// A stretch of one of a metric's stages, from its end no further back than the stage is long: further
+/// BigGraphite does not read.
+pub(crate) fn range(metric: &Metric, stage: usize, start: i64, end: i64) -> Range {
+    let Stage { resolution, points } = stage_of(metric, stage);
+    let suffix = if stage == 0 { "0" } else { "aggr" };
+    let step = i64::from(resolution);
+    let end = (end + step - 1).div_euclid(step) * step;
+    let start = (start.div_euclid(step) * step).max(end - step * i64::from(points));
+    Range { name: metric.name.clone(), stage: format!("{points}*{resolution}s_{suffix}"), start, end }
+}
