@@ -113,6 +113,9 @@ impl Cassandra {
         }
         let refused = self.store.writer().refused_tables();
         reasons.extend(refused.into_iter().map(|(table, why)| format!("table {}: {why}", table.name())));
+        if let Some(error) = self.spooled.status().last_error.filter(|_| self.store.is_up()) {
+            reasons.push(format!("rows are kept in the spool, since they are not acknowledged: {error}"));
+        }
         reasons.extend(self.spooled.spool().trouble());
         reasons
     }
