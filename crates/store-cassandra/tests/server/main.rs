@@ -10,3 +10,4 @@ mod names;
 mod points;
 mod rules;
 mod schema;
+mod secure;

@@ -193,6 +193,8 @@ async fn a_missing_table_keeps_its_points_waiting(store: &CassandraStore) {
         "{error}"
     );
     assert_eq!(store.writer().refused_tables().len(), 1);
+    let refusal = store.writer().write_runs_at(&rows, store.writer().next_timestamp_us()).await.unwrap_err();
+    assert_eq!((refusal.error.kind, refusal.runs.as_slice()), (ErrorKind::Invalid, &[0][..]));
     assert_eq!(read(store, there, 1).await.0, [2.0], "the other rows are written");
     assert!(read(store, missing, 1).await.0[0].is_nan(), "a table that is not there holds nothing");
 }
