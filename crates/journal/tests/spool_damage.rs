@@ -48,13 +48,14 @@ fn files(dir: &Path, wanted: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>) {
 /// A page that did not reach the disk: every commit before it is there whole, and none behind it.
 #[test]
 fn a_hole_in_the_log_is_cut() {
-    for page in [1, 3, 8] {
+    let mut repaired = 0;
+    for page in (5..100).step_by(7) {
         let dir = tempfile::tempdir().unwrap();
         let last = {
             let spool = open(dir.path(), &Registry::new()).unwrap();
             let mut last = 0;
             for n in 0..60_u32 {
-                let bytes = vec![n as u8; 300 + n as usize * 7 % 500];
+                let bytes = vec![n as u8; 3000 + n as usize * 997 % 9000];
                 let slices = [1, 2].map(|metric| Slice { id: id(metric), rows: 1, bytes: &bytes });
                 let state = State { id: id(1), bytes: &n.to_le_bytes() };
                 last = spool.commit(&slices, &[state]).unwrap();
@@ -67,7 +68,7 @@ fn a_hole_in_the_log_is_cut() {
         log.write_all_at(&[0; PAGE as usize], page * PAGE).unwrap();
         let registry = Registry::new();
         let spool = open(dir.path(), &registry).unwrap();
-        assert_eq!(registry.value("plumbago_spool_torn_tails_total"), Some(1.0), "page {page}");
+        repaired += registry.value("plumbago_spool_torn_tails_total").unwrap() as u32;
         let mut state = None;
         spool
             .scan_states(&mut |_, bytes| state = Some(u32::from_le_bytes(bytes.try_into().unwrap())))
@@ -75,13 +76,15 @@ fn a_hole_in_the_log_is_cut() {
         let commits = state.map_or(0, |state| state + 1);
         assert!(commits > 0 && commits < 60, "page {page}: {commits}");
         let all = drain(&spool);
-        let of = |metric| all.iter().filter(|(found, _)| *found == id(metric)).map(|(_, bytes)| bytes[0]);
+        let of =
+            |metric| all.iter().filter(move |(found, _)| *found == id(metric)).map(|(_, bytes)| bytes[0]);
         for metric in [1, 2] {
             assert!(of(metric).eq(0..commits as u8), "page {page}");
         }
         // Only what was not synced is lost, and none of that was sent.
         assert!(spool.timestamp().unwrap() <= last);
     }
+    assert!(repaired > 0, "fjall has opened them all by itself: is the repair needed still?");
 }
 
 /// Damage in a table: that place is lost and counted, what lies around it is sent.
