@@ -88,6 +88,7 @@ def build(replica=0, writer=None):
         replica=replica,
         writer=writer,
         timeout=120.0,
+        max_metrics_per_pattern=100000,
         read_on_sampling_rate=0,
     )
 

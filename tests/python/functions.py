@@ -13,6 +13,7 @@ import math
 import os
 import re
 import sys
+import time
 import types
 from datetime import datetime
 
@@ -30,9 +31,12 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "graphite.settings"
 import django  # noqa: E402
 from django.conf import settings  # noqa: E402
 
-settings.UTF8_METRICS = True
 django.setup()
 logging.disable(logging.CRITICAL)
+
+from django.core.management import call_command  # noqa: E402
+
+call_command("migrate", run_syncdb=True, verbosity=0)  # events() asks a table.
 
 import pytz  # noqa: E402
 from graphite.errors import InputParameterError  # noqa: E402
@@ -207,6 +211,8 @@ def evaluate(asked):
     global now, zone
     now = asked["now"]
     zone = pytz.timezone(asked.get("zone", "UTC"))
+    os.environ["TZ"] = settings.TIME_ZONE = asked.get("zone", "UTC")
+    time.tzset()
     settings.ENFORCE_INPUT_VALIDATION = asked.get("strict", False)
     choose(asked.get("aligned", False))
     moment = lambda seconds: datetime.fromtimestamp(seconds, zone)

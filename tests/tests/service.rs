@@ -60,7 +60,7 @@ fn a_daemon_without_watchdog_says_nothing_of_life() {
 /// The units that run something.
 const UNITS: &[&str] = &["plumbago.service"];
 /// Files that set the daemon's environment.
-const CONTAINERS: &[&str] = &["container/Containerfile"];
+const CONTAINERS: &[&str] = &["container/Containerfile", "compose.yaml"];
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")

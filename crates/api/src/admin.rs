@@ -39,6 +39,8 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn ledger(&self) -> Result<Value, AdminError>;
     /// Begins the orderly stop and returns at once.
     async fn shutdown(&self) -> Result<Value, AdminError>;
+    /// Sends again what a remote store has acknowledged since then (seconds since the epoch).
+    async fn replay(&self, since: i64) -> Result<Value, AdminError>;
     /// Sets the clock of a daemon that runs on one of its own, for tests.
     async fn set_clock(&self, now: i64) -> Result<Value, AdminError>;
     /// How the maintenance jobs stand.
@@ -76,6 +78,7 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .route("/admin/shutdown", post(shutdown))
         .route("/admin/clock", post(set_clock))
         .route("/admin/maintenance", get(maintenance).post(run_maintenance))
+        .route("/admin/replay", post(replay))
         .fallback(missing);
     if !config.token.is_empty() {
         let token: Arc<str> = config.token.as_str().into();
@@ -125,6 +128,14 @@ async fn flush(State(handles): State<AdminHandles>) -> Response {
 
 async fn shutdown(State(handles): State<AdminHandles>) -> Response {
     done(handles.actions.shutdown().await)
+}
+
+async fn replay(State(handles): State<AdminHandles>, Query(pairs): Query<Vec<(String, String)>>) -> Response {
+    let since = pairs.iter().find(|(key, _)| key == "since").and_then(|(_, value)| value.parse().ok());
+    match since {
+        Some(since) => done(handles.actions.replay(since).await),
+        None => plain(StatusCode::BAD_REQUEST, "since: want seconds since the epoch\n".to_owned()),
+    }
 }
 
 async fn set_clock(

@@ -43,6 +43,10 @@ impl AdminActions for Process {
         Ok(json!({}))
     }
 
+    async fn replay(&self, since: i64) -> Result<Value, AdminError> {
+        Ok(json!({ "since": since }))
+    }
+
     async fn set_clock(&self, now: i64) -> Result<Value, AdminError> {
         Ok(json!({ "now": now }))
     }

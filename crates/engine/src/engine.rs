@@ -202,6 +202,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Which of the metrics are known.
+    pub async fn know(&self, names: &[&str]) -> Result<Vec<bool>, FetchError> {
+        self.ask_each(names, Control::Know).await
+    }
+
     /// Which of the metrics got a point since `since` (seconds since the epoch) or are being created.
     pub async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
         self.ask_each(names, |hashes, answer| Control::AreWritten(hashes, since, answer)).await

@@ -45,6 +45,8 @@ pub(crate) enum Control {
     Read(HeadQuery, oneshot::Sender<Vec<Option<HeadAnswer>>>),
     /// These metrics are in the metadata store and the index, made by others.
     Adopt(Vec<Adopted>),
+    /// Which of these are known?
+    Know(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
     /// Which of these got a point since then?
     AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
     /// Forget these unless they got a point since then; says which are forgotten.
@@ -188,6 +190,9 @@ impl Owner {
                 self.answer_reads();
             }
             Control::Adopt(metrics) => self.shard.adopt(&metrics),
+            Control::Know(hashes, answer) => {
+                let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
+            }
             Control::AreWritten(hashes, since, answer) => {
                 let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
                 let _ = answer.send(written);

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, dev, maintain};
+use crate::commands::{bench, dev, maintain, schema};
 
 const EXAMPLES: &str = "\
 Examples:
   plumbago                                   start with ./plumbago.toml, or with the defaults
   plumbago --config /etc/plumbago.toml       start with this file
+  plumbago syncdb --dry-run                  show what is missing in Cassandra
   plumbago config check                      name every problem of the configuration and the rules
   PLUMBAGO__API__LISTEN=0.0.0.0:8080 plumbago
                                              override a setting
@@ -44,6 +45,10 @@ pub enum Command {
     Clean(maintain::CleanArgs),
     /// Make directories that metrics lack, and remove rows that no reader can use
     Repair(maintain::MaintainArgs),
+    /// Make the tables that are missing in Cassandra or ScyllaDB
+    Syncdb(schema::SyncdbArgs),
+    /// Show the tables of Cassandra or ScyllaDB, and how the server differs
+    Schema(schema::SchemaArgs),
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),

@@ -42,6 +42,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Config(command) => commands::config::run(command, file),
         Command::Clean(args) => commands::maintain::clean(&args, file),
         Command::Repair(args) => commands::maintain::repair(&args, file),
+        Command::Syncdb(args) => commands::schema::syncdb(&args, file),
+        Command::Schema(args) => commands::schema::schema(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),
         Command::Dev(command) => commands::dev::run(command),
     }

@@ -38,9 +38,22 @@ impl Grid {
         let is_mixed = all().any(|s| (s.start - earliest) % step != 0);
         let start = if is_mixed { earliest - earliest.rem_euclid(step) } else { earliest };
         let last = all().map(|s| s.end).max().unwrap_or(start);
-        let behind = all().map(|s| s.start + s.step * s.values.len() as i64).max().unwrap_or(start);
-        let len = usize::try_from((behind - start + step - 1) / step).unwrap_or(0);
-        Ok(Some(Self { start, end: last - (last - start).rem_euclid(step), step, len }))
+        let grid = Self { start, end: last - (last - start).rem_euclid(step), step, len: 0 };
+        let slots = |series: &TimeSeries| {
+            let (offset, into, group) = grid.place(series);
+            offset + (into + series.values.len()).div_ceil(group)
+        };
+        Ok(Some(Self { len: all().map(slots).max().unwrap_or(0), ..grid }))
+    }
+
+    /// The slot in which a series begins, how many of its steps the slot is old by then, and how many of
+    /// its steps a slot has.
+    fn place(&self, series: &TimeSeries) -> (usize, usize, usize) {
+        let group = usize::try_from(self.step / series.step).unwrap_or(1).max(1);
+        let late = series.start - self.start;
+        let offset = usize::try_from(late / self.step).unwrap_or(0);
+        let into = usize::try_from(late % self.step / series.step).unwrap_or(0);
+        (offset, into.min(group - 1), group)
     }
 
     pub(crate) fn times(&self) -> (i64, i64, i64) {
@@ -49,12 +62,10 @@ impl Grid {
 
     /// The values of a series on the grid, and the slot of the first.
     pub(crate) fn align<'a>(&self, series: &'a TimeSeries) -> (usize, Cow<'a, [f64]>) {
-        let offset = usize::try_from((series.start - self.start) / self.step).unwrap_or(0);
-        if series.step == self.step {
+        let (offset, into, group) = self.place(series);
+        if group == 1 {
             return (offset, Cow::Borrowed(&series.values));
         }
-        let group = usize::try_from(self.step / series.step).unwrap_or(1).max(1);
-        let into = usize::try_from((series.start - self.start) % self.step / series.step).unwrap_or(0);
         let (head, rest) = series.values.split_at((group - into).min(series.values.len()));
         let fold = |values: &[f64]| fold(values, group, series.consolidation, series.x_files_factor);
         let head = (!head.is_empty()).then_some(head);

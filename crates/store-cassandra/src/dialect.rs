@@ -29,7 +29,7 @@ pub fn config_from_map(map: &HashMap<String, String>) -> Result<MetricConfig, St
         .map_or(Ok(Aggregation::Average), |name| name.parse())
         .map_err(|_| format!("aggregator {method:?}"))?;
     let retention = map.get("retention").map_or("86400*1s:10080*60s", String::as_str);
-    let retention = parse_retention(retention).ok_or_else(|| format!("retention {retention:?}"))?;
+    let retention = stages(retention).ok_or_else(|| format!("retention {retention:?}"))?;
     let x_files_factor = match map.get("carbon_xfilesfactor") {
         None => 0.5,
         Some(text) => text
@@ -58,14 +58,23 @@ fn nearest(method: Aggregation) -> (&'static str, bool) {
 }
 
 /// `points*resolution` joined by `:`, e.g. `86400*1s:10080*60s`.
-pub(crate) fn retention_text(retention: &Retention) -> String {
+fn retention_text(retention: &Retention) -> String {
     let stages: Vec<String> =
         retention.stages().iter().map(|s| format!("{}*{}s", s.points, s.resolution)).collect();
     stages.join(":")
 }
 
+/// A retention as carbon spells it (`60s:7d,15m:2y`) or as BigGraphite does (`10080*60s:70080*900s`).
+pub fn parse_retention(text: &str) -> Result<Retention, String> {
+    if text.contains('*') {
+        stages(text).ok_or_else(|| format!("{text:?} is no retention, like 10080*60s:70080*900s"))
+    } else {
+        text.parse().map_err(|error: plumbago_model::RetentionError| error.to_string())
+    }
+}
+
 /// Reads [`retention_text`].
-pub(crate) fn parse_retention(text: &str) -> Option<Retention> {
+fn stages(text: &str) -> Option<Retention> {
     let stages: Option<Vec<Stage>> = text.split(':').map(parse_stage).collect();
     Retention::new(stages?).ok()
 }
@@ -104,6 +113,12 @@ mod tests {
             let config = config("60s:1d,3600s:1y", name.parse().unwrap(), 0.25);
             assert_eq!(config_from_map(&config_to_map(&config)), Ok(config), "{name}");
         }
+    }
+
+    #[test]
+    fn retentions_in_both_spellings() {
+        assert_eq!(parse_retention("10080*60s:70080*900s"), parse_retention("60s:7d,15m:2y"));
+        assert!(parse_retention("60*60s:x").is_err() && parse_retention("60s").is_err());
     }
 
     #[test]

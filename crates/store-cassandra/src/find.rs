@@ -11,7 +11,9 @@ use futures::StreamExt;
 use plumbago_model::Pattern;
 use plumbago_store::StoreError;
 use scylla::client::session::Session;
+use scylla::response::query_result::QueryResult;
 use scylla::response::{PagingState, PagingStateResponse};
+use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
 use crate::metadata::NameStore;
@@ -24,6 +26,8 @@ use plan::Query;
 
 /// Queries of one search in flight.
 const CONCURRENCY: usize = 8;
+/// How often a query is repeated that the server forgets while it is being asked.
+const TRIES: usize = 20;
 /// Rows in a page.
 const PAGE: i32 = 5000;
 
@@ -154,6 +158,24 @@ impl Search<'_> {
         Ok(names)
     }
 
+    /// One page. A server whose cache of prepared statements is full (10 MiB of it with a small heap)
+    /// forgets a new one at once, until it was prepared often enough to be kept.
+    async fn page(
+        &self,
+        statement: &PreparedStatement,
+        values: &[String],
+        state: PagingState,
+    ) -> Result<(QueryResult, PagingStateResponse), FindError> {
+        let mut tries = 0..TRIES;
+        loop {
+            self.store.stats.find_requests.add(1);
+            match self.session.execute_single_page(statement, values, state.clone()).await {
+                Err(error) if error::is_unprepared(&error) && tries.next().is_some() => {}
+                result => return Ok(result.map_err(|error| self.store.failed("find names", error))?),
+            }
+        }
+    }
+
     async fn run(&self, table: &str, query: &Query, harvest: &Mutex<Harvest>) -> Result<(), FindError> {
         let text = query.text(&self.store.config.metadata_keyspace(), table);
         let mut statement = (*self.store.statement(self.session, text, false).await?).clone();
@@ -161,9 +183,7 @@ impl Search<'_> {
         let values = query.values();
         let mut state = PagingState::start();
         loop {
-            self.store.stats.find_requests.add(1);
-            let result = self.session.execute_single_page(&statement, &values, state).await;
-            let (page, next) = result.map_err(|error| self.store.failed("find names", error))?;
+            let (page, next) = self.page(&statement, &values, state).await?;
             let page = page.into_rows_result().map_err(|error| error::answer("find names", error))?;
             self.store.stats.find_rows.add(page.rows_num() as u64);
             let rows = page.rows::<(&str,)>().map_err(|error| error::answer("find names", error))?;

@@ -39,7 +39,7 @@ mod writers;
 pub use changes::{ChangeFeed, Changes};
 pub use check::Report;
 pub use config::Config;
-pub use dialect::{config_from_map, config_to_map};
+pub use dialect::{config_from_map, config_to_map, parse_retention};
 pub use lease::Lease;
 pub use names::{NameLimits, NameProblem};
 pub use scan::TokenRange;

@@ -98,9 +98,8 @@ impl NameStore {
         // Asked with the level of writes: the answer decides whether a date is kept.
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
         let existing = self.fetch(&names, true).await?;
-        let rows = metrics.iter().zip(&existing);
-        let creations = rows.map(|(metric, row)| self.create_one(&session, metric, row.as_ref())).collect();
-        flight::all(creations, CONCURRENCY).await?;
+        let create = |i: usize| self.create_one(&session, metrics[i], existing[i].as_ref());
+        flight::all(metrics.len(), CONCURRENCY, create).await?;
         let rows = metrics.iter().zip(&existing).filter(|(_, row)| !is_whole(row.as_ref()));
         let new: Vec<&str> = rows.map(|(metric, _)| metric.name.as_str()).collect();
         self.announce(false, &new).await;
@@ -139,28 +138,29 @@ impl NameStore {
         let untagged =
             metrics.iter().map(|metric| metric.name.as_str()).filter(|name| !names::is_tagged(name));
         let lowest: BTreeSet<&str> = untagged.filter_map(|name| names::directories(name).last()).collect();
-        let looks = lowest.iter().map(|directory| self.has_directory(directory)).collect();
-        let there = flight::all(looks, CONCURRENCY).await?;
+        let lowest: Vec<&str> = lowest.into_iter().collect();
+        let there = flight::all(lowest.len(), CONCURRENCY, |i| self.has_directory(lowest[i])).await?;
         let mut wanted: BTreeSet<&str> = BTreeSet::new();
         for (directory, _) in lowest.into_iter().zip(there).filter(|(_, there)| !there) {
             wanted.extend(names::directories(directory));
             wanted.insert(directory);
         }
-        self.write_directories(session, wanted.into_iter()).await
+        let wanted: Vec<&str> = wanted.into_iter().collect();
+        self.write_directories(session, &wanted).await
     }
 
     /// Writes the rows of exactly these directories.
     pub(crate) async fn write_directories(
         &self,
         session: &Session,
-        directories: impl Iterator<Item = &str>,
+        directories: &[&str],
     ) -> Result<(), StoreError> {
-        let writes = directories.map(|directory| {
-            let row = names::tree_row(directory);
+        let write = |i: usize| {
+            let row = names::tree_row(directories[i]);
             let text = self.text.insert_tree(true, row.len() - 3);
             self.execute(session, "write a directory", text, row)
-        });
-        flight::all(writes.collect(), CONCURRENCY).await.map(|_| ())
+        };
+        flight::all(directories.len(), CONCURRENCY, write).await.map(|_| ())
     }
 
     /// Asked with the level of writes: a directory that most replicas do not have is written again.
@@ -223,8 +223,7 @@ impl NameStore {
 
     /// Metadata rows by name, in the order asked.
     async fn fetch(&self, names: &[&str], for_write: bool) -> Result<Vec<Option<MetadataRow>>, StoreError> {
-        let looks = names.iter().map(|name| self.fetch_one(name, for_write)).collect();
-        flight::all(looks, CONCURRENCY).await
+        flight::all(names.len(), CONCURRENCY, |i| self.fetch_one(names[i], for_write)).await
     }
 
     pub(crate) async fn fetch_one(
@@ -294,8 +293,7 @@ impl NameStore {
         let session = self.cluster.session()?;
         let unique: HashSet<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let unique: Vec<&str> = unique.into_iter().collect();
-        let deletions = unique.iter().map(|name| self.delete_one(&session, name, None)).collect();
-        flight::all(deletions, CONCURRENCY).await?;
+        flight::all(unique.len(), CONCURRENCY, |i| self.delete_one(&session, unique[i], None)).await?;
         self.announce(true, &unique).await;
         Ok(())
     }
@@ -332,11 +330,12 @@ impl NameStore {
         let session = self.cluster.session()?;
         let rows = self.fetch(names, true).await?;
         let there = names.iter().zip(&rows).filter(|(_, row)| is_whole(row.as_ref()));
-        let notes = there.map(|(name, _)| {
+        let there: Vec<&str> = there.map(|(name, _)| *name).collect();
+        let note = |i: usize| {
             let text = if read { self.text.note_read() } else { self.text.touch() };
-            self.execute(&session, "touch a metric", text, (*name,))
-        });
-        flight::all(notes.collect(), CONCURRENCY).await.map(|_| ())
+            self.execute(&session, "touch a metric", text, (there[i],))
+        };
+        flight::all(there.len(), CONCURRENCY, note).await.map(|_| ())
     }
 
     /// Runs a statement of the names.

@@ -65,11 +65,9 @@ impl PointReader {
     pub(crate) async fn read(&self, request: &ReadRequest, sight: Sight) -> Result<Vec<Column>, StoreError> {
         let session = self.tables.session()?;
         let mut columns: Vec<Column> = request.ranges.iter().map(|range| empty(range, sight)).collect();
-        let reads: Vec<_> = parts(request)
-            .into_iter()
+        let mut answers = futures::stream::iter(parts(request))
             .map(|part| self.part(&session, &request.ranges[part.range], part, sight))
-            .collect();
-        let mut answers = futures::stream::iter(reads).buffer_unordered(self.concurrency);
+            .buffer_unordered(self.concurrency);
         while let Some((part, found)) = answers.try_next().await? {
             let from = request.ranges[part.range].from;
             let column = &mut columns[part.range];

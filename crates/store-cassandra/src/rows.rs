@@ -164,14 +164,14 @@ impl RowStore for CassandraStore {
     }
 
     async fn look_up_rows(&self, names: &[&str]) -> Result<Vec<Option<MetricRow>>, StoreError> {
-        flight::all(names.iter().map(|name| self.names.look_up_row(name)).collect(), CONCURRENCY).await
+        flight::all(names.len(), CONCURRENCY, |i| self.names.look_up_row(names[i])).await
     }
 
     async fn delete_rows(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError> {
         let session = self.clusters.names.session()?;
         let names: Vec<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
-        let deletions = names.iter().map(|name| self.names.delete_one(&session, name, Some(as_of_us)));
-        flight::all(deletions.collect(), CONCURRENCY).await?;
+        let delete = |i: usize| self.names.delete_one(&session, names[i], Some(as_of_us));
+        flight::all(names.len(), CONCURRENCY, delete).await?;
         // What was written since lives on, and others must not hear otherwise.
         let left = self.look_up_rows(&names).await?;
         let gone: Vec<&str> =
@@ -199,17 +199,13 @@ impl DirectoryStore for CassandraStore {
     }
 
     async fn have_directories(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
-        flight::all(names.iter().map(|name| self.names.has_directory(name)).collect(), CONCURRENCY).await
+        flight::all(names.len(), CONCURRENCY, |i| self.names.has_directory(names[i])).await
     }
 
     async fn have_metrics_below(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
         let (_, features) = self.features().await?;
         if features.parents {
-            return flight::all(
-                names.iter().map(|name| self.names.has_metric_below(name)).collect(),
-                CONCURRENCY,
-            )
-            .await;
+            return flight::all(names.len(), CONCURRENCY, |i| self.names.has_metric_below(names[i])).await;
         }
         let used = self.names.directories_in_use(names).await?;
         Ok(names.iter().map(|name| used.contains(*name)).collect())
@@ -218,16 +214,17 @@ impl DirectoryStore for CassandraStore {
     async fn create_directories(&self, names: &[&str]) -> Result<(), StoreError> {
         let session = self.clusters.names.session()?;
         let limits = self.names.limits(false);
-        let holdable = names.iter().copied().filter(|name| limits.check(name).is_ok());
-        self.names.write_directories(&session, holdable).await
+        let holdable: Vec<&str> = names.iter().copied().filter(|name| limits.check(name).is_ok()).collect();
+        self.names.write_directories(&session, &holdable).await
     }
 
     async fn delete_directories(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError> {
         let session = self.clusters.names.session()?;
-        let deletions = names.iter().filter(|name| !name.is_empty()).map(|name| {
+        let names: Vec<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
+        let delete = |i: usize| {
             let text = self.names.text.delete(DIRECTORIES);
-            self.names.execute_at(&session, "delete a directory", text, (*name,), Some(as_of_us))
-        });
-        flight::all(deletions.collect(), CONCURRENCY).await.map(|_| ())
+            self.names.execute_at(&session, "delete a directory", text, (names[i],), Some(as_of_us))
+        };
+        flight::all(names.len(), CONCURRENCY, delete).await.map(|_| ())
     }
 }

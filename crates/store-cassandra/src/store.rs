@@ -100,6 +100,14 @@ impl CassandraStore {
         self.clusters.is_up()
     }
 
+    /// Why the clusters cannot be asked, for people; `None` when they can.
+    pub fn trouble(&self) -> Option<String> {
+        let down =
+            [&self.clusters.points, &self.clusters.names].into_iter().find_map(|c| c.session().err())?;
+        let why = down.source.as_ref().map(|source| format!(": {source}")).unwrap_or_default();
+        Some(format!("{down}{why}"))
+    }
+
     /// A number that grows whenever a node is seen to return, or is reached after it could not be:
     /// then what was confirmed shortly before is sent again.
     pub fn node_returns(&self) -> watch::Receiver<u64> {
@@ -230,7 +238,8 @@ impl CassandraStore {
         let now = self.clock.now();
         let reach = stage.duration() as i64 + layout::OUT_OF_ORDER_SECONDS as i64;
         let slot = |time: i64| u32::try_from(time.max(0) / i64::from(stage.resolution)).unwrap_or(u32::MAX);
-        let partitions = Partition::of(slot(now - reach)).0..=Partition::of(slot(now + FUTURE_SECONDS)).0;
+        let first = Partition::of(slot(now - reach)).0;
+        let count = (Partition::of(slot(now + FUTURE_SECONDS)).0 - first + 1) as usize;
         for coarse in [false, true] {
             let table = Table { stage, coarse };
             let statements = match self.tables.get(table).await {
@@ -240,15 +249,13 @@ impl CassandraStore {
             };
             let mut delete = statements.delete.clone();
             delete.set_timestamp(Some(timestamp_us));
-            let deletions: Vec<_> = partitions
-                .clone()
-                .map(|part| {
-                    let values = (Uuid::from_bytes(id.0), Partition(part).start_ms(stage));
-                    let deletion = session.execute_unpaged(&delete, values);
-                    deletion.map_err(|error| error::request(format!("delete from {}", table.name()), error))
-                })
-                .collect();
-            flight::all(deletions, self.config.concurrency as usize).await?;
+            let session = &session;
+            let delete = |i: usize| {
+                let values = (Uuid::from_bytes(id.0), Partition(first + i as u32).start_ms(stage));
+                let deletion = session.execute_unpaged(&delete, values);
+                deletion.map_err(move |error| error::request(format!("delete from {}", table.name()), error))
+            };
+            flight::all(count, self.config.concurrency as usize, delete).await?;
         }
         Ok(())
     }

@@ -99,16 +99,12 @@ impl PointWriter {
         let session = self.tables.session().map_err(everything)?;
         // Runs of requests that were not confirmed, also because they were not sent.
         let mut open: Vec<Option<Vec<u32>>> = plan.requests.iter().map(|r| Some(r.runs.clone())).collect();
-        let sends: Vec<_> = plan
-            .requests
-            .into_iter()
-            .enumerate()
+        let mut answers = futures::stream::iter(plan.requests.into_iter().enumerate())
             .map(|(n, request)| {
                 let session = &session;
                 async move { (n, self.send(session, request, timestamp_us).await) }
             })
-            .collect();
-        let mut answers = futures::stream::iter(sends).buffer_unordered(self.config.concurrency as usize);
+            .buffer_unordered(self.config.concurrency as usize);
         let (mut failure, mut failures) = (None, 0);
         while let Some((n, answer)) = answers.next().await {
             let Err(error) = answer else {

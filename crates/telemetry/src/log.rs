@@ -22,10 +22,12 @@ pub fn init(level: &str) -> Option<LevelHandle> {
     Some(handle)
 }
 
-/// A level or filter; the storage engine's own talk is left out unless the filter asks for it.
+/// A level or filter; the own talk of storage engine and driver is left out unless the filter asks for
+/// it. The driver says every second that a server is away, which we say ourselves, less often.
 pub fn filter(level: &str) -> Option<EnvFilter> {
-    let quiet = if level.contains("fjall") { "" } else { ",fjall=warn,lsm_tree=warn" };
-    EnvFilter::try_new(format!("{level}{quiet}")).ok()
+    let store = if level.contains("fjall") { "" } else { ",fjall=warn,lsm_tree=warn" };
+    let driver = if level.contains("scylla") { "" } else { ",scylla=off" };
+    EnvFilter::try_new(format!("{level}{store}{driver}")).ok()
 }
 
 /// Lets one log line through per interval and counts the ones it held back.

@@ -1,9 +1,11 @@
 //! Beside the real BigGraphite on a real Cassandra: what one writes, the other reads, lists and finds.
 //!
-//! Here the store is used as a library, without the daemon; the only tests in this crate that know
-//! ours.
+//! Mostly the store is used as a library, which sees single rows; the tests in `daemon` are of the
+//! built daemon.
 
 mod beside;
+mod daemon;
 mod fixture;
+mod globs;
 mod names;
 mod points;

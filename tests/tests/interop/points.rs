@@ -14,9 +14,9 @@ use super::beside::{Beside, Counted, aggregation, range, retention, stage_of};
 
 const THREE_STAGES: &str = "14400*1s:10080*60s:2160*3600s";
 const MINUTES: &str = "1440*60s:2160*3600s";
-const METHODS: [&str; 5] = ["average", "total", "minimum", "maximum", "last"];
+pub(super) const METHODS: [&str; 5] = ["average", "total", "minimum", "maximum", "last"];
 
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
@@ -33,7 +33,7 @@ fn metrics(prefix: &str) -> Vec<Metric> {
 }
 
 /// Values whose sums are exact, so that the order of adding does not matter.
-fn value(random: &mut SmallRng) -> f64 {
+pub(super) fn value(random: &mut SmallRng) -> f64 {
     f64::from(random.random_range(-4000_i32..4000)) / 8.0
 }
 
@@ -269,7 +269,7 @@ fn a_metric_fed_by_both() {
 }
 
 /// Every stage folded from the points of stage 0.
-fn folded(metric: &Metric, points: &Points) -> Written {
+pub(super) fn folded(metric: &Metric, points: &Points) -> Written {
     let fold = |stage: &plumbago_model::Stage| {
         let mut slots: BTreeMap<u32, Window> = BTreeMap::new();
         for (time, value) in points {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpoolConfig {
-    /// Most bytes of slices, retained ones included; none chooses a fifth of the disk. Retained
+    /// Most bytes of slices, retained ones included; none (or 0) chooses a fifth of the disk. Retained
     /// slices give way to new ones; when even that is not enough, commits are refused.
     #[serde(deserialize_with = "optional_size")]
     pub max_bytes: Option<u64>,
@@ -33,7 +33,7 @@ impl Default for SpoolConfig {
         Self {
             max_bytes: None,
             min_free_bytes: 256 << 20,
-            retain: Duration::from_secs(60),
+            retain: Duration::from_secs(20 * 60),
             gather: Duration::from_secs(5),
         }
     }
@@ -57,7 +57,7 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 }
 
 fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    size(deserializer).map(Some)
+    size(deserializer).map(|bytes| (bytes > 0).then_some(bytes))
 }
 
 #[cfg(test)]

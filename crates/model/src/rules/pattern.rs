@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::str::Chars;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +27,21 @@ pub struct Pattern {
 enum Engine {
     Plain(regex::Regex),
     Backtracking(Box<fancy_regex::Regex>),
+}
+
+/// What the groups of one match found.
+enum Groups<'t> {
+    Plain(regex::Captures<'t>),
+    Backtracking(fancy_regex::Captures<'t, str>),
+}
+
+impl Groups<'_> {
+    fn range(&self, group: usize) -> Option<Range<usize>> {
+        match self {
+            Self::Plain(found) => found.get(group).map(|found| found.range()),
+            Self::Backtracking(found) => found.get(group).map(|found| found.range()),
+        }
+    }
 }
 
 /// A pattern that no engine takes.
@@ -71,32 +87,29 @@ impl Pattern {
         }
     }
 
-    /// The text with every match replaced by what `with` appends; it is given the text of each group,
+    /// The text with every match replaced, as Python's `re.sub` does it, by what `with` appends; it is given the text of each group,
     /// empty when the group took no part. `None` when that could not be decided within the limit.
     pub fn replace_all<'t>(
         &self,
         text: &'t str,
         mut with: impl FnMut(&mut String, &dyn Fn(usize) -> &'t str),
     ) -> Option<Cow<'t, str>> {
-        let mut out = String::new();
-        let mut copied = 0;
-        match &self.engine {
-            Engine::Plain(regex) => {
-                for found in regex.captures_iter(text) {
-                    let whole = found.get(0)?;
-                    out.push_str(&text[copied..whole.start()]);
-                    with(&mut out, &|group| found.get(group).map_or("", |m| m.as_str()));
-                    copied = whole.end();
+        let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+        while at <= text.len() {
+            let found = match &self.engine {
+                Engine::Plain(regex) => regex.captures_at(text, at).map(Groups::Plain),
+                Engine::Backtracking(regex) => {
+                    regex.captures_from_pos(text, at).ok()?.map(Groups::Backtracking)
                 }
-            }
-            Engine::Backtracking(regex) => {
-                for found in regex.captures_iter(text) {
-                    let found = found.ok()?;
-                    let whole = found.get(0)?;
-                    out.push_str(&text[copied..whole.start()]);
-                    with(&mut out, &|group| found.get(group).map_or("", |m| m.as_str()));
-                    copied = whole.end();
-                }
+            };
+            let Some(found) = found else { break };
+            let whole = found.range(0)?;
+            out.push_str(&text[copied..whole.start]);
+            with(&mut out, &|group| found.range(group).map_or("", |range| &text[range]));
+            (copied, at) = (whole.end, whole.end);
+            if whole.is_empty() {
+                // The next match is behind the next character; an empty one right behind another counts.
+                at += text[at..].chars().next().map_or(1, char::len_utf8);
             }
         }
         if out.is_empty() && copied == 0 {

@@ -104,9 +104,9 @@ fn run(
     runtime.block_on(run_here(wanted, args, loaded))
 }
 
-/// True when a process has the store's directory.
+/// True when a process has the data directory: its journal is there with every store.
 fn is_held(config: &Config) -> bool {
-    let lock = File::open(config.store_dir().join("lock"));
+    let lock = File::open(config.journal_dir().join("lock"));
     lock.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 

@@ -4,4 +4,5 @@ pub mod bench;
 pub mod config;
 pub mod dev;
 pub mod maintain;
+pub mod schema;
 pub mod serve;

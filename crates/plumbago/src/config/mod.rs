@@ -50,6 +50,10 @@ pub struct Config {
     pub store: Store,
     /// The durable log.
     pub journal: plumbago_journal::Config,
+    /// Rows on their way to a remote store.
+    pub spool: plumbago_journal::SpoolConfig,
+    /// How they are sent.
+    pub sender: plumbago_spooled::SenderConfig,
     /// The one writer and reader of points.
     pub engine: plumbago_engine::Config,
     /// The jobs that keep the store clean.
@@ -89,6 +93,8 @@ impl Default for Config {
             admin: plumbago_api::AdminConfig::default(),
             store: Store::default(),
             journal: plumbago_journal::Config::default(),
+            spool: plumbago_journal::SpoolConfig::default(),
+            sender: plumbago_spooled::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
             maintenance: plumbago_maintenance::Config::default(),
             self_metrics: SelfMetrics::default(),
@@ -149,6 +155,8 @@ pub struct Store {
     pub kind: StoreKind,
     /// The store on the local disk.
     pub embedded: plumbago_store_embedded::Config,
+    /// The store in Cassandra or ScyllaDB.
+    pub cassandra: plumbago_store_cassandra::Config,
 }
 
 /// The stores there are.
@@ -158,6 +166,8 @@ pub enum StoreKind {
     /// On the local disk.
     #[default]
     Embedded,
+    /// In Cassandra or ScyllaDB.
+    Cassandra,
 }
 
 /// A configuration without errors.
@@ -214,6 +224,7 @@ fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
         config.api.problems(),
         config.admin.problems(),
         config.maintenance.problems(),
+        config.store.cassandra.problems(),
     ];
     for text in of_sections.concat() {
         let (key, message) = text.split_once(": ").unwrap_or(("", &text));

@@ -12,12 +12,14 @@ use plumbago_maintenance::Scheduler;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::backend::Keeper;
 use super::clock;
 
 /// The hands of the admin port.
 #[derive(Debug, Clone)]
 pub(crate) struct Control {
     engine: Engine,
+    keeper: Keeper,
     stop: CancellationToken,
     clock: clock::Setting,
     listeners: plumbago_ingest::Handle,
@@ -28,12 +30,13 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(
         engine: Engine,
+        keeper: Keeper,
         stop: CancellationToken,
         clock: clock::Setting,
         listeners: plumbago_ingest::Handle,
         scheduler: Scheduler,
     ) -> Self {
-        Self { engine, stop, clock, listeners, ready: Arc::default(), scheduler }
+        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler }
     }
 
     pub(crate) fn set_ready(&self) {
@@ -47,6 +50,7 @@ impl Readiness for Control {
         if !self.ready.load(Ordering::Acquire) {
             reasons.push("the journal is being replayed".to_owned());
         }
+        reasons.extend(self.keeper.reasons());
         if self.stop.is_cancelled() {
             reasons.push("stopping".to_owned());
         }
@@ -69,6 +73,11 @@ impl AdminActions for Control {
     async fn shutdown(&self) -> Result<Value, AdminError> {
         self.stop.cancel();
         Ok(json!({ "stopping": true }))
+    }
+
+    async fn replay(&self, since: i64) -> Result<Value, AdminError> {
+        let bytes = self.keeper.replay(since).map_err(|error| AdminError(format!("{error:#}")))?;
+        Ok(json!({ "bytes": bytes }))
     }
 
     async fn set_clock(&self, now: i64) -> Result<Value, AdminError> {

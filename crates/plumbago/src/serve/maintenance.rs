@@ -50,19 +50,6 @@ fn stopping(error: FetchError) -> StoreError {
 }
 
 impl Core {
-    /// The stores that jobs work on. Directories have no rows of their own on the local disk.
-    pub(crate) fn stores(&self) -> Stores {
-        let store = Arc::new(self.store.clone());
-        Stores {
-            rows: store.clone(),
-            metadata: store.clone(),
-            points: store.clone(),
-            directories: None,
-            states: Some(store),
-            delete_points: true,
-        }
-    }
-
     /// How jobs of this process go about it.
     pub(crate) fn job_context(&self, config: &crate::config::Config) -> Context {
         let Config { grace, settle, rows_per_second, .. } = config.maintenance;

@@ -1,6 +1,7 @@
 //! The daemon: its parts, wired. Start at [`run`].
 
 mod admin;
+mod backend;
 mod clock;
 mod maintenance;
 mod memory;
@@ -16,14 +17,12 @@ use std::time::Duration;
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use plumbago_api::{AdminHandles, Handles, Server};
-use plumbago_engine::{Engine, Parts};
+use plumbago_engine::{Engine, Parts, Recovered};
 use plumbago_index::Index;
 use plumbago_ingest::Ingest;
 use plumbago_journal::Journal;
 use plumbago_maintenance::{MyTurn, Scheduler};
 use plumbago_model::Clock;
-use plumbago_store::{ErrorKind, StoreError};
-use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::{Registry, log};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -51,7 +50,7 @@ pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
 
 /// The stores and the engine over them.
 pub(crate) struct Core {
-    store: EmbeddedStore,
+    keeper: backend::Keeper,
     journal: Journal,
     index: Arc<Index>,
     engine: Engine,
@@ -66,14 +65,20 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let config = &loaded.config;
     let rules = rules::Live::new(loaded.rules);
     let clock = clock::Setting::from(config.debug.clock);
-    let core = open(config, &rules, clock.shared())?;
     let stop = CancellationToken::new();
+    let core = open(config, &rules, clock.shared(), &stop)?;
     let ingest = bind_ingest(config, &core)?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses());
-    let jobs = maintenance::jobs(&config.maintenance, &core.stores());
+    let jobs = maintenance::jobs(&config.maintenance, &core.keeper.stores());
     let scheduler = Scheduler::new(jobs, core.job_context(config), Arc::new(MyTurn));
-    let control =
-        admin::Control::new(core.engine.clone(), stop.clone(), clock, listeners.clone(), scheduler.clone());
+    let control = admin::Control::new(
+        core.engine.clone(),
+        core.keeper.clone(),
+        stop.clone(),
+        clock,
+        listeners.clone(),
+        scheduler.clone(),
+    );
     let handles = Handles {
         index: Arc::clone(&core.index),
         source: Arc::new(core.engine.reader()),
@@ -94,7 +99,11 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let admin = admin.map(|server| tokio::spawn(server.run(http_stop.clone())));
     let ingest_stop = CancellationToken::new();
     let reading = tokio::spawn(ingest.run(ingest_stop.clone()));
-    let found = core.engine.start().await.context("start").map_err(start_failure)?;
+    let Some(found) = start(&core.engine, &stop).await? else {
+        ingest_stop.cancel();
+        let _ = reading.await;
+        return close(core).await;
+    };
     tracing::info!(
         metrics = found.metrics,
         state_rows = found.states,
@@ -128,7 +137,7 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
         let _ = server.await;
     }
     println!("{}", admin::Whole::new(ledger, &listeners));
-    close(core)
+    close(core).await
 }
 
 /// Opens everything for work without listeners, does it, and closes again.
@@ -137,11 +146,14 @@ pub(crate) async fn at_rest<T>(
     work: impl AsyncFnOnce(&Config, &Core) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let rules = rules::Live::new(loaded.rules);
-    let core = open(&loaded.config, &rules, clock::Setting::from(loaded.config.debug.clock).shared())?;
+    let stop = CancellationToken::new();
+    let clock = clock::Setting::from(loaded.config.debug.clock).shared();
+    let core = open(&loaded.config, &rules, clock, &stop)?;
     core.engine.start().await.context("start").map_err(start_failure)?;
     let result = work(&loaded.config, &core).await;
     core.engine.stop(PATIENCE).await;
-    close(core)?;
+    stop.cancel();
+    close(core).await?;
     result
 }
 
@@ -150,16 +162,33 @@ pub(crate) fn jobs_of(
     config: &plumbago_maintenance::Config,
     core: &Core,
 ) -> Vec<Arc<dyn plumbago_maintenance::Job>> {
-    maintenance::jobs(config, &core.stores()).into_iter().map(|(job, _)| job).collect()
+    maintenance::jobs(config, &core.keeper.stores()).into_iter().map(|(job, _)| job).collect()
 }
 
-fn open(config: &Config, rules: &rules::Live, clock: Arc<dyn Clock>) -> Result<Core, Failure> {
+/// Loads what earlier runs left; `None` when a stop came first.
+async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recovered>, Failure> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        found = engine.start() => found.context("start").map_err(start_failure).map(Some),
+        _ = terminate.recv() => { stop.cancel(); Ok(None) }
+        _ = interrupt.recv() => { stop.cancel(); Ok(None) }
+        () = stop.cancelled() => Ok(None),
+    }
+}
+
+fn open(
+    config: &Config,
+    rules: &rules::Live,
+    clock: Arc<dyn Clock>,
+    stop: &CancellationToken,
+) -> Result<Core, Failure> {
     let dir = &config.data_dir;
     std::fs::create_dir_all(dir)
         .with_context(|| format!("cannot create the data directory {}; set data_dir", dir.display()))
         .map_err(|error| Failure::new(Exit::Store, error))?;
     let registry = Registry::new();
-    let store = open_store(config, &clock, &registry).map_err(store_failure)?;
+    let backend = backend::Backend::open(config, rules, &clock, &registry, stop)?;
     let journal = Journal::open(&config.journal_dir(), config.journal.clone(), Arc::clone(&clock), &registry)
         .context("cannot open the journal")
         .map_err(|error| Failure::new(Exit::Store, error))?;
@@ -172,30 +201,16 @@ fn open(config: &Config, rules: &rules::Live, clock: Arc<dyn Clock>) -> Result<C
         clock: Arc::clone(&clock),
         registry: registry.clone(),
         index: Arc::clone(&index),
-        points: Arc::new(store.clone()),
-        flush: Arc::new(store.clone()),
-        metadata: Arc::new(store.clone()),
+        points: backend.points,
+        flush: backend.flush,
+        metadata: backend.metadata,
         journal: journal.clone(),
         journal_segment: config.journal.segment,
         config_for: rules.config_for(),
         memory_used: Arc::new(memory::used_bytes),
     };
     let engine = Engine::new(engine_config, parts);
-    Ok(Core { store, journal, index, engine, clock, registry })
-}
-
-/// Opens the store; a log torn by power loss is cut at its hole once.
-fn open_store(
-    config: &Config,
-    clock: &Arc<dyn Clock>,
-    registry: &Registry,
-) -> Result<EmbeddedStore, StoreError> {
-    let dir = config.store_dir();
-    let open = || EmbeddedStore::open(&dir, config.store.embedded.clone(), Arc::clone(clock), registry);
-    match open() {
-        Err(error) if error.kind == ErrorKind::Corrupt && plumbago_journal::repair(&dir).is_ok() => open(),
-        result => result,
-    }
+    Ok(Core { keeper: backend.keeper, journal, index, engine, clock, registry })
 }
 
 fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {
@@ -206,20 +221,7 @@ fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {
 }
 
 fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handle, stop: &CancellationToken) {
-    let (store, stopping) = (core.store.clone(), stop.clone());
-    tokio::spawn(async move {
-        while stopping.run_until_cancelled(tokio::time::sleep(MAINTENANCE)).await.is_some() {
-            let (store, stopping) = (store.clone(), stopping.clone());
-            let job = tokio::task::spawn_blocking(move || store.maintain(&mut |_| !stopping.is_cancelled()));
-            match job.await {
-                Ok(Ok(report)) if report != Default::default() => tracing::info!(?report, "store maintained"),
-                Ok(Err(error)) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "store not maintained");
-                }
-                _ => {}
-            }
-        }
-    });
+    core.keeper.spawn_chores(&core.engine, stop);
     let source = self_metrics::Source {
         engine: core.engine.clone(),
         registry: core.registry.clone(),
@@ -252,11 +254,11 @@ async fn wait(
     Ok(())
 }
 
-fn close(core: Core) -> Result<(), Failure> {
-    let Core { store, journal, .. } = core;
-    let store = store.close();
+async fn close(core: Core) -> Result<(), Failure> {
+    let Core { keeper, journal, .. } = core;
+    let store = keeper.close().await;
     let journal = journal.close();
-    store.map_err(store_failure)?;
+    store?;
     journal.context("cannot close the journal").map_err(internal)
 }
 
@@ -301,9 +303,4 @@ fn internal(error: anyhow::Error) -> Failure {
 
 fn start_failure(error: anyhow::Error) -> Failure {
     Failure::new(Exit::Store, error)
-}
-
-fn store_failure(error: StoreError) -> Failure {
-    let exit = if error.kind == ErrorKind::Corrupt { Exit::Data } else { Exit::Store };
-    Failure::new(exit, error)
 }

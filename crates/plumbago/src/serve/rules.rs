@@ -18,6 +18,11 @@ impl Live {
         Self(Arc::new(ArcSwap::from_pointee(rules)))
     }
 
+    /// The rules in force now.
+    pub(crate) fn load(&self) -> Arc<StorageRules> {
+        self.0.load_full()
+    }
+
     /// Asks the rules in force at that moment.
     pub(crate) fn config_for(&self) -> ConfigFor {
         let rules = Arc::clone(&self.0);

@@ -15,6 +15,10 @@ pub(super) fn convert(param: &Param, value: &mut Value) -> Result<(), String> {
         | (Kind::Lists, Value::Lists(_)) => {
             return Ok(());
         }
+        (Kind::Lists, Value::Series(none)) if none.is_empty() => {
+            *value = Value::Lists(Vec::new());
+            return Ok(());
+        }
         (_, Value::Literal(literal)) => literal,
         _ => return Err(must_be(param)),
     };

@@ -86,7 +86,9 @@ impl Schema {
 
     /// All statements as a file for `cqlsh`.
     pub fn text(&self, server: Server) -> String {
-        let mut text = String::new();
+        let mut text =
+            "-- BigGraphite's tables and Plumbago's own; `plumbago schema --cql` prints this file.\n"
+                .to_owned();
         let mut indexed = "";
         for statement in self.statements(server) {
             let gap = match &statement.makes {
@@ -100,7 +102,7 @@ impl Schema {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{gap}{};", statement.cql);
         }
-        text.trim_start().to_owned()
+        text
     }
 }
 

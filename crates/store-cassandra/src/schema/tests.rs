@@ -155,7 +155,7 @@ fn replication_is_written_as_given() {
     config.replication.durable_writes = false;
     let text = schema(&config, &[], NOW).text(Server::DEFAULT);
     assert!(
-        text.starts_with(
+        text.contains(
             "CREATE KEYSPACE IF NOT EXISTS \"biggraphite\" WITH replication = \
          {'class': 'NetworkTopologyStrategy', 'dc1': '3'} AND durable_writes = false;"
         ),
@@ -320,4 +320,12 @@ fn what_is_not_there_is_named() {
             "biggraphite.datapoints_10080p_60s_0: the table does not exist (fatal)",
         ]
     );
+}
+
+#[test]
+fn the_committed_file_is_what_the_built_in_rules_need() {
+    let rules = plumbago_model::StorageRules::built_in();
+    let tables = tables_of(rules.configs().iter().map(|config| &config.retention));
+    let text = Schema::new(&Config::default(), &tables, NOW).text(Server::DEFAULT);
+    assert_eq!(include_str!("../../../../schema.cql"), text, "run `plumbago schema --cql > schema.cql`");
 }

@@ -8,4 +8,5 @@ mod conformance;
 mod find;
 mod names;
 mod points;
+mod rules;
 mod schema;

@@ -48,7 +48,7 @@ pub(super) const ALL: &[Function] = &[
     Function::new(
         "legendValue",
         Group::Alias,
-        &[SERIES, Param::new("valuesTypes", Kind::String).many().options(LEGENDS)],
+        &[SERIES, Param::new("valuesTypes", Kind::String).optional().many().options(LEGENDS)],
         legend_value,
     )
     .about(
@@ -111,6 +111,9 @@ fn two_decimals(value: f64) -> String {
 
 fn legend_value(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let mut types = args.texts(1);
+    if types.is_empty() {
+        return Err("the argument valuesTypes is missing".into());
+    }
     let system = types.last().and_then(|last| System::named(last));
     if system.is_some() {
         types.pop();

@@ -195,3 +195,34 @@ fn reads_of_biggraphite_come_out_of_its_rows() {
     }
     assert!(compared > 30, "{compared}");
 }
+
+proptest::proptest! {
+    /// C12 and C13 of the seed rules: a request is of one partition, with each offset and shard once.
+    #[test]
+    fn requests_are_of_one_partition(
+        runs in proptest::collection::vec((0u8..2, 0u32..5000, 1usize..300, 0u32..100_000), 1..12),
+    ) {
+        let mut batch = WriteBatch::default();
+        let mut wanted = BTreeSet::new();
+        for (stage_index, back, len, count) in runs {
+            let stage = if stage_index == 0 { RAW } else { Stage { resolution: 3600, points: 8760 } };
+            let first = stage.slot(NOW as u32) - back;
+            batch.push(run(stage, stage_index, first), &vec![1.0; len], Some(&vec![count; len]));
+            wanted.extend((first..first + len as u32).map(|slot| (stage_index, slot)));
+        }
+        let plan = plan(&batch, 200);
+        proptest::prop_assert_eq!(plan.expired, 0);
+        let mut written = BTreeSet::new();
+        let mut cells = BTreeSet::new();
+        for request in &plan.requests {
+            proptest::prop_assert!(!request.rows.is_empty() && request.rows.len() <= 200);
+            for row in &request.rows {
+                proptest::prop_assert!((0..2000).contains(&row.offset));
+                let slot = request.partition.first_slot() + row.offset as u32;
+                written.insert((u8::from(request.table.coarse), slot));
+                proptest::prop_assert!(cells.insert((request.table, slot, row.shard)), "a cell comes once");
+            }
+        }
+        proptest::prop_assert_eq!(written, wanted);
+    }
+}

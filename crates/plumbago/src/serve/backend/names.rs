@@ -1,0 +1,204 @@
+//! Names in Cassandra, with a copy on the local disk: a start reads the copy, so that it is quick and
+//! needs no server, and what others created meanwhile is found afterwards.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_model::MetricConfig;
+use plumbago_store::{ErrorKind, MetaPage, MetadataStore, MetricMeta, StoreError};
+use plumbago_store_cassandra::CassandraStore;
+use plumbago_store_embedded::EmbeddedStore;
+use plumbago_telemetry::Throttle;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Between two tries of a server that cannot be asked.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Names with their copy. Cloning shares them.
+#[derive(Debug, Clone)]
+pub(super) struct Names(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    remote: CassandraStore,
+    copy: EmbeddedStore,
+    /// There once the copy has been complete.
+    marker: PathBuf,
+    complete: AtomicBool,
+    /// Keyspaces that BigGraphite made never had an xFilesFactor applied.
+    ignores_factor: AtomicBool,
+    /// True once it is known what the server is.
+    checked: watch::Receiver<bool>,
+    stop: CancellationToken,
+    throttle: Throttle,
+}
+
+impl Names {
+    /// `copy` keeps nothing but names; `marker` is a file beside it.
+    pub(super) fn new(
+        remote: CassandraStore,
+        copy: EmbeddedStore,
+        marker: PathBuf,
+        checked: watch::Receiver<bool>,
+        stop: CancellationToken,
+    ) -> Self {
+        let text = fs::read_to_string(&marker).unwrap_or_default();
+        Self(Arc::new(Inner {
+            remote,
+            copy,
+            complete: AtomicBool::new(text.starts_with("complete")),
+            ignores_factor: AtomicBool::new(text.contains("biggraphite")),
+            marker,
+            checked,
+            stop,
+            throttle: Throttle::new(10_000),
+        }))
+    }
+
+    /// The copy, to be closed.
+    pub(super) fn copy(&self) -> &EmbeddedStore {
+        &self.0.copy
+    }
+
+    /// The copy has been complete once.
+    pub(super) fn is_complete(&self) -> bool {
+        self.0.complete.load(Ordering::Acquire)
+    }
+
+    /// Notes whose keyspaces these are.
+    pub(super) fn set_made_by_biggraphite(&self, made: bool) {
+        self.0.ignores_factor.store(made, Ordering::Release);
+        if self.is_complete() {
+            self.mark();
+        }
+    }
+
+    /// Keeps what others have created in the copy, and gives it as the engine is to see it.
+    pub(super) async fn take_over(&self, metrics: Vec<MetricMeta>) -> Result<Vec<MetricMeta>, StoreError> {
+        self.0.copy.create(&metrics).await?;
+        Ok(metrics.into_iter().map(|meta| MetricMeta { config: self.seen(meta.config), ..meta }).collect())
+    }
+
+    /// Takes deleted names out of the copy.
+    pub(super) async fn drop_from_copy(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.0.copy.delete(names).await
+    }
+
+    fn seen(&self, config: Arc<MetricConfig>) -> Arc<MetricConfig> {
+        if config.x_files_factor == 0.0 || !self.0.ignores_factor.load(Ordering::Acquire) {
+            return config;
+        }
+        Arc::new(MetricConfig { x_files_factor: 0.0, ..(*config).clone() })
+    }
+
+    fn mark(&self) {
+        let made = if self.0.ignores_factor.load(Ordering::Acquire) { " biggraphite" } else { "" };
+        if let Err(error) = fs::write(&self.0.marker, format!("complete{made}\n")) {
+            tracing::warn!(%error, "the copy of the names is not marked as complete");
+        }
+        self.0.complete.store(true, Ordering::Release);
+    }
+
+    /// A page from the server; waits until it can be asked.
+    async fn remote_page(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
+        let mut checked = self.0.checked.clone();
+        let known = async { checked.wait_for(|checked| *checked).await.is_ok() };
+        if self.0.stop.run_until_cancelled(known).await != Some(true) {
+            return Err(stopping());
+        }
+        loop {
+            match self.0.remote.scan(position.clone(), limit).await {
+                Err(error) if error.is_transient() => self.report(&error),
+                answer => return answer,
+            }
+            if self.0.stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+                return Err(stopping());
+            }
+        }
+    }
+
+    fn report(&self, error: &StoreError) {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as i64);
+        if let Some(held_back) = self.0.throttle.pass(now) {
+            let error: &(dyn std::error::Error + 'static) = error;
+            tracing::warn!(error, held_back, "names cannot be read from the server yet, trying again");
+        }
+    }
+}
+
+fn stopping() -> StoreError {
+    StoreError::new(ErrorKind::Closed, "read names: stopping")
+}
+
+#[async_trait]
+impl MetadataStore for Names {
+    async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        let names: Vec<&str> = metrics.iter().map(|meta| meta.name.as_str()).collect();
+        // What another program keeps its own way is left so.
+        let known = self.0.remote.get(&names).await?;
+        let new: Vec<MetricMeta> =
+            metrics.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(m, _)| m.clone()).collect();
+        if !new.is_empty() {
+            self.0.remote.create(&new).await?;
+        }
+        let all: Vec<MetricMeta> =
+            metrics.iter().zip(known).map(|(meta, known)| known.unwrap_or_else(|| meta.clone())).collect();
+        self.0.copy.create(&all).await
+    }
+
+    async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
+        let mut found = self.0.remote.get(names).await?;
+        for meta in found.iter_mut().flatten() {
+            meta.config = self.seen(Arc::clone(&meta.config));
+        }
+        Ok(found)
+    }
+
+    async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.0.remote.delete(names).await?;
+        self.0.copy.delete(names).await
+    }
+
+    async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
+        let mut page = if self.is_complete() {
+            self.0.copy.scan(position, limit).await?
+        } else {
+            let page = self.remote_page(position, limit).await?;
+            let metas: Vec<MetricMeta> = page
+                .iter()
+                .map(|(name, entry)| MetricMeta {
+                    name: name.to_owned(),
+                    config: Arc::clone(&entry.config),
+                    created_on: entry.created_on,
+                })
+                .collect();
+            self.0.copy.create(&metas).await?;
+            page
+        };
+        if page.next.is_none() && !self.is_complete() {
+            self.mark();
+        }
+        let mut last: Option<(Arc<MetricConfig>, Arc<MetricConfig>)> = None;
+        for entry in &mut page.entries {
+            // Configurations are shared, so a run of equal ones is looked at once.
+            let seen = match &last {
+                Some((from, to)) if Arc::ptr_eq(from, &entry.config) => Arc::clone(to),
+                _ => self.seen(Arc::clone(&entry.config)),
+            };
+            last = Some((Arc::clone(&entry.config), Arc::clone(&seen)));
+            entry.config = seen;
+        }
+        Ok(page)
+    }
+
+    fn scans_in_order(&self) -> bool {
+        self.is_complete()
+    }
+}

@@ -1,0 +1,205 @@
+//! The built daemon on BigGraphite's keyspaces.
+
+use std::collections::BTreeMap;
+
+use plumbago_model::MetricId;
+use plumbago_tests::biggraphite::{Metric, ONE, Points};
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::send::Point;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::beside::{Beside, Counted, range, stage_of};
+use super::points::{METHODS, folded, now, value};
+
+const RETENTION: &str = "14400*1s:10080*60s:2160*3600s";
+const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1s:4h,1m:7d,1h:90d\n";
+
+fn setup(beside: &Beside, clock: i64) -> Setup {
+    let mut setup = Setup::new();
+    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", &beside.config.keyspace);
+    setup.set("store.cassandra.contact_points", &beside.config.contact_points[0]);
+    setup.set("store.cassandra.request_timeout", "60s");
+    setup.set("spool.gather", "100ms").set("engine.flush_interval", "1s");
+    setup.schemas(SCHEMAS).clock(clock);
+    setup
+}
+
+/// One metric's slots of stage 0, as they are to be in the end.
+type Slots = BTreeMap<i64, f64>;
+
+struct TakeOver {
+    metrics: Vec<Metric>,
+    slots: Vec<Slots>,
+    random: SmallRng,
+}
+
+impl TakeOver {
+    /// A point for every metric at `time`.
+    fn points(&mut self, time: i64) -> Vec<Point> {
+        let mut points = Vec::new();
+        for (metric, slots) in self.metrics.iter().zip(&mut self.slots) {
+            let value = value(&mut self.random);
+            slots.insert(time, value);
+            points.push(Point::new(&metric.name, time, value));
+        }
+        points
+    }
+
+    /// Points for slots of an interval that nobody has filled yet, far behind the newest.
+    fn late(&mut self, from: i64, until: i64) -> Vec<Point> {
+        let empty: Vec<i64> = (from..until).filter(|t| !self.slots[0].contains_key(t)).collect();
+        let chosen: Vec<i64> = empty.into_iter().filter(|_| self.random.random_bool(0.2)).collect();
+        chosen.into_iter().flat_map(|time| self.points(time)).collect()
+    }
+}
+
+/// BigGraphite is stopped in the middle of an hour and Plumbago started; late points come for both
+/// halves, while the hour is open and after it. The minutes and the hour are those of all points, to
+/// both programs.
+#[test]
+fn taking_over_in_the_middle_of_an_hour() {
+    let Some(mut beside) = Beside::made_by_biggraphite("interop_takeover", &[RETENTION]) else { return };
+    // An hour to come: our writes are later than BigGraphite's, as they are when it was stopped.
+    let hour = (now() / 3600 + 2) * 3600;
+    let metric = |method: &&str| Metric {
+        name: format!("takeover.{method}"),
+        retention: RETENTION.to_owned(),
+        aggregator: (*method).to_owned(),
+        factor: 0.5,
+    };
+    let metrics: Vec<Metric> = METHODS.iter().map(metric).collect();
+    let slots = vec![Slots::new(); metrics.len()];
+    let mut test = TakeOver { metrics, slots, random: SmallRng::seed_from_u64(45) };
+
+    beside.biggraphite.create(ONE, &test.metrics);
+    beside.biggraphite.open("writer", 0, Some(3));
+    biggraphites_half(&mut beside, &mut test, hour);
+
+    let setup = setup(&beside, hour + 1800);
+    let daemon = setup.start();
+    daemon.wait_names(test.metrics.len());
+    our_half(&daemon, &mut test, hour);
+    rendered(&daemon, &test, hour);
+    daemon.stop_well();
+    compare(&mut beside, &test, hour);
+
+    // A start later, points for what is closed long since.
+    let daemon = setup.start();
+    daemon.set_clock(hour + 7000);
+    daemon.put(&test.late(hour + 200, hour + 700));
+    daemon.put(&test.late(hour + 1900, hour + 2500));
+    daemon.flush();
+    daemon.stop_well();
+    compare(&mut beside, &test, hour);
+}
+
+fn biggraphites_half(beside: &mut Beside, test: &mut TakeOver, hour: i64) {
+    let mut calls: BTreeMap<String, Points> = BTreeMap::new();
+    for time in hour..hour + 1800 {
+        if test.random.random_bool(0.6) {
+            for point in test.points(time) {
+                calls.entry(point.name.clone()).or_default().push((time, point.value));
+            }
+        }
+    }
+    for (name, points) in &calls {
+        let chunks: Vec<(&str, Points)> =
+            points.chunks(15).map(|chunk| (name.as_str(), chunk.to_vec())).collect();
+        beside.biggraphite.insert("writer", &chunks);
+    }
+    beside.biggraphite.flush("writer");
+}
+
+fn our_half(daemon: &Daemon, test: &mut TakeOver, hour: i64) {
+    for start in (hour + 1800..hour + 3600).step_by(100) {
+        daemon.set_clock(start + 100);
+        let times: Vec<i64> = (start..start + 100).filter(|_| test.random.random_bool(0.6)).collect();
+        let mut points: Vec<Point> = times.into_iter().flat_map(|time| test.points(time)).collect();
+        if start == hour + 2800 {
+            points.extend(test.late(hour + 600, hour + 900));
+            points.extend(test.late(hour + 2000, hour + 2200));
+        }
+        daemon.put(&points);
+    }
+    // The next hour begins, and the last one is closed.
+    daemon.set_clock(hour + 3700);
+    let next: Vec<Point> = (hour + 3600..hour + 3700).flat_map(|time| test.points(time)).collect();
+    daemon.put(&next);
+    daemon.flush();
+}
+
+/// Stage 0 of both halves, through the daemon's API.
+fn rendered(daemon: &Daemon, test: &TakeOver, hour: i64) {
+    for (metric, slots) in test.metrics.iter().zip(&test.slots) {
+        let series = daemon.render(&metric.name, hour - 1, hour + 3699, hour + 3700);
+        assert_eq!(series.len(), 1, "{}", metric.name);
+        assert_eq!(series[0].step, 1);
+        assert_eq!(series[0].known(), *slots, "{}", metric.name);
+    }
+}
+
+/// All stages, by BigGraphite and by our store.
+fn compare(beside: &mut Beside, test: &TakeOver, hour: i64) {
+    let store = beside.store(3, 16_000);
+    for (metric, slots) in test.metrics.iter().zip(&test.slots) {
+        let points: Points = slots.iter().map(|(time, value)| (*time, *value)).collect();
+        for (stage, slots) in folded(metric, &points).iter().enumerate() {
+            let range = range(metric, stage, hour, hour + 7200);
+            let step = i64::from(stage_of(metric, stage).resolution);
+            let expected: Vec<Counted> = slots
+                .iter()
+                .map(|(slot, window)| (i64::from(*slot) * step, window.value, u64::from(window.count)))
+                .collect();
+            assert_eq!(beside.read(&store, metric, stage, &range), expected, "{range:?}, ours");
+            // The last value of several writers is to BigGraphite that of the highest number.
+            if stage > 0 && metric.aggregator == "last" {
+                continue;
+            }
+            let theirs = beside.biggraphite.fetch_counted(ONE, std::slice::from_ref(&range)).remove(0);
+            assert_eq!(theirs.unwrap(), expected, "{range:?}, BigGraphite's");
+        }
+    }
+}
+
+/// A metric that the daemon creates is BigGraphite's at once, with what the storage rules say; after a
+/// restart, which writes under the same number, sums are still those of all points.
+#[test]
+fn biggraphite_knows_and_reads_what_the_daemon_took() {
+    let Some(mut beside) = Beside::made_by_biggraphite("interop_daemon", &[RETENTION]) else { return };
+    let start = (now() / 3600 + 2) * 3600;
+    let mut setup = setup(&beside, start);
+    setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0.25\naggregationMethod = sum\n");
+    let metric = Metric {
+        name: "fresh.metric.one".to_owned(),
+        retention: RETENTION.to_owned(),
+        aggregator: "total".to_owned(),
+        factor: 0.25,
+    };
+    let mut slots = Slots::new();
+    for part in 0..3 {
+        let daemon = setup.start();
+        let from = start + part * 700;
+        daemon.set_clock(from + 700);
+        let points: Vec<Point> =
+            (from..from + 700).map(|t| Point::new(&metric.name, t, (t % 97) as f64)).collect();
+        daemon.put(&points);
+        slots.extend(points.iter().map(|p| (p.timestamp, p.value)));
+        if part == 1 {
+            daemon.flush();
+            daemon.kill();
+        } else {
+            daemon.stop_well();
+        }
+    }
+    let known = beside.biggraphite.get(ONE, &[&metric.name]).remove(0).unwrap();
+    assert_eq!(known.id, MetricId::of(&metric.name).to_string());
+    assert_eq!(
+        (known.retention.as_str(), known.aggregator.as_str(), known.factor.as_str()),
+        (RETENTION, "total", "0.250000")
+    );
+    let found = beside.biggraphite.glob(ONE, &["fresh.*.*"]).remove(0).unwrap();
+    assert_eq!(found.metrics, [metric.name.as_str()]);
+    let test = TakeOver { metrics: vec![metric], slots: vec![slots], random: SmallRng::seed_from_u64(0) };
+    compare(&mut beside, &test, start);
+}
