@@ -93,7 +93,15 @@ pub(crate) struct LateDone {
     pub(crate) points: u32,
     /// How many of them filled an unknown slot; the others replaced one.
     pub(crate) stored: u32,
-    /// Per coarse stage, when its open window was touched: the stage it was folded from and the
-    /// part of it that the store knows.
-    pub(crate) open: Vec<Option<(usize, Window)>>,
+    /// Per coarse stage, when its open window was touched.
+    pub(crate) open: Vec<Option<OpenPart>>,
+}
+
+/// What late points did to a window that is still open.
+#[derive(Debug, Clone)]
+pub(crate) enum OpenPart {
+    /// It was folded anew: from the slots of which stage, and what they give.
+    Folded(usize, Window),
+    /// Other writers have a part of it, so only these values are ours: each with the one it replaced.
+    Changed(Vec<(f64, Option<f64>)>),
 }

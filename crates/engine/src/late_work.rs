@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plumbago_model::Window;
 use plumbago_store::{Column, PointStore, ReadRequest, Run, SlotRange, StoreError, WriteBatch};
 
-use crate::jobs::{Close, LateDone, LateJob, LateMetric};
+use crate::jobs::{Close, LateDone, LateJob, LateMetric, OpenPart};
 
 /// Slots between two wanted ones that one read bridges.
 const BRIDGE: u32 = 16;
@@ -49,39 +49,49 @@ pub(crate) async fn compute(
         done.push(apply(metric, needs, &columns, &mut rows));
     }
     store.leave_to_others(&mut rows).await?;
-    leave_open_to_others(store, job, &mut done).await?;
+    for (at, k) in shared_windows(store, job, &done).await? {
+        done[at].open[k] = Some(OpenPart::Changed(changes(&job.metrics[at], &needs[at], &columns, k)));
+    }
     Ok((rows, done))
 }
 
-/// Of windows that are still open a head keeps only what other writers do not have.
-async fn leave_open_to_others(
+/// The open windows that other writers have a part of: metric in the job and coarse stage. What they
+/// have cannot be taken out of the raw slots, since it may reach beyond the head's base.
+async fn shared_windows(
     store: &dyn PointStore,
     job: &LateJob,
-    done: &mut [LateDone],
-) -> Result<(), StoreError> {
-    let mut batch = WriteBatch::default();
-    for (metric, done) in job.metrics.iter().zip(done.iter()) {
+    done: &[LateDone],
+) -> Result<Vec<(usize, usize)>, StoreError> {
+    let (mut batch, mut places) = (WriteBatch::default(), Vec::new());
+    for (at, (metric, done)) in job.metrics.iter().zip(done).enumerate() {
         for (k, part) in done.open.iter().enumerate() {
-            let Some((_, window)) = part.filter(|(_, window)| window.count > 0) else { continue };
+            let Some(OpenPart::Folded(_, window)) = part else { continue };
             let slot = metric.base / metric.plan.per[k];
             push(&mut batch, metric.id, &metric.plan, k + 1, slot, &[window.value], &[window.count]);
+            places.push((at, k));
         }
     }
     if batch.runs.is_empty() {
-        return Ok(());
+        return Ok(places);
     }
+    let before = batch.counts.clone();
     store.leave_to_others(&mut batch).await?;
-    let mut windows = batch.values.iter().zip(&batch.counts);
-    for part in done.iter_mut().flat_map(|done| done.open.iter_mut()).flatten() {
-        if part.1.count > 0
-            && let Some((value, count)) = windows.next()
-        {
-            // Others may know more than we thought there was.
-            let count = (*count as i32).max(0) as u32;
-            part.1 = if count > 0 { Window { value: *value, count } } else { Window::default() };
-        }
-    }
-    Ok(())
+    let mut left = before.iter().zip(&batch.counts).map(|(before, after)| before != after);
+    places.retain(|_| left.next().unwrap_or(false));
+    Ok(places)
+}
+
+/// The late points of the open window of a stage, each with the value that it replaced.
+fn changes(metric: &LateMetric, needs: &Needs, columns: &[Column], k: usize) -> Vec<(f64, Option<f64>)> {
+    let per = metric.plan.per[k];
+    let mut known: BTreeMap<u32, f64> = BTreeMap::new();
+    let of_window =
+        metric.points.iter().filter(|(stage, slot, _)| *stage == 0 && slot / per == metric.base / per);
+    let change = |(_, slot, value): &(u8, u32, f64)| {
+        let old = known.insert(*slot, *value).or_else(|| stored(needs, columns, 0, *slot));
+        (*value, old)
+    };
+    of_window.map(change).collect()
 }
 
 /// The row of a window whose method needs all its slots at once.
@@ -175,14 +185,14 @@ fn apply(metric: &LateMetric, needs: &Needs, columns: &[Column], rows: &mut Writ
         done.stored += u32::from(!again && !was_known(needs, columns, stage, *slot));
         let open = stage > 0 && *slot == metric.base / metric.plan.per[stage - 1];
         if open {
-            done.open[stage - 1] = Some((0, window));
+            done.open[stage - 1] = Some(OpenPart::Folded(0, window));
         }
     }
     for refold in needs.refolds.iter().filter(|refold| !is_replaced(metric, refold)) {
         let stored = refold.read.map(|at| &columns[at]);
         let window = fold(metric, refold, stored, &laid[refold.source]);
         if refold.open {
-            done.open[refold.stage - 1] = Some((refold.source, window));
+            done.open[refold.stage - 1] = Some(OpenPart::Folded(refold.source, window));
         } else if window.count > 0 {
             laid[refold.stage].insert(refold.window, window);
         }
@@ -244,13 +254,15 @@ fn push_laid(metric: &LateMetric, stage: usize, slots: &BTreeMap<u32, Window>, r
 }
 
 fn was_known(needs: &Needs, columns: &[Column], stage: usize, slot: u32) -> bool {
-    needs
-        .landings
-        .iter()
-        .find(|(s, first, end, _)| *s == stage && (*first..*end).contains(&slot))
-        .is_some_and(|(_, first, _, read)| {
-            columns[*read].values.get((slot - first) as usize).is_some_and(|v| !v.is_nan())
-        })
+    stored(needs, columns, stage, slot).is_some()
+}
+
+/// The value that the store has in a slot which a point lands in.
+fn stored(needs: &Needs, columns: &[Column], stage: usize, slot: u32) -> Option<f64> {
+    let mut landings = needs.landings.iter();
+    let (_, first, _, read) =
+        landings.find(|(s, first, end, _)| *s == stage && (*first..*end).contains(&slot))?;
+    columns[*read].values.get((slot - first) as usize).copied().filter(|value| !value.is_nan())
 }
 
 /// Ranges that hold all slots, without reading far across gaps.

@@ -64,7 +64,7 @@ impl TakeOver {
 /// halves, while the hour is open and after it. The minutes and the hour are those of all points, to
 /// both programs.
 #[test]
-#[ignore = "the minutes are exact; the hour lacks 14 of 2200 points, its cause is to be found"]
+#[ignore = "open: the minutes are exact; the hour lacks 14 of 2200 points"]
 fn taking_over_in_the_middle_of_an_hour() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_takeover", &[RETENTION]) else { return };
     let hour = next_hour();
@@ -179,7 +179,6 @@ fn compare(beside: &mut Beside, test: &TakeOver, from: i64, until: i64) {
 /// A metric that the daemon creates is BigGraphite's at once, with what the storage rules say; after a
 /// restart, which writes under the same number, sums are still those of all points.
 #[test]
-#[ignore = "unsent rows of the spool do not reach 0 while the clock stands, its cause is to be found"]
 fn biggraphite_knows_and_reads_what_the_daemon_took() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_daemon", &[RETENTION]) else { return };
     let start = next_hour();
@@ -221,7 +220,7 @@ fn biggraphite_knows_and_reads_what_the_daemon_took() {
 
 /// A clean stop leaves nothing to the next start: windows that are still open are written as they are.
 #[test]
-#[ignore = "the daemon keeps open windows to itself at a stop; they are exact again after the next start"]
+#[ignore = "open: the daemon's HTTP port did not answer in this test, its cause is to be found"]
 fn a_clean_stop_writes_open_windows() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_stop", &[RETENTION]) else { return };
     let start = next_hour();

@@ -3,10 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use plumbago_model::{Aggregation, Window};
+
 use super::Shard;
 use super::flush::Extent;
 use crate::head::flag;
-use crate::jobs::{FlushJob, LateDone, LateJob, LateMetric};
+use crate::jobs::{FlushJob, LateDone, LateJob, LateMetric, OpenPart};
 use crate::router::NameHash;
 
 /// Late points held before reading pauses.
@@ -147,13 +149,16 @@ impl Shard {
             self.ledger.replaced += u64::from(metric.points - metric.stored);
             let head = &self.heads[metric.at];
             for (k, part) in metric.open.iter().enumerate() {
-                let Some((source, known)) = part else { continue };
                 let method = self.plans[usize::from(head.config)].config.aggregation;
-                let mut window = *known;
-                if *source > 0 {
-                    window = method.merge(window, self.windows[head.windows + *source as u32 - 1]);
-                }
-                self.windows[head.windows + k as u32] = window;
+                let at = head.windows + k as u32;
+                self.windows[at] = match part {
+                    None => continue,
+                    Some(OpenPart::Folded(0, known)) => *known,
+                    Some(OpenPart::Folded(source, known)) => {
+                        method.merge(*known, self.windows[head.windows + *source as u32 - 1])
+                    }
+                    Some(OpenPart::Changed(values)) => changed(method, self.windows[at], values),
+                };
             }
             let left = self.late.under_way.entry(metric.at).or_default();
             left.pop_front();
@@ -166,4 +171,27 @@ impl Shard {
             }
         }
     }
+}
+
+/// Our part of a window that others have a part of as well, after late values, each with the one it
+/// replaced. What was folded cannot be taken out of extremes again; for sums it can.
+fn changed(method: Aggregation, mut window: Window, values: &[(f64, Option<f64>)]) -> Window {
+    for (new, old) in values {
+        match (method, old) {
+            (Aggregation::Last | Aggregation::Percentile(_), _) if window.count > 0 => {
+                window.count += u32::from(old.is_none());
+            }
+            (_, None) => method.fold(&mut window, *new),
+            (Aggregation::Average | Aggregation::AvgZero | Aggregation::Sum, Some(old)) => {
+                window.value += new - old;
+            }
+            (Aggregation::Count, Some(_)) => {}
+            (_, Some(_)) => {
+                let count = window.count;
+                method.fold(&mut window, *new);
+                window.count = count.max(1);
+            }
+        }
+    }
+    window
 }

@@ -1,6 +1,7 @@
 //! Segments: what is known of each, and which of them are open, waiting and retained.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// The segment of what was put aside; those of commits begin behind it.
 pub(super) const PARKED: u32 = 0;
@@ -83,6 +84,9 @@ pub(super) struct Segments {
     pub(super) open: u32,
     /// When the open one was begun, milliseconds.
     pub(super) opened_ms: i64,
+    /// The same by the machine's own clock: how long slices gather has nothing to do with the time that
+    /// points have.
+    pub(super) opened: Instant,
     /// The segment that is being sent; those before it are acknowledged.
     pub(super) sending: u32,
     /// Up to which metric of it.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fjall::PersistMode;
 use plumbago_model::Clock;
@@ -241,11 +241,10 @@ impl Shared {
         if number < open {
             return Ok(true);
         }
-        let gathered_ms = (self.now_ms().saturating_mul(1000) - segment.first_us) / 1000;
+        let gathered = lock(&self.segments).opened.elapsed();
         let hurries = self.hurries.load(Ordering::Relaxed);
         let gather = if hurries { Duration::ZERO } else { self.config.gather };
-        let gather_ms = i64::try_from(gather.as_millis()).unwrap_or(i64::MAX);
-        if segment.sums.slices == 0 || (0..gather_ms).contains(&gathered_ms) && !self.is_full(&segment) {
+        if segment.sums.slices == 0 || gathered < gather && !self.is_full(&segment) {
             return Ok(false);
         }
         self.cut(open, segment)?;
@@ -260,6 +259,7 @@ impl Shared {
         let mut segments = lock(&self.segments);
         segments.open = number + 1;
         segments.opened_ms = self.clock.now_ms();
+        segments.opened = Instant::now();
         Ok(())
     }
 
@@ -427,6 +427,7 @@ fn recover(database: &Database, marks: Marks, now_ms: i64) -> fjall::Result<Segm
         parked: marks.parked,
         open,
         opened_ms: now_ms,
+        opened: Instant::now(),
         sending: sending.max(marks.live_from).max(PARKED + 1),
         sent_id,
         sent: Sums::default(),

@@ -158,6 +158,7 @@ pub(crate) async fn at_rest<T>(
     core.engine.start().await.context("start").map_err(start_failure)?;
     let result = work(&loaded.config, &core).await;
     core.engine.stop(PATIENCE).await;
+    stop.cancel();
     close(core).await?;
     result
 }
