@@ -134,6 +134,10 @@ impl Head {
             self.seal(pool, scratch);
             self.newest = slot;
             self.raw[(slot % OCTET) as usize] = value;
+            // A whole flush may reach past the newest slot, and this one is in no row of it.
+            if self.is(flag::ALL) {
+                self.set(flag::TOUCHED);
+            }
             return Applied::Advanced;
         }
         self.newest = self.newest.max(slot);
