@@ -24,7 +24,12 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let config = SpoolConfig { min_free_bytes: 0, gather: Duration::ZERO, ..SpoolConfig::default() };
+        let config = SpoolConfig {
+            min_free_bytes: 0,
+            gather: Duration::ZERO,
+            retain: Duration::from_secs(60),
+            ..SpoolConfig::default()
+        };
         Self {
             dir: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::at(NOW)),

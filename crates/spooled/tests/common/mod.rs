@@ -273,7 +273,8 @@ impl RemotePoints for MemoryRemote {
 }
 
 pub(crate) fn spool_config() -> SpoolConfig {
-    SpoolConfig { min_free_bytes: 0, gather: Duration::ZERO, ..SpoolConfig::default() }
+    let retain = Duration::from_secs(60);
+    SpoolConfig { min_free_bytes: 0, gather: Duration::ZERO, retain, ..SpoolConfig::default() }
 }
 
 /// Short pauses.
