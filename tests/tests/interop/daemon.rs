@@ -220,7 +220,7 @@ fn biggraphite_knows_and_reads_what_the_daemon_took() {
 
 /// A clean stop leaves nothing to the next start: windows that are still open are written as they are.
 #[test]
-#[ignore = "open: the daemon's HTTP port did not answer in this test, its cause is to be found"]
+#[ignore = "open: the test does not get to its end, the cause is to be found"]
 fn a_clean_stop_writes_open_windows() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_stop", &[RETENTION]) else { return };
     let start = next_hour();
