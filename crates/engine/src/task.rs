@@ -100,15 +100,19 @@ pub(crate) struct Progress {
     under_way: usize,
     ready: Option<Job>,
     reads: Vec<Read>,
+    /// Shares taken off the queue.
+    taken: u64,
     /// When the walk over all metrics began that is under way, or was the last.
     walked: Option<Instant>,
 }
 
-/// A read that waits for late points on their way to the store.
+/// A read that waits for what came before it: queued points, and late ones on their way to the store.
 #[derive(Debug)]
 struct Read {
-    /// What came later need not be in the answer.
-    sequence: u64,
+    /// The number of shares taken once all are that were queued before it.
+    shares: u64,
+    /// What came later need not be in the answer; known once those shares are taken.
+    sequence: Option<u64>,
     since: Instant,
     query: HeadQuery,
     answer: oneshot::Sender<Vec<Option<HeadAnswer>>>,
@@ -135,6 +139,7 @@ impl Default for Progress {
             under_way: 0,
             ready: None,
             reads: Vec::new(),
+            taken: 0,
             walked: None,
         }
     }
@@ -155,7 +160,7 @@ impl Owner {
                 },
                 _ = tick.tick() => self.tick(),
                 share = self.points.recv(), if takes_points => match share {
-                    Some(share) => self.take(share, 0),
+                    Some(share) => self.take_next(share),
                     None => return,
                 },
             }
@@ -185,8 +190,8 @@ impl Owner {
                 self.answer_reads();
             }
             Control::Read(query, answer) => {
-                let read = Read { sequence: self.shard.sequence, since: Instant::now(), query, answer };
-                self.state.reads.push(read);
+                let shares = self.state.taken + self.points.len() as u64;
+                self.state.reads.push(Read { shares, sequence: None, since: Instant::now(), query, answer });
                 self.answer_reads();
             }
             Control::Adopt(metrics) => self.shard.adopt(&metrics),
@@ -212,14 +217,21 @@ impl Owner {
         }
     }
 
-    /// Answers the reads whose late points are in the store, where the reader looks next.
+    /// Answers the reads whose points are applied and whose late ones are in the store, where the
+    /// reader looks next.
     fn answer_reads(&mut self) {
+        if self.state.reads.is_empty() {
+            return;
+        }
         let crowded = self.state.reads.len() > READS_MAX;
-        for read in std::mem::take(&mut self.state.reads) {
-            let ready = crowded
-                || self.shard.late_are_stored(&read.query.hashes, read.sequence)
-                || read.since.elapsed() > READ_PATIENCE;
-            if !ready {
+        // Points that the journal does not take may wait for long.
+        let halted = self.state.rest.is_some();
+        for mut read in std::mem::take(&mut self.state.reads) {
+            if read.sequence.is_none() && (halted || self.state.taken >= read.shares) {
+                read.sequence = Some(self.shard.sequence);
+            }
+            let stored = |sequence| self.shard.late_are_stored(&read.query.hashes, sequence);
+            if !(crowded || read.sequence.is_some_and(stored) || read.since.elapsed() > READ_PATIENCE) {
                 self.state.reads.push(read);
                 continue;
             }
@@ -227,6 +239,12 @@ impl Owner {
             // The reader may have gone away.
             let _ = read.answer.send(answers);
         }
+    }
+
+    fn take_next(&mut self, share: Share) {
+        self.state.taken += 1;
+        self.take(share, 0);
+        self.answer_reads();
     }
 
     fn take(&mut self, share: Share, from: usize) {
@@ -382,7 +400,7 @@ impl Owner {
             return;
         }
         while let Ok(share) = self.points.try_recv() {
-            self.take(share, 0);
+            self.take_next(share);
             if self.state.rest.is_some() {
                 return;
             }

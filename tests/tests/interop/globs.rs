@@ -168,12 +168,24 @@ fn find_alike(beside: &Beside, store: &CassandraStore, index: &Index, glob: &str
     let pattern = Pattern::parse(glob).unwrap_or_else(|e| panic!("{glob}: {e}"));
     let by_index = index.find(glob, &FindLimits::default()).unwrap();
     let by_index: Vec<_> = by_index.into_iter().map(|n| (n.path, n.leaf, n.branch)).collect();
-    let by_sasi = beside.wait(store.find(&pattern, Want::Nodes, Limits::default())).unwrap();
-    let by_sasi: Vec<_> = by_sasi.into_iter().map(|n| (n.path, n.leaf, n.branch)).collect();
-    assert_eq!(by_sasi, by_index, "{glob}");
-    let leaves = beside.wait(store.find(&pattern, Want::Metrics, Limits::default())).unwrap();
-    let leaves: Vec<String> = leaves.into_iter().map(|n| n.path).collect();
-    assert_eq!(leaves, index.leaves(glob, &FindLimits::default()).unwrap(), "{glob}");
+    let leaves = index.leaves(glob, &FindLimits::default()).unwrap();
+    let find = |want| beside.wait(store.find(&pattern, want, Limits::default())).unwrap();
+    let nodes = || find(Want::Nodes).into_iter().map(|n| (n.path, n.leaf, n.branch)).collect();
+    alike(glob, &by_index, nodes);
+    alike(glob, &leaves, || find(Want::Metrics).into_iter().map(|n| n.path).collect());
     let directories = by_index.iter().filter(|(_, _, branch)| *branch).map(|(path, ..)| path.clone());
-    Names { metrics: leaves, directories: directories.collect() }
+    Names { directories: directories.collect(), metrics: leaves }
+}
+
+/// A busy server leaves out index files that it could not search in time and does not say so (seen once
+/// in thousands of globs), so that an answer that lacks something is asked for again.
+fn alike<T: PartialEq + std::fmt::Debug>(glob: &str, by_index: &[T], by_sasi: impl Fn() -> Vec<T>) {
+    let mut found = by_sasi();
+    for _ in 0..3 {
+        if found != by_index && found.iter().all(|one| by_index.contains(one)) {
+            eprintln!("{glob}: SASI found {} of {}", found.len(), by_index.len());
+            found = by_sasi();
+        }
+    }
+    assert_eq!(found, by_index, "{glob}");
 }
