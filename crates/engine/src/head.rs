@@ -192,6 +192,11 @@ impl Head {
         scratch.chain = chain;
     }
 
+    /// Something of its first and of its last cache line.
+    pub(crate) fn ends(&self) -> u64 {
+        self.raw[0].to_bits() ^ u64::from(self.flags)
+    }
+
     /// Takes the slots of a state row as they are.
     pub(crate) fn adopt(&mut self, pool: &mut Pool, chain: &[u8], octet: Octet) {
         pool.release(&mut self.chain);

@@ -22,6 +22,8 @@ use crate::state_row::State;
 const PAGE: usize = 50_000;
 /// State rows handed from one thread to the other at once.
 const STATES: usize = 1000;
+/// State rows whose cache misses overlap.
+const ABREAST: usize = 64;
 
 /// What a start found.
 #[derive(Debug, Clone, Copy, Default)]
@@ -67,7 +69,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) metadata: &'a Arc<dyn MetadataStore>,
     pub(crate) flush: &'a dyn FlushStore,
     pub(crate) journal: &'a Journal,
-    pub(crate) index: &'a Index,
+    pub(crate) index: &'a Arc<Index>,
     pub(crate) router: Router,
     pub(crate) config_for: &'a ConfigFor,
     pub(crate) now: i64,
@@ -116,12 +118,14 @@ async fn load_metrics(
     };
     let mut next = scan(None);
     loop {
-        let page = next.await.map_err(|_| StartError::Aborted)??;
+        let page = Arc::new(next.await.map_err(|_| StartError::Aborted)??);
         let end = page.next.is_none();
-        // The store reads the next page while this one is taken in.
+        // The store reads the next page while this one is taken in, by the index beside the shards.
         next = if end { tokio::spawn(async { Ok(MetaPage::default()) }) } else { scan(page.next.clone()) };
+        let (index, names) = (Arc::clone(sources.index), Arc::clone(&page));
+        let indexed =
+            tokio::task::spawn_blocking(move || index.insert(names.iter().map(|(name, _)| name)));
         places.reserve(page.entries.len());
-        sources.index.insert(page.iter().map(|(name, _)| name));
         for (name, entry) in page.iter() {
             let hash = sources.router.hash(name);
             let shard = sources.router.shard(&hash);
@@ -130,6 +134,7 @@ async fn load_metrics(
             places.insert(id, (shard as u16, at));
         }
         report.metrics += page.entries.len() as u64;
+        indexed.await.map_err(|_| StartError::Aborted)?;
         if end {
             return Ok(places);
         }
@@ -180,8 +185,10 @@ fn load_states(
         let (sender, receiver) = std::sync::mpsc::sync_channel::<Rows>(8);
         let reading = scope.spawn(move || read_states(sources.flush, &sender));
         let mut values = Vec::new();
-        for (id, bytes) in receiver.into_iter().flatten() {
-            take_state(shards, places, numbers, report, id, &bytes, &mut values);
+        for rows in receiver {
+            for rows in rows.chunks(ABREAST) {
+                take_states(shards, places, numbers, report, rows, &mut values);
+            }
         }
         reading.join().map_err(|_| StartError::Aborted)?.map_err(StartError::from)
     })
@@ -200,28 +207,34 @@ fn read_states(flush: &dyn FlushStore, sender: &SyncSender<Rows>) -> Result<(), 
     Ok(())
 }
 
-fn take_state(
+/// Takes over a few rows, in passes: places, heads, the rest.
+fn take_states(
     shards: &mut [Shard],
     places: &HashMap<MetricId, Place>,
     numbers: &mut Numbers,
     report: &mut Recovered,
-    id: MetricId,
-    bytes: &[u8],
+    rows: &[(MetricId, Vec<u8>)],
     values: &mut Vec<f64>,
 ) {
-    let Some(state) = State::decode(bytes, values) else {
-        if let Some(shard) = shards.first() {
-            shard.stats.damaged_states.add(1);
-        }
-        tracing::error!(metric = %id, "damaged state row: its unflushed points come from the journal only");
-        return;
-    };
-    // A state row without metadata: the metric was deleted by another program.
-    let known = places.get(&id).copied().filter(|_| state.number >> NUMBER_BITS == 0);
-    let Some(place) = known else { return };
-    shards[usize::from(place.0)].restore(place.1, &state);
-    numbers.set(state.number, place, state.sequence);
-    report.states += 1;
+    let mut found = [None; ABREAST];
+    for (place, (id, _)) in found.iter_mut().zip(rows) {
+        *place = places.get(id).copied();
+    }
+    found.iter().flatten().for_each(|(shard, at)| shards[usize::from(*shard)].warm_head(*at));
+    for (place, (id, bytes)) in found.into_iter().zip(rows) {
+        let Some(state) = State::decode(bytes, values) else {
+            if let Some(shard) = shards.first() {
+                shard.stats.damaged_states.add(1);
+            }
+            tracing::error!(metric = %id, "damaged state row: its unflushed points come from the journal only");
+            continue;
+        };
+        // A state row without metadata: the metric was deleted by another program.
+        let Some(place) = place.filter(|_| state.number >> NUMBER_BITS == 0) else { continue };
+        shards[usize::from(place.0)].restore(place.1, &state);
+        numbers.set(state.number, place, state.sequence);
+        report.states += 1;
+    }
 }
 
 fn replay(
