@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 use fjall::{Keyspace, PersistMode};
 use plumbago_model::MetricId;
@@ -14,6 +15,8 @@ use crate::metadata::Configs;
 use crate::store::{Core, lock, read, write};
 use crate::{database, options};
 
+/// A stop waits for tables at most this long.
+const SETTLE_MAX: Duration = Duration::from_secs(5);
 const STAGE_PREFIX: &str = "stage/";
 const BUCKET_PREFIX: &str = "bucket/";
 const KEEPER_PREFIX: &str = "keeper.";
@@ -42,6 +45,22 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// Has tables written of what is in memory. It is in the log too, but a start reads a million rows
+    /// of the log in a second, and does not read them in tables.
+    pub(crate) fn settle(&self) {
+        let began = Instant::now();
+        let catalogue = read(&self.catalogue);
+        let layers =
+            catalogue.stages.values().flat_map(|stage| stage.buckets.values()).flat_map(|b| &b.layers);
+        let mut keyspaces = vec![&self.system, &self.names, &self.state];
+        keyspaces.extend(layers.map(|layer| &layer.keyspace));
+        // Failures, and what takes too long, cost the next start some time and nothing else.
+        keyspaces.retain(|keyspace| keyspace.rotate_memtable().is_ok_and(|rotated| rotated));
+        while began.elapsed() < SETTLE_MAX && keyspaces.iter().any(|k| k.sealed_memtable_count() > 0) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     pub(crate) fn from_disk(core: &Core) -> Result<Self, StoreError> {
         let fjall = database::open(&core.dir, &core.config)?;
         let keyspace = |name: &str, options: fn() -> fjall::KeyspaceCreateOptions| {

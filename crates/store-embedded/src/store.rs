@@ -90,6 +90,9 @@ impl EmbeddedStore {
     /// Syncs and closes the database. Later calls fail as closed.
     pub fn close(&self) -> Result<(), StoreError> {
         let synced = self.sync();
+        if let (Ok(()), Some(open)) = (&synced, &*read(&self.core.open)) {
+            open.settle();
+        }
         self.core.closed.store(true, Ordering::Release);
         self.core.take_open();
         synced

@@ -64,7 +64,6 @@ impl TakeOver {
 /// halves, while the hour is open and after it. The minutes and the hour are those of all points, to
 /// both programs.
 #[test]
-#[ignore = "open: the minutes are exact; the hour lacks 14 of 2200 points"]
 fn taking_over_in_the_middle_of_an_hour() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_takeover", &[RETENTION]) else { return };
     let hour = next_hour();
@@ -115,7 +114,19 @@ fn biggraphites_half(beside: &mut Beside, test: &mut TakeOver, hour: i64) {
             points.chunks(15).map(|chunk| (name.as_str(), chunk.to_vec())).collect();
         beside.biggraphite.insert("writer", &chunks);
     }
+    // One flush writes the metrics of the queue that it finds begun, the next one all others; neither
+    // waits for the server.
     beside.biggraphite.flush("writer");
+    beside.biggraphite.flush("writer");
+    for (metric, slots) in test.metrics.iter().zip(&test.slots) {
+        let hour = range(metric, 2, hour, hour + 3600);
+        wait_until("BigGraphite's hour", || {
+            let read = beside.biggraphite.fetch_counted(ONE, std::slice::from_ref(&hour)).remove(0);
+            read.is_some_and(|points| {
+                points.iter().map(|(.., count)| count).sum::<u64>() == slots.len() as u64
+            })
+        });
+    }
 }
 
 fn our_half(daemon: &Daemon, test: &mut TakeOver, hour: i64) {
@@ -220,11 +231,11 @@ fn biggraphite_knows_and_reads_what_the_daemon_took() {
 
 /// A clean stop leaves nothing to the next start: windows that are still open are written as they are.
 #[test]
-#[ignore = "open: the test does not get to its end, the cause is to be found"]
 fn a_clean_stop_writes_open_windows() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_stop", &[RETENTION]) else { return };
     let start = next_hour();
-    let daemon = setup(&beside, start + 90).start();
+    let setup = setup(&beside, start + 90);
+    let daemon = setup.start();
     let metrics = vec![Metric {
         name: "stopped.average".to_owned(),
         retention: RETENTION.to_owned(),

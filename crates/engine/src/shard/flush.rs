@@ -94,9 +94,13 @@ impl Shard {
         metrics.into()
     }
 
-    /// All metrics with slots in their heads, in id order.
+    /// All metrics with slots in their heads, or with windows that a clean stop writes, in id order.
     pub(crate) fn held_in_id_order(&self) -> VecDeque<u32> {
-        let holds = |at: &u32| self.heads[*at].segment != 0 || !self.heads[*at].is_empty();
+        let is_open = |head: &Head| self.limits.at_intervals && self.open(head).iter().any(|w| w.count > 0);
+        let holds = |at: &u32| {
+            let head = &self.heads[*at];
+            head.segment != 0 || !head.is_empty() || is_open(head)
+        };
         let mut metrics: Vec<u32> = (0..self.len() as u32).filter(holds).collect();
         metrics.sort_by_cached_key(|at| self.heads[*at].id);
         metrics.into()
