@@ -2,11 +2,10 @@
 //! there afterwards, and every aggregate is that of a run without crashes, bit for bit.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,13 +18,12 @@ use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::load::{self, GROUPS, Load, METHODS, Metric, Sent};
+use crate::compare::{self, same};
+use crate::load::{self, Load, Sent};
 
 const KILLS_UNDER_LOAD: usize = 20;
 /// After some of them the next start is killed too.
 const KILLS_AT_START: usize = 6;
-/// How long the late points may take to reach the store before a flush is asked for.
-const LATE: Duration = Duration::from_secs(3);
 
 #[test]
 fn crashes_lose_and_change_nothing() {
@@ -96,7 +94,7 @@ impl Run {
         let resend = std::mem::take(&mut self.unproven);
         self.send(&mut process, resend).unwrap();
         wait_until("the points sent again", || Ledger::of(&daemon.counters()).received >= process.sent);
-        self.check_all(&daemon, &format!("{what}, sent again"));
+        compare::all(&daemon, &self.load, same, &format!("{what}, sent again"));
         self.load_until_killed(daemon, process);
     }
 
@@ -197,10 +195,11 @@ impl Run {
             open.entry((sent.metric, slot)).or_default().push(sent.point.value);
         }
         let proven = self.proven();
-        settle(daemon, what, || {
+        compare::settled(daemon, what, || {
             let mut complaints = String::new();
-            self.compare(
+            compare::stage(
                 daemon,
+                &self.load,
                 0,
                 |at, slot, seen| {
                     let wanted = proven.get(&(at, slot)).copied();
@@ -227,61 +226,6 @@ impl Run {
         before
     }
 
-    /// Every slot of every stage is the model's.
-    fn check_all(&self, daemon: &Daemon, what: &str) {
-        settle(daemon, what, || {
-            let mut complaints = String::new();
-            for stage in 0..3 {
-                let seen = self.compare(
-                    daemon,
-                    stage,
-                    |at, slot, seen| {
-                        let wanted = self.load.metrics[at].shown(stage, slot, self.load.now);
-                        (!same(seen, wanted)).then(|| format!("wanted {wanted:?}"))
-                    },
-                    &mut complaints,
-                );
-                let exist = self.load.metrics.iter().filter(|m| m.exists() && stage < m.stages.len());
-                let wanted = exist.count();
-                if seen != wanted {
-                    let _ = writeln!(complaints, "stage {stage}: {seen} series instead of {wanted}");
-                }
-            }
-            complaints
-        });
-    }
-
-    /// Reads a stage of all metrics and lets `judge` look at every slot.
-    fn compare(
-        &self,
-        daemon: &Daemon,
-        stage: usize,
-        judge: impl Fn(usize, i64, Option<f64>) -> Option<String>,
-        complaints: &mut String,
-    ) -> usize {
-        let places: HashMap<&str, usize> =
-            self.load.metrics.iter().enumerate().map(|(i, m)| (m.name.as_str(), i)).collect();
-        let mut series_seen = 0;
-        for (group, stages) in GROUPS.into_iter().filter(|(_, stages)| stage < stages.len()) {
-            let now = self.load.now;
-            let from = first_time(stages, stage, self.load.start, now);
-            for method in METHODS {
-                let target = format!("load.{group}.{method}.*.*");
-                for series in daemon.render(&target, from, now, now) {
-                    series_seen += 1;
-                    assert_eq!(series.step, stages[stage].0, "{}", series.name);
-                    let at = places[series.name.as_str()];
-                    for (slot, seen) in &series.slots {
-                        if let Some(why) = judge(at, *slot, *seen) {
-                            complain(complaints, &self.load.metrics[at], stage, *slot, *seen, &why);
-                        }
-                    }
-                }
-            }
-        }
-        series_seen
-    }
-
     /// A last start, a clean stop and a start after it.
     fn end(&mut self) {
         self.setup.clock(self.load.now);
@@ -294,13 +238,13 @@ impl Run {
         let ledger = daemon.ledger_at(process.sent);
         assert_eq!(ledger.rejected, 0, "{ledger:?}");
         drop(process);
-        self.check_all(&daemon, "at the end");
+        compare::all(&daemon, &self.load, same, "at the end");
         daemon.flush();
-        self.check_all(&daemon, "flushed");
+        compare::all(&daemon, &self.load, same, "flushed");
         let ended = daemon.stop_well();
         assert!(ended.output.contains("missing 0"), "{}", ended.output);
         let daemon = self.setup.start();
-        self.check_all(&daemon, "after a clean stop");
+        compare::all(&daemon, &self.load, same, "after a clean stop");
         daemon.stop_well();
     }
 }
@@ -324,37 +268,4 @@ impl Process {
 fn try_counters(admin: SocketAddr) -> Option<Counters> {
     let response = http::try_request(admin, "GET", "/metrics", "", "").ok()?;
     Some(Counters::parse(&response.body))
-}
-
-/// Late points reach the store behind the others, so a first look may be too early.
-fn settle(daemon: &Daemon, what: &str, complaints: impl Fn() -> String) {
-    let start = Instant::now();
-    while start.elapsed() < LATE {
-        if complaints().is_empty() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    daemon.flush();
-    let left = complaints();
-    let (all, short) = (left.lines().count(), left.lines().take(30).collect::<Vec<_>>().join("\n"));
-    assert!(left.is_empty(), "{what}: {all} differences\n{short}");
-}
-
-/// The earliest time whose read is answered by this stage and that covers the whole test, as far as
-/// one read can.
-fn first_time(stages: &[(i64, i64)], stage: usize, start: i64, now: i64) -> i64 {
-    if stage == 0 {
-        return now - stages[0].0 * stages[0].1;
-    }
-    let (finer, slots) = stages[stage - 1];
-    floor(start.min(now - finer * slots) - stages[stage].0, stages[stage].0)
-}
-
-fn same(a: Option<f64>, b: Option<f64>) -> bool {
-    a.map(f64::to_bits) == b.map(f64::to_bits)
-}
-
-fn complain(text: &mut String, metric: &Metric, stage: usize, slot: i64, seen: Option<f64>, why: &str) {
-    let _ = writeln!(text, "{} stage {stage} slot {slot}: {seen:?}, {why}", metric.name);
 }

@@ -153,6 +153,18 @@ impl Load {
         sent
     }
 
+    /// Drops the points among these that replace one of before `until`.
+    pub(crate) fn take_back_replacements(&mut self, sent: &mut Vec<Sent>, until: i64) {
+        // Backwards: what a point replaced may have been sent just before it.
+        for at in (0..sent.len()).rev() {
+            let one = &sent[at];
+            let Some(before) = one.before.filter(|_| one.point.timestamp < until) else { continue };
+            let metric = &mut self.metrics[one.metric];
+            metric.put(one.point.timestamp, before);
+            sent.remove(at);
+        }
+    }
+
     fn emit(&mut self, at: usize, sent: &mut Vec<Sent>) {
         let now = self.now;
         let resolution = self.metrics[at].stages[0].0;

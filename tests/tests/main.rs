@@ -1,9 +1,11 @@
 //! The system tests: the built daemon, real senders, real graphite-web, real crashes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod compare;
 mod crash;
 mod dev;
 mod disk_full;
+mod faults;
 mod hostile;
 mod interop;
 mod ledger;

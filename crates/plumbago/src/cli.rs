@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, dev, maintain, schema};
+use crate::commands::{bench, dev, maintain, replay, schema};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,6 +15,7 @@ Examples:
   PLUMBAGO__API__LISTEN=0.0.0.0:8080 plumbago
                                              override a setting
   plumbago clean --dry-run --max-age 90d     tell which metrics nobody has written for so long
+  plumbago replay --since 30m                send again what a returned node may have lost
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
@@ -49,6 +50,8 @@ pub enum Command {
     Clean(maintain::CleanArgs),
     /// Make directories that metrics lack, and remove rows that no reader can use
     Repair(maintain::MaintainArgs),
+    /// Send Cassandra again what was sent since a time, for rows that it lost
+    Replay(replay::ReplayArgs),
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),

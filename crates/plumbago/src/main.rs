@@ -44,6 +44,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Schema(args) => commands::schema::schema(&args, file),
         Command::Clean(args) => commands::maintain::clean(&args, file),
         Command::Repair(args) => commands::maintain::repair(&args, file),
+        Command::Replay(args) => commands::replay::run(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),
         Command::Dev(command) => commands::dev::run(command),
     }

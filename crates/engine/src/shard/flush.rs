@@ -21,6 +21,8 @@ pub(crate) enum Extent {
     /// Every slot that the store was not handed yet, and the windows that the allowance has left
     /// behind; the windows still open too, when asked for. Slots stay until the allowance has passed.
     Interval { open: bool },
+    /// Like an interval with open windows, of every method: another writer may go on from here.
+    Last,
     /// Every slot, and every window that ended by this time.
     All { now: i64 },
     /// None: only the state row.
@@ -83,7 +85,7 @@ impl Shard {
 
     /// What a clean stop writes.
     pub(crate) fn last_extent(&self) -> Extent {
-        if self.limits.at_intervals { Extent::Interval { open: true } } else { Extent::State }
+        if self.limits.at_intervals { Extent::Last } else { Extent::State }
     }
 
     /// Metrics with points that only the journal holds, in id order.
@@ -96,7 +98,11 @@ impl Shard {
 
     /// All metrics with slots in their heads, or with windows that a clean stop writes, in id order.
     pub(crate) fn held_in_id_order(&self) -> VecDeque<u32> {
-        let is_open = |head: &Head| self.limits.at_intervals && self.open(head).iter().any(|w| w.count > 0);
+        let is_open = |head: &Head| {
+            let method = self.plans[usize::from(head.config)].config.aggregation;
+            let folds_later = method.needs_all_slots() && head.newest > 0;
+            self.limits.at_intervals && (folds_later || self.open(head).iter().any(|w| w.count > 0))
+        };
         let holds = |at: &u32| {
             let head = &self.heads[*at];
             head.segment != 0 || !head.is_empty() || is_open(head)
@@ -128,8 +134,11 @@ impl Shard {
             self.push_raw(head, &plan, gone, &mut job.batch.rows);
         }
         self.push_coarse(head, &plan, until, &mut open, gone, job);
-        if extent == (Extent::Interval { open: true }) {
+        if matches!(extent, Extent::Interval { open: true } | Extent::Last) {
             push_open(head, &plan, until, &open, kept, &mut job.batch.rows);
+        }
+        if extent == Extent::Last && plan.config.aggregation.needs_all_slots() {
+            close_open(head, &plan, until, &pairs, &mut job.closes);
         }
         let sequence = self.late.known_until(at, self.sequence);
         let waiting = self.waiting_of(at, sequence);
@@ -224,7 +233,7 @@ impl Shard {
     pub(super) fn flush_until(&self, head: &Head, plan: &Plan, extent: Extent) -> u32 {
         let until = match extent {
             Extent::State => head.base,
-            Extent::Interval { .. } => head.newest.saturating_sub(ALLOWANCE),
+            Extent::Interval { .. } | Extent::Last => head.newest.saturating_sub(ALLOWANCE),
             Extent::Blocks => {
                 self.layout.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)).max(0) as u32
             }
@@ -360,6 +369,22 @@ fn push_open(
     windows.extend(still_open.iter().enumerate().map(last).filter(|closed| closed.value.count > 0));
     for window in &windows {
         push_windows(head, plan, std::slice::from_ref(window), rows);
+    }
+}
+
+/// Has the windows that are open from a slot on computed from the slots there are.
+fn close_open(head: &Head, plan: &Arc<Plan>, from: u32, pairs: &[(u32, f64)], closes: &mut Vec<Close>) {
+    for (k, per) in plan.per.iter().enumerate() {
+        for window in from / per..=head.newest / per {
+            closes.push(Close {
+                id: head.id,
+                plan: Arc::clone(plan),
+                stage: k + 1,
+                window,
+                base: head.base,
+                pairs: pairs.iter().copied().filter(|(slot, _)| slot / per == window).collect(),
+            });
+        }
     }
 }
 

@@ -325,7 +325,7 @@ impl World1 {
 
     /// With flushes at intervals the store has everything that heads have, after a clean stop.
     fn check_store_alone(&mut self) {
-        if !self.at_intervals || self.config.aggregation.needs_all_slots() {
+        if !self.at_intervals {
             return;
         }
         for _ in 0..3 {
@@ -334,7 +334,7 @@ impl World1 {
             self.acknowledge();
         }
         let mut job = FlushJob::default();
-        self.each(&mut job, Extent::Interval { open: true });
+        self.each(&mut job, Extent::Last);
         self.jobs.push(Job::Flush(job));
         self.work();
         self.acknowledge();

@@ -105,7 +105,7 @@ fn run(
 }
 
 /// True when a process has the store's directory.
-fn is_held(config: &Config) -> bool {
+pub fn is_held(config: &Config) -> bool {
     // Every daemon has a journal, whichever store it has.
     let lock = File::open(config.journal_dir().join("lock"));
     lock.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))

@@ -4,5 +4,6 @@ pub mod bench;
 pub mod config;
 pub mod dev;
 pub mod maintain;
+pub mod replay;
 pub mod schema;
 pub mod serve;

@@ -275,6 +275,9 @@ impl Cassandra {
             }
             position = page.next;
             if position.is_none() {
+                if !self.names.is_complete() {
+                    self.names.mark();
+                }
                 return Ok(());
             }
         }

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Between two tries of a server that cannot be asked.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a first start waits for the names that the server has.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Names with their copy. Cloning shares them.
 #[derive(Debug, Clone)]
@@ -30,6 +32,8 @@ struct Inner {
     /// There once the copy has been complete.
     marker: PathBuf,
     complete: AtomicBool,
+    /// The start goes on with an incomplete copy, since the server cannot be asked.
+    gave_up: AtomicBool,
     /// Keyspaces that BigGraphite made never had an xFilesFactor applied.
     ignores_factor: AtomicBool,
     /// True once it is known what the server is.
@@ -52,6 +56,7 @@ impl Names {
             remote,
             copy,
             complete: AtomicBool::new(text.starts_with("complete")),
+            gave_up: AtomicBool::new(false),
             ignores_factor: AtomicBool::new(text.contains("biggraphite")),
             marker,
             checked,
@@ -96,12 +101,54 @@ impl Names {
         Arc::new(MetricConfig { x_files_factor: 0.0, ..(*config).clone() })
     }
 
-    fn mark(&self) {
+    /// Notes that every name of the server is in the copy.
+    pub(super) fn mark(&self) {
         let made = if self.0.ignores_factor.load(Ordering::Acquire) { " biggraphite" } else { "" };
         if let Err(error) = fs::write(&self.0.marker, format!("complete{made}\n")) {
             tracing::warn!(%error, "the copy of the names is not marked as complete");
         }
         self.0.complete.store(true, Ordering::Release);
+    }
+
+    /// A page from the server, which also goes to the copy; `None` when a first start does better to go
+    /// on without: points are accepted then, and the names come once the server answers.
+    async fn page_from_server(
+        &self,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Option<MetaPage>, StoreError> {
+        if self.0.gave_up.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let page = match &position {
+            Some(_) => self.remote_page(position, limit).await?,
+            None => match tokio::time::timeout(PATIENCE, self.remote_page(None, limit)).await {
+                Ok(Ok(page)) => page,
+                Ok(Err(error)) if error.kind == ErrorKind::Closed => return Err(error),
+                failed => {
+                    let error = failed.ok().and_then(Result::err).map(|error| error.to_string());
+                    tracing::warn!(
+                        error,
+                        "started without the names that the server has: it does not tell them yet"
+                    );
+                    self.0.gave_up.store(true, Ordering::Release);
+                    return Ok(None);
+                }
+            },
+        };
+        let metas: Vec<MetricMeta> = page
+            .iter()
+            .map(|(name, entry)| MetricMeta {
+                name: name.to_owned(),
+                config: Arc::clone(&entry.config),
+                created_on: entry.created_on,
+            })
+            .collect();
+        self.0.copy.create(&metas).await?;
+        if page.next.is_none() {
+            self.mark();
+        }
+        Ok(Some(page))
     }
 
     /// A page from the server; waits until it can be asked.
@@ -167,24 +214,14 @@ impl MetadataStore for Names {
     }
 
     async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
-        let mut page = if self.is_complete() {
-            self.0.copy.scan(position, limit).await?
-        } else {
-            let page = self.remote_page(position, limit).await?;
-            let metas: Vec<MetricMeta> = page
-                .iter()
-                .map(|(name, entry)| MetricMeta {
-                    name: name.to_owned(),
-                    config: Arc::clone(&entry.config),
-                    created_on: entry.created_on,
-                })
-                .collect();
-            self.0.copy.create(&metas).await?;
-            page
+        let from_server = match self.is_complete() {
+            true => None,
+            false => self.page_from_server(position.clone(), limit).await?,
         };
-        if page.next.is_none() && !self.is_complete() {
-            self.mark();
-        }
+        let mut page = match from_server {
+            Some(page) => page,
+            None => self.0.copy.scan(position, limit).await?,
+        };
         let mut last: Option<(Arc<MetricConfig>, Arc<MetricConfig>)> = None;
         for entry in &mut page.entries {
             // Configurations are shared, so a run of equal ones is looked at once.
