@@ -9,7 +9,7 @@ use plumbago_store::BlockLayout;
 use plumbago_telemetry::Registry;
 
 use crate::create::{CreateGate, NewMetric};
-use crate::jobs::FlushJob;
+use crate::jobs::Flushes;
 use crate::router::Router;
 use crate::shard::{Limits, Shard, World};
 use crate::stats::{Reject, Stats};
@@ -86,8 +86,9 @@ impl BenchShard {
             return;
         }
         self.shard.begin_due();
-        while let Some(FlushJob { items, .. }) = self.shard.take_due(1000, 1) {
-            self.shard.flush_done(items);
+        while let Some(Flushes { plain, reading }) = self.shard.take_due(1000, 1) {
+            self.shard.flush_done(plain.items);
+            self.shard.flush_done(reading.items);
         }
     }
 }

@@ -337,9 +337,8 @@ impl Engine {
         });
         let runtime = Handle::current();
         for (number, ((ends, shard), creations)) in ends.into_iter().zip(shards).zip(creations).enumerate() {
-            let (jobs, jobs_end) = mpsc::channel(JOB_QUEUE);
-            let flusher = Flusher {
-                jobs: jobs_end,
+            let flusher = |jobs| Flusher {
+                jobs,
                 owner: inner.controls[number].clone(),
                 flush: Arc::clone(&inner.parts.flush),
                 points: Arc::clone(&inner.parts.points),
@@ -347,6 +346,9 @@ impl Engine {
                 stats: inner.stats.clone(),
                 give_up: Arc::clone(&inner.give_up),
             };
+            let (jobs, jobs_end) = mpsc::channel(JOB_QUEUE);
+            let (reading, reading_end) = mpsc::channel(JOB_QUEUE);
+            let (flusher, reader) = (flusher(jobs_end), flusher(reading_end));
             let owner = Owner {
                 shard,
                 writer: inner.parts.journal.writer(),
@@ -357,6 +359,7 @@ impl Engine {
                 control: ends.control,
                 points: ends.points,
                 jobs,
+                reading,
                 walk_every: if self.limits().at_intervals {
                     inner.config.flush_interval.0
                 } else {
@@ -365,6 +368,7 @@ impl Engine {
                 state: Progress::default(),
             };
             self.spawn(&format!("flusher-{number}"), move || flusher.run())?;
+            self.spawn(&format!("late-{number}"), move || reader.run())?;
             self.spawn(
                 &format!("owner-{number}"),
                 move || match tokio::runtime::Builder::new_current_thread().enable_time().build() {

@@ -17,6 +17,36 @@ pub(crate) enum Job {
     Late(LateJob),
 }
 
+impl Job {
+    /// True when it needs slots from the store, which may not be there to be asked.
+    pub(crate) fn reads(&self) -> bool {
+        match self {
+            Self::Flush(job) => !job.closes.is_empty(),
+            Self::Late(_) => true,
+        }
+    }
+}
+
+/// Flushes of several metrics. Those whose method needs slots from the store go apart, so that a store
+/// that cannot be read holds up no others.
+#[derive(Debug, Default)]
+pub(crate) struct Flushes {
+    pub(crate) plain: FlushJob,
+    pub(crate) reading: FlushJob,
+}
+
+impl Flushes {
+    /// Metrics in them.
+    pub(crate) fn len(&self) -> usize {
+        self.plain.items.len() + self.reading.items.len()
+    }
+
+    /// Those that have something to do.
+    pub(crate) fn into_jobs(self) -> impl Iterator<Item = Job> {
+        [self.plain, self.reading].into_iter().filter(|job| !job.items.is_empty()).map(Job::Flush)
+    }
+}
+
 /// One atomic local batch.
 #[derive(Debug, Default)]
 pub(crate) struct FlushJob {
@@ -40,14 +70,13 @@ pub(crate) struct FlushItem {
     pub(crate) segment: u32,
 }
 
-/// A window whose method needs all its slots at once; the store knows those before `base`.
+/// A window whose method needs all its slots at once; the store knows those that the head does not hold.
 #[derive(Debug)]
 pub(crate) struct Close {
     pub(crate) id: MetricId,
     pub(crate) plan: Arc<Plan>,
     pub(crate) stage: usize,
     pub(crate) window: u32,
-    pub(crate) base: u32,
     /// Held slots of the window.
     pub(crate) pairs: Pairs,
 }

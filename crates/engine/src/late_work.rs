@@ -37,7 +37,7 @@ pub(crate) async fn compute(
     store: &dyn PointStore,
     job: &LateJob,
 ) -> Result<(WriteBatch, Vec<LateDone>), StoreError> {
-    let mut request = ReadRequest::default();
+    let mut request = ReadRequest { forgotten_too: true, ..ReadRequest::default() };
     let needs: Vec<Needs> = job.metrics.iter().map(|metric| plan(metric, &mut request)).collect();
     let mut columns = store.read(&request).await?;
     for (column, range) in columns.iter_mut().zip(&request.ranges) {
@@ -103,18 +103,23 @@ pub(crate) async fn close(
     if closes.is_empty() {
         return Ok(());
     }
-    let mut request = ReadRequest::default();
+    let mut request = ReadRequest { forgotten_too: true, ..ReadRequest::default() };
     for close in closes {
         let per = close.plan.per[close.stage - 1];
         let from = close.window * per;
-        let until = close.base.clamp(from, from + per);
-        request.ranges.push(range(close.id, &close.plan, 0, from, until));
+        request.ranges.push(range(close.id, &close.plan, 0, from, from + per));
     }
-    let columns = store.read(&request).await?;
-    for (close, column) in closes.iter().zip(&columns) {
+    let mut columns = store.read(&request).await?;
+    for (close, column) in closes.iter().zip(&mut columns) {
         let method = close.plan.config.aggregation;
-        let window =
-            method.fold_all(column.values.iter().copied().chain(close.pairs.iter().map(|(_, v)| *v)));
+        // The store may have slots of other writers among those that the head holds.
+        let from = close.window * close.plan.per[close.stage - 1];
+        for (slot, value) in &close.pairs {
+            if let Some(place) = column.values.get_mut((slot - from) as usize) {
+                *place = *value;
+            }
+        }
+        let window = method.fold_all(column.values.iter().copied());
         if window.count > 0 {
             push(rows, close.id, &close.plan, close.stage, close.window, &[window.value], &[window.count]);
         }

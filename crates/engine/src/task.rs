@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::create::Gate;
 use crate::head::flag;
-use crate::jobs::{Done, FlushJob, Job};
+use crate::jobs::{Done, Flushes, Job};
 use crate::ledger::Ledger;
 use crate::router::{NameHash, Share};
 use crate::shard::flush::Extent;
@@ -82,6 +82,8 @@ pub(crate) struct Owner {
     pub(crate) control: mpsc::Receiver<Control>,
     pub(crate) points: mpsc::Receiver<Share>,
     pub(crate) jobs: mpsc::Sender<Job>,
+    /// Those that need slots from the store; a flusher of its own does them.
+    pub(crate) reading: mpsc::Sender<Job>,
     /// A walk over all metrics begins at most this often.
     pub(crate) walk_every: Duration,
     pub(crate) state: Progress,
@@ -98,7 +100,7 @@ pub(crate) struct Progress {
     stopping: Option<oneshot::Sender<Ledger>>,
     drained: bool,
     under_way: usize,
-    ready: Option<Job>,
+    ready: VecDeque<Job>,
     reads: Vec<Read>,
     /// Shares taken off the queue.
     taken: u64,
@@ -137,7 +139,7 @@ impl Default for Progress {
             stopping: None,
             drained: false,
             under_way: 0,
-            ready: None,
+            ready: VecDeque::new(),
             reads: Vec::new(),
             taken: 0,
             walked: None,
@@ -278,7 +280,7 @@ impl Owner {
     }
 
     fn walk(&mut self, now: i64) {
-        if self.jobs.capacity() == 0 || self.state.ready.is_some() || self.state.flush_all.is_some() {
+        if !self.has_room() || self.state.flush_all.is_some() {
             return;
         }
         let interval = self.walk_every;
@@ -293,11 +295,9 @@ impl Owner {
             ticks => ticks.min(WALK_TICKS),
         };
         let heads = (self.shard.len() as u32 / ticks).clamp(64, 4 * FLUSH_METRICS as u32);
-        let mut job = FlushJob::default();
-        self.shard.sweep(heads, self.writer.segment(), now, &mut job);
-        if !job.items.is_empty() {
-            self.send(Job::Flush(job));
-        }
+        let mut flushes = Flushes::default();
+        self.shard.sweep(heads, self.writer.segment(), now, &mut flushes);
+        flushes.into_jobs().for_each(|job| self.send(job));
     }
 
     fn hand_over(&mut self) {
@@ -314,29 +314,37 @@ impl Owner {
         }
     }
 
-    /// Hands jobs to the flusher while it has room: late points first, so that a later state row
+    /// Hands jobs to the flushers while they have room: late points first, so that a later state row
     /// covers them.
     fn flush(&mut self) {
-        while self.jobs.capacity() > 0 {
-            if let Some(job) = self.state.ready.take() {
-                self.send(job);
-            } else if !self.shard.late.is_empty()
-                && let Some(job) = self.shard.take_aged(self.writer.segment(), self.clock.now())
+        while self.has_room() {
+            if !self.shard.late.is_empty()
+                && let Some(flushes) = self.shard.take_aged(self.writer.segment(), self.clock.now())
             {
-                self.send(Job::Flush(job));
-            } else if !self.shard.late.is_empty()
+                flushes.into_jobs().for_each(|job| self.send(job));
+            } else if self.shard.may_read
+                && !self.shard.late.is_empty()
                 && let Some(job) = self.shard.take_late()
             {
                 self.send(Job::Late(job));
-            } else if let Some(job) = self.next_flush() {
-                self.send(Job::Flush(job));
+            } else if let Some(flushes) = self.next_flush() {
+                flushes.into_jobs().for_each(|job| self.send(job));
             } else {
                 return;
             }
         }
     }
 
-    fn next_flush(&mut self) -> Option<FlushJob> {
+    /// True when a flush can be handed over; also looks whether one may that reads.
+    fn has_room(&mut self) -> bool {
+        for job in std::mem::take(&mut self.state.ready) {
+            self.send(job);
+        }
+        self.shard.may_read = self.reading.capacity() > 0;
+        self.state.ready.is_empty() && self.jobs.capacity() > 0
+    }
+
+    fn next_flush(&mut self) -> Option<Flushes> {
         if self.state.flush_all.is_some() {
             return self.next_of_all();
         }
@@ -355,23 +363,24 @@ impl Owner {
     }
 
     fn send(&mut self, job: Job) {
-        match self.jobs.try_send(job) {
+        let flusher = if job.reads() { &self.reading } else { &self.jobs };
+        match flusher.try_send(job) {
             Ok(()) => self.state.under_way += 1,
             Err(mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) => {
-                self.state.ready = Some(job);
+                self.state.ready.push_back(job);
             }
         }
     }
 
-    fn next_of_all(&mut self) -> Option<FlushJob> {
+    fn next_of_all(&mut self) -> Option<Flushes> {
         let now = self.clock.now();
         let segment = self.writer.segment();
         let all = self.state.flush_all.as_mut()?;
         let extent = if all.slots { Extent::All { now } } else { self.shard.last_extent() };
-        let mut job = FlushJob::default();
+        let mut job = Flushes::default();
         // Metrics that cannot go yet are tried on the next turn.
         for _ in 0..all.order.len() {
-            if job.items.len() == FLUSH_METRICS {
+            if job.len() == FLUSH_METRICS {
                 break;
             }
             let Some(at) = all.order.pop_front() else { break };
@@ -381,7 +390,7 @@ impl Owner {
                 all.order.push_back(at);
             }
         }
-        if !job.items.is_empty() {
+        if job.len() > 0 {
             return Some(job);
         }
         if all.order.is_empty()
@@ -416,7 +425,7 @@ impl Owner {
     }
 
     fn may_end(&mut self) -> bool {
-        let idle = self.state.flush_all.is_none() && self.state.under_way == 0 && self.state.ready.is_none();
+        let idle = self.state.flush_all.is_none() && self.state.under_way == 0 && self.state.ready.is_empty();
         if !idle || !self.state.drained || self.shard.has_unflushed() {
             return false;
         }

@@ -350,7 +350,7 @@ async fn has_point(store: &MemoryStore, name: &str, at: i64) -> bool {
         from: slot,
         until: slot + 1,
     };
-    let columns = store.read(&ReadRequest { ranges: vec![range] }).await.unwrap();
+    let columns = store.read(&ReadRequest { ranges: vec![range], ..Default::default() }).await.unwrap();
     !columns[0].values[0].is_nan()
 }
 

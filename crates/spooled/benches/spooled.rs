@@ -126,7 +126,8 @@ impl Bench {
             until: slots,
         };
         let every = METRICS / metrics;
-        let request = ReadRequest { ranges: self.ids.iter().step_by(every).map(range).collect() };
+        let request =
+            ReadRequest { ranges: self.ids.iter().step_by(every).map(range).collect(), ..Default::default() };
         let known: usize = self.store.read(&request).await.unwrap().iter().map(|c| c.values.len()).sum();
         assert!(known > 0);
     }

@@ -29,13 +29,18 @@ impl Overlay {
         ids.sort_unstable();
         let mut overlay = Self { columns: vec![None; request.ranges.len()], damaged: 0 };
         let mut batch = WriteBatch::default();
-        spool.read(&ids, &mut |place, _, bytes| {
+        let mut visit = |place: usize, _, bytes: &[u8]| {
             batch.clear();
             match slice::read(MetricId(ids[place]), bytes, &mut batch) {
                 Ok(()) => overlay.lay(&batch, request, &ranges[&ids[place]]),
                 Err(slice::Damaged) => overlay.damaged += 1,
             }
-        })?;
+        };
+        if request.forgotten_too {
+            spool.read_retained(&ids, &mut visit)?;
+        } else {
+            spool.read(&ids, &mut visit)?;
+        }
         Ok(overlay)
     }
 

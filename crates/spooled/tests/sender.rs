@@ -91,7 +91,7 @@ async fn readers_see_what_waits() {
     fixture.flush(3, 1002, 7.0);
     assert_eq!(values(&fixture.store, id(1), 1000, 1003).await, [6.0, 3.0, 8.0]);
     fixture.remote.faults.set_down(true);
-    let request = ReadRequest { ranges: vec![range(id(1), 0, 1000, 1003)] };
+    let request = ReadRequest { ranges: vec![range(id(1), 0, 1000, 1003)], ..Default::default() };
     let error = fixture.store.read(&request).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "half an answer is none");
     fixture.stop.cancel();
@@ -114,7 +114,7 @@ async fn a_missing_table_holds_nothing_up() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     eventually("the others are sent", || fixture.remote.cells().len() == 1000).await;
-    let request = ReadRequest { ranges: vec![range(id(7), 1, 100, 105)] };
+    let request = ReadRequest { ranges: vec![range(id(7), 1, 100, 105)], ..Default::default() };
     let column = fixture.store.read(&request).await.unwrap().remove(0);
     assert_eq!(column.values, [3.0, 7.0, 11.0, 15.0, 19.0], "what was put aside is seen");
     assert_eq!(column.counts, [4, 8, 12, 16, 20]);
@@ -299,7 +299,7 @@ proptest! {
                 let Run { stage, .. } = run(id(metric), stage_index, 0);
                 let (_, bits, count) = cells[&(id(metric), stage, stage_index > 0, slot)];
                 assert_eq!((f64::from_bits(bits), count), (value, if stage_index > 0 { 7 } else { 1 }));
-                let request = ReadRequest { ranges: vec![range(id(metric), stage_index, slot, slot + 1)] };
+                let request = ReadRequest { ranges: vec![range(id(metric), stage_index, slot, slot + 1)], ..Default::default() };
                 assert_eq!(fixture.store.read(&request).await.unwrap()[0].values, [value]);
             }
             fixture.stop.cancel();

@@ -47,9 +47,15 @@ impl Partial {
             *self = Self { value: cell.value, count: i64::from(cell.count), rank, known: true };
             return;
         }
-        self.count += i64::from(cell.count);
         match method {
-            Aggregation::Last | Aggregation::Percentile(_) => {
+            // Each was computed from all slots that there were then: the fullest row has the others in it.
+            Aggregation::Percentile(_) => {
+                if rank > self.rank {
+                    (self.value, self.rank, self.count) = (cell.value, rank, i64::from(cell.count));
+                }
+                return;
+            }
+            Aggregation::Last => {
                 if rank > self.rank {
                     self.value = cell.value;
                 }
@@ -59,6 +65,7 @@ impl Partial {
                 self.value = method.merge(one(self.value), one(cell.value)).value;
             }
         }
+        self.count += i64::from(cell.count);
         self.rank = self.rank.max(rank);
     }
 
@@ -128,7 +135,7 @@ mod tests {
         assert_eq!(merged(Aggregation::Min, &cells), Some((10.0, 5)));
         assert_eq!(merged(Aggregation::Max, &cells), Some((20.0, 5)));
         assert_eq!(merged(Aggregation::Last, &cells), Some((10.0, 5)));
-        assert_eq!(merged(Aggregation::Percentile(500), &cells), Some((20.0, 5)));
+        assert_eq!(merged(Aggregation::Percentile(500), &cells), Some((20.0, 3)));
     }
 
     #[test]

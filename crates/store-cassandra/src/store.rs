@@ -165,7 +165,7 @@ impl CassandraStore {
                 until: run.first_slot + run.len,
             }
         });
-        let request = ReadRequest { ranges: ranges.collect() };
+        let request = ReadRequest { ranges: ranges.collect(), ..Default::default() };
         let columns = self.reader.read(&request, Sight::Partners(self.identity.get())).await?;
         for (i, column) in coarse.into_iter().zip(&columns) {
             subtract(batch, i, column);

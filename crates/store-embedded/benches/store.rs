@@ -164,7 +164,7 @@ fn reads(store: &EmbeddedStore, all: &[Metric], last: u32, what: &str) {
         for round in 0..200 / usize::min(metrics, 10) {
             let pick = |i: usize| &all[(round * 7919 + i * 104_729) % all.len()];
             let ranges = (0..metrics).map(|i| range(pick(i), RAW, 0, last, len)).collect();
-            let request = ReadRequest { ranges };
+            let request = ReadRequest { ranges, ..Default::default() };
             // Twice: the first warms the caches.
             for warm in [false, true] {
                 let start = Instant::now();

@@ -227,7 +227,7 @@ impl EmbeddedStore {
         ranges: &[SlotRange],
     ) -> impl Future<Output = Result<Vec<Column>, StoreError>> + Send + use<> {
         let store = self.clone();
-        let request = ReadRequest { ranges: ranges.to_vec() };
+        let request = ReadRequest { ranges: ranges.to_vec(), ..Default::default() };
         run_blocking("read points", move || {
             let open = store.core.open()?;
             Ok(crate::read::read(&open, &store.core.damage, &request))

@@ -197,7 +197,7 @@ fn windows_of_a_long_bucket_are_merged_day_by_day() {
     for metric in &metrics {
         let mut range = metric.range(start, start + 70 * 24);
         range.stage_index = 1;
-        let request = plumbago_store::ReadRequest { ranges: vec![range] };
+        let request = plumbago_store::ReadRequest { ranges: vec![range], ..Default::default() };
         let column = block_on(store.store.read(&request)).unwrap().remove(0);
         assert!(column.counts.iter().all(|count| *count == 60));
         assert!(

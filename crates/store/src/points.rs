@@ -106,6 +106,9 @@ pub struct SlotRange {
 pub struct ReadRequest {
     /// What is wanted; the answer has one column for each, in this order.
     pub ranges: Vec<SlotRange>,
+    /// Also what the store has confirmed lately and may have lost since, at whatever cost: for those who
+    /// compute rows from the answer.
+    pub forgotten_too: bool,
 }
 
 /// The answer for one [`SlotRange`]: `until - from` values, NaN for unknown.
@@ -147,6 +150,10 @@ impl Column {
                 *partner
             } else if partner.count == 0 {
                 Window { value: *value, count: *count }
+            } else if method.needs_all_slots() {
+                // Computed from all slots that there were: the fullest is the newest.
+                let own = Window { value: *value, count: *count };
+                if partner.count > own.count { *partner } else { own }
             } else {
                 // A row that corrects others takes away from their count.
                 let together = i64::from(partner.count) + i64::from(*count as i32);

@@ -106,7 +106,7 @@ impl Beside {
             from: slot(range.start),
             until: slot(range.end),
         };
-        let request = ReadRequest { ranges: vec![wanted] };
+        let request = ReadRequest { ranges: vec![wanted], ..Default::default() };
         let column = self.wait(store.read(&request)).unwrap().remove(0);
         counted(&column, slot(range.start), found)
     }

@@ -10,7 +10,7 @@ use plumbago_store::{Run, StateRow, WriteBatch};
 use super::{ALLOWANCE, BATCH, Shard, Waiting};
 use crate::downsample::{self, Closed, Plan};
 use crate::head::{Head, OCTET, Pairs, flag};
-use crate::jobs::{Close, FlushItem, FlushJob};
+use crate::jobs::{Close, FlushItem, FlushJob, Flushes};
 use crate::state_row::State;
 
 /// How much of its slots a flush takes.
@@ -43,26 +43,27 @@ impl Shard {
         }
     }
 
-    /// Builds one batch of at most `metrics_max` due metrics; those that cannot go now stay due.
-    pub(crate) fn take_due(&mut self, metrics_max: usize, segment: u32) -> Option<FlushJob> {
-        let mut job = FlushJob::default();
+    /// Builds batches of at most `metrics_max` due metrics; those that cannot go now stay due.
+    pub(crate) fn take_due(&mut self, metrics_max: usize, segment: u32) -> Option<Flushes> {
+        let mut flushes = Flushes::default();
         let metrics = metrics_max.min(self.flushing.len());
+        let job = &mut flushes.plain;
         job.items.reserve(metrics);
         job.batch.states.reserve(metrics);
         job.batch.rows.reserve(2 * metrics, metrics * (self.layout.raw_slots as usize + 2));
-        while job.items.len() < metrics_max {
-            if job.items.len().is_multiple_of(BATCH) {
+        while flushes.len() < metrics_max {
+            if flushes.len().is_multiple_of(BATCH) {
                 self.warm(self.flushing.iter().take(BATCH).copied());
             }
             let Some(at) = self.flushing.pop_front() else { break };
             if self.may_flush(at) {
                 self.heads[at].clear(flag::DUE);
-                self.build(at, self.usual_extent(), segment, &mut job);
+                self.build(at, self.usual_extent(), segment, &mut flushes);
             } else {
                 self.due.push(at);
             }
         }
-        (!job.items.is_empty()).then_some(job)
+        (flushes.len() > 0).then_some(flushes)
     }
 
     /// Begins to flush all that is due, sorted by id: so the store writes in order, several times
@@ -115,12 +116,20 @@ impl Shard {
     /// True when a flush of this metric may be built.
     pub(crate) fn may_flush(&self, at: u32) -> bool {
         let head = &self.heads[at];
-        head.is(flag::CREATED) && !head.is(flag::IN_FLIGHT | flag::STALE)
+        head.is(flag::CREATED) && !head.is(flag::IN_FLIGHT | flag::STALE) && self.may_close(at)
+    }
+
+    /// True unless its windows need slots from a store that cannot be asked.
+    pub(super) fn may_close(&self, at: u32) -> bool {
+        let plan = &self.plans[usize::from(self.heads[at].config)];
+        self.may_read || !plan.config.aggregation.needs_all_slots()
     }
 
     /// Adds one metric's rows and state row to a batch.
-    pub(crate) fn build(&mut self, at: u32, extent: Extent, segment: u32, job: &mut FlushJob) {
+    pub(crate) fn build(&mut self, at: u32, extent: Extent, segment: u32, flushes: &mut Flushes) {
         let plan = Arc::clone(&self.plans[usize::from(self.heads[at].config)]);
+        let reads = plan.config.aggregation.needs_all_slots();
+        let job = if reads { &mut flushes.reading } else { &mut flushes.plain };
         let head = &self.heads[at];
         let mut pairs = Pairs::new();
         head.pairs(&self.pool, &mut self.scratch, &mut pairs);
@@ -329,14 +338,7 @@ impl Shard {
                 for window in downsample::windows_ended(*per, head.base, until, gone) {
                     let pairs = gone.iter().copied().filter(|(slot, _)| slot / per == window).collect();
                     let plan = Arc::clone(plan);
-                    job.closes.push(Close {
-                        id: head.id,
-                        plan,
-                        stage: k + 1,
-                        window,
-                        base: head.base,
-                        pairs,
-                    });
+                    job.closes.push(Close { id: head.id, plan, stage: k + 1, window, pairs });
                 }
             }
             return;
@@ -381,7 +383,6 @@ fn close_open(head: &Head, plan: &Arc<Plan>, from: u32, pairs: &[(u32, f64)], cl
                 plan: Arc::clone(plan),
                 stage: k + 1,
                 window,
-                base: head.base,
                 pairs: pairs.iter().copied().filter(|(slot, _)| slot / per == window).collect(),
             });
         }

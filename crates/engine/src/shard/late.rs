@@ -8,7 +8,7 @@ use plumbago_model::{Aggregation, Window};
 use super::Shard;
 use super::flush::Extent;
 use crate::head::flag;
-use crate::jobs::{FlushJob, LateDone, LateJob, LateMetric, OpenPart};
+use crate::jobs::{Flushes, LateDone, LateJob, LateMetric, OpenPart};
 use crate::router::NameHash;
 
 /// Late points held before reading pauses.
@@ -107,22 +107,23 @@ impl Shard {
 
     /// A flush of the heads that hold slots of windows which older points replace: folded later, those
     /// slots would take the windows back. Comes before [`Shard::take_late`].
-    pub(crate) fn take_aged(&mut self, segment: u32, now: i64) -> Option<FlushJob> {
+    pub(crate) fn take_aged(&mut self, segment: u32, now: i64) -> Option<Flushes> {
         let ready = |metric: &&LateMetric| {
             let head = &self.heads[metric.at];
             metric.aged_until > 0
                 && head.is(flag::CREATED)
                 && !head.is(flag::IN_FLIGHT)
                 && !self.late.under_way.contains_key(&metric.at)
+                && self.may_close(metric.at)
                 && self.holds_aged_window(metric)
         };
         let metrics: Vec<u32> =
             self.late.metrics.iter().filter(ready).take(FLUSH_MAX).map(|metric| metric.at).collect();
-        let mut job = FlushJob::default();
+        let mut flushes = Flushes::default();
         for at in metrics {
-            self.build(at, Extent::All { now }, segment, &mut job);
+            self.build(at, Extent::All { now }, segment, &mut flushes);
         }
-        (!job.items.is_empty()).then_some(job)
+        (flushes.len() > 0).then_some(flushes)
     }
 
     /// True when no late point of these metrics that came up to this sequence is on its way.

@@ -86,6 +86,8 @@ pub(crate) struct Shard {
     pub(crate) waiting: Vec<Waiting>,
     /// When the first of them may go.
     next_release: i64,
+    /// Whether the store can be asked for slots that windows need.
+    pub(crate) may_read: bool,
     pub(crate) sweep: sweep::Sweep,
     pub(crate) ledger: Ledger,
     shown: Ledger,
@@ -129,6 +131,7 @@ impl Shard {
             late: late::LateList::default(),
             waiting: Vec::new(),
             next_release: i64::MAX,
+            may_read: true,
             sweep: sweep::Sweep::default(),
             ledger: Ledger::default(),
             shown: Ledger::default(),

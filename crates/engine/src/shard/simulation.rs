@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use super::flush::Extent;
 use super::*;
 use crate::flusher::do_job;
-use crate::jobs::{Done, FlushJob, Job};
+use crate::jobs::{Done, Flushes, Job};
 use crate::recover::{Sources, recover};
 use crate::router::Router;
 use crate::shard::read::{HeadAnswer, HeadQuery};
@@ -189,13 +189,13 @@ impl World1 {
 
     fn build(&mut self) {
         self.release();
-        if let Some(job) = self.shard.take_aged(1, self.clock.now()) {
-            self.jobs.push(Job::Flush(job));
+        if let Some(flushes) = self.shard.take_aged(1, self.clock.now()) {
+            self.jobs.extend(flushes.into_jobs());
         }
         if let Some(job) = self.shard.take_late() {
             self.jobs.push(Job::Late(job));
         }
-        let mut job = FlushJob::default();
+        let mut job = Flushes::default();
         match self.rng.random_range(0..6) {
             0 => self.each(&mut job, Extent::State),
             1 => self.each(&mut job, Extent::All { now: self.clock.now() }),
@@ -207,12 +207,10 @@ impl World1 {
                 self.shard.due.extend(std::mem::take(&mut self.shard.flushing));
             }
         }
-        if !job.items.is_empty() {
-            self.jobs.push(Job::Flush(job));
-        }
+        self.jobs.extend(job.into_jobs());
     }
 
-    fn each(&mut self, job: &mut FlushJob, extent: Extent) {
+    fn each(&mut self, job: &mut Flushes, extent: Extent) {
         for at in 0..self.shard.len() as u32 {
             if self.shard.may_flush(at) {
                 self.shard.build(at, extent, 1, job);
@@ -303,7 +301,7 @@ impl World1 {
                     from: answer.slots.0,
                     until: answer.slots.1,
                 };
-                let request = ReadRequest { ranges: vec![range] };
+                let request = ReadRequest { ranges: vec![range], ..Default::default() };
                 let mut column = self.runtime.block_on(self.store.read(&request)).unwrap().remove(0);
                 let whole = self.whole_first(&answer);
                 let got = crate::reader::merge(&answer, &mut column, whole);
@@ -333,9 +331,9 @@ impl World1 {
             self.work();
             self.acknowledge();
         }
-        let mut job = FlushJob::default();
+        let mut job = Flushes::default();
         self.each(&mut job, Extent::Last);
-        self.jobs.push(Job::Flush(job));
+        self.jobs.extend(job.into_jobs());
         self.work();
         self.acknowledge();
         // A head without its slots adds nothing to a read.
@@ -349,7 +347,10 @@ impl World1 {
 
     fn whole_first(&self, answer: &HeadAnswer) -> Option<plumbago_store::Column> {
         let range = crate::reader::window_ranges(answer)?;
-        let mut read = self.runtime.block_on(self.store.read(&ReadRequest { ranges: vec![range] })).unwrap();
+        let mut read = self
+            .runtime
+            .block_on(self.store.read(&ReadRequest { ranges: vec![range], ..Default::default() }))
+            .unwrap();
         Some(read.remove(0))
     }
 
@@ -452,9 +453,9 @@ fn a_point_in_the_middle_of_a_whole_flush_is_kept() {
         };
         point(&mut world, START);
         world.clock.advance(100);
-        let mut job = FlushJob::default();
+        let mut job = Flushes::default();
         world.each(&mut job, Extent::All { now: START + 100 });
-        world.jobs.push(Job::Flush(job));
+        world.jobs.extend(job.into_jobs());
         world.work();
         point(&mut world, START + 60);
         world.acknowledge();

@@ -4,7 +4,7 @@
 use super::Shard;
 use super::flush::Extent;
 use crate::head::flag;
-use crate::jobs::FlushJob;
+use crate::jobs::Flushes;
 
 /// Where the walk stands.
 #[derive(Debug, Default)]
@@ -19,9 +19,9 @@ pub(crate) struct Sweep {
 }
 
 impl Shard {
-    /// Looks at the next `heads` metrics and adds what they need to `job`. `segment` is the journal
+    /// Looks at the next `heads` metrics and adds what they need to `flushes`. `segment` is the journal
     /// segment that is written now.
-    pub(crate) fn sweep(&mut self, heads: u32, segment: u32, now: i64, job: &mut FlushJob) {
+    pub(crate) fn sweep(&mut self, heads: u32, segment: u32, now: i64, flushes: &mut Flushes) {
         let len = self.len() as u32;
         self.sweep.rests = false;
         for _ in 0..heads {
@@ -34,11 +34,11 @@ impl Shard {
             }
             let at = self.sweep.next;
             self.sweep.next += 1;
-            self.visit(at, segment, now, job);
+            self.visit(at, segment, now, flushes);
         }
     }
 
-    fn visit(&mut self, at: u32, segment: u32, now: i64, job: &mut FlushJob) {
+    fn visit(&mut self, at: u32, segment: u32, now: i64, flushes: &mut Flushes) {
         let head = &self.heads[at];
         if head.segment != 0 {
             self.sweep.oldest = self.sweep.oldest.min(head.segment);
@@ -47,7 +47,7 @@ impl Shard {
             return;
         }
         if self.limits.at_intervals {
-            return self.visit_at_interval(at, segment, now, job);
+            return self.visit_at_interval(at, segment, now, flushes);
         }
         let resolution = i64::from(self.plans[usize::from(head.config)].raw.resolution);
         // The span of a head at work, so that a slow metric is not taken for a silent one.
@@ -55,27 +55,27 @@ impl Shard {
         let silent =
             !head.is(flag::NEW) && now - i64::from(head.newest) * resolution > self.limits.idle_after + span;
         if silent && (!head.is_empty() || head.segment != 0) {
-            self.build(at, Extent::All { now }, segment, job);
+            self.build(at, Extent::All { now }, segment, flushes);
         } else if head.segment != 0 && segment.saturating_sub(head.segment) >= self.limits.checkpoint_segments
         {
-            self.build(at, Extent::State, segment, job);
+            self.build(at, Extent::State, segment, flushes);
         }
     }
 
     /// Hands over what has come since the last walk; a metric that fell silent is flushed whole, so
     /// that its last windows close.
-    fn visit_at_interval(&mut self, at: u32, segment: u32, now: i64, job: &mut FlushJob) {
+    fn visit_at_interval(&mut self, at: u32, segment: u32, now: i64, flushes: &mut Flushes) {
         let head = &self.heads[at];
         let resolution = i64::from(self.plans[usize::from(head.config)].raw.resolution);
         let silent = now / resolution - i64::from(head.newest) > i64::from(2 * super::ALLOWANCE);
         if head.is(flag::NEW) {
             if head.segment != 0 {
-                self.build(at, Extent::State, segment, job);
+                self.build(at, Extent::State, segment, flushes);
             }
         } else if silent && !head.is_empty() {
-            self.build(at, Extent::All { now }, segment, job);
+            self.build(at, Extent::All { now }, segment, flushes);
         } else if head.is(flag::SINCE | flag::REWRITE) || head.segment != 0 {
-            self.build(at, self.usual_extent(), segment, job);
+            self.build(at, self.usual_extent(), segment, flushes);
         }
     }
 

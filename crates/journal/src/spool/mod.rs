@@ -37,6 +37,7 @@ pub use config::SpoolConfig;
 pub use cursor::{Chunk, Position, SpooledSlice};
 pub use error::SpoolError;
 pub use read::Edit;
+use read::READABLE_AFTER;
 pub use shared::SpoolStats;
 
 use shared::Shared;
@@ -161,7 +162,16 @@ impl Spool {
     /// Shows what is unacknowledged, or was acknowledged in the last minute, of some metrics: the
     /// place in `ids`, the timestamp and the bytes. A metric's slices come in the order of commits.
     pub fn read(&self, ids: &[Id], visit: &mut dyn FnMut(usize, i64, &[u8])) -> Result<(), SpoolError> {
-        self.shared.read_slices(ids, visit)
+        self.shared.read_slices(ids, Some(READABLE_AFTER), visit)
+    }
+
+    /// The same with everything that is retained, however long ago it was acknowledged.
+    pub fn read_retained(
+        &self,
+        ids: &[Id],
+        visit: &mut dyn FnMut(usize, i64, &[u8]),
+    ) -> Result<(), SpoolError> {
+        self.shared.read_slices(ids, None, visit)
     }
 
     /// Changes what is kept of some metrics, retained slices included.

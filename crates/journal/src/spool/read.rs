@@ -1,12 +1,14 @@
 //! Slices by metric: what readers lay over the remote store's answer, and what a deletion changes.
 
+use std::time::Duration;
+
 use super::row::{Key, read_value, value};
 use super::shared::Shared;
 use super::{Id, SpoolError};
 
 /// Readers see slices for so long after their acknowledgement: a read may be answered by a replica
 /// that gets the rows a little later than those that acknowledged them.
-const READABLE_AFTER_MS: i64 = 60_000;
+pub(super) const READABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// Changes of one commit at most.
 const CHANGES_MAX: usize = 10_000;
@@ -26,9 +28,11 @@ impl Shared {
     pub(super) fn read_slices(
         &self,
         ids: &[Id],
+        acknowledged_within: Option<Duration>,
         visit: &mut dyn FnMut(usize, i64, &[u8]),
     ) -> Result<(), SpoolError> {
-        let since_ms = self.now_ms() - READABLE_AFTER_MS;
+        let since_ms =
+            acknowledged_within.map_or(i64::MIN, |within| self.now_ms() - within.as_millis() as i64);
         for segment in self.readable_segments(since_ms) {
             for (place, id) in ids.iter().enumerate() {
                 self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, value| {

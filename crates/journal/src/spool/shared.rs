@@ -120,7 +120,11 @@ impl Shared {
     pub(super) fn commit(&self, slices: &[Slice<'_>], states: &[State<'_>]) -> Result<i64, SpoolError> {
         let result = self.try_commit(slices, states);
         match &result {
-            Ok(_) => self.clear_trouble(),
+            Ok(_) => {
+                self.clear_trouble();
+                // At once, so that a zero means that nothing waits.
+                self.metrics.unsent_rows.set(lock(&self.segments).unsent().rows as f64);
+            }
             Err(error) => self.note_refusal(error),
         }
         result
@@ -311,6 +315,7 @@ impl Shared {
             (first, segments.unsent().bytes.saturating_sub(before))
         };
         self.with("send again", |database| database.mark_cursor(first, None))?;
+        self.show();
         tracing::info!(bytes, "what was acknowledged lately is sent again");
         Ok(bytes)
     }

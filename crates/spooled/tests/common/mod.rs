@@ -321,7 +321,7 @@ pub(crate) fn range(id: MetricId, stage_index: u8, from: u32, until: u32) -> Slo
 }
 
 pub(crate) async fn values(store: &SpooledStore, id: MetricId, from: u32, until: u32) -> Vec<f64> {
-    let request = ReadRequest { ranges: vec![range(id, 0, from, until)] };
+    let request = ReadRequest { ranges: vec![range(id, 0, from, until)], ..Default::default() };
     store.read(&request).await.unwrap().remove(0).values
 }
 

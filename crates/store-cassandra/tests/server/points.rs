@@ -33,7 +33,8 @@ async fn read(store: &CassandraStore, run: Run, len: u32) -> (Vec<f64>, Vec<u32>
         from: run.first_slot,
         until: run.first_slot + len,
     };
-    let column = store.read(&ReadRequest { ranges: vec![range] }).await.unwrap().remove(0);
+    let column =
+        store.read(&ReadRequest { ranges: vec![range], ..Default::default() }).await.unwrap().remove(0);
     (column.values, column.counts)
 }
 

@@ -129,7 +129,7 @@ pub(crate) fn assert_blocks(store: &EmbeddedStore, metrics: &[Metric], blocks: i
 }
 
 pub(crate) fn read(store: &EmbeddedStore, metric: &Metric, from: u32, until: u32) -> Vec<f64> {
-    let request = ReadRequest { ranges: vec![metric.range(from, until)] };
+    let request = ReadRequest { ranges: vec![metric.range(from, until)], ..Default::default() };
     block_on(store.read(&request)).unwrap().remove(0).values
 }
 

@@ -38,7 +38,7 @@ pub async fn rows_and_states_are_committed_together(
     batch.states.push(StateRow { id: subject.id, bytes: vec![1, 2, 3] });
     insist_blocking(|| flush.commit(&batch));
     insist_blocking(|| flush.sync());
-    let request = ReadRequest { ranges: vec![subject.range(0, slot, slot + 2)] };
+    let request = ReadRequest { ranges: vec![subject.range(0, slot, slot + 2)], ..Default::default() };
     let columns = insist(|| points.read(&request)).await;
     assert_same(&columns[0].values, &[4.0, 5.0], "committed rows");
     assert!(states(flush).contains(&(subject.id, vec![1, 2, 3])));
@@ -104,7 +104,7 @@ pub async fn blocks_of_a_flush_read_back(flush: &dyn FlushStore, points: &dyn Po
     }
     let len = blocks * layout.raw_slots;
     let ranges = subjects.iter().zip(&starts).map(|(s, start)| s.range(0, *start, start + len)).collect();
-    let request = ReadRequest { ranges };
+    let request = ReadRequest { ranges, ..Default::default() };
     let columns = insist(|| points.read(&request)).await;
     for (i, column) in columns.iter().enumerate() {
         assert_same(&column.values, &written[i], &format!("metric {i}"));

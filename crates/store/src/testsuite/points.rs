@@ -34,7 +34,7 @@ async fn read(
     from: u32,
     until: u32,
 ) -> (Vec<f64>, Vec<u32>) {
-    let request = ReadRequest { ranges: vec![subject.range(stage, from, until)] };
+    let request = ReadRequest { ranges: vec![subject.range(stage, from, until)], ..Default::default() };
     let mut columns = insist(|| store.read(&request)).await;
     assert_eq!(columns.len(), 1);
     let column = columns.remove(0);
@@ -205,7 +205,7 @@ pub async fn columns_come_in_the_order_asked(store: &dyn PointStore, now: u32) {
         ranges.push(subject.range(0, raw, raw + 2));
     }
     ranges.push(subjects[7].range(0, raw + 1, raw + 2));
-    let request = ReadRequest { ranges };
+    let request = ReadRequest { ranges, ..Default::default() };
     let columns = insist(|| store.read(&request)).await;
     assert_eq!(columns.len(), 41);
     for (n, i) in (0..20).rev().enumerate() {

@@ -172,7 +172,8 @@ impl Cassandra {
 
     async fn check(&self) -> Result<Report, StoreError> {
         let report = self.store.check(&self.tables).await?;
-        let fatal: Vec<String> = report.fatal().map(ToString::to_string).collect();
+        let fatal: Vec<String> =
+            report.fatal().map(|difference| format!("{difference}; run `plumbago syncdb`")).collect();
         *self.troubles.lock().unwrap_or_else(PoisonError::into_inner) = fatal;
         Ok(report)
     }
