@@ -32,6 +32,8 @@ const RESCAN_WITH_FEED: Duration = Duration::from_secs(3600);
 const RESCAN_WITHOUT: Duration = Duration::from_secs(300);
 /// Names looked at together.
 const PAGE: usize = 5000;
+/// How often the tables are looked at while something is wrong with them.
+const CHECK_AGAIN: Duration = Duration::from_secs(5);
 /// A pause after the server could not be asked.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long a stop waits for what is on its way; the spool keeps the rest.
@@ -153,6 +155,7 @@ impl Cassandra {
             return;
         }
         self.checked.send_replace(true);
+        tokio::spawn(run_until(stop, self.clone().check_again(writer)));
         Sender::new(self.spooled.clone(), sender).run(self.sending.clone()).await;
     }
 
@@ -168,6 +171,28 @@ impl Cassandra {
             self.register(writer.clone()).await?;
         }
         Ok(())
+    }
+
+    /// Looks again while something is wrong with the tables: `syncdb` is run beside a running daemon.
+    async fn check_again(self, writer: Writer) {
+        loop {
+            tokio::time::sleep(CHECK_AGAIN).await;
+            let troubled = !self.troubles.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            if !troubled && self.store.writer().refused_tables().is_empty() {
+                continue;
+            }
+            let before = self.store.writer().refused_tables().len();
+            match self.check().await {
+                Ok(report) if report.fatal().next().is_some() => {}
+                Ok(_) => match self.check_and_register(&writer).await {
+                    Ok(()) => tracing::info!(refused_before = before, "the tables are as they should be now"),
+                    Err(error) => {
+                        tracing::warn!(error = %format!("{error:#}"), "the tables were not looked at")
+                    }
+                },
+                Err(error) => tracing::debug!(%error, "the tables cannot be looked at"),
+            }
+        }
     }
 
     async fn check(&self) -> Result<Report, StoreError> {
