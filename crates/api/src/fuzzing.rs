@@ -99,7 +99,7 @@ mod tests {
 
         #[test]
         fn forms_with_the_right_names_are_answered(
-            format in "json|csv|raw|pickle|treejson|completer|nodelist|",
+            format in "json|csv|raw|pickle|msgpack|dygraph|rickshaw|protobuf|carbonapi_v3_pb|treejson|completer|nodelist|",
             text in "[ab.*?{}\\[\\],()|\"'=0-9;$é-]{0,20}",
             time in "[-+]?[0-9]{0,6}(s|min|h|noon|:)?",
             number in "-?[0-9]{0,20}",

@@ -5,6 +5,7 @@ mod find;
 mod functions;
 mod index_json;
 mod render;
+mod render_format;
 mod render_params;
 mod search;
 

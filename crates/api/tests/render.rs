@@ -191,10 +191,13 @@ async fn what_is_wrong_is_named_in_one_line() {
         ("target=a&format=json&until=24:00", "until: \"24:00\" is no time: there is no 24:00"),
         ("target=a&format=json&now=x", "now: \"x\" is no time: \"x\" is no day"),
         ("target=a&format=json&from=now&until=now", "from and until are the same: the time range is empty"),
-        ("target=a&format=jsn", "format=\"jsn\" is not available; use json, csv, raw, pickle"),
+        (
+            "target=a&format=jsn",
+            "format=\"jsn\" is not available; use json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb",
+        ),
         (
             "target=a",
-            "no format was asked for, and graphs are not available yet; use format=json, csv, raw, pickle",
+            "no format was asked for, and graphs are not available yet; use format=json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb",
         ),
         ("target=a&format=json&xFilesFactor=x", "xFilesFactor=\"x\" is no number"),
         ("target=a&format=json&cacheTimeout=x", "cacheTimeout=\"x\" is no whole number"),
