@@ -4,6 +4,7 @@ mod expand;
 mod find;
 mod functions;
 mod index_json;
+mod picture;
 mod render;
 mod render_format;
 mod render_params;

@@ -160,3 +160,55 @@ async fn front_ends_never_see_an_error_for_a_target() {
         }
     }
 }
+
+#[tokio::test]
+async fn pictures_are_the_default() {
+    let server = default().await;
+    let size = |answer: &Answer| {
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("image/png")));
+        assert!(answer.body.starts_with(b"\x89PNG\r\n"));
+        let number = |at: usize| u32::from_be_bytes(answer.body[at..at + 4].try_into().unwrap());
+        (number(16), number(20))
+    };
+    assert_eq!(size(&server.get("/render?target=web.*.cpu.*").await), (330, 250));
+    assert_eq!(
+        size(&server.get("/render?target=web.*.cpu.*&format=png&width=586&height=308").await),
+        (586, 308)
+    );
+    assert_eq!(size(&server.get("/render?target=nothing&graphOnly=true&height=40").await), (330, 40));
+    assert_eq!(size(&server.get("/render").await), (330, 250));
+    let pie = "/render?graphType=pie&target=web.*.cpu.user&target=rest:12.5&pieMode=maximum&format=svg";
+    let pie = server.get(pie).await;
+    assert_eq!(pie.header("content-type"), Some("image/svg+xml"));
+    assert!(pie.text().contains(">rest</text>") && pie.text().contains(">web.b.cpu.user</text>"));
+
+    let options = "from=-1h&tz=Asia/Kolkata&title=A%20%26%20B&xFormat=%25H:%25M%20%25Z";
+    let function = "color(alias(stacked(db.x.load),'load'),'ff8000')";
+    let svg = server.get(&format!("/render?target={function}&format=svg&{options}")).await;
+    let text = svg.text();
+    assert!(text.contains(">A &amp; B</text>") && text.contains(":20 IST</text>"), "{text}");
+    assert!(text.contains(">load</text>") && text.contains("fill=\"#ff8000\""), "{text}");
+    let jsonp = server.get("/render?target=db.x.load&format=svg&jsonp=show").await;
+    assert_eq!(jsonp.header("content-type"), Some("text/javascript"));
+    assert!(jsonp.text().starts_with("show(\"<svg ") && jsonp.text().ends_with("\")"));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_picture_is_named() {
+    let server = default().await;
+    for (query, text) in [
+        ("bgcolor=blau", "\"blau\" is no color"),
+        ("yMax=high", "yMax=\"high\" is not a number"),
+        ("pieMode=all&graphType=pie", "pieMode=\"all\" is not average, maximum or minimum"),
+        ("width=16000&height=16000", "width x height=\"16000x16000\" is not a size of at most"),
+        ("target=color(db.x.load,'blau')", "\"blau\" is no color"),
+    ] {
+        let answer = server.get(&format!("/render?{query}")).await;
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(answer.text().starts_with(text), "{}", answer.text());
+    }
+    let front_end = server.get("/render?target=f(&local=1").await;
+    assert_eq!((front_end.status, front_end.header("content-type")), (200, Some("image/png")));
+    let ignored = server.get("/render?target=db.x.load&format=json&width=x&bgcolor=blau").await;
+    assert_eq!(ignored.status, 200);
+}

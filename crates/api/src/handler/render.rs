@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use plumbago_engine::FetchRequest;
@@ -11,6 +12,7 @@ use plumbago_render::{
     Fetch, Fetched, Plan, Source, Step, Target, TargetError, TimeRange, TimeSeries, evaluate, parse,
 };
 
+use super::picture;
 use super::render_format::Format;
 use super::render_params::RenderParams;
 use super::search;
@@ -36,7 +38,10 @@ async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiErr
     let mut asked = RenderParams::of(&params, api)?;
     if asked.fetches.is_empty() {
         let series = or_nothing(&asked, series(api, &asked).await)?;
-        return Ok(write(asked, series));
+        return match asked.picture.take() {
+            Some(picture) => picture::answer(api, picture, asked.wrapping, series).await,
+            None => Ok(write(asked, series)),
+        };
     }
     let mut all = Vec::new();
     for fetch in std::mem::take(&mut asked.fetches) {
@@ -207,6 +212,8 @@ fn write(asked: RenderParams, series: Vec<TimeSeries>) -> Response {
             let protobuf = Protobuf { version, range: asked.request.range };
             whole(version.content_type(), protobuf, series)
         }
+        // Answered before, and never by a message in the body.
+        Format::Png | Format::Svg => wrap::answer("text/plain", Body::empty()),
     }
 }
 

@@ -15,12 +15,13 @@ pub(super) enum Format {
     Dygraph,
     Rickshaw,
     Protobuf(Version),
+    Png,
+    Svg,
 }
 
 impl Format {
     /// The formats as an error names them.
-    const KNOWN: &str =
-        "json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb";
+    const KNOWN: &str = "json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg";
 
     pub(super) fn of(params: &Params) -> Result<Self, ApiError> {
         match params.get("format") {
@@ -29,10 +30,7 @@ impl Format {
             }),
             None if params.has("rawData") => Ok(Self::Raw),
             None if params.has("pickle") => Ok(Self::Pickle),
-            None => Err(ApiError::Invalid(format!(
-                "no format was asked for, and graphs are not available yet; use format={}",
-                Self::KNOWN
-            ))),
+            None => Ok(Self::Png),
         }
     }
 
@@ -45,8 +43,15 @@ impl Format {
             "msgpack" => Some(Self::MsgPack),
             "dygraph" => Some(Self::Dygraph),
             "rickshaw" => Some(Self::Rickshaw),
+            "png" => Some(Self::Png),
+            "svg" => Some(Self::Svg),
             other => Version::named(other).map(Self::Protobuf),
         }
+    }
+
+    /// True for pictures.
+    pub(super) fn is_picture(self) -> bool {
+        matches!(self, Self::Png | Self::Svg)
     }
 
     /// True for the formats in which programs that stand in front ask.

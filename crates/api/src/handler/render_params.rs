@@ -2,6 +2,7 @@
 
 use plumbago_render::{Limits, Request, TimeRange, TimeZone, attime};
 
+use super::picture::Picture;
 use super::render_format::Format;
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::protobuf::{FetchRequest, MultiFetchRequest};
@@ -22,6 +23,8 @@ pub(super) struct RenderParams {
     /// A graphite-web in front asks: what it cannot use must not be an error, or it takes the whole
     /// node for broken.
     pub(super) is_front_end: bool,
+    /// What a picture looks like; only there when one is asked for.
+    pub(super) picture: Option<Picture>,
     /// What a message in the body asks for instead of `targets`, each with a range of its own.
     pub(super) fetches: Vec<FetchRequest>,
 }
@@ -36,12 +39,15 @@ impl RenderParams {
         let format = Format::of(params)?;
         let zone = zone(params, api);
         let now = now(params, api, &zone)?;
+        let mut targets: Vec<String> =
+            targets.into_iter().filter(|t| !t.trim().is_empty()).map(str::to_owned).collect();
+        let picture = Picture::of(params, format, &mut targets, api)?;
         if let Some(timeout) = params.get("cacheTimeout").filter(|text| text.trim().parse::<i64>().is_err()) {
             return Err(ApiError::Invalid(format!("cacheTimeout={} is no whole number", quoted(timeout))));
         }
         let wrapping = if params.has("format") { Wrapping::of(params)? } else { Wrapping::default() };
         Ok(Self {
-            targets: targets.into_iter().filter(|t| !t.trim().is_empty()).map(str::to_owned).collect(),
+            targets,
             format,
             request: Request {
                 range: range(params, now, &zone)?,
@@ -55,6 +61,7 @@ impl RenderParams {
             no_nulls: params.has("noNullPoints"),
             wrapping,
             is_front_end: format.is_of_front_ends() || params.get("local") == Some("1"),
+            picture,
             fetches,
         })
     }
@@ -74,6 +81,11 @@ fn fetches(params: &Params) -> Result<Vec<FetchRequest>, ApiError> {
 /// The zone of the request; a name that is none is passed over, as in Graphite.
 pub(super) fn zone(params: &Params, api: &Api) -> TimeZone {
     params.get("tz").and_then(TimeZone::named).unwrap_or_else(|| api.zone.clone())
+}
+
+/// The name of that zone.
+pub(super) fn zone_name<'a>(params: &'a Params, api: &'a Api) -> &'a str {
+    params.get("tz").filter(|name| TimeZone::named(name).is_some()).unwrap_or(&api.zone_name)
 }
 
 /// The request's now: its own, or the clock's.
