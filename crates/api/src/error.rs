@@ -56,7 +56,7 @@ impl From<FetchError> for ApiError {
 impl From<GraphError> for ApiError {
     fn from(error: GraphError) -> Self {
         match error {
-            GraphError::TooManyPoints(_) => Self::TooLarge(error.to_string()),
+            GraphError::TooManyPoints(_) | GraphError::TooMuchInk => Self::TooLarge(error.to_string()),
             _ => Self::Invalid(error.to_string()),
         }
     }

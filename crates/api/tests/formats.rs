@@ -1,5 +1,7 @@
 //! The formats of front ends and of drawing libraries, over the wire.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use prost::Message;

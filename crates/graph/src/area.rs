@@ -17,8 +17,8 @@ pub(crate) struct Shape {
     pub(crate) is_gap: bool,
 }
 
-/// Groups in groups beyond this are painted without being cut.
-const GAPS_MAX: usize = 32;
+/// Each gap is a layer of its own while a picture is painted; those beyond this are not cut out.
+const GAPS_MAX: usize = 4;
 
 /// Paints areas, given in their order from zero on, within `area`.
 pub(crate) fn paint(canvas: &mut Canvas, shapes: &[Shape], area: Area) {

@@ -51,6 +51,7 @@ const DASH_MIN: f64 = 0.5;
 /// A document that grows.
 pub(crate) struct Canvas {
     text: String,
+    height: f64,
     /// Clip paths so far, for their names.
     clips: usize,
 }
@@ -61,13 +62,18 @@ impl Canvas {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}px\" height=\"{height}px\" \
              viewBox=\"0 0 {width} {height}\" version=\"1.1\">\n"
         );
-        Self { text, clips: 0 }
+        Self { text, height: f64::from(height), clips: 0 }
     }
 
     /// The whole document.
     pub(crate) fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
+    }
+
+    /// True when something from `top` on, `height` high, is in the picture.
+    pub(crate) fn shows(&self, top: f64, height: f64) -> bool {
+        top + height >= 0.0 && top <= self.height
     }
 
     /// Elements up to [`Canvas::close`], under a name that scripts can find.

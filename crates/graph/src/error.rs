@@ -19,6 +19,9 @@ pub enum GraphError {
     /// More than a picture may hold.
     #[error("the graph has more than {0} points to draw; ask for fewer series or a narrower picture")]
     TooManyPoints(usize),
+    /// More than is painted in a few seconds.
+    #[error("the lines of the graph are too long to be painted; ask for fewer series or a smaller picture")]
+    TooMuchInk,
     /// The picture could not be painted.
     #[error("the picture cannot be painted: {0}")]
     Paint(String),

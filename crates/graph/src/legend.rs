@@ -57,6 +57,9 @@ pub(crate) fn draw(
 /// A box and a name; on the right the box stands behind the name.
 fn write(canvas: &mut Canvas, entry: &Entry, font: &Font, ink: Color, (x, y): (f64, f64), align: Align) {
     let side = font.height() - 1.0;
+    if !canvas.shows(y, side) {
+        return;
+    }
     let left = if align == Align::Right { x - side } else { x };
     let square = Area { left, right: left + side, top: y, bottom: y + side };
     canvas.fill_rectangle(square, entry.color);

@@ -160,6 +160,12 @@ pub(crate) fn path(runs: &[Run]) -> Path {
     path
 }
 
+/// Pixels that runs pass.
+pub(crate) fn length(runs: &[Run]) -> f64 {
+    let between = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0).hypot(pair[1].1 - pair[0].1);
+    runs.iter().flat_map(|run| run.windows(2)).map(between).sum()
+}
+
 /// Runs closed along a height, as one path.
 pub(crate) fn outline(runs: &[Run], base: f64) -> Path {
     let mut path = Path::default();

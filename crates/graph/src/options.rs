@@ -123,8 +123,9 @@ pub(crate) enum PieLabel {
 }
 
 impl Options {
-    /// Pixels that a picture may have: 64 MiB while it is painted.
-    pub const PIXELS_MAX: u64 = 1 << 24;
+    /// Pixels that a picture may have: 3840 x 2160, and 32 MiB for each of its layers while it is
+    /// painted.
+    pub const PIXELS_MAX: u64 = 1 << 23;
     /// Width and height that a picture may have.
     pub const SIDE_MAX: u32 = 1 << 14;
 
@@ -225,7 +226,7 @@ impl<'a> Given<'_, 'a> {
         let (width, height) = (side("width", 330)?, side("height", 250)?);
         if u64::from(width) * u64::from(height) > Options::PIXELS_MAX {
             let text = format!("{width}x{height}");
-            return Err(wrong("width x height", &text, "a size of at most 16777216 pixels"));
+            return Err(wrong("width x height", &text, "a size of at most 8388608 pixels"));
         }
         Ok((width, height))
     }
@@ -403,6 +404,6 @@ mod tests {
         }
         let large = parse(&[("width", "16000"), ("height", "16000")]).unwrap_err();
         assert!(large.to_string().contains("16000x16000"), "{large}");
-        assert!(parse(&[("width", "4096"), ("height", "4096")]).is_ok());
+        assert!(parse(&[("width", "3840"), ("height", "2160")]).is_ok());
     }
 }

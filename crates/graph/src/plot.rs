@@ -8,13 +8,19 @@ use crate::error::GraphError;
 use crate::font::Font;
 use crate::grid::{self, Span};
 use crate::legend::{self, Entry};
-use crate::lines::{Line, Place, data_limits, outline, path, stack};
+use crate::lines::{Line, Place, data_limits, length, outline, path, stack};
 use crate::options::{AreaMode, LineMode, Options, Range};
 use crate::series::Series;
 use crate::time_axis::Ticks;
 
 /// Points of all lines together, as they are drawn.
-const POINTS_MAX: usize = 4_000_000;
+const POINTS_MAX: usize = 2_000_000;
+
+/// Pixels of lines, and of areas a part: painting them takes about ten seconds.
+const INK_MAX: f64 = 20e6;
+
+/// Pixels of an area that take as long as one of a line.
+const AREA_PIXELS: f64 = 100.0;
 
 /// Series above this have no legend unless it is asked for.
 const LEGEND_MAX: usize = 10;
@@ -42,7 +48,7 @@ pub(crate) fn draw(options: &Options, series: Vec<Series>) -> Result<String, Gra
     let axes = plot.axes()?;
     if plot.area.left < plot.area.right && plot.area.top < plot.area.bottom {
         plot.surroundings(&axes);
-        plot.lines(&axes);
+        plot.lines(&axes)?;
     }
     Ok(plot.canvas.finish())
 }
@@ -279,10 +285,12 @@ impl<'o> Plot<'o> {
         }
     }
 
-    fn lines(&mut self, axes: &Axes) {
+    fn lines(&mut self, axes: &Axes) -> Result<(), GraphError> {
         stack(&mut self.lines, self.options.area_mode, self.has_two_axes);
         self.canvas.open_clipped("lines", self.area);
         let shapes = self.shapes(axes);
+        let pixels = (self.area.right - self.area.left) * (self.area.bottom - self.area.top);
+        let mut ink = shapes.len() as f64 * pixels / AREA_PIXELS;
         area::paint(&mut self.canvas, &shapes, self.area);
         for line in &self.lines {
             let options = &line.series.options;
@@ -302,9 +310,14 @@ impl<'o> Plot<'o> {
                 }
             };
             let runs = line.runs(&self.place(line, axes), self.options, false);
+            ink += length(&runs) * stroke.width.max(1.0);
+            if ink > INK_MAX {
+                return Err(GraphError::TooMuchInk);
+            }
             self.canvas.stroke_path(&path(&runs).0, stroke);
         }
         self.canvas.close();
+        Ok(())
     }
 
     fn shapes(&self, axes: &Axes) -> Vec<Shape> {
