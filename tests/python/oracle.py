@@ -1,7 +1,8 @@
 """whisper and graphite-web as an oracle, driven by one JSON object a line over stdin and stdout.
 
 Commands (`cmd`): `create` makes whisper files, `update` writes points at a given instant, `get`
-answers HTTP requests with the real graphite-web at a given instant, `parse` gives what carbon's own
+answers HTTP requests with the real graphite-web at a given instant, `decode` reads MessagePack and
+pickles, `parse` gives what carbon's own
 receivers make of bytes, `pickles` frames as Python's senders make them. The clock of the whole process
 is the instant of the last command, so nothing depends on the machine's clock.
 """
@@ -9,6 +10,7 @@ import io
 import json
 import logging
 import os
+import pickle
 import sys
 import time
 import types
@@ -34,6 +36,7 @@ WHISPER_DIR = os.path.join(os.environ["GRAPHITE_STORAGE_DIR"], "whisper")
 
 from django.core.management import call_command  # noqa: E402
 from graphite.readers import utils as readers  # noqa: E402
+from graphite.util import msgpack  # noqa: E402
 from graphite.wsgi import application  # noqa: E402
 import receivers  # noqa: E402
 
@@ -98,10 +101,23 @@ def request(path):
         seen["type"] = dict(headers).get("Content-Type", "")
 
     body = application(environ, start_response)
-    text = b"".join(body).decode("utf-8")
+    text = decoded(seen["type"], b"".join(body))
     if hasattr(body, "close"):
         body.close()
     return {"status": seen["status"], "type": seen["type"], "body": text}
+
+
+def decoded(kind, content):
+    """The text of an answer; of MessagePack and pickles the JSON of what they hold."""
+    if kind == "application/x-msgpack":
+        return json.dumps(msgpack.loads(content))
+    if kind == "application/pickle":
+        return json.dumps(pickle.loads(content))
+    return content.decode("utf-8")
+
+
+def decode(command):
+    return {"text": decoded(command["kind"], bytes.fromhex(command["bytes"]))}
 
 
 def parse(command):
@@ -112,7 +128,14 @@ def pickles(command):
     return {"frames": [[what, frame.hex()] for what, frame in receivers.pickles()]}
 
 
-COMMANDS = {"create": create, "update": update, "get": get, "parse": parse, "pickles": pickles}
+COMMANDS = {
+    "create": create,
+    "update": update,
+    "get": get,
+    "decode": decode,
+    "parse": parse,
+    "pickles": pickles,
+}
 
 for line in sys.stdin:
     asked = json.loads(line)

@@ -16,6 +16,8 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The body as text.
     pub body: String,
+    /// The body as it came.
+    pub bytes: Vec<u8>,
 }
 
 impl Response {
@@ -81,7 +83,7 @@ pub fn read_response(stream: &mut impl Read) -> std::io::Result<Response> {
     if headers.iter().any(|(n, v)| n == "transfer-encoding" && v == "chunked") {
         body = unchunk(&body).ok_or_else(|| broken("a chunk is cut off"))?;
     }
-    Ok(Response { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
+    Ok(Response { status, headers, body: String::from_utf8_lossy(&body).into_owned(), bytes: body })
 }
 
 fn unchunk(mut bytes: &[u8]) -> Option<Vec<u8>> {

@@ -70,7 +70,13 @@ impl Oracle {
         self.update(now, &[]);
     }
 
-    /// Asks graphite-web at an instant.
+    /// What Python's reader of a content type (MessagePack, pickle) makes of bytes, as JSON.
+    pub fn decode(&mut self, kind: &str, bytes: &[u8]) -> Value {
+        let answer = self.process.ask(&json!({"cmd": "decode", "kind": kind, "bytes": hex(bytes)}));
+        serde_json::from_str(answer["text"].as_str().unwrap()).unwrap()
+    }
+
+    /// Asks graphite-web at an instant; the body of a binary answer is what it holds, as JSON.
     pub fn get(&mut self, now: i64, path: &str) -> Answer {
         let answer = self.process.ask(&json!({"cmd": "get", "now": now, "paths": [path]}));
         let answer = &answer["answers"][0];

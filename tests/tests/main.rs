@@ -12,6 +12,7 @@ mod ledger;
 mod load;
 mod maintenance;
 mod oracle_find;
+mod oracle_formats;
 mod oracle_render;
 mod paced;
 mod restart;

@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use plumbago_engine::FetchError;
+use plumbago_graph::GraphError;
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,15 @@ impl From<FetchError> for ApiError {
             source = cause.source();
         }
         Self::Unavailable(text)
+    }
+}
+
+impl From<GraphError> for ApiError {
+    fn from(error: GraphError) -> Self {
+        match error {
+            GraphError::TooManyPoints(_) | GraphError::TooMuchInk => Self::TooLarge(error.to_string()),
+            _ => Self::Invalid(error.to_string()),
+        }
     }
 }
 

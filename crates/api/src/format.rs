@@ -4,11 +4,15 @@
 //! series in pieces.
 
 mod csv;
+mod dygraph;
 mod indent;
 pub(crate) mod json;
+pub(crate) mod msgpack;
 mod number;
 pub(crate) mod pickle;
+pub(crate) mod protobuf;
 mod raw;
+mod rickshaw;
 pub(crate) mod wrap;
 
 use plumbago_render::consolidate::{points, time_span};
@@ -17,9 +21,13 @@ use plumbago_render::{Points, TimeSeries};
 use crate::stream::Pieces;
 
 pub(crate) use csv::Csv;
+pub(crate) use dygraph::Dygraph;
 pub(crate) use json::Json;
+pub(crate) use msgpack::MsgPack;
 pub(crate) use pickle::Pickle;
+pub(crate) use protobuf::Protobuf;
 pub(crate) use raw::Raw;
+pub(crate) use rickshaw::Rickshaw;
 
 /// Points that are written at once.
 const POINTS_PER_PIECE: usize = 512;

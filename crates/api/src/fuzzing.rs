@@ -99,7 +99,7 @@ mod tests {
 
         #[test]
         fn forms_with_the_right_names_are_answered(
-            format in "json|csv|raw|pickle|treejson|completer|nodelist|",
+            format in "json|csv|raw|pickle|msgpack|dygraph|rickshaw|protobuf|carbonapi_v3_pb|png|svg|treejson|completer|nodelist|",
             text in "[ab.*?{}\\[\\],()|\"'=0-9;$é-]{0,20}",
             time in "[-+]?[0-9]{0,6}(s|min|h|noon|:)?",
             number in "-?[0-9]{0,20}",
@@ -108,7 +108,8 @@ mod tests {
             for (name, value) in [
                 ("target", &text), ("query", &text), ("from", &time), ("until", &time), ("format", &format),
                 ("maxDataPoints", &number), ("position", &number), ("now", &time), ("xFilesFactor", &number),
-                ("template[1]", &text), ("jsonp", &text), ("pretty", &number), ("wildcards", &number),
+                ("template[1]", &text), ("jsonp", &text), ("pretty", &number), ("wildcards", &number), ("width", &number), ("yMin", &number),
+                ("areaMode", &text), ("title", &text), ("graphType", &text), ("colorList", &text),
             ] {
                 if !value.is_empty() {
                     form.append_pair(name, value);

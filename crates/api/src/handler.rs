@@ -4,7 +4,9 @@ mod expand;
 mod find;
 mod functions;
 mod index_json;
+mod picture;
 mod render;
+mod render_format;
 mod render_params;
 mod search;
 

@@ -3,24 +3,31 @@
 use axum::extract::{FromRequest, Multipart, Request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::Method;
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 
 use crate::config::Limits;
 use crate::error::{ApiError, beyond, quoted};
+use crate::format::protobuf::Version;
 
 /// More parameters than any client sends.
 const PAIRS_MAX: usize = 10_000;
 
 /// Names and values in the order in which they came.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Params(Vec<(String, String)>);
+pub(crate) struct Params {
+    pairs: Vec<(String, String)>,
+    /// carbonapi's protobuf message in the body.
+    message: bytes::Bytes,
+}
 
 impl Params {
     /// Reads the query string and a form in the body, url-encoded or multipart.
     pub(crate) async fn of(request: Request, limits: &Limits) -> Result<Self, ApiError> {
         let mut params = Self::default();
         params.add_encoded(request.uri().query().unwrap_or_default().as_bytes())?;
+        params.add_accepted(request.headers())?;
         match form(request.method(), request.headers()) {
+            _ if params.asks_by_message(request.headers()) => params.message = body(request, limits).await?,
             Form::None => {}
             Form::Encoded => params.add_encoded(&body(request, limits).await?)?,
             Form::Multipart => params.add_multipart(request, limits).await?,
@@ -30,7 +37,7 @@ impl Params {
 
     /// The last value of a name: a form wins over the query string.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// True when the name was sent, whatever its value.
@@ -41,7 +48,7 @@ impl Params {
     /// All values of a name, or else of `name[]`, the spelling of PHP and jQuery.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let of = |wanted: &str| -> Vec<&str> {
-            self.0.iter().filter(|(key, _)| key == wanted).map(|(_, value)| value.as_str()).collect()
+            self.pairs.iter().filter(|(key, _)| key == wanted).map(|(_, value)| value.as_str()).collect()
         };
         let plain = of(name);
         if plain.is_empty() { of(&format!("{name}[]")) } else { plain }
@@ -49,7 +56,7 @@ impl Params {
 
     /// Names and values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+        self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// A whole number; absent is `default`, anything else an error.
@@ -66,6 +73,32 @@ impl Params {
     /// A switch: a whole number, on when it is not zero.
     pub(crate) fn switch(&self, name: &str) -> Result<bool, ApiError> {
         Ok(self.integer(name, 0)? != 0)
+    }
+
+    /// The protobuf message in the body, if that is how the request asks.
+    pub(crate) fn message<M: prost::Message + Default>(&self) -> Result<Option<M>, ApiError> {
+        if self.message.is_empty() {
+            return Ok(None);
+        }
+        let malformed = |error| ApiError::Invalid(format!("malformed protobuf message: {error}"));
+        M::decode(self.message.clone()).map(Some).map_err(malformed)
+    }
+
+    /// carbonapi names the third protocol in `Accept` too, and sometimes only there.
+    fn add_accepted(&mut self, headers: &HeaderMap) -> Result<(), ApiError> {
+        let version = Version::V3;
+        let is_accepted = headers.get(ACCEPT).is_some_and(|value| value == version.content_type());
+        if is_accepted && !self.has("format") {
+            self.push("format".to_owned(), "carbonapi_v3_pb".to_owned())?;
+        }
+        Ok(())
+    }
+
+    /// True when the body is a message: in the third protocol it is, of a GET too, unless it says that
+    /// it is a form.
+    fn asks_by_message(&self, headers: &HeaderMap) -> bool {
+        let is_third = self.get("format").and_then(Version::named) == Some(Version::V3);
+        is_third && !matches!(form(&Method::GET, headers), Form::Encoded | Form::Multipart)
     }
 
     fn add_encoded(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
@@ -94,10 +127,10 @@ impl Params {
     }
 
     fn push(&mut self, key: String, value: String) -> Result<(), ApiError> {
-        if self.0.len() == PAIRS_MAX {
+        if self.pairs.len() == PAIRS_MAX {
             return Err(ApiError::TooLarge(format!("more than {PAIRS_MAX} parameters")));
         }
-        self.0.push((key, value));
+        self.pairs.push((key, value));
         Ok(())
     }
 }

@@ -31,10 +31,13 @@ pub(crate) struct Api {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
     pub(crate) zone: TimeZone,
+    pub(crate) zone_name: String,
     /// Walks through all names at the same time; each holds a thread while its client reads.
     pub(crate) index_walks: Arc<Semaphore>,
     /// Large searches at the same time: one per processor, the others wait.
     pub(crate) searches: Arc<Semaphore>,
+    /// Pictures painted at the same time: one per processor, the others wait.
+    pub(crate) pictures: Arc<Semaphore>,
 }
 
 /// How many [`Api::index_walks`].
@@ -49,8 +52,10 @@ impl Api {
             clock: Arc::clone(&handles.clock),
             limits: config.limits.clone(),
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
+            zone_name: config.time_zone.clone(),
             index_walks: Arc::new(Semaphore::new(INDEX_WALKS)),
             searches: Arc::new(Semaphore::new(processors)),
+            pictures: Arc::new(Semaphore::new(processors)),
         }
     }
 

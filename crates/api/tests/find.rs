@@ -135,7 +135,7 @@ async fn what_is_wrong_is_named_in_one_line() {
         ("query=", "the parameter query is empty"),
         (
             "query=a&format=xml",
-            "format=\"xml\" is not available; use treejson, completer, nodelist, json, pickle",
+            "format=\"xml\" is not available; use treejson, completer, nodelist, json, pickle, msgpack, carbonapi_v2_pb (protobuf), carbonapi_v3_pb",
         ),
         ("query=a&leavesOnly=x", "leavesOnly=\"x\" is no whole number"),
         (

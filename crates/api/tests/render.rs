@@ -191,11 +191,13 @@ async fn what_is_wrong_is_named_in_one_line() {
         ("target=a&format=json&until=24:00", "until: \"24:00\" is no time: there is no 24:00"),
         ("target=a&format=json&now=x", "now: \"x\" is no time: \"x\" is no day"),
         ("target=a&format=json&from=now&until=now", "from and until are the same: the time range is empty"),
-        ("target=a&format=jsn", "format=\"jsn\" is not available; use json, csv, raw, pickle"),
         (
-            "target=a",
-            "no format was asked for, and graphs are not available yet; use format=json, csv, raw, pickle",
+            "target=a&format=jsn",
+            "format=\"jsn\" is not available; use json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg",
         ),
+        ("target=a&graphType=bar", "graphType=\"bar\" is not line or pie"),
+        ("target=a&width=0", "width=\"0\" is not a whole number from 1 to 16384"),
+        ("target=a&lineMode=x", "lineMode=\"x\" is not slope, staircase or connected"),
         ("target=a&format=json&xFilesFactor=x", "xFilesFactor=\"x\" is no number"),
         ("target=a&format=json&cacheTimeout=x", "cacheTimeout=\"x\" is no whole number"),
         (

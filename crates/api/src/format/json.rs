@@ -3,7 +3,7 @@
 use plumbago_render::{Points, TimeSeries};
 
 use super::SeriesFormat;
-use super::number::{push_float, push_integer};
+use super::number::{push_integer, push_json_float};
 use crate::stream::Pieces;
 
 /// Appends a text as a JSON string.
@@ -70,11 +70,7 @@ impl SeriesFormat for Json {
                 let begin: &[u8] = if self.has_points { b",[" } else { b"[" };
                 self.has_points = true;
                 out.extend_from_slice(begin);
-                if value.is_finite() {
-                    push_float(out, *value);
-                } else {
-                    out.extend_from_slice(b"null");
-                }
+                push_json_float(out, *value);
                 out.push(b',');
                 push_integer(out, time);
                 out.push(b']');

@@ -19,6 +19,15 @@ pub(super) fn push_float(out: &mut Vec<u8>, value: f64) {
     }
 }
 
+/// Appends a value as JSON: null where it is unknown or infinite.
+pub(super) fn push_json_float(out: &mut Vec<u8>, value: f64) {
+    if value.is_finite() {
+        push_float(out, value);
+    } else {
+        out.extend_from_slice(b"null");
+    }
+}
+
 /// Appends a whole number.
 #[inline]
 pub(super) fn push_integer(out: &mut Vec<u8>, value: i64) {

@@ -9,10 +9,11 @@ use percent_encoding::percent_decode_str;
 use plumbago_index::Node;
 
 use super::{render_params, search};
-use crate::error::{ApiError, quoted};
+use crate::error::{ApiError, beyond, quoted};
 use crate::format::json::{list, push_string};
-use crate::format::pickle;
+use crate::format::protobuf::{self, Globbed, MultiGlobRequest, Version};
 use crate::format::wrap::{self, Wrapping};
+use crate::format::{msgpack, pickle};
 use crate::params::Params;
 use crate::state::Api;
 use crate::stream;
@@ -29,6 +30,8 @@ enum Format {
     Nodes,
     Json,
     Pickle,
+    MsgPack,
+    Protobuf(Version),
 }
 
 async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
@@ -40,6 +43,9 @@ async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
     let variants = params.switch("automatic_variants")?;
     let now = times(&params, api)?;
     let wrapping = Wrapping::of(&params)?;
+    if let (Format::Protobuf(version), Some(asked)) = (format, params.message::<MultiGlobRequest>()?) {
+        return globs(api, version, asked.metrics, leaves_only).await;
+    }
     let query = match params.get("query") {
         None => return Err(ApiError::Invalid("the parameter query is missing".to_owned())),
         Some("") => return Err(ApiError::Invalid("the parameter query is empty".to_owned())),
@@ -50,8 +56,7 @@ async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
         _ => search::nodes(api, query).await?,
     };
     if leaves_only {
-        nodes.retain(|node| node.leaf);
-        nodes.iter_mut().for_each(|node| node.branch = false);
+        keep_leaves(&mut nodes);
     }
     Ok(match format {
         Format::Tree => wrapping.json(tree(nodes, query, wildcards)),
@@ -62,7 +67,51 @@ async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
             let nodes = pickle::nodes(both(nodes), interval_end(now));
             wrap::answer("application/pickle", stream::body(nodes))
         }
+        Format::MsgPack => {
+            let count = kinds(&nodes);
+            let nodes = msgpack::nodes(both(nodes), count, interval_end(now));
+            wrap::answer("application/x-msgpack", stream::body(nodes))
+        }
+        Format::Protobuf(version) => {
+            let globbed = Globbed { query: query.to_owned(), nodes: both(nodes).collect() };
+            as_messages(version, vec![globbed])
+        }
     })
+}
+
+/// The queries of a message in the body.
+async fn globs(
+    api: &Arc<Api>,
+    version: Version,
+    queries: Vec<String>,
+    leaves_only: bool,
+) -> Result<Response, ApiError> {
+    if queries.len() > api.limits.targets {
+        return Err(beyond("queries", "targets", api.limits.targets));
+    }
+    let mut globbed = Vec::with_capacity(queries.len());
+    let mut count = 0;
+    for query in queries {
+        let mut nodes = if query.is_empty() { Vec::new() } else { search::nodes(api, &query).await? };
+        if leaves_only {
+            keep_leaves(&mut nodes);
+        }
+        count += nodes.len();
+        if count > api.limits.find_results {
+            return Err(beyond("names", "find_results", api.limits.find_results));
+        }
+        globbed.push(Globbed { query, nodes: both(nodes).collect() });
+    }
+    Ok(as_messages(version, globbed))
+}
+
+fn as_messages(version: Version, globbed: Vec<Globbed>) -> Response {
+    wrap::answer(version.content_type(), stream::body(protobuf::globs(version, globbed)))
+}
+
+fn keep_leaves(nodes: &mut Vec<Node>) {
+    nodes.retain(|node| node.leaf);
+    nodes.iter_mut().for_each(|node| node.branch = false);
 }
 
 fn format(params: &Params) -> Result<Format, ApiError> {
@@ -72,10 +121,14 @@ fn format(params: &Params) -> Result<Format, ApiError> {
         Some("nodelist") => Ok(Format::Nodes),
         Some("json") => Ok(Format::Json),
         Some("pickle") => Ok(Format::Pickle),
-        Some(other) => Err(ApiError::Invalid(format!(
-            "format={} is not available; use treejson, completer, nodelist, json, pickle",
-            quoted(other)
-        ))),
+        Some("msgpack") => Ok(Format::MsgPack),
+        Some(other) => Version::named(other).map(Format::Protobuf).ok_or_else(|| {
+            ApiError::Invalid(format!(
+                "format={} is not available; use treejson, completer, nodelist, json, pickle, msgpack, \
+                 carbonapi_v2_pb (protobuf), carbonapi_v3_pb",
+                quoted(other)
+            ))
+        }),
     }
 }
 

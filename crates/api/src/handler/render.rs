@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use plumbago_engine::FetchRequest;
@@ -11,10 +12,12 @@ use plumbago_render::{
     Fetch, Fetched, Plan, Source, Step, Target, TargetError, TimeRange, TimeSeries, evaluate, parse,
 };
 
-use super::render_params::{Format, RenderParams};
+use super::picture;
+use super::render_format::Format;
+use super::render_params::RenderParams;
 use super::search;
 use crate::error::{ApiError, beyond, quoted};
-use crate::format::{self, Csv, Json, Pickle, Raw, wrap};
+use crate::format::{self, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap};
 use crate::params::Params;
 use crate::state::Api;
 use crate::stream;
@@ -32,12 +35,32 @@ pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
 
 async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiError> {
     let params = Params::of(request, &api.limits).await?;
-    let asked = RenderParams::of(&params, api)?;
-    let series = match series(api, &asked).await {
-        Err(ApiError::Target(_)) if asked.is_front_end => Vec::new(),
-        series => series?,
-    };
-    Ok(write(asked, series))
+    let mut asked = RenderParams::of(&params, api)?;
+    if asked.fetches.is_empty() {
+        let series = or_nothing(&asked, series(api, &asked).await)?;
+        return match asked.picture.take() {
+            Some(picture) => picture::answer(api, picture, asked.wrapping, series).await,
+            None => Ok(write(asked, series)),
+        };
+    }
+    let mut all = Vec::new();
+    for fetch in std::mem::take(&mut asked.fetches) {
+        asked.request.range = TimeRange { from: fetch.start_time, until: fetch.stop_time };
+        asked.targets = vec![fetch.name];
+        all.extend(or_nothing(&asked, series(api, &asked).await)?);
+    }
+    Ok(write(asked, all))
+}
+
+/// A front end gets no series where anybody else gets an error.
+fn or_nothing(
+    asked: &RenderParams,
+    series: Result<Vec<TimeSeries>, ApiError>,
+) -> Result<Vec<TimeSeries>, ApiError> {
+    match series {
+        Err(ApiError::Target(_)) if asked.is_front_end => Ok(Vec::new()),
+        series => series,
+    }
 }
 
 async fn series(api: &Arc<Api>, asked: &RenderParams) -> Result<Vec<TimeSeries>, ApiError> {
@@ -179,17 +202,22 @@ impl Reading<'_> {
 fn write(asked: RenderParams, series: Vec<TimeSeries>) -> Response {
     match asked.format {
         Format::Json => asked.wrapping.json(format::series(Json::new(asked.no_nulls), series, asked.width)),
-        Format::Csv => {
-            let csv = Csv::new(asked.request.zone);
-            wrap::answer("text/csv", stream::body(format::series(csv, series, None)))
+        Format::Rickshaw => asked.wrapping.json(format::series(Rickshaw::default(), series, None)),
+        Format::Dygraph => asked.wrapping.json(Dygraph::new(series)),
+        Format::Csv => whole("text/csv", Csv::new(asked.request.zone), series),
+        Format::Raw => whole("text/plain", Raw::default(), series),
+        Format::Pickle => whole("application/pickle", Pickle, series),
+        Format::MsgPack => whole("application/x-msgpack", MsgPack { count: series.len() }, series),
+        Format::Protobuf(version) => {
+            let protobuf = Protobuf { version, range: asked.request.range };
+            whole(version.content_type(), protobuf, series)
         }
-        Format::Raw => {
-            let raw = format::series(Raw::default(), series, None);
-            wrap::answer("text/plain", stream::body(raw))
-        }
-        Format::Pickle => {
-            let pickle = format::series(Pickle, series, None);
-            wrap::answer("application/pickle", stream::body(pickle))
-        }
+        // Answered before, and never by a message in the body.
+        Format::Png | Format::Svg => wrap::answer("text/plain", Body::empty()),
     }
+}
+
+/// All points in a format.
+fn whole(kind: &'static str, format: impl SeriesFormat, series: Vec<TimeSeries>) -> Response {
+    wrap::answer(kind, stream::body(format::series(format, series, None)))
 }

@@ -2,19 +2,13 @@
 
 use plumbago_render::{Limits, Request, TimeRange, TimeZone, attime};
 
+use super::picture::Picture;
+use super::render_format::Format;
 use crate::error::{ApiError, beyond, quoted};
+use crate::format::protobuf::{FetchRequest, MultiFetchRequest};
 use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
-
-/// The formats there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    Json,
-    Csv,
-    Raw,
-    Pickle,
-}
 
 /// A request to `/render`, checked.
 #[derive(Debug)]
@@ -29,23 +23,31 @@ pub(super) struct RenderParams {
     /// A graphite-web in front asks: what it cannot use must not be an error, or it takes the whole
     /// node for broken.
     pub(super) is_front_end: bool,
+    /// What a picture looks like; only there when one is asked for.
+    pub(super) picture: Option<Picture>,
+    /// What a message in the body asks for instead of `targets`, each with a range of its own.
+    pub(super) fetches: Vec<FetchRequest>,
 }
 
 impl RenderParams {
     pub(super) fn of(params: &Params, api: &Api) -> Result<Self, ApiError> {
+        let fetches = fetches(params)?;
         let targets = params.all("target");
-        if targets.len() > api.limits.targets {
+        if targets.len().max(fetches.len()) > api.limits.targets {
             return Err(beyond("targets", "targets", api.limits.targets));
         }
-        let format = format(params)?;
+        let format = Format::of(params)?;
         let zone = zone(params, api);
         let now = now(params, api, &zone)?;
+        let mut targets: Vec<String> =
+            targets.into_iter().filter(|t| !t.trim().is_empty()).map(str::to_owned).collect();
+        let picture = Picture::of(params, format, &mut targets, api)?;
         if let Some(timeout) = params.get("cacheTimeout").filter(|text| text.trim().parse::<i64>().is_err()) {
             return Err(ApiError::Invalid(format!("cacheTimeout={} is no whole number", quoted(timeout))));
         }
         let wrapping = if params.has("format") { Wrapping::of(params)? } else { Wrapping::default() };
         Ok(Self {
-            targets: targets.into_iter().filter(|t| !t.trim().is_empty()).map(str::to_owned).collect(),
+            targets,
             format,
             request: Request {
                 range: range(params, now, &zone)?,
@@ -58,32 +60,32 @@ impl RenderParams {
             width: width(params),
             no_nulls: params.has("noNullPoints"),
             wrapping,
-            is_front_end: format == Format::Pickle || params.get("local") == Some("1"),
+            is_front_end: format.is_of_front_ends() || params.get("local") == Some("1"),
+            picture,
+            fetches,
         })
     }
 }
 
-fn format(params: &Params) -> Result<Format, ApiError> {
-    const KNOWN: &str = "json, csv, raw, pickle";
-    match params.get("format") {
-        Some("json") => Ok(Format::Json),
-        Some("csv") => Ok(Format::Csv),
-        Some("raw") => Ok(Format::Raw),
-        Some("pickle") => Ok(Format::Pickle),
-        Some(other) => {
-            Err(ApiError::Invalid(format!("format={} is not available; use {KNOWN}", quoted(other))))
-        }
-        None if params.has("rawData") => Ok(Format::Raw),
-        None if params.has("pickle") => Ok(Format::Pickle),
-        None => Err(ApiError::Invalid(format!(
-            "no format was asked for, and graphs are not available yet; use format={KNOWN}"
-        ))),
+/// The fetches of a message in the body; their times in order, as those of other requests.
+fn fetches(params: &Params) -> Result<Vec<FetchRequest>, ApiError> {
+    let Some(message) = params.message::<MultiFetchRequest>()? else { return Ok(Vec::new()) };
+    let mut fetches = message.metrics;
+    for fetch in &mut fetches {
+        let (a, b) = (clamped(fetch.start_time), clamped(fetch.stop_time));
+        (fetch.start_time, fetch.stop_time) = (a.min(b), a.max(b));
     }
+    Ok(fetches)
 }
 
 /// The zone of the request; a name that is none is passed over, as in Graphite.
 pub(super) fn zone(params: &Params, api: &Api) -> TimeZone {
     params.get("tz").and_then(TimeZone::named).unwrap_or_else(|| api.zone.clone())
+}
+
+/// The name of that zone.
+pub(super) fn zone_name<'a>(params: &'a Params, api: &'a Api) -> &'a str {
+    params.get("tz").filter(|name| TimeZone::named(name).is_some()).unwrap_or(&api.zone_name)
 }
 
 /// The request's now: its own, or the clock's.
@@ -105,6 +107,11 @@ fn range(params: &Params, now: i64, zone: &TimeZone) -> Result<TimeRange, ApiErr
         return Err(ApiError::Invalid("from and until are the same: the time range is empty".to_owned()));
     }
     Ok(TimeRange { from: from.min(until), until: from.max(until) })
+}
+
+/// Not further away than texts of times can be.
+fn clamped(time: i64) -> i64 {
+    time.clamp(0, i64::from(u32::MAX))
 }
 
 fn x_files_factor(params: &Params) -> Result<f64, ApiError> {

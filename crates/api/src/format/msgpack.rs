@@ -1,0 +1,145 @@
+//! MessagePack, written only: what graphite-web and carbonapi ask a node for.
+
+use plumbago_render::{Points, TimeSeries};
+
+use super::SeriesFormat;
+use crate::stream::Pieces;
+
+const NIL: u8 = 0xc0;
+const FALSE: u8 = 0xc2;
+const TRUE: u8 = 0xc3;
+
+fn array(out: &mut Vec<u8>, length: usize) {
+    sized(out, 0xdd, length);
+}
+
+/// A map of fewer than 16 entries.
+fn small_map(out: &mut Vec<u8>, entries: u8) {
+    out.push(0x80 | entries);
+}
+
+fn string(out: &mut Vec<u8>, text: &str) {
+    match text.len() {
+        length @ 0..32 => out.push(0xa0 | length as u8),
+        length => sized(out, 0xdb, length),
+    }
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn sized(out: &mut Vec<u8>, kind: u8, length: usize) {
+    out.push(kind);
+    out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+}
+
+fn integer(out: &mut Vec<u8>, value: i64) {
+    if let Ok(small) = u32::try_from(value) {
+        out.push(0xce);
+        out.extend_from_slice(&small.to_be_bytes());
+    } else {
+        out.push(0xd3);
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+}
+
+fn float(out: &mut Vec<u8>, value: f64) {
+    out.push(0xcb);
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn boolean(out: &mut Vec<u8>, value: bool) {
+    out.push(if value { TRUE } else { FALSE });
+}
+
+/// Series as the maps that graphite-web's own nodes answer. Values are floats, always: carbonapi takes
+/// whole numbers for unknown ones.
+#[derive(Debug)]
+pub(crate) struct MsgPack {
+    /// How many series there are: a list says so before its first item.
+    pub(crate) count: usize,
+}
+
+impl SeriesFormat for MsgPack {
+    const THINS: bool = false;
+
+    fn open(&mut self, out: &mut Vec<u8>) {
+        array(out, self.count);
+    }
+
+    fn head(&mut self, out: &mut Vec<u8>, series: &TimeSeries, points: &Points<'_>) -> bool {
+        small_map(out, 9);
+        for (key, text) in [
+            ("name", &*series.name),
+            ("pathExpression", &*series.path_expression),
+            ("consolidationFunc", series.consolidation.name()),
+        ] {
+            string(out, key);
+            string(out, text);
+        }
+        for (key, number) in
+            [("start", series.start), ("end", series.end), ("step", series.step), ("valuesPerPoint", 1)]
+        {
+            string(out, key);
+            integer(out, number);
+        }
+        string(out, "xFilesFactor");
+        float(out, series.x_files_factor);
+        string(out, "values");
+        array(out, points.values.len());
+        true
+    }
+
+    fn points(&mut self, out: &mut Vec<u8>, _: &TimeSeries, _: i64, _: i64, values: &[f64]) {
+        for value in values {
+            if value.is_nan() {
+                out.push(NIL);
+            } else {
+                float(out, *value);
+            }
+        }
+    }
+
+    fn tail(&mut self, _: &mut Vec<u8>, _: &TimeSeries) {}
+
+    fn close(&mut self, _: &mut Vec<u8>) {}
+}
+
+/// Nodes of a find: path, whether it is a leaf (as graphite-web and as carbonapi spell it), and for
+/// leaves the one interval `until` ends.
+pub(crate) struct Nodes<I> {
+    nodes: I,
+    /// Taken by the list's header.
+    count: Option<usize>,
+    until: i64,
+}
+
+/// As many nodes as `count` says.
+pub(crate) fn nodes<I>(nodes: I, count: usize, until: i64) -> Nodes<I>
+where
+    I: Iterator<Item = (String, bool)> + Send + Unpin + 'static,
+{
+    Nodes { nodes, count: Some(count), until }
+}
+
+impl<I: Iterator<Item = (String, bool)> + Send + Unpin + 'static> Pieces for Nodes<I> {
+    fn next(&mut self, out: &mut Vec<u8>) -> bool {
+        if let Some(count) = self.count.take() {
+            array(out, count);
+        }
+        let Some((path, is_leaf)) = self.nodes.next() else { return false };
+        small_map(out, if is_leaf { 4 } else { 3 });
+        string(out, "path");
+        string(out, &path);
+        for key in ["is_leaf", "isLeaf"] {
+            string(out, key);
+            boolean(out, is_leaf);
+        }
+        if is_leaf {
+            string(out, "intervals");
+            array(out, 1);
+            array(out, 2);
+            integer(out, 0);
+            integer(out, self.until);
+        }
+        true
+    }
+}

@@ -1,0 +1,232 @@
+//! carbonapi's protobuf messages. Answers are written by hand, because series are streamed; requests
+//! are read by `prost`.
+
+use plumbago_render::{Points, TimeRange, TimeSeries};
+use prost::Message;
+
+use super::SeriesFormat;
+use crate::stream::Pieces;
+
+/// Which of carbonapi's protocols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// `carbonapi_v2_pb`.
+    V2,
+    /// `carbonapi_v3_pb`.
+    V3,
+}
+
+impl Version {
+    /// By the names that go-carbon and carbonapi use for it.
+    pub(crate) fn named(format: &str) -> Option<Self> {
+        match format {
+            "protobuf" | "protobuf3" | "carbonapi_v2_pb" | "pb" => Some(Self::V2),
+            "carbonapi_v3_pb" | "proto3" | "pb3" => Some(Self::V3),
+            _ => None,
+        }
+    }
+
+    /// The content type of its messages.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::V2 => "application/x-protobuf",
+            Self::V3 => "application/x-carbonapi-v3-pb",
+        }
+    }
+}
+
+/// `MultiFetchRequest` of the third protocol.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct MultiFetchRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) metrics: Vec<FetchRequest>,
+}
+
+/// `FetchRequest` of the third protocol; filter functions are left to the client, as it expects of
+/// nodes that do not offer them.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct FetchRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(int64, tag = "2")]
+    pub(crate) start_time: i64,
+    #[prost(int64, tag = "3")]
+    pub(crate) stop_time: i64,
+    #[prost(string, tag = "5")]
+    pub(crate) path_expression: String,
+}
+
+/// `MultiGlobRequest` of the third protocol.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct MultiGlobRequest {
+    #[prost(string, repeated, tag = "1")]
+    pub(crate) metrics: Vec<String>,
+}
+
+const VARINT: u32 = 0;
+const FIXED64: usize = 8;
+const LENGTH: u32 = 2;
+const FIXED32: u32 = 5;
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn key(out: &mut Vec<u8>, field: u32, kind: u32) {
+    varint(out, u64::from(field << 3 | kind));
+}
+
+/// The beginning of a field of `length` bytes.
+fn sized(out: &mut Vec<u8>, field: u32, length: usize) {
+    key(out, field, LENGTH);
+    varint(out, length as u64);
+}
+
+fn text(out: &mut Vec<u8>, field: u32, text: &str) {
+    sized(out, field, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Negative numbers take ten bytes, as the format has it.
+fn integer(out: &mut Vec<u8>, field: u32, value: i64) {
+    key(out, field, VARINT);
+    varint(out, value as u64);
+}
+
+fn boolean(out: &mut Vec<u8>, field: u32, value: bool) {
+    integer(out, field, i64::from(value));
+}
+
+/// Series as a `MultiFetchResponse`.
+#[derive(Debug)]
+pub(crate) struct Protobuf {
+    pub(crate) version: Version,
+    /// What was asked for, which the third protocol repeats.
+    pub(crate) range: TimeRange,
+}
+
+impl Protobuf {
+    /// Everything of a series but its values.
+    fn fields(&self, series: &TimeSeries, values: &[f64]) -> Vec<u8> {
+        let mut fields = Vec::with_capacity(256);
+        text(&mut fields, 1, &series.name);
+        match self.version {
+            Version::V2 => {
+                for (field, number) in [(2, series.start), (3, series.end), (4, series.step)] {
+                    let number = i32::try_from(number).unwrap_or(i32::MAX);
+                    integer(&mut fields, field, i64::from(number));
+                }
+                sized(&mut fields, 6, values.len());
+                fields.extend(values.iter().map(|value| u8::from(value.is_nan())));
+            }
+            Version::V3 => {
+                text(&mut fields, 2, &series.path_expression);
+                text(&mut fields, 3, series.consolidation.name());
+                for (field, number) in [
+                    (4, series.start),
+                    (5, series.end),
+                    (6, series.step),
+                    (11, self.range.from),
+                    (12, self.range.until),
+                ] {
+                    integer(&mut fields, field, number);
+                }
+                key(&mut fields, 7, FIXED32);
+                fields.extend_from_slice(&(series.x_files_factor as f32).to_le_bytes());
+            }
+        }
+        fields
+    }
+
+    /// The field of the packed values.
+    fn values_field(&self) -> u32 {
+        match self.version {
+            Version::V2 => 5,
+            Version::V3 => 9,
+        }
+    }
+}
+
+impl SeriesFormat for Protobuf {
+    const THINS: bool = false;
+
+    fn open(&mut self, _: &mut Vec<u8>) {}
+
+    fn head(&mut self, out: &mut Vec<u8>, series: &TimeSeries, points: &Points<'_>) -> bool {
+        let mut message = self.fields(series, &points.values);
+        let values = points.values.len() * FIXED64;
+        sized(&mut message, self.values_field(), values);
+        sized(out, 1, message.len() + values);
+        out.extend_from_slice(&message);
+        true
+    }
+
+    fn points(&mut self, out: &mut Vec<u8>, _: &TimeSeries, _: i64, _: i64, values: &[f64]) {
+        // The second protocol says beside the values which are unknown; they stand there as 0.
+        let shown = |value: f64| if self.version == Version::V2 && value.is_nan() { 0.0 } else { value };
+        for value in values {
+            out.extend_from_slice(&shown(*value).to_le_bytes());
+        }
+    }
+
+    fn tail(&mut self, _: &mut Vec<u8>, _: &TimeSeries) {}
+
+    fn close(&mut self, _: &mut Vec<u8>) {}
+}
+
+/// The nodes of one query, as a `GlobResponse`.
+#[derive(Debug)]
+pub(crate) struct Globbed {
+    pub(crate) query: String,
+    /// Paths, and whether they are leaves.
+    pub(crate) nodes: Vec<(String, bool)>,
+}
+
+/// A `GlobResponse` (the first of the queries) or a `MultiGlobResponse` (all of them).
+pub(crate) fn globs(version: Version, globbed: Vec<Globbed>) -> impl Pieces {
+    let taken = if version == Version::V2 { 1 } else { usize::MAX };
+    Globs { version, queries: globbed.into_iter().take(taken), nodes: Vec::new().into_iter() }
+}
+
+struct Globs<I> {
+    version: Version,
+    queries: I,
+    nodes: std::vec::IntoIter<(String, bool)>,
+}
+
+impl<I: Iterator<Item = Globbed> + Send + Unpin + 'static> Pieces for Globs<I> {
+    fn next(&mut self, out: &mut Vec<u8>) -> bool {
+        if let Some((path, is_leaf)) = self.nodes.next() {
+            out.extend_from_slice(&matched(&path, is_leaf));
+            return true;
+        }
+        let Some(query) = self.queries.next() else { return false };
+        let mut name = Vec::new();
+        text(&mut name, 1, &query.query);
+        if self.version == Version::V3 {
+            let nodes: usize = query.nodes.iter().map(|(path, is_leaf)| matched(path, *is_leaf).len()).sum();
+            sized(out, 1, name.len() + nodes);
+        }
+        out.extend_from_slice(&name);
+        self.nodes = query.nodes.into_iter();
+        true
+    }
+}
+
+/// The field of a `GlobMatch`.
+fn matched(path: &str, is_leaf: bool) -> Vec<u8> {
+    let mut message = Vec::with_capacity(path.len() + 8);
+    text(&mut message, 1, path);
+    boolean(&mut message, 2, is_leaf);
+    let mut field = Vec::with_capacity(message.len() + 4);
+    sized(&mut field, 2, message.len());
+    field.extend_from_slice(&message);
+    field
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! The formats of `/render`.
+
+use crate::error::{ApiError, quoted};
+use crate::format::protobuf::Version;
+use crate::params::Params;
+
+/// What an answer is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Csv,
+    Raw,
+    Pickle,
+    MsgPack,
+    Dygraph,
+    Rickshaw,
+    Protobuf(Version),
+    Png,
+    Svg,
+}
+
+impl Format {
+    /// The formats as an error names them.
+    const KNOWN: &str = "json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg";
+
+    pub(super) fn of(params: &Params) -> Result<Self, ApiError> {
+        match params.get("format") {
+            Some(name) => Self::named(name).ok_or_else(|| {
+                ApiError::Invalid(format!("format={} is not available; use {}", quoted(name), Self::KNOWN))
+            }),
+            None if params.has("rawData") => Ok(Self::Raw),
+            None if params.has("pickle") => Ok(Self::Pickle),
+            None => Ok(Self::Png),
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "json" => Some(Self::Json),
+            "csv" => Some(Self::Csv),
+            "raw" => Some(Self::Raw),
+            "pickle" => Some(Self::Pickle),
+            "msgpack" => Some(Self::MsgPack),
+            "dygraph" => Some(Self::Dygraph),
+            "rickshaw" => Some(Self::Rickshaw),
+            "png" => Some(Self::Png),
+            "svg" => Some(Self::Svg),
+            other => Version::named(other).map(Self::Protobuf),
+        }
+    }
+
+    /// True for pictures.
+    pub(super) fn is_picture(self) -> bool {
+        matches!(self, Self::Png | Self::Svg)
+    }
+
+    /// True for the formats in which programs that stand in front ask.
+    pub(super) fn is_of_front_ends(self) -> bool {
+        matches!(self, Self::Pickle | Self::MsgPack | Self::Protobuf(_))
+    }
+}

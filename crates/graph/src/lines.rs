@@ -1,0 +1,245 @@
+//! A series made ready to be drawn: so many points as there is room for, and where they stand.
+
+use crate::axis::Axis;
+use crate::canvas::{Area, Path};
+use crate::color::Color;
+use crate::options::{AreaMode, LineMode, Options};
+use crate::series::Series;
+
+/// A series with its colour, and its values as they are shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) series: Series,
+    pub(crate) color: Color,
+    /// Folded to the room that there is, and stacked where they are to be.
+    pub(crate) values: Vec<f64>,
+    /// How many of the series' values became one.
+    group: usize,
+    /// Pixels from one value to the next.
+    step: f64,
+}
+
+/// Points of a line without a gap.
+pub(crate) type Run = Vec<(f64, f64)>;
+
+/// Where a line is drawn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) area: Area,
+    pub(crate) axis: &'a Axis,
+    /// Time at the left edge.
+    pub(crate) start: i64,
+    pub(crate) mode: LineMode,
+}
+
+impl Line {
+    pub(crate) fn new(series: Series, color: Color) -> Self {
+        Self { series, color, values: Vec::new(), group: 1, step: 1.0 }
+    }
+
+    /// Folds the values to what `pixels` have room for when `span` seconds are shown on them.
+    pub(crate) fn fit(&mut self, span: i64, pixels: f64, min_step: f64) {
+        let pixels = pixels.max(1.0);
+        let count = span as f64 / self.series.step.max(1) as f64;
+        let step = pixels / count;
+        if step >= min_step {
+            (self.group, self.step) = (1, step);
+            self.values = self.series.values.to_vec();
+            return;
+        }
+        let drawn = (pixels / min_step).floor().max(1.0);
+        self.group = ((count / drawn).ceil() as usize).max(1);
+        self.step = pixels * self.group as f64 / count;
+        let fold = |values: &[f64]| self.series.fold.fold(values, self.group);
+        self.values = self.series.values.chunks(self.group).map(fold).collect();
+    }
+
+    /// True when no value is known.
+    pub(crate) fn is_null(&self) -> bool {
+        self.series.values.iter().all(|value| value.is_nan())
+    }
+
+    /// The lines from value to value. Before a gap a line goes on to where the next value would be, so
+    /// that a value between two gaps is seen.
+    pub(crate) fn runs(&self, place: &Place<'_>, options: &Options, is_area: bool) -> Vec<Run> {
+        let mut runs = Runs::default();
+        let mut nulls = 0;
+        let mut x = self.left(place, options);
+        for (index, value) in self.values.iter().enumerate() {
+            let value = if options.null_as_zero && value.is_nan() { 0.0 } else { *value };
+            match place.y(value) {
+                None => {
+                    if nulls == 0 {
+                        runs.extend_to(x);
+                    }
+                    nulls += 1;
+                    if place.mode != LineMode::Connected || is_area {
+                        runs.end();
+                    }
+                }
+                Some(_) if self.series.options.draw_as_infinite && value > 0.0 => {
+                    runs.end();
+                    runs.add((x, place.area.bottom));
+                    runs.add((x, place.area.top));
+                    runs.end();
+                }
+                Some(y) => {
+                    if nulls == index || nulls as f64 > options.connected_limit {
+                        runs.end();
+                    }
+                    runs.add((x, y));
+                    if place.mode == LineMode::Staircase {
+                        runs.add((x + self.step, y));
+                    }
+                    nulls = 0;
+                }
+            }
+            x += self.step;
+        }
+        runs.end();
+        runs.done
+    }
+
+    /// Where the first value stands.
+    fn left(&self, place: &Place<'_>, options: &Options) -> f64 {
+        let missing = (self.series.start - place.start) as f64 / self.series.step.max(1) as f64;
+        place.area.left + missing / self.group as f64 * self.step + options.line_width / 2.0
+    }
+}
+
+impl Place<'_> {
+    /// The height of a value in the picture; not above its edge, and not endlessly far below.
+    fn y(&self, value: f64) -> Option<f64> {
+        if value.is_nan() {
+            return None;
+        }
+        let height = self.axis.height(value.clamp(-1e300, 1e300))?;
+        let room = self.area.bottom - self.area.top;
+        let y = self.area.bottom - height * room;
+        Some(if y.is_nan() { self.area.bottom } else { y.min(self.area.bottom + 10.0 * room).max(0.0) })
+    }
+
+    /// Where areas begin: at zero, or at the bottom where zero has no place.
+    pub(crate) fn base(&self) -> f64 {
+        self.y(0.0).unwrap_or(self.area.bottom)
+    }
+}
+
+#[derive(Default)]
+struct Runs {
+    done: Vec<Run>,
+    current: Run,
+}
+
+impl Runs {
+    fn add(&mut self, point: (f64, f64)) {
+        self.current.push(point);
+    }
+
+    fn extend_to(&mut self, x: f64) {
+        if let Some((_, y)) = self.current.last() {
+            self.current.push((x, *y));
+        }
+    }
+
+    fn end(&mut self) {
+        if !self.current.is_empty() {
+            self.done.push(std::mem::take(&mut self.current));
+        }
+    }
+}
+
+/// Runs as one path.
+pub(crate) fn path(runs: &[Run]) -> Path {
+    let mut path = Path::default();
+    for run in runs {
+        for (index, point) in run.iter().enumerate() {
+            if index == 0 { path.move_to(*point) } else { path.line_to(*point) }
+        }
+    }
+    path
+}
+
+/// Pixels that runs pass.
+pub(crate) fn length(runs: &[Run]) -> f64 {
+    let between = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0).hypot(pair[1].1 - pair[0].1);
+    runs.iter().flat_map(|run| run.windows(2)).map(between).sum()
+}
+
+/// Runs closed along a height, as one path.
+pub(crate) fn outline(runs: &[Run], base: f64) -> Path {
+    let mut path = Path::default();
+    for run in runs {
+        let ([(left, _), ..], [.., (right, _)]) = (&run[..], &run[..]) else { continue };
+        path.move_to((*left, base));
+        run.iter().for_each(|point| path.line_to(*point));
+        path.line_to((*right, base));
+        path.close();
+    }
+    path
+}
+
+/// Says which series are areas, and adds up the values of those that lie on each other.
+pub(crate) fn stack(lines: &mut [Line], mode: AreaMode, has_two_axes: bool) {
+    let areas = lines.iter_mut().filter(|line| !line.series.options.draw_as_infinite);
+    match mode {
+        AreaMode::None => {}
+        AreaMode::First => lines.iter_mut().take(1).for_each(|line| line.series.options.stacked = true),
+        AreaMode::All => areas.for_each(|line| line.series.options.stacked = true),
+        // As in Graphite, with two axes there is nothing to add up.
+        AreaMode::Stacked if has_two_axes => {}
+        AreaMode::Stacked => {
+            let mut totals: Vec<f64> = Vec::new();
+            for line in areas {
+                line.series.options.stacked = true;
+                totals.resize(totals.len().max(line.values.len()), 0.0);
+                for (value, total) in line.values.iter_mut().zip(&mut totals) {
+                    if !value.is_nan() {
+                        *total += *value;
+                        *value = *total;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The least and the greatest value that an axis has to show.
+pub(crate) fn data_limits<'a>(
+    lines: impl Iterator<Item = &'a Line> + Clone,
+    options: &Options,
+    is_stacked: bool,
+) -> (f64, f64) {
+    let is_shown = |value: &f64| value.abs() < 1e300 && (options.log_base.is_none() || *value > 0.0);
+    let lines = lines.filter(|line| !line.series.options.draw_as_infinite);
+    let values = lines.clone().flat_map(|line| line.values.iter().copied()).filter(is_shown);
+    let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+    for value in values {
+        (min, max) = (min.min(value), max.max(value));
+    }
+    if min > max {
+        return (0.0, 1.0);
+    }
+    if is_stacked {
+        max = highest_sum(lines.clone(), is_shown).unwrap_or(max);
+    }
+    let has_nulls = || lines.clone().any(|line| line.values.iter().any(|value| value.is_nan()));
+    if options.null_as_zero && options.log_base.is_none() && has_nulls() {
+        (min, max) = (min.min(0.0), max.max(0.0));
+    }
+    (min, max)
+}
+
+fn highest_sum<'a>(
+    lines: impl Iterator<Item = &'a Line> + Clone,
+    is_shown: impl Fn(&f64) -> bool,
+) -> Option<f64> {
+    let mut sums: Vec<f64> = Vec::new();
+    for line in lines {
+        sums.resize(sums.len().max(line.values.len()), 0.0);
+        for (sum, value) in sums.iter_mut().zip(&line.values) {
+            *sum += if is_shown(value) { *value } else { 0.0 };
+        }
+    }
+    sums.into_iter().reduce(f64::max).filter(is_shown)
+}
