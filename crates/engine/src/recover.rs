@@ -123,8 +123,7 @@ async fn load_metrics(
         // The store reads the next page while this one is taken in, by the index beside the shards.
         next = if end { tokio::spawn(async { Ok(MetaPage::default()) }) } else { scan(page.next.clone()) };
         let (index, names) = (Arc::clone(sources.index), Arc::clone(&page));
-        let indexed =
-            tokio::task::spawn_blocking(move || index.insert(names.iter().map(|(name, _)| name)));
+        let indexed = tokio::task::spawn_blocking(move || index.insert(names.iter().map(|(name, _)| name)));
         places.reserve(page.entries.len());
         for (name, entry) in page.iter() {
             let hash = sources.router.hash(name);
