@@ -7,9 +7,12 @@ mod index_json;
 mod render;
 mod render_params;
 mod search;
+mod tag_search;
+mod tags;
 
 pub(crate) use expand::expand;
 pub(crate) use find::find;
 pub(crate) use functions::functions;
 pub(crate) use index_json::index_json;
 pub(crate) use render::render;
+pub(crate) use tags::tags;

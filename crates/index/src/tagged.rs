@@ -59,6 +59,11 @@ impl Index {
         self.tagged_mut().hide(name)
     }
 
+    /// The series that are not found by their tags.
+    pub fn hidden_series(&self) -> Vec<String> {
+        self.tagged().hidden()
+    }
+
     /// Lets a series be found by its tags again. False when it was not hidden.
     pub fn show_series(&self, name: &str) -> bool {
         self.tagged_mut().show(name)

@@ -115,6 +115,11 @@ impl Tags {
         segments(name).is_some() && self.aside.remove(name) && self.insert(name)
     }
 
+    /// The hidden ones.
+    pub(crate) fn hidden(&self) -> Vec<String> {
+        self.aside.iter().filter(|name| segments(name).is_some()).map(|name| name.to_string()).collect()
+    }
+
     /// Writes the name of a series behind what is in `out`.
     pub(crate) fn write_name(&self, number: u32, out: &mut String) {
         for (place, pair) in self.pairs_of(number).iter().enumerate() {

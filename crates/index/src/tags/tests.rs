@@ -86,6 +86,7 @@ fn hidden_series_stay_series() {
     assert!(tags.hide("a;x=1") && !tags.hide("a;x=1") && !tags.hide("a;x=3"));
     assert_eq!(find(&tags, &["name=a"]).unwrap(), ["a;x=2"]);
     assert!(tags.contains("a;x=1") && !tags.insert("a;x=1"));
+    assert_eq!(tags.hidden(), ["a;x=1"]);
     assert!(tags.show("a;x=1") && !tags.show("a;x=1") && !tags.show("a;x=3"));
     assert_eq!(find(&tags, &["name=a"]).unwrap(), ["a;x=1", "a;x=2"]);
     assert!(tags.hide("a;x=2") && tags.remove("a;x=2") && !tags.contains("a;x=2"));
