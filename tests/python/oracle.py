@@ -2,7 +2,7 @@
 
 Commands (`cmd`): `create` makes whisper files, `update` writes points at a given instant, `get`
 answers HTTP requests with the real graphite-web at a given instant, `parse` gives what carbon's own
-receivers make of bytes, `pickles` frames as Python's senders make them. The clock of the whole process
+receivers make of bytes, `post` sends a form, `pickles` frames as Python's senders make them. The clock of the whole process
 is the instant of the last command, so nothing depends on the machine's clock.
 """
 import io
@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import types
+from urllib.parse import unquote_to_bytes
 
 # What libraries print must not end up in the answers.
 answers = os.fdopen(os.dup(1), "w")
@@ -34,6 +35,7 @@ WHISPER_DIR = os.path.join(os.environ["GRAPHITE_STORAGE_DIR"], "whisper")
 
 from django.core.management import call_command  # noqa: E402
 from graphite.readers import utils as readers  # noqa: E402
+from graphite.tags.utils import TaggedSeries  # noqa: E402
 from graphite.wsgi import application  # noqa: E402
 import receivers  # noqa: E402
 
@@ -52,6 +54,8 @@ readers.CarbonLink = NoCache
 
 
 def path_of(name):
+    if ";" in name:
+        return os.path.join(WHISPER_DIR, TaggedSeries.encode(name, sep=os.sep, hash_only=True)) + ".wsp"
     return os.path.join(WHISPER_DIR, *name.split(".")) + ".wsp"
 
 
@@ -74,18 +78,24 @@ def get(command):
     return {"answers": [request(path) for path in command["paths"]]}
 
 
-def request(path):
+def post(command):
+    return {"answers": [request(command["path"], command["form"].encode())]}
+
+
+def request(path, form=None):
     path, _, query = path.partition("?")
     environ = {
-        "REQUEST_METHOD": "GET",
-        "PATH_INFO": path,
+        "REQUEST_METHOD": "GET" if form is None else "POST",
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
         "QUERY_STRING": query,
         "SERVER_NAME": "oracle",
         "SERVER_PORT": "80",
         "SERVER_PROTOCOL": "HTTP/1.1",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "http",
-        "wsgi.input": io.BytesIO(),
+        "CONTENT_TYPE": "application/x-www-form-urlencoded",
+        "CONTENT_LENGTH": str(len(form or b"")),
+        "wsgi.input": io.BytesIO(form or b""),
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": False,
         "wsgi.multiprocess": False,
@@ -112,7 +122,7 @@ def pickles(command):
     return {"frames": [[what, frame.hex()] for what, frame in receivers.pickles()]}
 
 
-COMMANDS = {"create": create, "update": update, "get": get, "parse": parse, "pickles": pickles}
+COMMANDS = {"create": create, "update": update, "get": get, "post": post, "parse": parse, "pickles": pickles}
 
 for line in sys.stdin:
     asked = json.loads(line)

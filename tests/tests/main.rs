@@ -11,6 +11,7 @@ mod load;
 mod maintenance;
 mod oracle_find;
 mod oracle_render;
+mod oracle_tags;
 mod paced;
 mod restart;
 mod scenario;

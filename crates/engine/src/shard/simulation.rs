@@ -259,7 +259,7 @@ impl World1 {
             metadata: &metadata,
             flush: &*self.store,
             journal: &journal,
-            index: &Index::new(&Registry::new()),
+            index: &Arc::new(Index::new(&Registry::new())),
             router: self.router,
             config_for: &config_for,
             now: self.clock.now(),

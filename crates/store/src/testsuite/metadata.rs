@@ -114,11 +114,11 @@ pub async fn hidden_series_are_listed_until_they_are_shown_or_deleted(store: &dy
     let names = ["meta.hidden;a=1", "meta.hidden;a=2", "meta.hidden;a=3"];
     let marked = |place: usize, at: u32| (names[place].to_owned(), at);
     create(store, &names.map(|name| metric(name, &config, 1))).await;
-    insist(|| store.hide(&[], 5)).await;
     insist(|| store.hide(&names, 10)).await;
     insist(|| store.hide(&names[..1], 20)).await;
     assert_eq!(hidden(store).await, [marked(0, 20), marked(1, 10), marked(2, 10)]);
-    insist(|| store.show(&[names[1], "meta.hidden;a=4"])).await;
+    let shown = [names[1], "meta.hidden;a=4"];
+    insist(|| store.show(&shown)).await;
     insist(|| store.delete(&names[2..])).await;
     assert_eq!(hidden(store).await, [marked(0, 20)]);
     create(store, &names.map(|name| metric(name, &config, 2))).await;
