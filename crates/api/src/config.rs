@@ -106,15 +106,15 @@ pub struct Limits {
     /// Size of a request's body.
     #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
     pub body: ByteSize,
-    /// Targets of a render request, queries of an expand request.
+    /// Targets of a render request, queries of an expand request, expressions of a search by tags.
     pub targets: usize,
     /// Series of a render request.
     pub series: usize,
     /// Points of a render request, before maxDataPoints; each takes 8 bytes while it is answered.
     pub points: usize,
-    /// Names that a find or expand gives.
+    /// Names that a find, an expand or a search by tags gives.
     pub find_results: usize,
-    /// Places in the index that a find or expand looks at.
+    /// Places in the index that a find or expand looks at; values and series that a search by tags tries.
     pub find_visited: usize,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use plumbago_model::glob::{GlobError, Path, Pattern, has_glob};
 use plumbago_model::name::sanitize;
@@ -23,6 +23,8 @@ const NAMES_PER_TURN: usize = 256;
 pub struct Index {
     trie: RwLock<Trie>,
     tagged: RwLock<Tags>,
+    /// How many tagged series there were when their memory was added up last, and the sum.
+    tagged_memory: Mutex<(usize, usize)>,
     readers_waiting: AtomicUsize,
     metrics: Metrics,
 }
@@ -91,6 +93,7 @@ impl Index {
         Self {
             trie: RwLock::new(Trie::new()),
             tagged: RwLock::new(Tags::new()),
+            tagged_memory: Mutex::default(),
             readers_waiting: AtomicUsize::new(0),
             metrics,
         }
@@ -354,9 +357,11 @@ impl Index {
         self.metrics.names.set(trie.leaves() as f64);
         self.metrics.directories.set(trie.directories() as f64);
         self.metrics.components.set(trie.components.len() as f64);
-        self.metrics.memory_bytes.set(trie.memory_bytes() as f64);
+        let names = trie.memory_bytes();
         drop(trie);
-        self.metrics.tagged.set(self.tagged().len() as f64);
+        let tagged = self.tagged();
+        self.metrics.tagged.set(tagged.len() as f64);
+        self.metrics.memory_bytes.set((names + self.tagged_memory(&tagged)) as f64);
     }
 
     fn trie(&self) -> RwLockReadGuard<'_, Trie> {
@@ -371,6 +376,18 @@ impl Index {
 
     fn trie_mut(&self) -> RwLockWriteGuard<'_, Trie> {
         self.trie.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory of the tagged series, added up when their number has changed by an eighth: it means
+    /// looking at every value.
+    fn tagged_memory(&self, tagged: &Tags) -> usize {
+        let mut known = self.tagged_memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, bytes) = *known;
+        if tagged.len().abs_diff(count) <= count / 8 {
+            return bytes;
+        }
+        *known = (tagged.len(), tagged.memory_bytes());
+        known.1
     }
 
     pub(crate) fn tagged(&self) -> RwLockReadGuard<'_, Tags> {

@@ -11,7 +11,10 @@ impl Index {
         expressions: &[TagExpression],
         limits: &FindLimits,
     ) -> Result<Vec<String>, TagError> {
-        self.tagged().find_series(expressions, limits)
+        // Sorted once others have the lock.
+        let mut names = self.tagged().find_series(expressions, limits)?;
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// The first `limit` tags in order that match.

@@ -14,8 +14,16 @@ pub struct TagExpression {
 pub(super) enum Test {
     Is(String),
     IsNot(String),
-    Matches(Pattern),
-    MatchesNot(Pattern),
+    Matches(Regex),
+    MatchesNot(Regex),
+}
+
+/// A regular expression, with what it demands of the beginning of a text, as far as that is known.
+#[derive(Debug, Clone)]
+pub(super) struct Regex {
+    pattern: Pattern,
+    /// In order; none of them begins another.
+    pub(super) beginnings: Option<Vec<String>>,
 }
 
 /// Why tags were not searched.
@@ -65,7 +73,7 @@ impl TagExpression {
                 } else {
                     anchored
                 };
-                if negated { Test::MatchesNot(pattern) } else { Test::Matches(pattern) }
+                if negated { Test::MatchesNot(pattern.into()) } else { Test::Matches(pattern.into()) }
             }
         };
         Ok(Self { tag: tag.to_owned(), test })
@@ -92,9 +100,20 @@ impl Test {
         Ok(match self {
             Self::Is(wanted) => value == wanted,
             Self::IsNot(other) => value != other,
-            Self::Matches(pattern) => is_match(pattern, value)?,
-            Self::MatchesNot(pattern) => !is_match(pattern, value)?,
+            Self::Matches(regex) => is_match(&regex.pattern, value)?,
+            Self::MatchesNot(regex) => !is_match(&regex.pattern, value)?,
         })
+    }
+}
+
+impl From<Pattern> for Regex {
+    fn from(pattern: Pattern) -> Self {
+        let mut beginnings = pattern.beginnings();
+        if let Some(texts) = &mut beginnings {
+            texts.sort_unstable();
+            texts.dedup_by(|later, earlier| later.starts_with(earlier.as_str()));
+        }
+        Self { pattern, beginnings }
     }
 }
 

@@ -113,6 +113,9 @@ impl Postings {
     pub(super) fn add_common_to(&self, other: &Self, sum: &mut RoaringBitmap) {
         match (self, other) {
             (Self::Many(a), Self::Many(b)) => *sum |= a & b,
+            (Self::Few(few), Self::Few(others)) if few.len() > others.len() => {
+                sum.extend(others.iter().copied().filter(|number| self.contains(*number)));
+            }
             (Self::Few(few), other) | (other, Self::Few(few)) => {
                 sum.extend(few.iter().copied().filter(|number| other.contains(*number)));
             }

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::ops::Bound;
 
-use plumbago_model::rules::Pattern;
 use roaring::RoaringBitmap;
 
 use super::Tags;
@@ -18,8 +17,11 @@ use crate::FindLimits;
 /// So many characters of a value that a regular expression is tried on count as a visit.
 const CHARS_PER_VISIT: usize = 64;
 
+/// Looking up the value of one series takes as long as joining sets of so many series.
+const SERIES_PER_LOOK: u64 = 64;
+
 impl Tags {
-    /// The names of the series that match all expressions, sorted.
+    /// The names of the series that match all expressions, in any order.
     pub(crate) fn find_series(
         &self,
         expressions: &[TagExpression],
@@ -29,9 +31,7 @@ impl Tags {
         if series.len() > limits.results_max as u64 {
             return Err(TagError::TooManyResults(limits.results_max));
         }
-        let mut names: Vec<String> = series.iter().map(|number| self.name(number)).collect();
-        names.sort_unstable();
-        Ok(names)
+        Ok(series.iter().map(|number| self.name(number)).collect())
     }
 
     /// The series that match all expressions.
@@ -119,14 +119,17 @@ impl<'a> Selection<'a> {
                     series.subtract(others);
                 }
             }
-            test if series.len() < tag.values.len() as u64 => {
-                *series = self.try_each(series, number, test)?
+            test => {
+                let wanted = !test.passes("")?;
+                if series.len() < cost_of_gathering(tag, test, wanted, series.len()) {
+                    *series = self.try_each(series, number, test)?;
+                } else if wanted {
+                    *series = self.gather(tag, test, true, Some(series))?;
+                } else {
+                    let refused = self.gather(tag, test, false, Some(series))?;
+                    series.subtract(&refused);
+                }
             }
-            test if test.passes("")? => {
-                let refused = self.gather(tag, test, false, Some(series))?;
-                series.subtract(&refused);
-            }
-            test => *series = self.gather(tag, test, true, Some(series))?,
         }
         Ok(())
     }
@@ -152,13 +155,7 @@ impl<'a> Selection<'a> {
             Ok(())
         };
         match beginnings(test, wanted) {
-            Some(beginnings) => {
-                for beginning in &beginnings {
-                    for (value, pair) in starting_with(tag, beginning) {
-                        look(value, pair)?;
-                    }
-                }
-            }
+            Some(texts) => values_from(tag, texts).try_for_each(|(value, pair)| look(value, pair))?,
             None => tag.values.iter().try_for_each(|(value, pair)| look(value, *pair))?,
         }
         Ok(sum.into())
@@ -211,14 +208,28 @@ pub(super) fn starting_with<'a>(tag: &'a Tag, beginning: &'a str) -> impl Iterat
     values.take_while(move |(value, _)| value.starts_with(beginning))
 }
 
-/// What all values begin with for which the test says `wanted`; none begins another.
-fn beginnings(test: &Test, wanted: bool) -> Option<Vec<String>> {
-    let pattern: &Pattern = match (test, wanted) {
-        (Test::Matches(pattern), true) | (Test::MatchesNot(pattern), false) => pattern,
-        _ => return None,
+/// The values that begin with one of some texts.
+fn values_from<'a>(tag: &'a Tag, texts: &'a [String]) -> impl Iterator<Item = (&'a str, u32)> {
+    texts.iter().flat_map(|text| starting_with(tag, text))
+}
+
+/// What all values begin with for which the test says `wanted`.
+fn beginnings(test: &Test, wanted: bool) -> Option<&[String]> {
+    match (test, wanted) {
+        (Test::Matches(regex), true) | (Test::MatchesNot(regex), false) => regex.beginnings.as_deref(),
+        _ => None,
+    }
+}
+
+/// What [`Selection::gather`] has to do, in series looked up one by one; not counted further than
+/// `enough`.
+fn cost_of_gathering(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
+    let all = tag.values.len() as u64;
+    let values = match beginnings(test, wanted) {
+        Some(texts) => {
+            values_from(tag, texts).take(usize::try_from(enough).unwrap_or(usize::MAX)).count() as u64
+        }
+        None => all,
     };
-    let mut beginnings = pattern.beginnings()?;
-    beginnings.sort_unstable();
-    beginnings.dedup_by(|later, earlier| later.starts_with(earlier.as_str()));
-    Some(beginnings)
+    values * (1 + tag.series.len() / all.max(1) / SERIES_PER_LOOK)
 }

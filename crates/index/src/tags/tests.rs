@@ -15,7 +15,14 @@ fn tags(names: &[&str]) -> Tags {
 
 fn find(tags: &Tags, expressions: &[&str]) -> Result<Vec<String>, TagError> {
     let expressions = expressions.iter().map(|text| TagExpression::parse(text));
-    tags.find_series(&expressions.collect::<Result<Vec<_>, _>>()?, &FindLimits::default())
+    sorted(tags.find_series(&expressions.collect::<Result<Vec<_>, _>>()?, &FindLimits::default()))
+}
+
+fn sorted(names: Result<Vec<String>, TagError>) -> Result<Vec<String>, TagError> {
+    names.map(|mut names| {
+        names.sort_unstable();
+        names
+    })
 }
 
 #[test]
@@ -148,7 +155,7 @@ proptest! {
         }
         prop_assert_eq!(tags.len(), kept.len());
         let expressions: Vec<TagExpression> = texts.iter().map(|text| TagExpression::parse(text).unwrap()).collect();
-        let found = tags.find_series(&expressions, &FindLimits::default());
+        let found = sorted(tags.find_series(&expressions, &FindLimits::default()));
         if expressions.iter().all(|expression| expression.passes_empty().unwrap()) {
             prop_assert_eq!(found, Err(TagError::AllMatchEmpty));
         } else {
