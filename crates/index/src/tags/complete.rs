@@ -5,8 +5,7 @@ use plumbago_model::rules::Pattern;
 use super::Tags;
 use super::expression::{self, TagError, TagExpression};
 use super::postings::Postings;
-use super::select::starting_with;
-use crate::FindLimits;
+use super::select::{Bounds, Stop, starting_with};
 
 /// A tag, or a value of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,9 +61,9 @@ impl Tags {
         expressions: &[TagExpression],
         prefix: &str,
         limit: usize,
-        limits: &FindLimits,
-    ) -> Result<Vec<String>, TagError> {
-        let series = self.context(expressions, limits)?;
+        bounds: &Bounds,
+    ) -> Result<Vec<String>, Stop> {
+        let series = self.context(expressions, bounds)?;
         let meets = |others: &Postings| series.as_ref().is_none_or(|series| series.meets(others));
         let tags = self.pairs.tags().filter(|(name, _, tag)| {
             let is_named = expressions.iter().any(|expression| expression.tag() == *name);
@@ -81,13 +80,13 @@ impl Tags {
         tag: &str,
         prefix: &str,
         limit: usize,
-        limits: &FindLimits,
-    ) -> Result<Vec<String>, TagError> {
+        bounds: &Bounds,
+    ) -> Result<Vec<String>, Stop> {
         let mut asked = expressions.to_vec();
         if !asked.is_empty() {
             asked.push(TagExpression::has(tag));
         }
-        let series = self.context(&asked, limits)?;
+        let series = self.context(&asked, bounds)?;
         let Some((number, tag)) = self.pairs.tag(tag) else { return Ok(Vec::new()) };
         let values = starting_with(tag, prefix);
         let Some(series) = series else {
@@ -101,12 +100,8 @@ impl Tags {
     }
 
     /// The series that are left by expressions; `None` for all when there are no expressions.
-    fn context(
-        &self,
-        expressions: &[TagExpression],
-        limits: &FindLimits,
-    ) -> Result<Option<Postings>, TagError> {
-        if expressions.is_empty() { Ok(None) } else { self.select(expressions, limits).map(Some) }
+    fn context(&self, expressions: &[TagExpression], bounds: &Bounds) -> Result<Option<Postings>, Stop> {
+        if expressions.is_empty() { Ok(None) } else { self.select(expressions, bounds).map(Some) }
     }
 
     /// The first values in order that some series have for a tag.

@@ -1,5 +1,8 @@
 //! What is asked of a tag: `tag=value`, `tag!=value`, `tag=~regex`, `tag!=~regex`.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use plumbago_model::rules::{Pattern, PatternError};
 
 /// An expression that is said of one tag. A series without the tag has the empty value.
@@ -20,10 +23,12 @@ pub(super) enum Test {
 
 /// A regular expression, with what it demands of the beginning of a text, as far as that is known.
 #[derive(Debug, Clone)]
-pub(super) struct Regex {
+pub(crate) struct Regex {
     pattern: Pattern,
     /// In order; none of them begins another.
-    pub(super) beginnings: Option<Vec<String>>,
+    pub(super) beginnings: Option<Arc<[String]>>,
+    /// All values that match, once they were tried.
+    pub(super) known: Option<Arc<HashSet<Arc<str>>>>,
 }
 
 /// Why tags were not searched.
@@ -79,6 +84,14 @@ impl TagExpression {
         Ok(Self { tag: tag.to_owned(), test })
     }
 
+    /// Its regular expression, when it has one.
+    pub(crate) fn regex_mut(&mut self) -> Option<&mut Regex> {
+        match &mut self.test {
+            Test::Matches(regex) | Test::MatchesNot(regex) => Some(regex),
+            Test::Is(_) | Test::IsNot(_) => None,
+        }
+    }
+
     /// The tag that it is about.
     pub fn tag(&self) -> &str {
         &self.tag
@@ -100,9 +113,28 @@ impl Test {
         Ok(match self {
             Self::Is(wanted) => value == wanted,
             Self::IsNot(other) => value != other,
-            Self::Matches(regex) => is_match(&regex.pattern, value)?,
-            Self::MatchesNot(regex) => !is_match(&regex.pattern, value)?,
+            Self::Matches(regex) => regex.is_match(value)?,
+            Self::MatchesNot(regex) => !regex.is_match(value)?,
         })
+    }
+}
+
+impl Regex {
+    pub(crate) fn is_match(&self, value: &str) -> Result<bool, TagError> {
+        match &self.known {
+            Some(known) if !value.is_empty() => Ok(known.contains(value)),
+            _ => is_match(&self.pattern, value),
+        }
+    }
+
+    /// What every value begins with that matches: one of these.
+    pub(crate) fn beginnings(&self) -> Vec<String> {
+        self.beginnings.as_ref().map_or_else(|| vec![String::new()], |texts| texts.to_vec())
+    }
+
+    /// From now on exactly these values match.
+    pub(crate) fn set_known(&mut self, values: HashSet<Arc<str>>) {
+        self.known = Some(Arc::new(values));
     }
 }
 
@@ -113,7 +145,7 @@ impl From<Pattern> for Regex {
             texts.sort_unstable();
             texts.dedup_by(|later, earlier| later.starts_with(earlier.as_str()));
         }
-        Self { pattern, beginnings }
+        Self { pattern, beginnings: beginnings.map(Arc::from), known: None }
     }
 }
 

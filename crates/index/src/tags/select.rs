@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
 use super::Tags;
-use super::expression::{TagError, TagExpression, Test};
+use super::expression::{Regex, TagError, TagExpression, Test};
 use super::pairs::Tag;
 use super::postings::Postings;
 use crate::FindLimits;
@@ -20,45 +21,78 @@ const CHARS_PER_VISIT: usize = 64;
 /// Looking up the value of one series takes as long as joining sets of so many series.
 const SERIES_PER_LOOK: u64 = 64;
 
+/// What a search may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) limits: FindLimits,
+    /// Most values that a regular expression is tried on by the search itself, while others wait.
+    pub(crate) tried_at_once: u64,
+}
+
+/// Why a search came to no end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Error(TagError),
+    /// The regular expression at this place in the list is to be tried on all values of its tag first.
+    Untried(usize),
+}
+
+impl From<TagError> for Stop {
+    fn from(error: TagError) -> Self {
+        Self::Error(error)
+    }
+}
+
 impl Tags {
     /// The names of the series that match all expressions, in any order.
     pub(crate) fn find_series(
         &self,
         expressions: &[TagExpression],
-        limits: &FindLimits,
-    ) -> Result<Vec<String>, TagError> {
-        let series = self.select(expressions, limits)?;
-        if series.len() > limits.results_max as u64 {
-            return Err(TagError::TooManyResults(limits.results_max));
+        bounds: &Bounds,
+    ) -> Result<Vec<String>, Stop> {
+        let (series, most) = (self.select(expressions, bounds)?, bounds.limits.results_max);
+        if series.len() > most as u64 {
+            return Err(TagError::TooManyResults(most).into());
         }
         Ok(series.iter().map(|number| self.name(number)).collect())
     }
 
     /// The series that match all expressions.
-    pub(super) fn select(
-        &self,
-        expressions: &[TagExpression],
-        limits: &FindLimits,
-    ) -> Result<Postings, TagError> {
-        let mut selection = Selection { tags: self, visits: limits.visited_max, limits };
+    pub(super) fn select(&self, expressions: &[TagExpression], bounds: &Bounds) -> Result<Postings, Stop> {
+        let mut selection = Selection { tags: self, visits: bounds.limits.visited_max, bounds, place: 0 };
         let (mut asking, mut passing) = (Vec::new(), Vec::new());
-        for expression in expressions {
-            (if expression.passes_empty()? { &mut passing } else { &mut asking }).push(expression);
-        }
-        if asking.is_empty() {
-            return Err(TagError::AllMatchEmpty);
+        for (place, expression) in expressions.iter().enumerate() {
+            (if expression.passes_empty()? { &mut passing } else { &mut asking }).push((place, expression));
         }
         // Exact sizes are known of some, the others follow in the order of their tags' values.
-        asking.sort_by_key(|expression| selection.size(expression));
-        let Some((first, rest)) = asking.split_first() else { return Err(TagError::AllMatchEmpty) };
+        asking.sort_by_key(|(_, expression)| selection.size(expression));
+        let Some(((place, first), rest)) = asking.split_first() else {
+            return Err(TagError::AllMatchEmpty.into());
+        };
+        selection.place = *place;
         let mut series = selection.first(first)?;
-        for expression in rest.iter().chain(&passing) {
+        for (place, expression) in rest.iter().chain(&passing) {
             if series.is_empty() {
                 break;
             }
+            selection.place = *place;
             selection.narrow(&mut series, expression)?;
         }
         Ok(series)
+    }
+
+    /// The next values of a tag in order that begin with a text.
+    pub(crate) fn values_after(
+        &self,
+        tag: &str,
+        beginning: &str,
+        after: Option<&Arc<str>>,
+        count: usize,
+    ) -> Vec<Arc<str>> {
+        let Some((_, tag)) = self.pairs.tag(tag) else { return Vec::new() };
+        let start = after.map_or(Bound::Included(beginning), |after| Bound::Excluded(&**after));
+        let values = tag.values.range::<str, _>((start, Bound::Unbounded)).map(|(value, _)| value);
+        values.take_while(|value| value.starts_with(beginning)).take(count).cloned().collect()
     }
 
     fn name(&self, number: u32) -> String {
@@ -71,9 +105,11 @@ impl Tags {
 /// One search.
 struct Selection<'a> {
     tags: &'a Tags,
-    limits: &'a FindLimits,
-    /// What is left of them.
+    bounds: &'a Bounds,
+    /// What is left of the visits.
     visits: usize,
+    /// The expression at work.
+    place: usize,
 }
 
 impl<'a> Selection<'a> {
@@ -90,17 +126,20 @@ impl<'a> Selection<'a> {
     }
 
     /// The series that pass one expression, which does not let the empty value pass.
-    fn first(&mut self, expression: &TagExpression) -> Result<Postings, TagError> {
+    fn first(&mut self, expression: &TagExpression) -> Result<Postings, Stop> {
         let Some(tag) = self.has(&expression.tag) else { return Ok(Postings::default()) };
         match &expression.test {
             Test::Is(value) => Ok(self.has_value(&expression.tag, value).cloned().unwrap_or_default()),
             Test::IsNot(_) => Ok(tag.series.clone()),
-            test => self.gather(tag, test, true, None),
+            test => {
+                self.try_now(test, values_to_try(tag, test, true, u64::MAX))?;
+                Ok(self.gather(tag, test, true, None)?)
+            }
         }
     }
 
     /// Keeps the series that pass another expression.
-    fn narrow(&mut self, series: &mut Postings, expression: &TagExpression) -> Result<(), TagError> {
+    fn narrow(&mut self, series: &mut Postings, expression: &TagExpression) -> Result<(), Stop> {
         let Some((number, tag)) = self.tags.pairs.tag(&expression.tag) else {
             if !expression.passes_empty()? {
                 *series = Postings::default();
@@ -121,7 +160,9 @@ impl<'a> Selection<'a> {
             }
             test => {
                 let wanted = !test.passes("")?;
-                if series.len() < cost_of_gathering(tag, test, wanted, series.len()) {
+                let values = values_to_try(tag, test, wanted, series.len());
+                self.try_now(test, values.min(series.len()))?;
+                if series.len() < cost_of_gathering(tag, values) {
                     *series = self.try_each(series, number, test)?;
                 } else if wanted {
                     *series = self.gather(tag, test, true, Some(series))?;
@@ -143,7 +184,7 @@ impl<'a> Selection<'a> {
         among: Option<&Postings>,
     ) -> Result<Postings, TagError> {
         let mut sum = RoaringBitmap::new();
-        let mut look = |value: &str, pair: u32| -> Result<(), TagError> {
+        let look = |(value, pair): (&str, u32)| -> Result<(), TagError> {
             self.visit(1 + value.len() / CHARS_PER_VISIT)?;
             if test.passes(value)? == wanted {
                 let series = self.tags.pairs.series(pair);
@@ -154,9 +195,13 @@ impl<'a> Selection<'a> {
             }
             Ok(())
         };
-        match beginnings(test, wanted) {
-            Some(texts) => values_from(tag, texts).try_for_each(|(value, pair)| look(value, pair))?,
-            None => tag.values.iter().try_for_each(|(value, pair)| look(value, *pair))?,
+        let pair = |value: &str| tag.values.get(value).copied();
+        match demanding(test, wanted) {
+            Some(Regex { known: Some(values), .. }) => {
+                values.iter().filter_map(|value| Some((&**value, pair(value)?))).try_for_each(look)?;
+            }
+            Some(Regex { beginnings: Some(texts), .. }) => values_from(tag, texts).try_for_each(look)?,
+            _ => tag.values.iter().map(|(value, pair)| (&**value, *pair)).try_for_each(look)?,
         }
         Ok(sum.into())
     }
@@ -184,6 +229,18 @@ impl<'a> Selection<'a> {
         Ok(left.into_iter().collect::<RoaringBitmap>().into())
     }
 
+    /// Stops when a regular expression had to be tried on so many values that others would wait.
+    fn try_now(&self, test: &Test, values: u64) -> Result<(), Stop> {
+        match test {
+            Test::Matches(Regex { known: None, .. }) | Test::MatchesNot(Regex { known: None, .. })
+                if values > self.bounds.tried_at_once =>
+            {
+                Err(Stop::Untried(self.place))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn has(&self, tag: &str) -> Option<&'a Tag> {
         self.tags.pairs.tag(tag).map(|(_, tag)| tag)
     }
@@ -193,7 +250,7 @@ impl<'a> Selection<'a> {
     }
 
     fn visit(&mut self, visits: usize) -> Result<(), TagError> {
-        let too_many = TagError::TooManyVisits(self.limits.visited_max);
+        let too_many = TagError::TooManyVisits(self.bounds.limits.visited_max);
         self.visits = self.visits.checked_sub(visits).ok_or(too_many)?;
         Ok(())
     }
@@ -213,23 +270,26 @@ fn values_from<'a>(tag: &'a Tag, texts: &'a [String]) -> impl Iterator<Item = (&
     texts.iter().flat_map(|text| starting_with(tag, text))
 }
 
-/// What all values begin with for which the test says `wanted`.
-fn beginnings(test: &Test, wanted: bool) -> Option<&[String]> {
+/// The regular expression that a value must match for which the test says `wanted`.
+fn demanding(test: &Test, wanted: bool) -> Option<&Regex> {
     match (test, wanted) {
-        (Test::Matches(regex), true) | (Test::MatchesNot(regex), false) => regex.beginnings.as_deref(),
+        (Test::Matches(regex), true) | (Test::MatchesNot(regex), false) => Some(regex),
         _ => None,
     }
 }
 
-/// What [`Selection::gather`] has to do, in series looked up one by one; not counted further than
-/// `enough`.
-fn cost_of_gathering(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
-    let all = tag.values.len() as u64;
-    let values = match beginnings(test, wanted) {
-        Some(texts) => {
+/// How many values [`Selection::gather`] would look at; not counted further than `enough`.
+fn values_to_try(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
+    match demanding(test, wanted) {
+        Some(Regex { known: Some(values), .. }) => values.len() as u64,
+        Some(Regex { beginnings: Some(texts), .. }) => {
             values_from(tag, texts).take(usize::try_from(enough).unwrap_or(usize::MAX)).count() as u64
         }
-        None => all,
-    };
-    values * (1 + tag.series.len() / all.max(1) / SERIES_PER_LOOK)
+        _ => tag.values.len() as u64,
+    }
+}
+
+/// What [`Selection::gather`] costs with so many values, in series looked up one by one.
+fn cost_of_gathering(tag: &Tag, values: u64) -> u64 {
+    values * (1 + tag.series.len() / (tag.values.len() as u64).max(1) / SERIES_PER_LOOK)
 }

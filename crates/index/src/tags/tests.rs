@@ -1,9 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use plumbago_telemetry::Registry;
 use proptest::prelude::*;
 
+use super::select::{Bounds, Stop};
 use super::*;
-use crate::{FindLimits, TagError, TagExpression};
+use crate::{FindLimits, Index, TagError, TagExpression};
 
 fn tags(names: &[&str]) -> Tags {
     let mut tags = Tags::new();
@@ -13,13 +15,21 @@ fn tags(names: &[&str]) -> Tags {
     tags
 }
 
-fn find(tags: &Tags, expressions: &[&str]) -> Result<Vec<String>, TagError> {
-    let expressions = expressions.iter().map(|text| TagExpression::parse(text));
-    sorted(tags.find_series(&expressions.collect::<Result<Vec<_>, _>>()?, &FindLimits::default()))
+fn bounds(results_max: usize, visited_max: usize) -> Bounds {
+    Bounds { limits: FindLimits { results_max, visited_max }, tried_at_once: u64::MAX }
 }
 
-fn sorted(names: Result<Vec<String>, TagError>) -> Result<Vec<String>, TagError> {
-    names.map(|mut names| {
+fn done<T>(result: Result<T, Stop>) -> Result<T, TagError> {
+    result.map_err(|stop| match stop {
+        Stop::Error(error) => error,
+        Stop::Untried(_) => unreachable!("everything is tried at once"),
+    })
+}
+
+fn find(tags: &Tags, expressions: &[&str]) -> Result<Vec<String>, TagError> {
+    let expressions = expressions.iter().map(|text| TagExpression::parse(text));
+    let found = tags.find_series(&expressions.collect::<Result<Vec<_>, _>>()?, &bounds(1 << 20, 1 << 20));
+    done(found).map(|mut names| {
         names.sort_unstable();
         names
     })
@@ -69,7 +79,7 @@ fn limits_name_themselves() {
     let tags = tags(&["a;x=1", "a;x=2", "a;x=3"]);
     let ask = |results_max, visited_max| {
         let expressions = [TagExpression::parse("x=~.").unwrap()];
-        tags.find_series(&expressions, &FindLimits { results_max, visited_max })
+        done(tags.find_series(&expressions, &bounds(results_max, visited_max)))
     };
     assert_eq!(ask(3, 3).unwrap().len(), 3);
     assert_eq!(ask(2, 3), Err(TagError::TooManyResults(2)));
@@ -105,7 +115,7 @@ fn tags_and_values_are_completed() {
     let parse = |texts: &[&str]| -> Vec<TagExpression> {
         texts.iter().map(|text| TagExpression::parse(text).unwrap()).collect()
     };
-    let limits = FindLimits::default();
+    let limits = bounds(9, 100);
     let complete =
         |texts: &[&str], prefix, limit| tags.complete_tags(&parse(texts), prefix, limit, &limits).unwrap();
     assert_eq!(complete(&[], "", 9), ["dc", "drive", "host", "name"]);
@@ -136,26 +146,29 @@ fn passes(name: &str, expression: &TagExpression) -> bool {
 }
 
 proptest! {
+    /// However many values are tried at once.
     #[test]
     fn any_expressions_find_what_matches(
         names in prop::collection::btree_set("(a|b|ab);(x=[ab]{1,2};)?(y=[ab]{1,2};)?z=[0-9]{1,2}", 1..300),
         removed in prop::collection::vec(any::<prop::sample::Index>(), 0..50),
         texts in prop::collection::vec("(name|x|y|z|w)(=|!=|=~|!=~)([ab]{0,2}|[0-9]|a\\.\\*|\\.\\*b|a\\|b|\\^a\\|b|\\[a-b0-5\\]\\$|\\.\\{2\\})", 1..5),
+        tried_at_once in 0_u64..20,
     ) {
         let mut kept = BTreeSet::new();
-        let mut tags = Tags::new();
+        let index = Index::new(&Registry::new());
         for name in &names {
-            tags.insert(name);
+            index.insert([name.as_str()]);
             kept.insert(name.clone());
         }
         let all: Vec<&String> = names.iter().collect();
-        for index in removed {
-            let name = index.get(&all).as_str();
-            prop_assert_eq!(tags.remove(name), kept.remove(name));
+        for place in removed {
+            let name = place.get(&all).as_str();
+            prop_assert_eq!(index.remove(name), kept.remove(name));
         }
-        prop_assert_eq!(tags.len(), kept.len());
-        let expressions: Vec<TagExpression> = texts.iter().map(|text| TagExpression::parse(text).unwrap()).collect();
-        let found = sorted(tags.find_series(&expressions, &FindLimits::default()));
+        prop_assert_eq!(index.tagged_len(), kept.len());
+        let expressions: Vec<TagExpression> =
+            texts.iter().map(|text| TagExpression::parse(text).unwrap()).collect();
+        let found = index.find_series_trying(&expressions, &FindLimits::default(), tried_at_once);
         if expressions.iter().all(|expression| expression.passes_empty().unwrap()) {
             prop_assert_eq!(found, Err(TagError::AllMatchEmpty));
         } else {
@@ -164,9 +177,9 @@ proptest! {
             prop_assert_eq!(found.unwrap(), wanted);
         }
         for name in &kept {
-            prop_assert!(tags.contains(name) && tags.remove(name));
+            prop_assert!(index.contains(name) && index.remove(name));
         }
-        prop_assert_eq!(tags.pairs.tags().count(), 0);
+        prop_assert_eq!(index.list_tags(None, 9).unwrap(), []);
     }
 }
 
