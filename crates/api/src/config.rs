@@ -25,6 +25,9 @@ pub struct Config {
     /// Compress bodies over 4 KiB for clients that ask for it. It costs more time than it saves on a
     /// fast network. reload: no
     pub gzip: bool,
+    /// Answer /tags/tagSeries, tagMultiSeries and delSeries. As in Graphite whoever may read may then make
+    /// tagged series and take them out of searches by tags. reload: no
+    pub tag_writes: bool,
     /// Encryption. reload: no
     pub tls: TlsConfig,
     /// What one client may use. reload: no
@@ -39,6 +42,7 @@ impl Default for Config {
             cors_allowed_origins: Vec::new(),
             time_zone: "UTC".to_owned(),
             gzip: false,
+            tag_writes: true,
             tls: TlsConfig::default(),
             limits: Limits::default(),
         }
@@ -106,7 +110,7 @@ pub struct Limits {
     /// Size of a request's body.
     #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
     pub body: ByteSize,
-    /// Targets of a render request, queries of an expand request, expressions of a search by tags.
+    /// Targets of a render request, queries of an expand request.
     pub targets: usize,
     /// Series of a render request.
     pub series: usize,

@@ -118,11 +118,13 @@ mod tests {
             text in "[ab.*?{}\\[\\],()|\"'=0-9;$é-]{0,20}",
             time in "[-+]?[0-9]{0,6}(s|min|h|noon|:)?",
             number in "-?[0-9]{0,20}",
+            expression in "(dc|name|a)(=|!=|=~|!=~)[ab.*?{}\\[\\],()|\"'=0-9;$é^+\\\\-]{0,20}",
         ) {
             let mut form = form_urlencoded::Serializer::new(String::new());
             for (name, value) in [
-                ("target", &text), ("query", &text), ("from", &time), ("until", &time), ("format", &format),
+                ("target", &text), ("target", &format!("seriesByTag('{expression}')")), ("query", &text), ("from", &time), ("until", &time), ("format", &format),
                 ("maxDataPoints", &number), ("position", &number), ("now", &time), ("xFilesFactor", &number),
+                ("expr", &expression), ("tag", &text), ("tagPrefix", &text), ("limit", &number),
                 ("template[1]", &text), ("jsonp", &text), ("pretty", &number), ("wildcards", &number),
             ] {
                 if !value.is_empty() {

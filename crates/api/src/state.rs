@@ -33,6 +33,7 @@ pub(crate) struct Api {
     pub(crate) source: Arc<dyn SeriesSource>,
     pub(crate) tagging: Arc<dyn Tagging>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) tag_writes: bool,
     pub(crate) limits: Limits,
     pub(crate) zone: TimeZone,
     /// Walks through all names at the same time; each holds a thread while its client reads.
@@ -52,6 +53,7 @@ impl Api {
             source: Arc::clone(&handles.source),
             tagging: Arc::clone(&handles.tagging),
             clock: Arc::clone(&handles.clock),
+            tag_writes: config.tag_writes,
             limits: config.limits.clone(),
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
             index_walks: Arc::new(Semaphore::new(INDEX_WALKS)),

@@ -92,6 +92,32 @@ async fn errors_are_json() {
 }
 
 #[tokio::test]
+async fn limits_and_switches_are_named() {
+    let form = "application/x-www-form-urlencoded";
+    let server = start(Config { tag_writes: false, ..Config::default() }, Made::default()).await;
+    for call in ["tagSeries", "tagMultiSeries", "delSeries"] {
+        let answer = server.post(&format!("/tags/{call}"), form, "path=a;b=c").await;
+        let text = "series are neither tagged nor untagged here (api.tag_writes)";
+        assert_eq!((answer.status, answer.json()), (403, json!({"error": text})));
+    }
+    let mut source = Made::default();
+    for n in 0..5 {
+        source.values.insert(format!("cpu;n={n}"), |_| 1.0);
+    }
+    let limits = plumbago_api::Limits { series: 3, find_results: 4, ..Default::default() };
+    let server = start(Config { limits, ..Config::default() }, source).await;
+    let answer = server.get("/render?format=json&target=seriesByTag('name=cpu')").await;
+    let text = "more than 3 series match (limit of results); narrow the expressions\n";
+    assert_eq!((answer.status, answer.text()), (413, text));
+    let answer = server.get("/tags/findSeries?expr=name=cpu").await;
+    let text = "more than 4 series match (limit of results); narrow the expressions";
+    assert_eq!((answer.status, answer.json()), (413, json!({"error": text})));
+    let many = "expr=name=cpu&".repeat(65);
+    let answer = server.get(&format!("/tags/findSeries?{many}")).await;
+    assert_eq!((answer.status, answer.json()), (413, json!({"error": "more than 64 tag expressions"})));
+}
+
+#[tokio::test]
 async fn targets_find_series_by_tag() {
     let server = tagged().await;
     let render = async |target: &str, rest: &str| {

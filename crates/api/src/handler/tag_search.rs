@@ -5,14 +5,17 @@ use std::sync::Arc;
 use plumbago_index::{FindLimits, Index, TagError, TagExpression};
 use plumbago_render::{ExprKind, Literal, parse};
 
-use crate::error::{ApiError, beyond};
+use crate::error::ApiError;
 use crate::state::Api;
 
 /// What a search may cost on the connection's own thread: less than a millisecond. One that needs more
 /// is asked again with the whole limits.
 const SMALL: FindLimits = FindLimits { results_max: 1000, visited_max: 2000 };
 
-/// The sorted names of a `seriesByTag(…)` as it stands in a target; `None` when it is none.
+/// Expressions of a search, of which each may hold a regular expression of some megabytes.
+const EXPRESSIONS_MAX: usize = 64;
+
+/// The sorted names of a `seriesByTag(…)` as it stands in a target.
 pub(super) async fn series_by_tag(api: &Arc<Api>, text: &str) -> Result<Vec<String>, ApiError> {
     let wrong = || ApiError::Invalid("expected seriesByTag with expressions in quotes".to_owned());
     let target = parse(text).map_err(|_| wrong())?;
@@ -21,19 +24,28 @@ pub(super) async fn series_by_tag(api: &Arc<Api>, text: &str) -> Result<Vec<Stri
         ExprKind::Literal(Literal::String(text)) => Some(text.as_str()),
         _ => None,
     });
-    series(api, &texts.collect::<Vec<_>>()).await
+    // More than a request may have are refused before their names are made.
+    found(api, &texts.collect::<Vec<_>>(), api.limits.series).await
 }
 
 /// The sorted names of the series that match all expressions.
 pub(super) async fn series(api: &Arc<Api>, texts: &[&str]) -> Result<Vec<String>, ApiError> {
-    let expressions = expressions(api, texts)?;
-    search(api, move |index, limits| index.find_series(&expressions, limits)).await
+    found(api, texts, usize::MAX).await
+}
+
+async fn found(api: &Arc<Api>, texts: &[&str], results_max: usize) -> Result<Vec<String>, ApiError> {
+    let expressions = expressions(texts)?;
+    search(api, move |index, limits| {
+        let limits = FindLimits { results_max: limits.results_max.min(results_max), ..*limits };
+        index.find_series(&expressions, &limits)
+    })
+    .await
 }
 
 /// Reads expressions.
-pub(super) fn expressions(api: &Api, texts: &[&str]) -> Result<Vec<TagExpression>, ApiError> {
-    if texts.len() > api.limits.targets {
-        return Err(beyond("expressions", "targets", api.limits.targets));
+pub(super) fn expressions(texts: &[&str]) -> Result<Vec<TagExpression>, ApiError> {
+    if texts.len() > EXPRESSIONS_MAX {
+        return Err(ApiError::TooLarge(format!("more than {EXPRESSIONS_MAX} tag expressions")));
     }
     Ok(texts.iter().map(|text| TagExpression::parse(text)).collect::<Result<_, _>>()?)
 }

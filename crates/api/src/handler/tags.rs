@@ -30,6 +30,9 @@ pub(crate) async fn tags(api: Arc<Api>, request: Request) -> Response {
     if is_post != writes && (writes || reads_only) {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
+    if writes && !api.tag_writes {
+        return failed(&ApiError::Forbidden("series are neither tagged nor untagged here (api.tag_writes)"));
+    }
     answer(&api, &path, request).await.unwrap_or_else(|error| failed(&error))
 }
 
@@ -81,7 +84,7 @@ async fn find_series(api: &Arc<Api>, params: &Params, wrapping: Wrapping) -> Res
 }
 
 async fn complete_tags(api: &Arc<Api>, params: &Params, wrapping: Wrapping) -> Result<Response, ApiError> {
-    let expressions = expressions(api, &params.all("expr"))?;
+    let expressions = expressions(&params.all("expr"))?;
     let prefix = params.get("tagPrefix").unwrap_or_default().to_owned();
     let limit = limit(params, OFFERED)?;
     let find = move |index: &plumbago_index::Index, limits: &_| {
@@ -93,7 +96,7 @@ async fn complete_tags(api: &Arc<Api>, params: &Params, wrapping: Wrapping) -> R
 async fn complete_values(api: &Arc<Api>, params: &Params, wrapping: Wrapping) -> Result<Response, ApiError> {
     let no_tag = || ApiError::Invalid("no tag specified".to_owned());
     let tag = params.get("tag").filter(|tag| !tag.is_empty()).ok_or_else(no_tag)?.to_owned();
-    let expressions = expressions(api, &params.all("expr"))?;
+    let expressions = expressions(&params.all("expr"))?;
     let prefix = params.get("valuePrefix").unwrap_or_default().to_owned();
     let limit = limit(params, OFFERED)?;
     let find = move |index: &plumbago_index::Index, limits: &_| {
