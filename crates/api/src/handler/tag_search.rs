@@ -56,7 +56,12 @@ where
     T: Send + 'static,
     S: Fn(&Index, &FindLimits) -> Result<T, TagError> + Send + 'static,
 {
-    match search(&api.index, &SMALL) {
+    let whole = api.find_limits();
+    let small = FindLimits {
+        results_max: SMALL.results_max.min(whole.results_max),
+        visited_max: SMALL.visited_max.min(whole.visited_max),
+    };
+    match search(&api.index, &small) {
         Err(TagError::TooManyResults(_) | TagError::TooManyVisits(_)) => aside(api, search).await,
         found => Ok(found?),
     }
