@@ -1,4 +1,4 @@
-"""Settings of the graphite-web that answers as the oracle: no cache, no peers, no database."""
+"""Settings of the graphite-web that answers as the oracle: no cache, no peers, tags in memory."""
 import os
 
 STORAGE_DIR = os.environ["GRAPHITE_STORAGE_DIR"]
@@ -17,7 +17,8 @@ MEMCACHE_HOSTS = []
 DEFAULT_CACHE_DURATION = 0
 FIND_CACHE_DURATION = 0
 FIND_TOLERANCE = 0
-TAGDB = "graphite.tags.base.DummyTagDB"
+TAGDB = "graphite.tags.localdatabase.LocalDatabaseTagDB"
+TAGDB_CACHE_DURATION = 0
 LOG_RENDERING_PERFORMANCE = False
 LOG_CACHE_PERFORMANCE = False
 LOG_FILE_INFO = "-"

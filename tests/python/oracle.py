@@ -2,8 +2,8 @@
 
 Commands (`cmd`): `create` makes whisper files, `update` writes points at a given instant, `get`
 answers HTTP requests with the real graphite-web at a given instant, `decode` reads MessagePack and
-pickles, `parse` gives what carbon's own
-receivers make of bytes, `pickles` frames as Python's senders make them. The clock of the whole process
+pickles, `parse` gives what carbon's own receivers make of bytes, `post` sends a form, `pickles` frames
+as Python's senders make them. The clock of the whole process
 is the instant of the last command, so nothing depends on the machine's clock.
 """
 import io
@@ -14,6 +14,7 @@ import pickle
 import sys
 import time
 import types
+from urllib.parse import unquote_to_bytes
 
 # What libraries print must not end up in the answers.
 answers = os.fdopen(os.dup(1), "w")
@@ -37,6 +38,7 @@ WHISPER_DIR = os.path.join(os.environ["GRAPHITE_STORAGE_DIR"], "whisper")
 from django.core.management import call_command  # noqa: E402
 from graphite.readers import utils as readers  # noqa: E402
 from graphite.util import msgpack  # noqa: E402
+from graphite.tags.utils import TaggedSeries  # noqa: E402
 from graphite.wsgi import application  # noqa: E402
 import receivers  # noqa: E402
 
@@ -55,6 +57,8 @@ readers.CarbonLink = NoCache
 
 
 def path_of(name):
+    if ";" in name:
+        return os.path.join(WHISPER_DIR, TaggedSeries.encode(name, sep=os.sep, hash_only=True)) + ".wsp"
     return os.path.join(WHISPER_DIR, *name.split(".")) + ".wsp"
 
 
@@ -77,18 +81,24 @@ def get(command):
     return {"answers": [request(path) for path in command["paths"]]}
 
 
-def request(path):
+def post(command):
+    return {"answers": [request(command["path"], command["form"].encode())]}
+
+
+def request(path, form=None):
     path, _, query = path.partition("?")
     environ = {
-        "REQUEST_METHOD": "GET",
-        "PATH_INFO": path,
+        "REQUEST_METHOD": "GET" if form is None else "POST",
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
         "QUERY_STRING": query,
         "SERVER_NAME": "oracle",
         "SERVER_PORT": "80",
         "SERVER_PROTOCOL": "HTTP/1.1",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "http",
-        "wsgi.input": io.BytesIO(),
+        "CONTENT_TYPE": "application/x-www-form-urlencoded",
+        "CONTENT_LENGTH": str(len(form or b"")),
+        "wsgi.input": io.BytesIO(form or b""),
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": False,
         "wsgi.multiprocess": False,
@@ -132,6 +142,7 @@ COMMANDS = {
     "create": create,
     "update": update,
     "get": get,
+    "post": post,
     "decode": decode,
     "parse": parse,
     "pickles": pickles,

@@ -78,13 +78,12 @@ impl Oracle {
 
     /// Asks graphite-web at an instant; the body of a binary answer is what it holds, as JSON.
     pub fn get(&mut self, now: i64, path: &str) -> Answer {
-        let answer = self.process.ask(&json!({"cmd": "get", "now": now, "paths": [path]}));
-        let answer = &answer["answers"][0];
-        Answer {
-            status: answer["status"].as_u64().unwrap() as u16,
-            content_type: answer["type"].as_str().unwrap().to_owned(),
-            body: answer["body"].as_str().unwrap().to_owned(),
-        }
+        answer(&self.process.ask(&json!({"cmd": "get", "now": now, "paths": [path]})))
+    }
+
+    /// Posts a form to graphite-web.
+    pub fn post(&mut self, now: i64, path: &str, form: &str) -> Answer {
+        answer(&self.process.ask(&json!({"cmd": "post", "now": now, "path": path, "form": form})))
     }
 
     /// What carbon's own receiver (`line`, `udp` or `pickle`) takes from the bytes of one connection.
@@ -102,6 +101,15 @@ impl Oracle {
         let answer = self.process.ask(&json!({"cmd": "pickles"}));
         let frames = answer["frames"].as_array().unwrap();
         frames.iter().map(|f| (f[0].as_str().unwrap().to_owned(), unhex(f[1].as_str().unwrap()))).collect()
+    }
+}
+
+fn answer(answers: &Value) -> Answer {
+    let answer = &answers["answers"][0];
+    Answer {
+        status: answer["status"].as_u64().unwrap() as u16,
+        content_type: answer["type"].as_str().unwrap().to_owned(),
+        body: answer["body"].as_str().unwrap().to_owned(),
     }
 }
 

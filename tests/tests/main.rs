@@ -14,6 +14,7 @@ mod maintenance;
 mod oracle_find;
 mod oracle_formats;
 mod oracle_render;
+mod oracle_tags;
 mod paced;
 mod restart;
 mod scenario;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use plumbago_api::{Config, Handles, Server};
+use plumbago_api::{Config, Handles, NoTagging, Server};
 use plumbago_engine::{FetchError, FetchRequest, SeriesSource};
 use plumbago_index::Index;
 use plumbago_model::{Series, SystemClock};
@@ -47,7 +47,13 @@ fn serve() -> std::net::SocketAddr {
     let registry = Registry::new();
     let index = Arc::new(Index::new(&registry));
     index.insert(names().iter().map(String::as_str));
-    let handles = Handles { index, source: Arc::new(Minutes), clock: Arc::new(SystemClock), registry };
+    let handles = Handles {
+        index,
+        source: Arc::new(Minutes),
+        tagging: Arc::new(NoTagging),
+        clock: Arc::new(SystemClock),
+        registry,
+    };
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

@@ -25,6 +25,9 @@ pub struct Config {
     /// Compress bodies over 4 KiB for clients that ask for it. It costs more time than it saves on a
     /// fast network. reload: no
     pub gzip: bool,
+    /// Answer /tags/tagSeries, tagMultiSeries and delSeries. As in Graphite whoever may read may then make
+    /// tagged series and take them out of searches by tags. reload: no
+    pub tag_writes: bool,
     /// Encryption. reload: no
     pub tls: TlsConfig,
     /// What one client may use. reload: no
@@ -39,6 +42,7 @@ impl Default for Config {
             cors_allowed_origins: Vec::new(),
             time_zone: "UTC".to_owned(),
             gzip: false,
+            tag_writes: true,
             tls: TlsConfig::default(),
             limits: Limits::default(),
         }
@@ -112,9 +116,9 @@ pub struct Limits {
     pub series: usize,
     /// Points of a render request, before maxDataPoints; each takes 8 bytes while it is answered.
     pub points: usize,
-    /// Names that a find or expand gives.
+    /// Names that a find, an expand or a search by tags gives.
     pub find_results: usize,
-    /// Places in the index that a find or expand looks at.
+    /// Places in the index that a find or expand looks at; values and series that a search by tags tries.
     pub find_visited: usize,
 }
 

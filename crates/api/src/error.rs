@@ -21,15 +21,19 @@ pub(crate) enum ApiError {
     /// The request took too long.
     #[error("the request took longer than {0} (limits.request_time)")]
     TooSlow(plumbago_model::Period),
+    /// It is switched off.
+    #[error("{0}")]
+    Forbidden(&'static str),
     /// The engine cannot read now.
     #[error("{0}")]
     Unavailable(String),
 }
 
 impl ApiError {
-    fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Invalid(_) | Self::Target(_) => StatusCode::BAD_REQUEST,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }

@@ -18,6 +18,7 @@ use plumbago_telemetry::Registry;
 use crate::config::{Config, Limits};
 use crate::handler;
 use crate::state::{Api, Handles};
+use crate::tagging::NoTagging;
 
 /// Every metric has a few points.
 #[derive(Debug)]
@@ -41,8 +42,13 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
     let registry = Registry::new();
     let index = Arc::new(Index::new(&registry));
     index.insert(["a.b", "a.c", "a.b.c", "\u{fc}.x", "cpu;dc=a"]);
-    let handles =
-        Handles { index, source: Arc::new(Few), clock: Arc::new(ManualClock::at(1_700_000_100)), registry };
+    let handles = Handles {
+        index,
+        source: Arc::new(Few),
+        tagging: Arc::new(NoTagging),
+        clock: Arc::new(ManualClock::at(1_700_000_100)),
+        registry,
+    };
     let limits = Limits { body: plumbago_model::ByteSize(1 << 16), ..Limits::default() };
     let api = Arc::new(Api::new(&Config { limits, ..Config::default() }, &handles));
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
@@ -55,6 +61,9 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
             finish(handler::find(api(), request(bytes)).await).await,
             finish(handler::expand(api(), request(bytes)).await).await,
             finish(handler::index_json(api(), request(bytes)).await).await,
+            finish(handler::tags(api(), tag_request("findSeries", bytes)).await).await,
+            finish(handler::tags(api(), tag_request("autoComplete/tags", bytes)).await).await,
+            finish(handler::tags(api(), tag_request("autoComplete/values", bytes)).await).await,
         ]
     })
 }
@@ -66,6 +75,12 @@ fn request(bytes: &[u8]) -> Request {
     let kind =
         if is_multipart { "multipart/form-data; boundary=X" } else { "application/x-www-form-urlencoded" };
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    request
+}
+
+fn tag_request(call: &str, bytes: &[u8]) -> Request {
+    let mut request = request(bytes);
+    *request.uri_mut() = format!("/tags/{call}").parse().unwrap_or_default();
     request
 }
 
@@ -103,11 +118,13 @@ mod tests {
             text in "[ab.*?{}\\[\\],()|\"'=0-9;$é-]{0,20}",
             time in "[-+]?[0-9]{0,6}(s|min|h|noon|:)?",
             number in "-?[0-9]{0,20}",
+            expression in "(dc|name|a)(=|!=|=~|!=~)[ab.*?{}\\[\\],()|\"'=0-9;$é^+\\\\-]{0,20}",
         ) {
             let mut form = form_urlencoded::Serializer::new(String::new());
             for (name, value) in [
-                ("target", &text), ("query", &text), ("from", &time), ("until", &time), ("format", &format),
+                ("target", &text), ("target", &format!("seriesByTag('{expression}')")), ("query", &text), ("from", &time), ("until", &time), ("format", &format),
                 ("maxDataPoints", &number), ("position", &number), ("now", &time), ("xFilesFactor", &number),
+                ("expr", &expression), ("tag", &text), ("tagPrefix", &text), ("limit", &number),
                 ("template[1]", &text), ("jsonp", &text), ("pretty", &number), ("wildcards", &number), ("width", &number), ("yMin", &number),
                 ("areaMode", &text), ("title", &text), ("graphType", &text), ("colorList", &text),
             ] {

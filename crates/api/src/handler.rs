@@ -9,9 +9,12 @@ mod render;
 mod render_format;
 mod render_params;
 mod search;
+mod tag_search;
+mod tags;
 
 pub(crate) use expand::expand;
 pub(crate) use find::find;
 pub(crate) use functions::functions;
 pub(crate) use index_json::index_json;
 pub(crate) use render::render;
+pub(crate) use tags::tags;

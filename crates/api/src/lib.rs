@@ -18,9 +18,11 @@ mod router;
 pub mod server;
 mod state;
 mod stream;
+mod tagging;
 mod tls;
 
 pub use admin::{AdminActions, AdminError, AdminHandles, Readiness};
 pub use config::{AdminConfig, Config, Limits, TlsConfig};
 pub use server::{BindError, Server};
 pub use state::Handles;
+pub use tagging::{NoTagging, Tagging, TaggingError};

@@ -44,6 +44,10 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
             router = router.route(path, methods.clone()).route(&format!("{path}/"), methods.clone());
         }
     }
+    let tags = endpoint("tags", &api, registry);
+    for path in ["/tags", "/tags/", "/tags/{*call}"] {
+        router = router.route(path, tags.clone());
+    }
     router = router.fallback(missing);
     if config.gzip {
         router = router.layer(CompressionLayer::new().compress_when(compressible()));
@@ -65,6 +69,7 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "find" => methods(api, meter, handler::find),
         "expand" => methods(api, meter, handler::expand),
         "index" => methods(api, meter, handler::index_json),
+        "tags" => methods(api, meter, handler::tags),
         "functions" => methods(api, meter, handler::functions),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }

@@ -10,6 +10,7 @@ use plumbago_telemetry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::config::{Config, Limits};
+use crate::tagging::Tagging;
 
 /// What the API port reads from.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub struct Handles {
     pub index: Arc<Index>,
     /// The points.
     pub source: Arc<dyn SeriesSource>,
+    /// Who enters and takes out tagged series.
+    pub tagging: Arc<dyn Tagging>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Where requests are counted.
@@ -28,7 +31,9 @@ pub struct Handles {
 pub(crate) struct Api {
     pub(crate) index: Arc<Index>,
     pub(crate) source: Arc<dyn SeriesSource>,
+    pub(crate) tagging: Arc<dyn Tagging>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) tag_writes: bool,
     pub(crate) limits: Limits,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
@@ -49,7 +54,9 @@ impl Api {
         Self {
             index: Arc::clone(&handles.index),
             source: Arc::clone(&handles.source),
+            tagging: Arc::clone(&handles.tagging),
             clock: Arc::clone(&handles.clock),
+            tag_writes: config.tag_writes,
             limits: config.limits.clone(),
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
             zone_name: config.time_zone.clone(),

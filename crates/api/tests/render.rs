@@ -210,8 +210,12 @@ async fn what_is_wrong_is_named_in_one_line() {
         ),
         ("target=.a&format=json", "target \".a\": empty path component at character 1"),
         (
-            "target=seriesByTag('a=b')&format=json",
-            "target \"seriesByTag('a=b')\": seriesByTag is not available yet",
+            "target=seriesByTag('a=')&format=json",
+            "target \"seriesByTag('a=')\": At least one tagspec must not match the empty string",
+        ),
+        (
+            "target=sum(seriesByTag('a=b','a'))&format=json",
+            "target \"seriesByTag('a=b','a')\": Invalid tagspec a",
         ),
     ] {
         let answer = server.get(&format!("/render?{query}")).await;

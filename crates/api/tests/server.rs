@@ -178,6 +178,7 @@ async fn what_keeps_a_port_closed_is_named() {
     let handles = plumbago_api::Handles {
         index: Arc::new(plumbago_index::Index::new(&registry)),
         source: Arc::new(metrics()),
+        tagging: Arc::new(plumbago_api::NoTagging),
         clock: Arc::new(plumbago_model::SystemClock),
         registry,
     };

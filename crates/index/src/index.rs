@@ -1,28 +1,30 @@
 //! The index as others see it: a lock around the tree, limits, and tagged series apart.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use plumbago_model::glob::{GlobError, Path, Pattern, has_glob};
 use plumbago_model::name::sanitize;
 use plumbago_telemetry::Registry;
 
 use crate::metrics::Metrics;
+use crate::tags::Tags;
 use crate::trie::Trie;
 use crate::walk::{Found, Walk, Want};
 
 /// So many names are inserted before others get the lock.
 const NAMES_PER_TURN: usize = 256;
 
-/// Which metrics exist. All methods take the lock for about a millisecond at most, whatever is
-/// asked of them: long searches give it back in between and may then miss or see what changes
-/// meanwhile.
+/// Which metrics exist. Globs take the lock for about a millisecond at most, whatever is asked of
+/// them: long searches give it back in between and may then miss or see what changes meanwhile.
+/// Tagged series have a lock of their own, which a search by tags keeps to its end.
 pub struct Index {
     trie: RwLock<Trie>,
-    tagged: RwLock<BTreeSet<Box<str>>>,
+    tagged: RwLock<Tags>,
+    /// How many tagged series there were when their memory was added up last, and the sum.
+    tagged_memory: Mutex<(usize, usize)>,
     readers_waiting: AtomicUsize,
     metrics: Metrics,
 }
@@ -90,7 +92,8 @@ impl Index {
         let metrics = Metrics::new(registry);
         Self {
             trie: RwLock::new(Trie::new()),
-            tagged: RwLock::default(),
+            tagged: RwLock::new(Tags::new()),
+            tagged_memory: Mutex::default(),
             readers_waiting: AtomicUsize::new(0),
             metrics,
         }
@@ -128,7 +131,7 @@ impl Index {
     pub fn remove(&self, name: &str) -> bool {
         let Ok(name) = sanitize(name) else { return false };
         let removed = if is_tagged(&name) {
-            self.tagged_mut().remove(&*name)
+            self.tagged_mut().remove(&name)
         } else {
             self.trie_mut().remove(name.as_bytes())
         };
@@ -142,7 +145,7 @@ impl Index {
     pub fn contains(&self, name: &str) -> bool {
         let Ok(name) = sanitize(name) else { return false };
         if is_tagged(&name) {
-            return self.tagged().contains(&*name);
+            return self.tagged().contains(&name);
         }
         self.trie().get(name.as_bytes()).is_some_and(|child| child.is_leaf())
     }
@@ -208,13 +211,6 @@ impl Index {
         }
     }
 
-    /// At most `limit` tagged series (`name;tag=value…`) behind `after`, in byte order.
-    pub fn tagged_page(&self, after: Option<&str>, limit: usize) -> Vec<String> {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let tagged = self.tagged();
-        tagged.range::<str, _>((start, Bound::Unbounded)).take(limit).map(|name| name.to_string()).collect()
-    }
-
     /// How many tagged series there are.
     pub fn tagged_len(&self) -> usize {
         self.tagged().len()
@@ -222,8 +218,8 @@ impl Index {
 
     /// The memory that the index holds.
     pub fn memory_bytes(&self) -> usize {
-        let tagged: usize = self.tagged().iter().map(|name| name.len() + 2 * size_of::<Box<str>>()).sum();
-        self.trie().memory_bytes() + tagged
+        let names = self.trie().memory_bytes();
+        names + self.tagged().memory_bytes()
     }
 
     fn insert_batch(&self, names: &[&str]) -> usize {
@@ -245,7 +241,7 @@ impl Index {
             let mut tagged = self.tagged_mut();
             for name in names.iter().filter(|name| name.contains(';')) {
                 match sanitize(name) {
-                    Ok(name) => new += usize::from(tagged.insert(name.into())),
+                    Ok(name) => new += usize::from(tagged.insert(&name)),
                     Err(_) => refused += 1,
                 }
             }
@@ -361,9 +357,11 @@ impl Index {
         self.metrics.names.set(trie.leaves() as f64);
         self.metrics.directories.set(trie.directories() as f64);
         self.metrics.components.set(trie.components.len() as f64);
-        self.metrics.memory_bytes.set(trie.memory_bytes() as f64);
+        let names = trie.memory_bytes();
         drop(trie);
-        self.metrics.tagged.set(self.tagged().len() as f64);
+        let tagged = self.tagged();
+        self.metrics.tagged.set(tagged.len() as f64);
+        self.metrics.memory_bytes.set((names + self.tagged_memory(&tagged)) as f64);
     }
 
     fn trie(&self) -> RwLockReadGuard<'_, Trie> {
@@ -380,11 +378,23 @@ impl Index {
         self.trie.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tagged(&self) -> RwLockReadGuard<'_, BTreeSet<Box<str>>> {
+    /// The memory of the tagged series, added up when their number has changed by an eighth: it means
+    /// looking at every value.
+    fn tagged_memory(&self, tagged: &Tags) -> usize {
+        let mut known = self.tagged_memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, bytes) = *known;
+        if tagged.len().abs_diff(count) <= count / 8 {
+            return bytes;
+        }
+        *known = (tagged.len(), tagged.memory_bytes());
+        known.1
+    }
+
+    pub(crate) fn tagged(&self) -> RwLockReadGuard<'_, Tags> {
         self.tagged.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tagged_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<Box<str>>> {
+    pub(crate) fn tagged_mut(&self) -> RwLockWriteGuard<'_, Tags> {
         self.tagged.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

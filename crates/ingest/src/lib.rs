@@ -21,7 +21,7 @@ pub mod fuzzing;
 pub use config::Config;
 pub use ingest::{Addresses, BindError, Handle, Ingest, ReloadError};
 pub use listener::tls::TlsError;
-pub use name::NameOptions;
+pub use name::{NameOptions, canonical};
 pub use reject::Reject;
 pub use relabel::{Relabel, Rules, RulesError};
 pub use sink::PointSink;

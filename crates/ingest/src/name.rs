@@ -39,6 +39,13 @@ pub(crate) fn with_clean(name: &[u8], context: &Context<'_>, push: impl FnOnce(&
     Ok(())
 }
 
+/// The normal form of a name that comes by another way than with a point: as [`crate::config::Config`]
+/// has it by default, without rewriting.
+pub fn canonical(name: &str) -> Result<String, Reject> {
+    let name = name.trim_start_matches(['.', '~']);
+    then(Cow::Borrowed(name), tags::canonical).and_then(|name| then(name, fold)).map(Cow::into_owned)
+}
+
 /// The long way, in the order of carbon: lists and rules see the name as it came, then it is put into
 /// its normal form.
 fn clean<'a>(name: &'a [u8], context: &Context<'_>) -> Result<Cow<'a, str>, Reject> {

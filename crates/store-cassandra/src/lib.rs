@@ -21,6 +21,7 @@ mod damage;
 mod dialect;
 mod error;
 mod flight;
+mod hidden;
 mod lease;
 mod metadata;
 mod names;

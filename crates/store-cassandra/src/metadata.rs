@@ -24,7 +24,7 @@ use crate::schema::{METADATA, METRICS};
 use crate::session::{Cluster, consistency};
 use crate::statements::Names;
 use crate::stats::Stats;
-use crate::{error, flight};
+use crate::{error, flight, hidden};
 
 /// Requests for names in flight.
 pub(crate) const CONCURRENCY: usize = 64;
@@ -317,7 +317,8 @@ impl NameStore {
         self.stats.metadata_requests.add(1);
         let result = session.batch(&batch, ((name,), (name,))).await;
         result.map_err(|error| self.failed("delete a metric", error))?;
-        for (tag, value) in names::tags(name) {
+        let mark = names::is_tagged(name).then_some(hidden::MARK);
+        for (tag, value) in names::tags(name).chain(mark) {
             let text = self.text.delete_tag();
             self.execute_at(session, "delete a tag", text, (tag, value, name), as_of_us).await?;
         }
@@ -349,7 +350,7 @@ impl NameStore {
         self.execute(&session, operation, text, values).await
     }
 
-    async fn execute(
+    pub(crate) async fn execute(
         &self,
         session: &Session,
         operation: &str,

@@ -163,6 +163,11 @@ impl Names {
         format!("INSERT INTO {} (tag, value, name, id) VALUES (?, ?, ?, ?)", table(&self.keyspace, TAGS))
     }
 
+    /// Lists the series of a tag's value.
+    pub fn series_of_tag(&self) -> String {
+        format!("SELECT name, id FROM {} WHERE tag = ? AND value = ?", table(&self.keyspace, TAGS))
+    }
+
     /// Takes a tag of a series away.
     pub fn delete_tag(&self) -> String {
         format!("DELETE FROM {} WHERE tag = ? AND value = ? AND name = ?", table(&self.keyspace, TAGS))
@@ -224,6 +229,7 @@ impl Names {
             self.changes(),
             self.insert_tag(),
             self.delete_tag(),
+            self.series_of_tag(),
             self.take_lease(),
             self.renew_lease(),
             self.release_lease(),

@@ -313,6 +313,18 @@ impl MetadataStore for CassandraStore {
         self.names.scan(TokenRange::ALL, position, limit).await
     }
 
+    async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
+        self.names.hide(names, at).await
+    }
+
+    async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.names.show(names).await
+    }
+
+    async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
+        self.names.hidden().await
+    }
+
     fn scans_in_order(&self) -> bool {
         false
     }

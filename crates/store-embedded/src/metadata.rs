@@ -17,6 +17,9 @@ use crate::{database, pressure};
 /// fjall's limit on keys.
 const NAME_BYTES_MAX: usize = 65_535;
 
+/// Before the names of series that are not found by their tags, in the keyspace of the catalogue.
+const HIDDEN_PREFIX: &str = "hidden/";
+
 /// A page at most, whatever is asked for.
 const PAGE_MAX: usize = 100_000;
 
@@ -136,10 +139,44 @@ fn get(core: &Core, open: &Open, name: &str) -> Option<MetricMeta> {
 fn delete(core: &Core, open: &Open, names: &[String]) -> Result<(), StoreError> {
     let _changes = lock(&open.configs.changes);
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
-    names.iter().filter(|name| !name.is_empty()).for_each(|name| batch.remove(&open.names, name.as_bytes()));
+    for name in names.iter().filter(|name| !name.is_empty()) {
+        batch.remove(&open.names, name.as_bytes());
+        if name.contains(';') {
+            batch.remove(&open.system, hidden_key(name));
+        }
+    }
     batch
         .commit()
         .map_err(|error| database::error(format!("delete metrics in {}", core.dir.display()), error))
+}
+
+fn hidden_key(name: &str) -> String {
+    format!("{HIDDEN_PREFIX}{name}")
+}
+
+/// Marks series as hidden since `at`, or takes their marks away.
+fn set_hidden(open: &Open, names: &[String], at: Option<u32>) -> Result<(), StoreError> {
+    let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
+    for key in names.iter().map(|name| hidden_key(name)) {
+        match at {
+            Some(at) => batch.insert(&open.system, key, at.to_le_bytes()),
+            None => batch.remove(&open.system, key),
+        }
+    }
+    batch.commit().map_err(|error| database::error("mark hidden series", error))
+}
+
+fn hidden(open: &Open, damage: &Damage) -> Result<Vec<(String, u32)>, StoreError> {
+    let mut names = Vec::new();
+    for row in open.system.prefix(HIDDEN_PREFIX) {
+        let (key, at) = row.into_inner().map_err(|error| database::error("list hidden series", error))?;
+        let name = std::str::from_utf8(&key).ok().and_then(|key| key.strip_prefix(HIDDEN_PREFIX));
+        match (name, at.as_ref().try_into()) {
+            (Some(name), Ok(at)) => names.push((name.to_owned(), u32::from_le_bytes(at))),
+            _ => damage.report(&open.system, &key.escape_ascii(), &"its row is no mark of a hidden series"),
+        }
+    }
+    Ok(names)
 }
 
 fn scan(open: &Open, damage: &Damage, position: Option<Vec<u8>>, limit: usize) -> MetaPage {
@@ -204,7 +241,36 @@ impl MetadataStore for EmbeddedStore {
         .await
     }
 
+    async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
+        self.mark_hidden(names, Some(at)).await
+    }
+
+    async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.mark_hidden(names, None).await
+    }
+
+    async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
+        let store = self.clone();
+        run_blocking("list hidden series", move || {
+            let open = store.core.open()?;
+            hidden(&open, &store.core.damage)
+        })
+        .await
+    }
+
     fn scans_in_order(&self) -> bool {
         true
+    }
+}
+
+impl EmbeddedStore {
+    async fn mark_hidden(&self, names: &[&str], at: Option<u32>) -> Result<(), StoreError> {
+        let store = self.clone();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        run_blocking("mark hidden series", move || {
+            let open = store.core.open_to_write()?;
+            store.core.watch(set_hidden(&open, &names, at))
+        })
+        .await
     }
 }

@@ -37,6 +37,8 @@ struct Inner {
     written_us: BTreeMap<String, i64>,
     /// When metrics were last said to be written.
     updated: HashMap<String, u32>,
+    /// Series that are not found by their tags, and since when.
+    hidden: BTreeMap<String, u32>,
     /// Directories, and when their rows were written.
     directories: BTreeMap<String, i64>,
     now_us: i64,
@@ -65,6 +67,7 @@ impl Inner {
         self.problems.remove(name);
         self.written_us.remove(name);
         self.updated.remove(name);
+        self.hidden.remove(name);
     }
 
     fn apply(&mut self, batch: &WriteBatch) {
@@ -198,6 +201,23 @@ impl MetadataStore for MemoryStore {
             }
         }
         Ok(page)
+    }
+
+    async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
+        self.lock().hidden.extend(names.iter().map(|name| ((*name).to_owned(), at)));
+        Ok(())
+    }
+
+    async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        for name in names {
+            inner.hidden.remove(*name);
+        }
+        Ok(())
+    }
+
+    async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
+        Ok(self.lock().hidden.iter().map(|(name, at)| (name.clone(), *at)).collect())
     }
 
     fn scans_in_order(&self) -> bool {

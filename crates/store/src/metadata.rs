@@ -76,6 +76,16 @@ pub trait MetadataStore: Send + Sync + Debug {
     /// order do, since the index loads several times faster so.
     async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError>;
 
+    /// Marks tagged series as not to be found by their tags, since `at` (seconds since the epoch). A
+    /// mark goes with its metric; that of a metric that is not there may be kept or not.
+    async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError>;
+
+    /// Takes such marks away.
+    async fn show(&self, names: &[&str]) -> Result<(), StoreError>;
+
+    /// All that are marked, each with the last time it was.
+    async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError>;
+
     /// True when [`MetadataStore::scan`] yields names in byte order.
     fn scans_in_order(&self) -> bool;
 }

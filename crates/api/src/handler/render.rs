@@ -15,7 +15,7 @@ use plumbago_render::{
 use super::picture;
 use super::render_format::Format;
 use super::render_params::RenderParams;
-use super::search;
+use super::{search, tag_search};
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::{self, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap};
 use crate::params::Params;
@@ -93,7 +93,14 @@ type Names = Vec<Arc<str>>;
 async fn names(api: &Arc<Api>, fetch: &Fetch) -> Result<Names, ApiError> {
     match fetch.source {
         Source::Glob => {}
-        Source::Tags => return Err(wrong_target(&fetch.expression, &"seriesByTag is not available yet")),
+        Source::Tags => {
+            let found = tag_search::series_by_tag(api, &fetch.expression).await;
+            let names = found.map_err(|error| match error {
+                ApiError::Invalid(_) => wrong_target(&fetch.expression, &error),
+                other => other,
+            })?;
+            return Ok(names.into_iter().map(Arc::from).collect());
+        }
         Source::Events => return Err(wrong_target(&fetch.expression, &"events are not available yet")),
     }
     if !has_glob(&fetch.expression) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_api::{Config, Handles, Server};
+use plumbago_api::{Config, Handles, NoTagging, Server};
 use plumbago_engine::{FetchError, FetchRequest, SeriesSource};
 use plumbago_index::Index;
 use plumbago_model::{ManualClock, Series};
@@ -98,6 +98,7 @@ pub async fn start(config: Config, source: Made) -> Running {
     let handles = Handles {
         index,
         source: Arc::clone(&source) as Arc<dyn SeriesSource>,
+        tagging: Arc::new(NoTagging),
         clock: Arc::new(ManualClock::at(NOW)),
         registry: registry.clone(),
     };

@@ -11,9 +11,14 @@ use std::str::Chars;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex::{RegexSet, RegexSetBuilder};
+use regex_syntax::hir::Look;
+use regex_syntax::hir::literal::Extractor;
 
 /// Steps of backtracking allowed for one name; past that it counts as not matched.
 const BACKTRACK_LIMIT: usize = 100_000;
+
+/// Most beginnings of a pattern; one with more has none.
+const BEGINNINGS_MAX: usize = 4096;
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
@@ -69,6 +74,21 @@ impl Pattern {
             Engine::Plain(regex) => Some(regex.is_match(text)),
             Engine::Backtracking(regex) => regex.is_match(text).ok(),
         }
+    }
+
+    /// Texts of which every match has one at its beginning, when the pattern asks for a match at the
+    /// start and there are not too many of them.
+    pub fn beginnings(&self) -> Option<Vec<String>> {
+        if !matches!(self.engine, Engine::Plain(_)) {
+            return None;
+        }
+        let pattern = regex_syntax::parse(&self.translated).ok()?;
+        if !pattern.properties().look_set_prefix().contains(Look::Start) {
+            return None;
+        }
+        let found = Extractor::new().limit_total(BEGINNINGS_MAX).extract(&pattern);
+        let texts = found.literals()?.iter().map(|text| String::from_utf8(text.as_bytes().to_vec()).ok());
+        texts.collect()
     }
 
     /// How many groups it has, the whole match included.
@@ -311,6 +331,18 @@ mod tests {
         }
         for text in others {
             assert_eq!(compiled.is_match(text), Some(false), "{pattern} in {text}");
+        }
+    }
+
+    #[test]
+    fn beginnings() {
+        let of = |pattern: &str| Pattern::new(pattern).unwrap().beginnings();
+        let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
+        assert_eq!(of("^(a.*)"), texts(&["a"]));
+        assert_eq!(of("^((web|db)-[12]$)"), texts(&["web-1", "web-2", "db-1", "db-2"]));
+        assert_eq!(of("^(\u{e4}|x?y)"), texts(&["\u{e4}", "xy", "y"]));
+        for unknown in ["a", "^a|b", "^(.*b)", "^(?=a)", "(?:^a|)b"] {
+            assert_eq!(of(unknown), None, "{unknown}");
         }
     }
 

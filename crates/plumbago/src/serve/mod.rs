@@ -8,6 +8,7 @@ mod memory;
 mod rules;
 mod self_metrics;
 mod sink;
+mod tagging;
 mod watchdog;
 
 use std::path::Path;
@@ -74,9 +75,11 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let scheduler = Scheduler::new(jobs, core.job_context(config), Arc::new(MyTurn));
     let hands = (core.engine.clone(), core.keeper.clone());
     let control = admin::Control::new(hands, stop.clone(), clock, listeners.clone(), scheduler.clone());
+    let tagging = Arc::new(tagging::Tags::new(&core, rules.config_for()));
     let handles = Handles {
         index: Arc::clone(&core.index),
         source: Arc::new(core.engine.reader()),
+        tagging: Arc::clone(&tagging) as _,
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
     };
@@ -109,11 +112,13 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
         replay_ms = found.replay.as_millis() as u64,
         "started"
     );
+    tagging.compare().await;
     control.set_ready();
     // Reads wait in the port's queue until everything is replayed.
     let api_address = api.as_ref().map(Server::address);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
     spawn_chores(config, &core, &listeners, &stop);
+    tokio::spawn(tagging::watch(tagging, stop.clone()));
     let maintenance = tokio::spawn(scheduler.run(stop.clone()));
     print_ready(addresses.line, api_address);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);

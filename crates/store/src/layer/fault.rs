@@ -197,6 +197,24 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
         Self::after(&fate, "scan metrics", page)
     }
 
+    async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
+        let fate = self.before("hide series")?;
+        let done = self.inner.hide(names, at).await?;
+        Self::after(&fate, "hide series", done)
+    }
+
+    async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
+        let fate = self.before("show series")?;
+        let done = self.inner.show(names).await?;
+        Self::after(&fate, "show series", done)
+    }
+
+    async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
+        let fate = self.before("list hidden series")?;
+        let names = self.inner.hidden().await?;
+        Self::after(&fate, "list hidden series", names)
+    }
+
     fn scans_in_order(&self) -> bool {
         self.inner.scans_in_order()
     }

@@ -16,6 +16,7 @@ pub async fn all(store: &dyn MetadataStore) {
     deletion_forgets(store).await;
     names_keep_their_bytes(store).await;
     scans_page_through_everything_once(store).await;
+    hidden_series_are_listed_until_they_are_shown_or_deleted(store).await;
 }
 
 fn metric(name: &str, config: &Arc<MetricConfig>, created_on: u32) -> MetricMeta {
@@ -105,6 +106,33 @@ pub async fn scans_page_through_everything_once(store: &dyn MetadataStore) {
         listed.retain(|name, _| name.starts_with("meta.scan."));
         assert_eq!(listed, wanted, "pages of {limit}");
     }
+}
+
+/// Marks stay with their metric, and no longer.
+pub async fn hidden_series_are_listed_until_they_are_shown_or_deleted(store: &dyn MetadataStore) {
+    let config = Arc::new(config("60s:1d"));
+    let names = ["meta.hidden;a=1", "meta.hidden;a=2", "meta.hidden;a=3"];
+    let marked = |place: usize, at: u32| (names[place].to_owned(), at);
+    create(store, &names.map(|name| metric(name, &config, 1))).await;
+    insist(|| store.hide(&names, 10)).await;
+    insist(|| store.hide(&names[..1], 20)).await;
+    assert_eq!(hidden(store).await, [marked(0, 20), marked(1, 10), marked(2, 10)]);
+    let shown = [names[1], "meta.hidden;a=4"];
+    insist(|| store.show(&shown)).await;
+    insist(|| store.delete(&names[2..])).await;
+    assert_eq!(hidden(store).await, [marked(0, 20)]);
+    create(store, &names.map(|name| metric(name, &config, 2))).await;
+    assert_eq!(hidden(store).await, [marked(0, 20)], "creating again changes no mark");
+    insist(|| store.show(&names)).await;
+    assert_eq!(hidden(store).await, []);
+    assert_eq!(insist(|| store.get(&names)).await.iter().flatten().count(), 3);
+}
+
+async fn hidden(store: &dyn MetadataStore) -> Vec<(String, u32)> {
+    let mut hidden = insist(|| store.hidden()).await;
+    hidden.retain(|(name, _)| name.starts_with("meta.hidden;"));
+    hidden.sort_unstable();
+    hidden
 }
 
 /// All metrics, read in pages of `limit`.

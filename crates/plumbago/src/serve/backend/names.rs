@@ -235,6 +235,24 @@ impl MetadataStore for Names {
         Ok(page)
     }
 
+    async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
+        self.0.remote.hide(names, at).await?;
+        self.0.copy.hide(names, at).await
+    }
+
+    async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.0.remote.show(names).await?;
+        self.0.copy.show(names).await
+    }
+
+    /// As the server says, or as the copy knows while it cannot be asked.
+    async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
+        match self.0.remote.hidden().await {
+            Err(error) if error.is_transient() => self.0.copy.hidden().await,
+            answer => answer,
+        }
+    }
+
     fn scans_in_order(&self) -> bool {
         self.is_complete()
     }

@@ -1,0 +1,35 @@
+//! Series that are not found by their tags. Each is marked by a row among those of the tags, under a
+//! tag that no series can have; the row's id tells since when.
+
+use plumbago_store::StoreError;
+use scylla::value::CqlTimeuuid;
+use uuid::Uuid;
+
+use crate::flight;
+use crate::metadata::{CONCURRENCY, NameStore, seconds_of, time_uuid};
+
+/// The tag and the value that stand for the mark.
+pub(crate) const MARK: (&str, &str) = ("!hidden", "series");
+
+impl NameStore {
+    pub(crate) async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
+        let since = Uuid::from_bytes(*time_uuid(at).as_bytes());
+        let (tag, value) = MARK;
+        let hide =
+            |i: usize| self.run("hide a series", self.text.insert_tag(), (tag, value, names[i], since));
+        flight::all(names.len(), CONCURRENCY, hide).await.map(|_| ())
+    }
+
+    pub(crate) async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
+        let (tag, value) = MARK;
+        let show = |i: usize| self.run("show a series", self.text.delete_tag(), (tag, value, names[i]));
+        flight::all(names.len(), CONCURRENCY, show).await.map(|_| ())
+    }
+
+    pub(crate) async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
+        let rows: Vec<(String, Option<Uuid>)> =
+            self.rows("list hidden series", self.text.series_of_tag(), MARK).await?;
+        let since = |id: Option<Uuid>| id.map_or(0, |id| seconds_of(CqlTimeuuid::from_bytes(*id.as_bytes())));
+        Ok(rows.into_iter().map(|(name, id)| (name, since(id))).collect())
+    }
+}
