@@ -153,15 +153,16 @@ impl Load {
         sent
     }
 
-    /// Drops the points among these that replace one of before `until`.
-    pub(crate) fn take_back_replacements(&mut self, sent: &mut Vec<Sent>, until: i64) {
+    /// Drops some of these points again.
+    pub(crate) fn take_back(&mut self, sent: &mut Vec<Sent>, doomed: impl Fn(&Sent) -> bool) {
         // Backwards: what a point replaced may have been sent just before it.
-        for at in (0..sent.len()).rev() {
-            let one = &sent[at];
-            let Some(before) = one.before.filter(|_| one.point.timestamp < until) else { continue };
+        for at in (0..sent.len()).rev().filter(|at| doomed(&sent[*at])).collect::<Vec<_>>() {
+            let one = sent.remove(at);
             let metric = &mut self.metrics[one.metric];
-            metric.put(one.point.timestamp, before);
-            sent.remove(at);
+            match one.before {
+                Some(before) => metric.put(one.point.timestamp, before),
+                None => metric.slots.remove(&floor(one.point.timestamp, metric.stages[0].0)),
+            };
         }
     }
 

@@ -187,7 +187,7 @@ impl Cassandra {
                 Ok(_) => match self.check_and_register(&writer).await {
                     Ok(()) => tracing::info!(refused_before = before, "the tables are as they should be now"),
                     Err(error) => {
-                        tracing::warn!(error = %format!("{error:#}"), "the tables were not looked at")
+                        tracing::warn!(error = %format!("{error:#}"), "the tables were not looked at");
                     }
                 },
                 Err(error) => tracing::debug!(%error, "the tables cannot be looked at"),
