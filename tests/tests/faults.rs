@@ -275,8 +275,8 @@ fn without_a_schema_and_without_a_table() {
 }
 
 /// The data directory is lost between two starts: the next writer is another one, and what both wrote
-/// adds up. A copy of a directory is another writer too; no point of it is lost (the windows that were
-/// open are counted by both, see docs/decisions/writers.md).
+/// adds up. One that was moved is the same writer. A copy beside the original is another; no point of it
+/// is lost (the windows that were open are counted by both, see docs/decisions/writer-id.md).
 #[test]
 fn a_data_directory_lost_and_cloned() {
     let Some(server) = server::for_tests() else { return };
@@ -304,8 +304,20 @@ fn a_data_directory_lost_and_cloned() {
     let copy = data.with_extension("copy");
     let copied = std::process::Command::new("cp").arg("-r").arg(&data).arg(&copy).status().unwrap();
     assert!(copied.success());
+    // As between file systems: the files are others.
     std::fs::remove_dir_all(&data).unwrap();
-    std::fs::rename(&copy, &data).unwrap();
+    run.setup.set("data_dir", copy.to_str().unwrap());
+    run.start();
+    assert!(run.daemon().log().contains("its writer id is kept"), "{}", run.daemon().log());
+    run.steps(5);
+    run.sent();
+    run.check("after the data directory was moved");
+
+    let (daemon, _) = run.daemon.take().unwrap();
+    daemon.stop_well();
+    let copied = std::process::Command::new("cp").arg("-r").arg(&copy).arg(&data).status().unwrap();
+    assert!(copied.success());
+    run.setup.set("data_dir", data.to_str().unwrap());
     run.lost_until = Some(run.load.now + 600);
     run.start();
     assert!(run.daemon().log().contains("a copy: a new one is drawn"), "{}", run.daemon().log());

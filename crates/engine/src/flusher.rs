@@ -52,11 +52,7 @@ impl Flusher {
 
     fn report(&self, throttle: &Throttle, error: &StoreError) {
         self.stats.retries.add(1);
-        // The monotonic clock would do as well; the throttle only needs a number that grows.
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_millis() as i64);
-        if let Some(held_back) = throttle.pass(now) {
+        if let Some(held_back) = throttle.pass_now() {
             let error: &(dyn std::error::Error + 'static) = error;
             tracing::error!(error, held_back, "points not stored, kept in the journal and tried again");
         }

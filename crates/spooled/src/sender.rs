@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use plumbago_journal::spool::{Chunk, Id, Position, Slice, SpoolStats};
@@ -74,8 +74,7 @@ impl Health {
     pub(crate) fn failed(&self, error: &StoreError) {
         let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
         let text = format!("{error}{cause}");
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-        if let Some(held_back) = self.throttle.pass(now) {
+        if let Some(held_back) = self.throttle.pass_now() {
             tracing::warn!(
                 error = text,
                 held_back,

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -53,6 +54,12 @@ impl Throttle {
         }
         self.held_back.fetch_add(1, Ordering::Relaxed);
         None
+    }
+
+    /// [`Throttle::pass`] by the machine's clock, for those who have no other.
+    pub fn pass_now(&self) -> Option<u64> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+        self.pass(now)
     }
 }
 

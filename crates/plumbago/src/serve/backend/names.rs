@@ -170,10 +170,7 @@ impl Names {
     }
 
     fn report(&self, error: &StoreError) {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis() as i64);
-        if let Some(held_back) = self.0.throttle.pass(now) {
+        if let Some(held_back) = self.0.throttle.pass_now() {
             let error: &(dyn std::error::Error + 'static) = error;
             tracing::warn!(error, held_back, "names cannot be read from the server yet, trying again");
         }
