@@ -61,21 +61,22 @@ async fn writers_merge_and_the_fullest_replica_wins(
     replica: &CassandraStore,
 ) {
     let slot = HOURS.slot(now()) - 10;
-    for (method, whole) in [
-        (Aggregation::Average, 30.0),
-        (Aggregation::Sum, 30.0),
-        (Aggregation::Min, 10.0),
-        (Aggregation::Max, 20.0),
+    for (method, whole, count) in [
+        (Aggregation::Average, 30.0, 5),
+        (Aggregation::Sum, 30.0, 5),
+        (Aggregation::Min, 10.0, 5),
+        (Aggregation::Max, 20.0, 5),
         // The writer who wrote last.
-        (Aggregation::Last, 20.0),
-        (Aggregation::Percentile(500), 20.0),
+        (Aggregation::Last, 20.0, 5),
+        // Not to be put together: the fullest row of all.
+        (Aggregation::Percentile(500), 99.0, 4),
     ] {
         let run = run(&format!("merge.{method}"), 1, slot, method);
         store.write(&batch(run, &[10.0, 1.0], &[2, 5])).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(3)).await;
         other.write(&batch(run, &[20.0], &[3])).await.unwrap();
         replica.write(&batch(run, &[99.0, 98.0], &[4, 6])).await.unwrap();
-        assert_eq!(read(store, run, 2).await, (vec![whole, 98.0], vec![5, 6]), "{method}");
+        assert_eq!(read(store, run, 2).await, (vec![whole, 98.0], vec![count, 6]), "{method}");
     }
 }
 
