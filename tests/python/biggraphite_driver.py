@@ -6,10 +6,12 @@ Commands (`cmd`):
   `syncdb`     makes tables with BigGraphite's own code; the keyspaces must exist
   `create`     creates metrics
   `insert`     feeds points through the accessor's downsampler; answers what the downsampler emitted
+  `load`       feeds many points of many metrics, and answers how long it took: seconds, and processor seconds
   `flush`      writes what the delayed writer holds back
   `fetch`      reads points as BigGraphite's readers do
   `get`        the metadata of metrics, as BigGraphite understands them (null: it does not)
   `glob`       names of metrics and directories
+  `time_globs` how long it takes to find the metrics of globs: milliseconds of each try
   `delete`     deletes metrics, not their points
 
 Every answer waits until the server has acknowledged all that the command sent; BigGraphite itself would
@@ -22,6 +24,7 @@ import json
 import logging
 import os
 import sys
+import time
 
 # What libraries print must not end up in the answers.
 answers = os.fdopen(os.dup(1), "w")
@@ -158,6 +161,23 @@ def insert(command):
     return {"emitted": emitted}
 
 
+def load(command):
+    accessor = accessors[command["accessor"]]
+    metrics = [known(accessor, name) for name in command["names"]]
+    start, step, count = command["times"]
+    points = [(start + slot * step, float(slot)) for slot in range(count)]
+    per_call = command["per_call"]
+    calls = [points[at:at + per_call] for at in range(0, count, per_call)]
+    wall, cpu = time.perf_counter(), time.process_time()
+    for call in calls:
+        for number, metric in enumerate(metrics):
+            accessor.insert_points_async(metric, call)
+            if number % 1000 == 999:  # As many are on their way at most.
+                wait(accessor)
+    wait(accessor)
+    return {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+
+
 def flush(command):
     accessor = accessors[command["accessor"]]
     accessor.flush()
@@ -201,6 +221,19 @@ def glob(command):
     return {"found": found}
 
 
+def time_globs(command):
+    accessor = accessors[command["accessor"]]
+    timed = []
+    for pattern in command["globs"]:
+        tries, found = [], 0
+        for _ in range(command["tries"]):
+            start = time.perf_counter()
+            found = len(list(accessor.glob_metric_names(pattern)))
+            tries.append((time.perf_counter() - start) * 1000)
+        timed.append({"found": found, "ms": tries})
+    return {"timed": timed}
+
+
 def delete(command):
     accessor = accessors[command["accessor"]]
     for name in command["names"]:
@@ -214,10 +247,12 @@ COMMANDS = {
     "syncdb": syncdb,
     "create": create,
     "insert": insert,
+    "load": load,
     "flush": flush,
     "fetch": fetch,
     "get": get,
     "glob": glob,
+    "time_globs": time_globs,
     "delete": delete,
 }
 

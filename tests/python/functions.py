@@ -2,9 +2,8 @@
 
 `world` gives the series: name, step, time of the first value, values. A finder in memory answers
 fetches from them by whisper's rule (after `from`, up to and including `until`). `evaluate` answers with
-what graphite-web's functions make of targets; with `aligned` its functions that combine series are
-given series that begin at the same time (docs/compatibility.md, `functions.by-time`). `functions` gives
-the declarations that `/functions` serves.
+what graphite-web's functions make of targets; with `strict` they refuse what their declarations call
+wrong. `functions` gives the declarations that `/functions` serves.
 """
 import fnmatch
 import json
@@ -30,6 +29,8 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "graphite.settings"
 
 import django  # noqa: E402
 from django.conf import settings  # noqa: E402
+
+settings.UTF8_METRICS = True  # Names are read whole, as in Plumbago always.
 
 django.setup()
 logging.disable(logging.CRITICAL)
@@ -109,77 +110,6 @@ def parse_time(text, tzinfo=None, now_=None):
 functions.parseATTime = parse_time
 zone = pytz.utc
 
-plain = {name: getattr(functions, name) for name in ("normalize", "divideSeries", "divideSeriesLists", "weightedAverage")}
-
-
-def padded(series, step, start):
-    """The series as it is, but beginning at `start`: with empty slots in front."""
-    front = (series.start - start) // series.step
-    if front > 0:
-        series[:0] = [None] * front
-    series.start = start
-    return series
-
-
-def begin_alike(lists):
-    flat = [s for series in lists for s in series]
-    if not flat:
-        return
-    step = flat[0].step
-    for s in flat:
-        step = functions.lcm(step, s.step)
-    start = min(s.start for s in flat)
-    if any((s.start - start) % step for s in flat):
-        start -= start % step
-    for s in flat:
-        padded(s, step, start)
-
-
-def aligned_normalize(lists):
-    begin_alike(lists)
-    return plain["normalize"](lists)
-
-
-def duplicate(series):
-    copy = series.copy()
-    copy.pathExpression = series.pathExpression
-    return copy
-
-
-def aligned_pairs(context, pairs, divide):
-    result = []
-    for a, b in pairs:
-        a, b = duplicate_values(a), duplicate_values(b)
-        begin_alike([[a, b]])
-        result.extend(divide(context, [a], [b]))
-    return result
-
-
-def duplicate_values(series):
-    copy = series.copy(values=list.copy(series))
-    copy.pathExpression = series.pathExpression
-    return copy
-
-
-def aligned_divide(context, dividends, divisor):
-    if len(divisor) != 1:
-        return plain["divideSeries"](context, dividends, divisor)
-    return aligned_pairs(context, [(d, divisor[0]) for d in dividends], plain["divideSeries"])
-
-
-def aligned_divide_lists(context, dividends, divisors):
-    if len(dividends) != len(divisors):
-        return plain["divideSeriesLists"](context, dividends, divisors)
-    return aligned_pairs(context, list(zip(dividends, divisors)), plain["divideSeriesLists"])
-
-
-def choose(aligned):
-    functions.normalize = aligned_normalize if aligned else plain["normalize"]
-    table = SeriesFunctions()
-    table["divideSeries"] = aligned_divide if aligned else plain["divideSeries"]
-    table["divideSeriesLists"] = aligned_divide_lists if aligned else plain["divideSeriesLists"]
-    aligned_divide.params, aligned_divide_lists.params = plain["divideSeries"].params, plain["divideSeriesLists"].params
-
 
 def number(value):
     """What JSON has no word for, as text; unknown is null."""
@@ -214,7 +144,6 @@ def evaluate(asked):
     os.environ["TZ"] = settings.TIME_ZONE = asked.get("zone", "UTC")
     time.tzset()
     settings.ENFORCE_INPUT_VALIDATION = asked.get("strict", False)
-    choose(asked.get("aligned", False))
     moment = lambda seconds: datetime.fromtimestamp(seconds, zone)
     context = {
         "startTime": moment(asked["from"]),

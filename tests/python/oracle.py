@@ -1,6 +1,6 @@
 """whisper and graphite-web as an oracle, driven by one JSON object a line over stdin and stdout.
 
-Commands (`cmd`): `create` makes whisper files, `update` writes points at a given instant, `get`
+Commands (`cmd`): `create` makes whisper files, `update` and `fill` write points at a given instant, `get`
 answers HTTP requests with the real graphite-web at a given instant, `decode` reads MessagePack and
 pickles, `parse` gives what carbon's own receivers make of bytes, `post` sends a form, `pickles` frames
 as Python's senders make them. The clock of the whole process
@@ -77,15 +77,23 @@ def update(command):
     return {}
 
 
+def fill(command):
+    """Many points of each metric at once, from one time on."""
+    for name, start, step, values in command["series"]:
+        points = [(start + i * step, value) for i, value in enumerate(values)]
+        whisper.update_many(path_of(name), points, now=command["now"])
+    return {}
+
+
 def get(command):
-    return {"answers": [request(path) for path in command["paths"]]}
+    return {"answers": [request(path, accept=command.get("accept")) for path in command["paths"]]}
 
 
 def post(command):
     return {"answers": [request(command["path"], command["form"].encode())]}
 
 
-def request(path, form=None):
+def request(path, form=None, accept=None):
     path, _, query = path.partition("?")
     environ = {
         "REQUEST_METHOD": "GET" if form is None else "POST",
@@ -104,17 +112,22 @@ def request(path, form=None):
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
     }
+    if accept:
+        environ["HTTP_ACCEPT"] = accept
     seen = {}
 
     def start_response(status, headers, exc_info=None):
         seen["status"] = int(status.split()[0])
         seen["type"] = dict(headers).get("Content-Type", "")
 
+    begun = time.perf_counter()
     body = application(environ, start_response)
-    text = decoded(seen["type"], b"".join(body))
+    content = b"".join(body)
+    seconds = time.perf_counter() - begun
+    text = decoded(seen["type"], content)
     if hasattr(body, "close"):
         body.close()
-    return {"status": seen["status"], "type": seen["type"], "body": text}
+    return {"status": seen["status"], "type": seen["type"], "body": text, "seconds": seconds}
 
 
 def decoded(kind, content):
@@ -141,6 +154,7 @@ def pickles(command):
 COMMANDS = {
     "create": create,
     "update": update,
+    "fill": fill,
     "get": get,
     "post": post,
     "decode": decode,

@@ -129,6 +129,32 @@ impl BigGraphite {
         array(&answer["emitted"]).iter().map(|call| array(call).iter().map(emitted).collect()).collect()
     }
 
+    /// Feeds each metric points at `times` (first, step, how many), so many of them in a call, and gives
+    /// the seconds and the processor seconds that it took until all were acknowledged.
+    pub fn load(
+        &mut self,
+        accessor: &str,
+        names: &[String],
+        times: (i64, i64, u32),
+        per_call: usize,
+    ) -> (f64, f64) {
+        let question = json!({
+            "cmd": "load", "accessor": accessor, "names": names, "times": times, "per_call": per_call,
+        });
+        let answer = self.process.ask(&question);
+        (answer["seconds"].as_f64().unwrap(), answer["cpu"].as_f64().unwrap())
+    }
+
+    /// How many metrics it finds for each glob, and how many milliseconds each try took.
+    pub fn time_globs(&mut self, accessor: &str, globs: &[&str], tries: usize) -> Vec<(usize, Vec<f64>)> {
+        let question = json!({"cmd": "time_globs", "accessor": accessor, "globs": globs, "tries": tries});
+        let timed = |one: &Value| {
+            let tries = array(&one["ms"]).iter().map(|ms| ms.as_f64().unwrap()).collect();
+            (one["found"].as_u64().unwrap() as usize, tries)
+        };
+        array(&self.process.ask(&question)["timed"]).iter().map(timed).collect()
+    }
+
     /// Writes what the delayed writer holds back: hourly and coarser windows.
     pub fn flush(&mut self, accessor: &str) {
         self.process.ask(&json!({"cmd": "flush", "accessor": accessor}));

@@ -34,6 +34,16 @@ pub fn python_script(name: &str) -> Option<Command> {
     Some(command)
 }
 
+/// carbonapi, of `tests/carbonapi/go.mod`.
+pub fn carbonapi() -> Option<Command> {
+    let home = cache()?.join("carbonapi");
+    let built = std::fs::read_to_string(home.join("go.sum")).unwrap_or_default();
+    if built != include_str!("../carbonapi/go.sum") {
+        return skip("carbonapi of tests/carbonapi");
+    }
+    Some(Command::new(home.join("carbonapi")))
+}
+
 /// A command of a Debian package, and the directory it is unpacked in ("/" when it is installed).
 pub fn debian(program: &str) -> Option<(Command, PathBuf)> {
     let unpacked = cache()?.join("debian");

@@ -230,19 +230,15 @@ impl Daemon {
 
     /// Series of a `/render` query without its format, exact.
     pub fn render(&self, target: &str, from: i64, until: i64, now: i64) -> Vec<Series> {
-        let path = http::url(
-            "/render",
-            &[
-                ("target", target),
-                ("from", &from.to_string()),
-                ("until", &until.to_string()),
-                ("now", &now.to_string()),
-                ("format", "raw"),
-            ],
-        );
-        let response = self.get(&path);
-        assert_eq!(response.status, 200, "{path}: {}", response.body);
-        answer::raw(&response.body).unwrap_or_else(|e| panic!("{path}: {e}"))
+        let path = raw_path(target, from, until, now);
+        series(&path, &self.get(&path))
+    }
+
+    /// The same of a daemon whose store is in trouble: refusals for the time being are waited out.
+    pub fn render_in_trouble(&self, target: &str, from: i64, until: i64, now: i64) -> Vec<Series> {
+        let path = raw_path(target, from, until, now);
+        let answer = wait_for(&path, || Some(self.get(&path)).filter(|response| response.status != 503));
+        series(&path, &answer)
     }
 
     /// Every name that the index knows.
@@ -356,4 +352,15 @@ pub fn binary() -> PathBuf {
         path.display()
     );
     path
+}
+
+fn raw_path(target: &str, from: i64, until: i64, now: i64) -> String {
+    let (from, until, now) = (from.to_string(), until.to_string(), now.to_string());
+    let query = [("target", target), ("from", &from), ("until", &until), ("now", &now), ("format", "raw")];
+    http::url("/render", &query)
+}
+
+fn series(path: &str, response: &Response) -> Vec<Series> {
+    assert_eq!(response.status, 200, "{path}: {}", response.body);
+    answer::raw(&response.body).unwrap_or_else(|e| panic!("{path}: {e}"))
 }

@@ -31,6 +31,8 @@ pub struct Answer {
     pub content_type: String,
     /// The body.
     pub body: String,
+    /// How long graphite-web took, in seconds.
+    pub seconds: f64,
 }
 
 /// The running oracle.
@@ -65,6 +67,11 @@ impl Oracle {
         self.process.ask(&json!({"cmd": "update", "now": now, "points": points}));
     }
 
+    /// Writes many values of one metric at an instant, `step` seconds apart from `start` on.
+    pub fn fill(&mut self, now: i64, name: &str, (start, step): (i64, i64), values: &[f64]) {
+        self.process.ask(&json!({"cmd": "fill", "now": now, "series": [[name, start, step, values]]}));
+    }
+
     /// Moves the oracle's clock.
     pub fn set_clock(&mut self, now: i64) {
         self.update(now, &[]);
@@ -81,7 +88,12 @@ impl Oracle {
         answer(&self.process.ask(&json!({"cmd": "get", "now": now, "paths": [path]})))
     }
 
-    /// Posts a form to graphite-web.
+    /// As [`Self::get`], with a header `Accept`.
+    pub fn get_accepting(&mut self, now: i64, path: &str, accept: &str) -> Answer {
+        answer(&self.process.ask(&json!({"cmd": "get", "now": now, "paths": [path], "accept": accept})))
+    }
+
+    /// Posts a form, or any other body, to graphite-web.
     pub fn post(&mut self, now: i64, path: &str, form: &str) -> Answer {
         answer(&self.process.ask(&json!({"cmd": "post", "now": now, "path": path, "form": form})))
     }
@@ -110,6 +122,7 @@ fn answer(answers: &Value) -> Answer {
         status: answer["status"].as_u64().unwrap() as u16,
         content_type: answer["type"].as_str().unwrap().to_owned(),
         body: answer["body"].as_str().unwrap().to_owned(),
+        seconds: answer["seconds"].as_f64().unwrap(),
     }
 }
 

@@ -37,6 +37,13 @@ impl Drop for Dev {
 }
 
 #[test]
+fn releases_that_can_be_run_are_named() {
+    let output = Command::new(binary()).args(["dev", "cassandra", "--release", "3.11"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("5.0 or 4.1"), "{said}");
+}
+
+#[test]
 fn a_node_for_people_is_started_found_and_stopped() {
     if counterpart::on_path("mvn").is_none() {
         return;

@@ -14,9 +14,9 @@ use crate::compare;
 use crate::load::{self, Load, Sent};
 
 /// A daemon under load, and the model of what it was sent.
-struct Run {
-    setup: Setup,
-    load: Load,
+pub(crate) struct Run {
+    pub(crate) setup: Setup,
+    pub(crate) load: Load,
     daemon: Option<(Daemon, LineSender)>,
     /// Points received by the running process.
     received: u64,
@@ -26,7 +26,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(keyspace: &str, contact_points: &[String], seed: u64) -> Self {
+    pub(crate) fn new(keyspace: &str, contact_points: &[String], seed: u64) -> Self {
         let mut setup = Setup::new();
         setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
         setup.set("store.cassandra.contact_points", &contact_points.join(","));
@@ -42,24 +42,24 @@ impl Run {
         Self { setup, load: Load::new(seed, 2), daemon: None, received: 0, lost_until: None }
     }
 
-    fn syncdb(&self) {
+    pub(crate) fn syncdb(&self) {
         let ended = self.setup.run(&["syncdb"]);
         assert!(ended.status.success(), "{}", ended.output);
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let daemon = self.setup.clock(self.load.now).start();
         let sender = daemon.sender();
         self.daemon = Some((daemon, sender));
         self.received = 0;
     }
 
-    fn daemon(&self) -> &Daemon {
+    pub(crate) fn daemon(&self) -> &Daemon {
         &self.daemon.as_ref().unwrap().0
     }
 
     /// Minutes of the load, each point received before the clock goes on.
-    fn steps(&mut self, count: usize) {
+    pub(crate) fn steps(&mut self, count: usize) {
         for _ in 0..count {
             let mut sent = self.load.step();
             if let Some(until) = self.lost_until {
@@ -77,7 +77,7 @@ impl Run {
     }
 
     /// kill -9 of the daemon once all points are in its journal, and a start.
-    fn kill_and_start(&mut self) {
+    pub(crate) fn kill_and_start(&mut self) {
         let (daemon, _) = self.daemon.take().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
         daemon.kill();
@@ -96,12 +96,12 @@ impl Run {
     }
 
     /// Everything is in the heads or acknowledged by the server.
-    fn sent(&self) {
+    pub(crate) fn sent(&self) {
         self.daemon().flush();
         wait_until("the spool to be empty", || self.unsent() == 0);
     }
 
-    fn check(&self, what: &str) {
+    pub(crate) fn check(&self, what: &str) {
         wait_until("the answers", || {
             // A read that meets a node in trouble is refused, never short.
             let path = format!("/render?target=load.a.sum.*.*&format=raw&now={}", self.load.now);
@@ -113,7 +113,7 @@ impl Run {
     }
 
     /// What the server alone has: read by a daemon with an empty data directory.
-    fn check_server(&mut self, what: &str) {
+    pub(crate) fn check_server(&mut self, what: &str) {
         self.sent();
         let (daemon, _) = self.daemon.take().unwrap();
         daemon.stop_well();
@@ -131,13 +131,36 @@ impl Run {
         self.start();
     }
 
-    fn ready(&self) -> http::Response {
+    pub(crate) fn ready(&self) -> http::Response {
         http::get(self.daemon().admin(), "/readyz")
     }
 }
 
 fn cluster(size: usize, options: &Options) -> Option<Cluster> {
     cluster_for_test(size, &Options { heap_mib: 320, sasi: false, ..options.clone() })
+}
+
+/// A node that was out of reach has what it confirmed: it is told from one that was started anew.
+#[test]
+fn a_node_out_of_reach_forgets_nothing() {
+    let Some(cluster) = cluster(1, &Options::default()) else { return };
+    let mut run = Run::new("out_of_reach", &cluster.contact_points(), 65);
+    // A busy machine may be long in saying that the node is the same.
+    run.setup.set("store.cassandra.request_timeout", "30s");
+    run.syncdb();
+    run.start();
+    run.steps(20);
+    run.sent();
+    let count = |name: &str| run.daemon().counters().sum(&format!("plumbago_cassandra_{name}"));
+    let returned = count("nodes_returned_total");
+    cluster.nodes()[0].pause();
+    wait_until("its connections to be given up", || count("nodes_up") == 0);
+    cluster.nodes()[0].resume();
+    wait_until("it to be in reach again", || run.daemon().log().contains("it was not restarted"));
+    assert_eq!(count("nodes_returned_total"), returned);
+    run.steps(10);
+    run.sent();
+    run.check("after a node was out of reach");
 }
 
 /// The only node of a keyspace without commit log loses all that it holds in memory.

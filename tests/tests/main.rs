@@ -1,22 +1,30 @@
 //! The system tests: the built daemon, real senders, real graphite-web, real crashes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod carbonapi;
 mod compare;
 mod crash;
 mod dev;
 mod disk_full;
 mod faults;
+mod figures;
 mod hostile;
 mod interop;
 mod ledger;
 mod load;
 mod maintenance;
+mod mistakes;
+mod older;
+mod oracle_events;
 mod oracle_find;
 mod oracle_formats;
 mod oracle_render;
 mod oracle_tags;
 mod paced;
+mod peers;
+mod peers_tls;
 mod restart;
+mod sasi;
 mod scenario;
 mod senders;
 mod service;

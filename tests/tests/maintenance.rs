@@ -1,9 +1,12 @@
 //! `plumbago clean` and `plumbago repair`, beside a daemon and without one.
 
+use plumbago_cassandra_node::cql::Connection;
+use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
+use serde_json::Value;
 
 const T0: i64 = 1_700_000_040;
 const LATER: i64 = T0 + 40 * 86_400;
@@ -125,4 +128,101 @@ fn a_metric_written_just_before_a_crash_stays() {
     };
     wait_until("the point", seen);
     daemon.stop_well();
+}
+
+/// How a job stands.
+fn job(daemon: &Daemon, name: &str) -> Value {
+    let jobs: Vec<Value> =
+        serde_json::from_str(&http::get(daemon.admin(), "/admin/maintenance").body).unwrap();
+    jobs.into_iter().find(|job| job["job"] == name).unwrap()
+}
+
+fn ask(daemon: &Daemon, name: &str) {
+    let asked = http::post(daemon.admin(), &format!("/admin/maintenance?job={name}"), "");
+    assert_eq!(asked.status, 200, "{asked:?}");
+}
+
+/// Daemons on one cluster take turns; the turn of one that does not go on ends by itself.
+#[test]
+fn one_daemon_of_a_cluster_at_a_time() {
+    const KEYSPACE: &str = "maintenance_turns";
+    let Some((mut cql, mut setup)) = on_cassandra(KEYSPACE) else { return };
+    let daemon = setup.start();
+    put(&daemon, "turns.one", T0);
+    daemon.wait_names(1);
+    let leases = format!("{KEYSPACE}_metadata.plumbago_leases");
+    let take = "(name, holder, host) VALUES ('maintenance/clean_rows', uuid(), 'elsewhere') IF NOT EXISTS";
+    cql.query(&format!("INSERT INTO {leases} {take} USING TTL 20")).unwrap();
+
+    ask(&daemon, "clean_rows");
+    wait_until("the daemon to be refused", || job(&daemon, "clean_rows")["runs"] == 1);
+    let refused = job(&daemon, "clean_rows");
+    assert_eq!(refused["error"], "another process is at it", "{refused}");
+    let data = setup.data();
+    setup.set("data_dir", setup.path().join("other").to_str().unwrap());
+    let by_hand = setup.run(&["clean"]);
+    assert_eq!(by_hand.status.code(), Some(4), "{}", by_hand.output);
+    assert!(by_hand.output.contains("another process is at it"), "{}", by_hand.output);
+    // One part of two is another turn.
+    let part = setup.run(&["clean", "--shard", "0/2"]);
+    assert!(part.status.success(), "{}", part.output);
+
+    wait_until("the turn to end", || {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let runs = job(&daemon, "clean_rows")["runs"].as_u64().unwrap();
+        ask(&daemon, "clean_rows");
+        wait_until("an answer", || job(&daemon, "clean_rows")["runs"].as_u64().unwrap() > runs);
+        job(&daemon, "clean_rows")["error"].is_null()
+    });
+    // It has given its own back.
+    wait_until("the lease to be given back", || {
+        cql.query(&format!("SELECT name FROM {leases}")).unwrap().iter().next().is_none()
+    });
+    setup.set("data_dir", data.to_str().unwrap());
+    daemon.stop_well();
+    drop_keyspaces(&mut cql, KEYSPACE);
+}
+
+/// A set-up on a keyspace of its own.
+fn on_cassandra(keyspace: &str) -> Option<(Connection, Setup)> {
+    let server = server::for_tests()?;
+    let mut cql = server.connect().unwrap();
+    drop_keyspaces(&mut cql, keyspace);
+    let mut setup = setup();
+    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
+    setup.set("store.cassandra.contact_points", &server.contact_point());
+    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
+    setup.set("store.cassandra.request_timeout", "60s");
+    let ended = setup.run(&["syncdb"]);
+    assert!(ended.status.success(), "{}", ended.output);
+    Some((cql, setup))
+}
+
+fn drop_keyspaces(cql: &mut Connection, keyspace: &str) {
+    for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
+        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
+    }
+}
+
+/// What is read is noted in the metadata, for BigGraphite's clean-up.
+#[test]
+fn reads_are_noted() {
+    const KEYSPACE: &str = "maintenance_reads";
+    let Some((mut cql, mut setup)) = on_cassandra(KEYSPACE) else { return };
+    setup.set("store.cassandra.read_on_sampling", "2");
+    let daemon = setup.start();
+    put(&daemon, "reads.seen", T0);
+    put(&daemon, "reads.unseen", T0);
+    daemon.wait_names(2);
+    for _ in 0..2 {
+        assert_eq!(daemon.render("reads.seen", T0 - 600, T0, T0).len(), 1);
+    }
+    let mut noted = |name: &str| {
+        let query = format!("SELECT read_on FROM {KEYSPACE}_metadata.metrics_metadata WHERE name = '{name}'");
+        cql.query(&query).unwrap().iter().any(|row| row.bytes(0).is_some())
+    };
+    wait_until("the read to be noted", || noted("reads.seen"));
+    assert!(!noted("reads.unseen"));
+    daemon.stop_well();
+    drop_keyspaces(&mut cql, KEYSPACE);
 }

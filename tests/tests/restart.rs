@@ -1,6 +1,7 @@
 //! Orderly stops and starts, reloads, health, TLS.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
@@ -103,6 +104,17 @@ fn a_stop_under_load_loses_nothing_it_received() {
     daemon.stop_well();
 }
 
+/// Wherever the start is, a signal ends it; none falls between two of its steps.
+#[test]
+fn a_stop_is_heard_at_any_moment_of_the_start() {
+    let setup = Setup::new();
+    for milliseconds in (0..150).step_by(6) {
+        let daemon = setup.launch();
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        daemon.stop();
+    }
+}
+
 #[test]
 fn rules_are_reloaded_and_wrong_ones_are_not() {
     let mut setup = Setup::new();
@@ -136,6 +148,45 @@ fn rules_are_reloaded_and_wrong_ones_are_not() {
     daemon.signal(Signal::SIGHUP);
     wait_until("rules that are right again", || daemon.log().matches("storage rules reloaded").count() == 2);
     assert_eq!(step_of("reload.again"), 1);
+    daemon.stop_well();
+}
+
+#[test]
+fn certificates_of_ports_are_reloaded() {
+    if counterpart::on_path("curl").is_none() {
+        return;
+    }
+    let data = |path: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(path);
+    let mut setup = Setup::new();
+    let (cert, key) = (setup.path().join("cert.pem"), setup.path().join("key.pem"));
+    let put = |from_cert: &str, from_key: &str| {
+        std::fs::copy(data(from_cert), &cert).unwrap();
+        std::fs::copy(data(from_key), &key).unwrap();
+    };
+    put("api/testdata/localhost.pem", "api/testdata/localhost.key");
+    for section in ["api", "admin"] {
+        setup.set(&format!("{section}.tls.cert"), &cert.display().to_string());
+        setup.set(&format!("{section}.tls.key"), &key.display().to_string());
+    }
+    let daemon = setup.start();
+    let is_trusted = |authority: &str| {
+        let mut curl = counterpart::on_path("curl").unwrap();
+        curl.args(["--silent", "--fail", "--cacert"]).arg(data(authority));
+        curl.arg(format!("https://localhost:{}/version", daemon.api().port()));
+        curl.output().unwrap().stdout == b"1.1.10\n"
+    };
+    let (old, new) = ("api/testdata/localhost.pem", "ingest/testdata/tls/ca.pem");
+    assert!(is_trusted(old) && !is_trusted(new));
+
+    put("ingest/testdata/tls/server.pem", "api/testdata/localhost.key");
+    daemon.signal(Signal::SIGHUP);
+    wait_until("the complaint", || daemon.log().contains("admin.tls not reloaded"));
+    assert!(is_trusted(old) && !is_trusted(new));
+
+    put("ingest/testdata/tls/server.pem", "ingest/testdata/tls/server.key");
+    daemon.signal(Signal::SIGHUP);
+    wait_until("the new certificate", || is_trusted(new));
+    assert!(!is_trusted(old));
     daemon.stop_well();
 }
 

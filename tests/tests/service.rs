@@ -58,7 +58,7 @@ fn a_daemon_without_watchdog_says_nothing_of_life() {
 }
 
 /// The units that run something.
-const UNITS: &[&str] = &["plumbago.service"];
+const UNITS: &[&str] = &["plumbago.service", "plumbago-clean.service"];
 /// Files that set the daemon's environment.
 const CONTAINERS: &[&str] = &["container/Containerfile", "compose.yaml"];
 
@@ -79,7 +79,7 @@ fn systemd_takes_the_units() {
         std::fs::write(&copy, text.replace("/usr/bin/plumbago", binary().to_str().unwrap())).unwrap();
         units.push(copy);
     }
-    assert_eq!(units.len(), 1, "{units:?}");
+    assert_eq!(units.len(), 3, "{units:?}");
     let output = analyze.args(["verify", "--man=no"]).args(&units).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let ours: Vec<&str> = said.lines().filter(|line| line.contains("plumbago")).collect();

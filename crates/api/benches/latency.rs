@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use plumbago_api::{Config, Handles, NoTagging, Server};
+use plumbago_api::{Config, EventLog, Handles, NoMetadata, NoTagging, Server};
 use plumbago_engine::{FetchError, FetchRequest, SeriesSource};
 use plumbago_index::Index;
 use plumbago_model::{Series, SystemClock};
@@ -49,8 +49,11 @@ fn serve() -> std::net::SocketAddr {
     index.insert(names().iter().map(String::as_str));
     let handles = Handles {
         index,
+        finder: None,
         source: Arc::new(Minutes),
         tagging: Arc::new(NoTagging),
+        metadata: Arc::new(NoMetadata),
+        events: Arc::new(EventLog::off()),
         clock: Arc::new(SystemClock),
         registry,
     };

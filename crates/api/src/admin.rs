@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::extract::{Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,6 +17,7 @@ use subtle::ConstantTimeEq;
 
 use crate::config::AdminConfig;
 use crate::error::plain;
+use crate::peer_heads::{MESSAGE_BYTES_MAX, PeerHeads, heads};
 use crate::router::missing;
 
 /// Whether requests can be answered.
@@ -65,6 +66,8 @@ pub struct AdminHandles {
     pub readiness: Arc<dyn Readiness>,
     /// Actions.
     pub actions: Arc<dyn AdminActions>,
+    /// What other daemons ask.
+    pub heads: Arc<dyn PeerHeads>,
     /// Self-metrics.
     pub registry: Registry,
 }
@@ -79,6 +82,7 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .route("/admin/clock", post(set_clock))
         .route("/admin/replay", post(replay))
         .route("/admin/maintenance", get(maintenance).post(run_maintenance))
+        .route("/admin/heads", post(heads).layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX)))
         .fallback(missing);
     if !config.token.is_empty() {
         let token: Arc<str> = config.token.as_str().into();

@@ -1,14 +1,12 @@
 //! Settings of the two ports.
 
-use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use plumbago_model::{ByteSize, Period};
 use plumbago_render::TimeZone;
-use serde::de::{Deserializer, Error};
-use serde::{Deserialize, Serialize, Serializer};
+use plumbago_tls::{Certificates, Files, TlsError};
+use serde::{Deserialize, Serialize};
 
 /// The port of Graphite's API.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -28,6 +26,11 @@ pub struct Config {
     /// Answer /tags/tagSeries, tagMultiSeries and delSeries. As in Graphite whoever may read may then make
     /// tagged series and take them out of searches by tags. reload: no
     pub tag_writes: bool,
+    /// What the events of /events take in memory, and half of what they take on the disk; the oldest
+    /// make room. 0 takes none. reload: no
+    pub events_bytes: ByteSize,
+    /// Answers kept for those who ask the same again. reload: no
+    pub cache: CacheConfig,
     /// Encryption. reload: no
     pub tls: TlsConfig,
     /// What one client may use. reload: no
@@ -43,9 +46,28 @@ impl Default for Config {
             time_zone: "UTC".to_owned(),
             gzip: false,
             tag_writes: true,
+            events_bytes: ByteSize::mib(16),
+            cache: CacheConfig::default(),
             tls: TlsConfig::default(),
             limits: Limits::default(),
         }
+    }
+}
+
+/// Answers of /render that are kept.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheConfig {
+    /// What they take; the oldest make room. 0 keeps none. reload: no
+    pub bytes: ByteSize,
+    /// How long an answer is kept whose client does not say (`cacheTimeout`): points may be so much older than
+    /// those that are there. 0 keeps it for nobody. reload: no
+    pub time: Period,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self { bytes: ByteSize::mib(64), time: Period::default() }
     }
 }
 
@@ -60,8 +82,8 @@ pub struct AdminConfig {
     pub token: String,
     /// Encryption. reload: no
     pub tls: TlsConfig,
-    /// What one client may use. reload: no
-    pub limits: Limits,
+    /// What its clients may use. reload: no
+    pub limits: PortLimits,
 }
 
 impl Default for AdminConfig {
@@ -70,7 +92,7 @@ impl Default for AdminConfig {
             listen: "127.0.0.1:8081".to_owned(),
             token: String::new(),
             tls: TlsConfig::default(),
-            limits: Limits { connections: 64, ..Limits::default() },
+            limits: PortLimits::default(),
         }
     }
 }
@@ -79,7 +101,7 @@ impl Default for AdminConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// PEM file with the certificate chain; "" for no encryption. reload: no
+    /// PEM file with the certificate chain; "" for no encryption. Read again on SIGHUP. reload: no
     pub cert: PathBuf,
     /// PEM file with the private key. reload: no
     pub key: PathBuf,
@@ -90,6 +112,30 @@ impl TlsConfig {
     pub fn is_on(&self) -> bool {
         !self.cert.as_os_str().is_empty()
     }
+
+    /// What its files hold now.
+    pub(crate) fn load(&self) -> Result<Certificates, TlsError> {
+        let files = Files { cert: self.cert.clone(), key: self.key.clone(), ..Files::default() };
+        Certificates::load(files, |config| config.alpn_protocols = vec![b"http/1.1".to_vec()])
+    }
+}
+
+/// What connections may use.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PortLimits {
+    /// Open connections; more are answered 503 and closed.
+    pub connections: usize,
+    /// How long a connection may stay without a complete request head, between requests too.
+    pub idle: Period,
+    /// How long open requests may go on after the stop.
+    pub drain: Period,
+}
+
+impl Default for PortLimits {
+    fn default() -> Self {
+        Self { connections: 64, idle: Period::seconds(75), drain: Period::seconds(10) }
+    }
 }
 
 /// What one client may use. A request beyond a limit is refused with a text that names it.
@@ -99,23 +145,29 @@ pub struct Limits {
     /// Open connections; more are answered 503 and closed.
     pub connections: usize,
     /// How long a connection may stay without a complete request head, between requests too.
-    #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
     pub idle: Period,
     /// How long a request may take until its answer begins.
-    #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
     pub request_time: Period,
     /// How long open requests may go on after the stop.
-    #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
     pub drain: Period,
     /// Size of a request's body.
-    #[serde(deserialize_with = "from_text", serialize_with = "to_text")]
     pub body: ByteSize,
     /// Targets of a render request, queries of an expand request.
     pub targets: usize,
     /// Series of a render request.
     pub series: usize,
-    /// Points of a render request, before maxDataPoints; each takes 8 bytes while it is answered.
+    /// Points that a render request reads, before maxDataPoints; each takes 8 bytes while it is answered.
     pub points: usize,
+    /// Points that the functions of a render request make, all together.
+    pub computed_points: usize,
+    /// Calls of functions that a render request evaluates; those in a moving window count again.
+    pub calls: usize,
+    /// Paths and ranges of time that a render request reads.
+    pub fetches: usize,
+    /// Memory that a render request holds at a time, for what it read and what functions make of it.
+    pub memory: ByteSize,
+    /// Memory that all render requests hold together; 0 is a quarter of the machine's.
+    pub memory_total: ByteSize,
     /// Names that a find, an expand or a search by tags gives.
     pub find_results: usize,
     /// Places in the index that a find or expand looks at; values and series that a search by tags tries.
@@ -133,6 +185,11 @@ impl Default for Limits {
             targets: 1000,
             series: 100_000,
             points: 20_000_000,
+            computed_points: 200_000_000,
+            calls: 100_000,
+            fetches: 10_000,
+            memory: ByteSize::mib(512),
+            memory_total: ByteSize(0),
             find_results: 1_000_000,
             find_visited: 20_000_000,
         }
@@ -172,7 +229,8 @@ impl AdminConfig {
         let mut problems = Vec::new();
         check_listen("admin.listen", &self.listen, &mut problems);
         check_tls("admin.tls", &self.tls, &mut problems);
-        self.limits.check("admin.limits", &mut problems);
+        check_amount("admin.limits.connections", self.limits.connections, &mut problems);
+        check_period("admin.limits.idle", self.limits.idle, &mut problems);
         if self.token.is_empty() && !self.listen.is_empty() && !is_loopback(&self.listen) {
             problems
                 .push(format!("admin.token: needed because {} is reached from other machines", self.listen));
@@ -185,6 +243,11 @@ impl AdminConfig {
 }
 
 impl Limits {
+    /// What concerns connections.
+    pub(crate) fn of_port(&self) -> PortLimits {
+        PortLimits { connections: self.connections, idle: self.idle, drain: self.drain }
+    }
+
     fn check(&self, key: &str, problems: &mut Vec<String>) {
         let amounts = [
             ("connections", self.connections),
@@ -192,17 +255,31 @@ impl Limits {
             ("targets", self.targets),
             ("series", self.series),
             ("points", self.points),
+            ("computed_points", self.computed_points),
+            ("calls", self.calls),
+            ("fetches", self.fetches),
+            ("memory", self.memory.bytes()),
             ("find_results", self.find_results),
             ("find_visited", self.find_visited),
         ];
-        for (name, _) in amounts.iter().filter(|(_, amount)| *amount == 0) {
-            problems.push(format!("{key}.{name}: must not be 0"));
+        for (name, amount) in amounts {
+            check_amount(&format!("{key}.{name}"), amount, problems);
         }
         for (name, period) in [("idle", self.idle), ("request_time", self.request_time)] {
-            if period.is_zero() {
-                problems.push(format!("{key}.{name}: must not be 0"));
-            }
+            check_period(&format!("{key}.{name}"), period, problems);
         }
+    }
+}
+
+fn check_amount(key: &str, amount: usize, problems: &mut Vec<String>) {
+    if amount == 0 {
+        problems.push(format!("{key}: must not be 0"));
+    }
+}
+
+fn check_period(key: &str, period: Period, problems: &mut Vec<String>) {
+    if period.is_zero() {
+        problems.push(format!("{key}: must not be 0"));
     }
 }
 
@@ -234,19 +311,6 @@ fn is_loopback(listen: &str) -> bool {
 
 fn is_prefix(prefix: &str) -> bool {
     prefix.starts_with('/') && !prefix.ends_with('/') && !prefix.contains(['{', '}', '*', '?', '#'])
-}
-
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-}
-
-fn to_text<S: Serializer, T: Display>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
 }
 
 #[cfg(test)]

@@ -19,8 +19,11 @@ pub(crate) enum ApiError {
     #[error("{0}")]
     TooLarge(String),
     /// The request took too long.
-    #[error("the request took longer than {0} (limits.request_time)")]
+    #[error("the request took longer than {0} (api.limits.request_time)")]
     TooSlow(plumbago_model::Period),
+    /// All requests together ask for more than is allowed.
+    #[error("{0}")]
+    Busy(String),
     /// It is switched off.
     #[error("{0}")]
     Forbidden(&'static str),
@@ -34,15 +37,16 @@ impl ApiError {
         match self {
             Self::Invalid(_) | Self::Target(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooLarge(_) | Self::TooSlow(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
 
 /// A limit that was crossed, by the name of its setting.
 pub(crate) fn beyond(what: &str, setting: &str, limit: usize) -> ApiError {
-    ApiError::TooLarge(format!("{what}: more than {limit} (limits.{setting})"))
+    ApiError::TooLarge(format!("{what}: more than {limit} (api.limits.{setting})"))
 }
 
 impl From<FetchError> for ApiError {
@@ -77,6 +81,13 @@ pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     let mut response = Response::new(axum::body::Body::from(text.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// A short answer `{"error": …}`.
+pub(crate) fn json_error(status: StatusCode, text: &str) -> Response {
+    let mut response = plain(status, serde_json::json!({ "error": text }).to_string());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

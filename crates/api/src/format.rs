@@ -4,6 +4,7 @@
 //! series in pieces.
 
 mod csv;
+mod dictionary;
 mod dygraph;
 mod indent;
 pub(crate) mod json;

@@ -16,7 +16,9 @@ use plumbago_model::{ManualClock, Series};
 use plumbago_telemetry::Registry;
 
 use crate::config::{Config, Limits};
+use crate::events::EventLog;
 use crate::handler;
+use crate::metadata::NoMetadata;
 use crate::state::{Api, Handles};
 use crate::tagging::NoTagging;
 
@@ -44,8 +46,11 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
     index.insert(["a.b", "a.c", "a.b.c", "\u{fc}.x", "cpu;dc=a"]);
     let handles = Handles {
         index,
+        finder: None,
         source: Arc::new(Few),
         tagging: Arc::new(NoTagging),
+        metadata: Arc::new(NoMetadata),
+        events: Arc::new(EventLog::off()),
         clock: Arc::new(ManualClock::at(1_700_000_100)),
         registry,
     };

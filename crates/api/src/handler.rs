@@ -1,10 +1,14 @@
 //! The endpoints of Graphite's API.
 
+mod dashboard;
+mod events;
 mod expand;
 mod find;
 mod functions;
 mod index_json;
+mod info;
 mod picture;
+mod reading;
 mod render;
 mod render_format;
 mod render_params;
@@ -12,9 +16,12 @@ mod search;
 mod tag_search;
 mod tags;
 
+pub(crate) use dashboard::{composer, dashboard};
+pub(crate) use events::events;
 pub(crate) use expand::expand;
 pub(crate) use find::find;
 pub(crate) use functions::functions;
 pub(crate) use index_json::index_json;
+pub(crate) use info::{capabilities, info};
 pub(crate) use render::render;
 pub(crate) use tags::tags;

@@ -7,22 +7,32 @@
 mod admin;
 #[doc(hidden)]
 pub mod bench;
+mod cache;
 pub mod config;
 mod error;
+mod events;
+mod finder;
 mod format;
 pub mod fuzzing;
 mod handler;
+mod memory;
+mod metadata;
 mod meter;
 mod params;
+mod peer_heads;
 mod router;
 pub mod server;
 mod state;
 mod stream;
 mod tagging;
-mod tls;
 
 pub use admin::{AdminActions, AdminError, AdminHandles, Readiness};
-pub use config::{AdminConfig, Config, Limits, TlsConfig};
+pub use config::{AdminConfig, CacheConfig, Config, Limits, PortLimits, TlsConfig};
+pub use events::EventLog;
+pub use finder::{FinderError, NameFinder};
+pub use metadata::{Metadata, MetadataError, NoMetadata};
+pub use peer_heads::PeerHeads;
+pub use plumbago_tls::{Certificates, TlsError};
 pub use server::{BindError, Server};
 pub use state::Handles;
 pub use tagging::{NoTagging, Tagging, TaggingError};

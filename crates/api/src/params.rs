@@ -75,6 +75,11 @@ impl Params {
         Ok(self.integer(name, 0)? != 0)
     }
 
+    /// True when the request asks by a message in its body.
+    pub(crate) fn has_message(&self) -> bool {
+        !self.message.is_empty()
+    }
+
     /// The protobuf message in the body, if that is how the request asks.
     pub(crate) fn message<M: prost::Message + Default>(&self) -> Result<Option<M>, ApiError> {
         if self.message.is_empty() {
@@ -153,7 +158,8 @@ fn form(method: &Method, headers: &HeaderMap) -> Form {
     }
 }
 
-async fn body(request: Request, limits: &Limits) -> Result<bytes::Bytes, ApiError> {
+/// The whole body.
+pub(crate) async fn body(request: Request, limits: &Limits) -> Result<bytes::Bytes, ApiError> {
     match Limited::new(request.into_body(), limits.body.bytes()).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {

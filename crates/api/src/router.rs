@@ -38,15 +38,19 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
         (&["/metrics/index.json"], "index"),
         (&["/functions", "/functions/{name}"], "functions"),
         (&["/version"], "version"),
+        (&["/info"], "info"),
+        (&["/_internal/capabilities"], "capabilities"),
     ] {
         let methods = endpoint(name, &api, registry);
         for path in paths {
             router = router.route(path, methods.clone()).route(&format!("{path}/"), methods.clone());
         }
     }
-    let tags = endpoint("tags", &api, registry);
-    for path in ["/tags", "/tags/", "/tags/{*call}"] {
-        router = router.route(path, tags.clone());
+    for name in ["tags", "events", "dashboard", "composer"] {
+        let methods = endpoint(name, &api, registry);
+        for path in [format!("/{name}"), format!("/{name}/"), format!("/{name}/{{*call}}")] {
+            router = router.route(&path, methods.clone());
+        }
     }
     router = router.fallback(missing);
     if config.gzip {
@@ -71,6 +75,11 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "index" => methods(api, meter, handler::index_json),
         "tags" => methods(api, meter, handler::tags),
         "functions" => methods(api, meter, handler::functions),
+        "info" => methods(api, meter, handler::info),
+        "capabilities" => methods(api, meter, handler::capabilities),
+        "events" => methods(api, meter, handler::events),
+        "dashboard" => methods(api, meter, handler::dashboard),
+        "composer" => methods(api, meter, handler::composer),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }

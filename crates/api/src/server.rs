@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +11,18 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use plumbago_telemetry::{Registry, Throttle};
-use rustls::ServerConfig;
+use plumbago_tls::{Certificates, TlsError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{AdminHandles, admin_router};
-use crate::config::{AdminConfig, Config, Limits, TlsConfig};
+use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};
 use crate::meter::ConnectionMeter;
 use crate::router::api_router;
 use crate::state::Handles;
-use crate::tls;
 
 /// How long a client may take for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -49,23 +46,20 @@ pub enum BindError {
         source: io::Error,
     },
     /// The certificate or the key cannot be used.
-    #[error("cannot use {path}: {reason}", path = path.display())]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
 }
 
 /// One open port and what it answers.
 #[derive(Debug)]
 pub struct Server {
+    /// Its section in the configuration.
+    port: &'static str,
     listener: TcpListener,
     address: SocketAddr,
     router: Router,
-    tls: Option<Arc<ServerConfig>>,
-    limits: Limits,
+    certificates: Arc<Certificates>,
+    limits: PortLimits,
     meter: ConnectionMeter,
 }
 
@@ -73,7 +67,8 @@ impl Server {
     /// Opens the port of Graphite's API; `None` when it is switched off.
     pub async fn bind(config: &Config, handles: &Handles) -> Result<Option<Self>, BindError> {
         let router = api_router(config, handles);
-        Self::open("api", &config.listen, &config.tls, &config.limits, router, &handles.registry).await
+        Self::open("api", &config.listen, &config.tls, &config.limits.of_port(), router, &handles.registry)
+            .await
     }
 
     /// Opens the port for operators; `None` when it is switched off.
@@ -83,27 +78,32 @@ impl Server {
     }
 
     async fn open(
-        port: &str,
+        port: &'static str,
         listen: &str,
         tls: &TlsConfig,
-        limits: &Limits,
+        limits: &PortLimits,
         router: Router,
         registry: &Registry,
     ) -> Result<Option<Self>, BindError> {
         if listen.is_empty() {
             return Ok(None);
         }
-        let tls = tls::server_config(tls)?;
+        let certificates = Arc::new(tls.load()?);
         let failed = |source| BindError::Listen { listen: listen.to_owned(), source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let meter = ConnectionMeter::new(registry, port);
-        Ok(Some(Self { listener, address, router, tls, limits: limits.clone(), meter }))
+        Ok(Some(Self { port, listener, address, router, certificates, limits: limits.clone(), meter }))
     }
 
     /// Where it listens; with port 0 in the configuration, the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The certificates, which can be read again while it serves.
+    pub fn certificates(&self) -> Arc<Certificates> {
+        Arc::clone(&self.certificates)
     }
 
     /// Serves until `shutdown`, then lets open requests end for as long as the configuration says.
@@ -112,8 +112,9 @@ impl Server {
         let abort = CancellationToken::new();
         let (drain, listener) = (self.limits.drain, self.listener);
         let shared = Arc::new(Shared {
+            port: self.port,
             router: self.router,
-            tls: self.tls.map(TlsAcceptor::from),
+            certificates: self.certificates,
             places: Arc::new(Semaphore::new(self.limits.connections)),
             limits: self.limits,
             meter: self.meter,
@@ -157,10 +158,11 @@ fn now_ms() -> i64 {
 
 /// What the connections of a port have in common.
 struct Shared {
+    port: &'static str,
     router: Router,
-    tls: Option<TlsAcceptor>,
+    certificates: Arc<Certificates>,
     places: Arc<Semaphore>,
-    limits: Limits,
+    limits: PortLimits,
     meter: ConnectionMeter,
     shutdown: CancellationToken,
     abort: CancellationToken,
@@ -173,7 +175,7 @@ impl Shared {
         // A connection that cannot be tuned works all the same.
         let _ = stream.set_nodelay(true);
         let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED));
-        match &self.tls {
+        match self.certificates.acceptor() {
             None => self.serve(stream).await,
             Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => self.serve(stream).await,
@@ -209,12 +211,15 @@ impl Shared {
 
     /// Tells a client beyond the limit so, as far as that works without waiting for it.
     fn refuse(&self, stream: &TcpStream) {
-        const ANSWER: &[u8] =
-            b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: text/plain\r\n\
-            content-length: 41\r\n\r\ntoo many connections (limits.connections)";
         self.meter.refused.add(1);
-        if self.tls.is_none() {
-            let _ = stream.try_write(ANSWER);
+        if self.certificates.acceptor().is_none() {
+            let text = format!("too many connections ({}.limits.connections)\n", self.port);
+            let length = text.len();
+            let answer = format!(
+                "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+                 content-length: {length}\r\n\r\n{text}"
+            );
+            let _ = stream.try_write(answer.as_bytes());
         }
     }
 }

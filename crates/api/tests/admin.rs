@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use plumbago_api::{AdminActions, AdminConfig, AdminError, AdminHandles, Readiness, Server};
+use plumbago_api::{AdminActions, AdminConfig, AdminError, AdminHandles, PeerHeads, Readiness, Server};
 use plumbago_telemetry::Registry;
 use serde_json::{Value, json};
 use support::{Answer, exchange};
@@ -52,12 +52,20 @@ impl AdminActions for Process {
     }
 }
 
+#[async_trait]
+impl PeerHeads for Process {
+    async fn unsent(&self, message: &[u8]) -> Result<Vec<u8>, AdminError> {
+        Ok(message.iter().rev().copied().collect())
+    }
+}
+
 async fn serve(token: &str) -> (Arc<Process>, impl AsyncFn(&str, &str) -> Answer) {
     let (process, registry) = (Arc::new(Process::default()), Registry::new());
     registry.counter("plumbago_test_total", "a counter", &[]).add(7);
     let handles = AdminHandles {
         readiness: Arc::clone(&process) as Arc<dyn Readiness>,
         actions: Arc::clone(&process) as Arc<dyn AdminActions>,
+        heads: Arc::clone(&process) as Arc<dyn PeerHeads>,
         registry,
     };
     let config =

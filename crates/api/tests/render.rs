@@ -5,6 +5,8 @@ mod support;
 use plumbago_api::{Config, Limits};
 use serde_json::{Value, json};
 use support::{Made, NOW, default, metrics, start};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 const FIVE: &str = "from=-5min&until=now";
 
@@ -236,9 +238,9 @@ async fn limits_name_themselves() {
     };
     let server = start(Config { limits, ..Config::default() }, metrics()).await;
     for (query, text) in [
-        ("target=a&target=b&target=c", "targets: more than 2 (limits.targets)"),
-        ("target=web.*.*.*&target=odd.n*", "series: more than 3 (limits.series)"),
-        ("target=web.a.cpu.user&from=-101min", "points: more than 100 (limits.points)"),
+        ("target=a&target=b&target=c", "targets: more than 2 (api.limits.targets)"),
+        ("target=web.*.*.*&target=odd.n*", "series: more than 3 (api.limits.series)"),
+        ("target=web.a.cpu.user&from=-101min", "points: more than 100 (api.limits.points)"),
         ("target=**", "query \"**\": more than 4 metrics match (limit of results); narrow the pattern"),
     ] {
         let answer = server.get(&format!("/render?format=json&{query}")).await;
@@ -247,14 +249,78 @@ async fn limits_name_themselves() {
     let form = "application/x-www-form-urlencoded";
     let answer = server.post("/render", form, &format!("format=json&target={}", "a".repeat(2000))).await;
     assert_eq!(answer.status, 413);
-    assert_eq!(answer.text(), "bytes of the request's body: more than 1024 (limits.body)\n");
+    assert_eq!(answer.text(), "bytes of the request's body: more than 1024 (api.limits.body)\n");
 
     let limits = Limits { request_time: "20ms".parse().unwrap(), ..Limits::default() };
     let slow = Made { delay: std::time::Duration::from_secs(3600), ..metrics() };
     let server = start(Config { limits, ..Config::default() }, slow).await;
     let answer = server.get("/render?format=json&target=web.a.cpu.user").await;
-    assert_eq!(answer.status, 503);
-    assert_eq!(answer.text(), "the request took longer than 20ms (limits.request_time)\n");
+    assert_eq!(answer.status, 413);
+    assert_eq!(answer.text(), "the request took longer than 20ms (api.limits.request_time)\n");
+}
+
+#[tokio::test]
+async fn what_functions_take_is_limited() {
+    let limits = Limits {
+        computed_points: 1000,
+        calls: 5,
+        fetches: 3,
+        memory: "64KiB".parse().unwrap(),
+        memory_total: "100KiB".parse().unwrap(),
+        ..Limits::default()
+    };
+    let server = start(Config { limits, ..Config::default() }, metrics()).await;
+    let wide = format!("group({})", ["web.a.cpu.user"; 4].join(","));
+    let ask = async |target: &str, from: &str| {
+        server.get(&format!("/render?format=json&target={target}&from={from}")).await
+    };
+    for (target, from, text) in [
+        (
+            "scale(web.a.cpu.user,2)",
+            "-1100min",
+            "points made by functions: more than 1000 (api.limits.computed_points)",
+        ),
+        (
+            "scale(scale(scale(scale(scale(scale(db.x.load,1),1),1),1),1),1)",
+            "-5min",
+            "evaluations of calls: more than 5 (api.limits.calls)",
+        ),
+        ("group(a,b,c,d)", "-5min", "fetches: more than 3 (api.limits.fetches)"),
+        ("web.*.cpu.*", "-4000min", "memory: more than 64KiB (api.limits.memory)"),
+        ("group(scale(db.x.load,1),scale(db.x.load,2))", "-200min", ""),
+        (&wide, "-5min", ""),
+    ] {
+        let answer = ask(target, from).await;
+        let wanted = if text.is_empty() { 200 } else { 413 };
+        assert_eq!(answer.status, wanted, "{target}: {}", answer.text());
+        assert!(text.is_empty() || answer.text() == format!("{text}\n"), "{target}: {}", answer.text());
+    }
+    // Everything was given back.
+    assert_eq!(server.registry.value("plumbago_api_render_memory_bytes"), Some(0.0));
+}
+
+#[tokio::test]
+async fn requests_share_a_memory() {
+    let limits = Limits { memory_total: "4MiB".parse().unwrap(), ..Limits::default() };
+    let server = start(Config { limits, ..Config::default() }, metrics()).await;
+    // Its answer is larger than what sockets hold, so what it is written from stays.
+    let path = "/render?format=json&target=db.x.load&from=-400000min";
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    socket2::SockRef::from(&slow).set_recv_buffer_size(4096).unwrap();
+    slow.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+    let held = || server.registry.value("plumbago_api_render_memory_bytes").unwrap_or(0.0);
+    while held() == 0.0 {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    let refused = server.get(path).await;
+    assert_eq!(refused.status, 429);
+    let text = "memory of all requests: more than 4MiB (api.limits.memory_total); try again\n";
+    assert_eq!(refused.text(), text);
+    drop(slow);
+    while held() > 0.0 {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    assert_eq!(server.get(path).await.status, 200);
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Connections: kept, limited, encrypted, ended.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests too")]
+
 mod support;
 
 use std::sync::Arc;
@@ -57,7 +59,7 @@ async fn connections_beyond_the_limit_are_turned_away() {
     }
     let mut third = TcpStream::connect(server.address).await.unwrap();
     let answer = read_answer(&mut third, false).await;
-    assert_eq!((answer.status, answer.text()), (503, "too many connections (limits.connections)"));
+    assert_eq!((answer.status, answer.text()), (503, "too many connections (api.limits.connections)\n"));
     assert_eq!(server.registry.value("plumbago_http_connections_refused_total"), Some(1.0));
     assert_eq!(exchange(&mut kept[0], VERSION).await.status, 200);
     kept.clear();
@@ -143,14 +145,25 @@ fn file(name: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
 }
 
-#[tokio::test]
-async fn an_encrypted_port() {
+type Encrypted = tokio_rustls::client::TlsStream<TcpStream>;
+
+fn certificate(path: &std::path::Path) -> rustls_pki_types::CertificateDer<'static> {
     use rustls_pki_types::pem::PemObject as _;
 
-    let tls = TlsConfig { cert: file("localhost.pem"), key: file("localhost.key") };
-    let server = start(Config { tls, ..Config::default() }, metrics()).await;
+    rustls_pki_types::CertificateDer::from_pem_file(path).unwrap()
+}
+
+/// A certificate that is not this crate's.
+fn other(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../ingest/testdata/tls").join(name)
+}
+
+/// A client that trusts all certificates of the tests.
+async fn encrypted(server: &support::Running) -> Encrypted {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(rustls_pki_types::CertificateDer::from_pem_file(file("localhost.pem")).unwrap()).unwrap();
+    for path in [file("localhost.pem"), other("ca.pem")] {
+        roots.add(certificate(&path)).unwrap();
+    }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let client = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -158,10 +171,44 @@ async fn an_encrypted_port() {
         .with_root_certificates(roots)
         .with_no_client_auth();
     let stream = TcpStream::connect(server.address).await.unwrap();
-    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(client))
-        .connect("localhost".try_into().unwrap(), stream)
-        .await
-        .unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+    connector.connect("localhost".try_into().unwrap(), stream).await.unwrap()
+}
+
+#[tokio::test]
+async fn certificates_are_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (cert, key) = (directory.path().join("cert"), directory.path().join("key"));
+    let put = |from_cert: &std::path::Path, from_key: &std::path::Path| {
+        std::fs::copy(from_cert, &cert).unwrap();
+        std::fs::copy(from_key, &key).unwrap();
+    };
+    put(&file("localhost.pem"), &file("localhost.key"));
+    let tls = TlsConfig { cert: cert.clone(), key: key.clone() };
+    let server = start(Config { tls, ..Config::default() }, metrics()).await;
+    let shown = |stream: &Encrypted| stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned();
+    let mut before = encrypted(&server).await;
+    assert_eq!(shown(&before), certificate(&file("localhost.pem")));
+
+    // What is wrong changes nothing.
+    put(&other("server.pem"), &file("localhost.key"));
+    assert!(server.certificates.reload().is_err());
+    assert_eq!(shown(&encrypted(&server).await), certificate(&file("localhost.pem")));
+
+    put(&other("server.pem"), &other("server.key"));
+    server.certificates.reload().unwrap();
+    let mut after = encrypted(&server).await;
+    assert_eq!(shown(&after), certificate(&other("server.pem")));
+    for stream in [&mut before, &mut after] {
+        assert_eq!(exchange(stream, VERSION).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn an_encrypted_port() {
+    let tls = TlsConfig { cert: file("localhost.pem"), key: file("localhost.key") };
+    let server = start(Config { tls, ..Config::default() }, metrics()).await;
+    let mut stream = encrypted(&server).await;
     assert_eq!(exchange(&mut stream, RENDER).await.text(), "db.x.load,1700000100,1700000160,60|0.0\n");
 
     let mut plain = TcpStream::connect(server.address).await.unwrap();
@@ -177,8 +224,11 @@ async fn what_keeps_a_port_closed_is_named() {
     let registry = plumbago_telemetry::Registry::new();
     let handles = plumbago_api::Handles {
         index: Arc::new(plumbago_index::Index::new(&registry)),
+        finder: None,
         source: Arc::new(metrics()),
         tagging: Arc::new(plumbago_api::NoTagging),
+        metadata: Arc::new(plumbago_api::NoMetadata),
+        events: Arc::new(plumbago_api::EventLog::off()),
         clock: Arc::new(plumbago_model::SystemClock),
         registry,
     };
@@ -191,10 +241,10 @@ async fn what_keeps_a_port_closed_is_named() {
     let tls = TlsConfig { cert: file("localhost.key"), key: file("localhost.key") };
     let config = Config { listen: listen.clone(), tls, ..Config::default() };
     let error = Server::bind(&config, &handles).await.unwrap_err();
-    assert!(error.to_string().ends_with("localhost.key: there is no certificate in it"), "{error}");
+    assert!(error.to_string().ends_with("localhost.key: holds no certificate"), "{error}");
     let tls = TlsConfig { cert: file("localhost.pem"), key: file("missing") };
     let config = Config { listen, tls, ..Config::default() };
-    assert!(matches!(Server::bind(&config, &handles).await, Err(BindError::Tls { .. })));
+    assert!(matches!(Server::bind(&config, &handles).await, Err(BindError::Tls(_))));
 
     let off = Config { listen: String::new(), ..Config::default() };
     assert!(Server::bind(&off, &handles).await.unwrap().is_none());

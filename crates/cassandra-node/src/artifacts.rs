@@ -6,17 +6,9 @@ use std::process::{Command, Stdio};
 
 use crate::cache;
 use crate::error::NodeError;
+use crate::release::{POM, Release};
 
-const POM: &str = include_str!("../pom.xml");
-
-/// The pinned version.
-pub fn version() -> &'static str {
-    let after = POM.split("<artifactId>cassandra-all</artifactId>").nth(1).unwrap_or_default();
-    let version = after.split("<version>").nth(1).and_then(|rest| rest.split("</version>").next());
-    version.unwrap_or_default().trim()
-}
-
-/// The jars on this machine.
+/// The jars of a release on this machine.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
     jars: Vec<PathBuf>,
@@ -24,15 +16,8 @@ pub struct Artifacts {
 
 impl Artifacts {
     /// The jars in the cache, fetched first when they are not there.
-    pub fn provide() -> Result<Self, NodeError> {
-        let home = cache::cassandra()?;
-        let jars = home.join(version());
-        let lock = cache::lock_file(&home.join("lock"))?;
-        lock.lock().map_err(NodeError::io("waiting for another download"))?;
-        if !jars.is_dir() {
-            fetch(&home, &jars)?;
-        }
-        Self::read(&jars)
+    pub fn provide(release: Release) -> Result<Self, NodeError> {
+        Self::read(&cache::once(release.version(), |unfinished| fetch(release, unfinished))?)
     }
 
     fn read(directory: &Path) -> Result<Self, NodeError> {
@@ -60,18 +45,15 @@ impl Artifacts {
     }
 }
 
-/// Fetches into a directory of its own that gets its name when it is complete.
-fn fetch(home: &Path, jars: &Path) -> Result<(), NodeError> {
-    let unfinished = home.join(format!("{}.unfinished", version()));
-    let _ = fs::remove_dir_all(&unfinished);
-    cache::make(unfinished.clone())?;
-    let pom = home.join("pom.xml");
+fn fetch(release: Release, directory: &Path) -> Result<(), NodeError> {
+    let pom = cache::cassandra()?.join("pom.xml");
     fs::write(&pom, POM).map_err(NodeError::io(format!("writing {}", pom.display())))?;
     let output = Command::new("mvn")
         .args(["-q", "-B", "-f"])
         .arg(&pom)
         .arg("dependency:copy-dependencies")
-        .arg(format!("-DoutputDirectory={}", unfinished.display()))
+        .arg(format!("-Dcassandra={}", release.version()))
+        .arg(format!("-DoutputDirectory={}", directory.display()))
         .stdin(Stdio::null())
         .output()
         .map_err(|error| match error.kind() {
@@ -82,14 +64,5 @@ fn fetch(home: &Path, jars: &Path) -> Result<(), NodeError> {
         let said = [output.stdout, output.stderr].concat();
         return Err(NodeError::Fetch(String::from_utf8_lossy(&said).into_owned()));
     }
-    fs::rename(&unfinished, jars).map_err(NodeError::io(format!("naming {}", jars.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_version_is_read_from_the_pom() {
-        let parts: Vec<u32> = super::version().split('.').map(|p| p.parse().unwrap()).collect();
-        assert_eq!(parts[..2], [5, 0]);
-    }
+    Ok(())
 }

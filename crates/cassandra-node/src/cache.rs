@@ -1,4 +1,4 @@
-//! Directories outside the source tree: the cache with the jars, the data of running nodes, the logs.
+//! Directories outside the source tree: the cache with the jars and a Java, the data of running nodes, the logs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,25 @@ pub fn directory() -> Result<PathBuf, NodeError> {
 /// Cassandra's part of it, made when it is not there.
 pub fn cassandra() -> Result<PathBuf, NodeError> {
     make(directory()?.join("cassandra"))
+}
+
+/// A directory of it that is fetched once. It gets its name when it is complete; who comes meanwhile
+/// waits.
+pub(crate) fn once(
+    name: &str,
+    fetch: impl FnOnce(&Path) -> Result<(), NodeError>,
+) -> Result<PathBuf, NodeError> {
+    let home = cassandra()?;
+    let path = home.join(name);
+    let lock = lock_file(&home.join("lock"))?;
+    lock.lock().map_err(NodeError::io("waiting for another download"))?;
+    if !path.is_dir() {
+        let unfinished = home.join(format!("{name}.unfinished"));
+        let _ = fs::remove_dir_all(&unfinished);
+        fetch(&make(unfinished.clone())?)?;
+        fs::rename(&unfinished, &path).map_err(NodeError::io(format!("naming {}", path.display())))?;
+    }
+    Ok(path)
 }
 
 pub(crate) fn make(path: PathBuf) -> Result<PathBuf, NodeError> {

@@ -21,7 +21,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts `size` nodes and returns when all of them know each other.
     pub fn start(size: usize, options: &Options) -> Result<Self, NodeError> {
-        let artifacts = Artifacts::provide()?;
+        let artifacts = Artifacts::provide(options.release)?;
         let directory = RunDirectory::make()?;
         let first = free_addresses(size)?;
         let nodes = (0..size).map(|number| {

@@ -15,7 +15,7 @@ use crate::error::NodeError;
 use crate::options::Options;
 use crate::process::{self, HANG, PORTS};
 use crate::settings::{self, Place};
-use crate::{cache, java};
+use crate::{cache, flags, java};
 
 /// A node that keeps its data in a directory and runs on by itself.
 #[derive(Debug)]
@@ -93,6 +93,13 @@ impl DevNode {
         }
     }
 
+    /// The version that answers there, whichever was asked for.
+    pub fn version(&self) -> Result<String, NodeError> {
+        let rows =
+            Connection::open(self.socket(), None)?.query("SELECT release_version FROM system.local")?;
+        Ok(rows.texts().concat())
+    }
+
     /// Stops it and waits for the end; false when it did not run.
     pub fn stop(&self) -> bool {
         let Some(id) = self.running() else { return false };
@@ -112,8 +119,8 @@ impl DevNode {
     fn launch(&self, options: &Options) -> Result<Child, NodeError> {
         let place = Place { address: self.address, seed: self.address, number: 0, of: 1 };
         settings::write(&self.directory, &place, options)?;
-        let mut command = process::detached(&java::find()?);
-        settings::arguments(&mut command, &self.directory, &Artifacts::provide()?, options)?;
+        let mut command = process::detached(&java::find(options.release)?);
+        flags::arguments(&mut command, &self.directory, &Artifacts::provide(options.release)?, options)?;
         process::log_to(&mut command, &self.log())?;
         let child = command.spawn().map_err(NodeError::io("starting Java"))?;
         let file = self.process_file();

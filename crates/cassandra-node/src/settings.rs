@@ -1,13 +1,12 @@
-//! The files and flags of a node: the shortest that a server starts with.
+//! The files of a node: the shortest that a server starts with.
 
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::Command;
 
-use crate::artifacts::Artifacts;
 use crate::error::NodeError;
 use crate::options::{CommitlogSync, Options};
+use crate::release::Release;
 use crate::{certificate, java};
 
 /// Console only: the process's output is the log.
@@ -19,56 +18,6 @@ const LOGBACK: &str = r#"<configuration>
   <logger name="org.apache.cassandra" level="INFO"/>
 </configuration>
 "#;
-
-/// What Java 17 has closed and Cassandra opens again.
-const EXPORTS: [&str; 8] = [
-    "java.base/jdk.internal.misc",
-    "java.base/java.lang.ref",
-    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
-    "java.management/com.sun.jmx.remote.security",
-    "java.rmi/sun.rmi.registry",
-    "java.rmi/sun.rmi.server",
-    "java.sql/java.sql",
-    "jdk.unsupported/sun.misc",
-];
-const OPENS: [&str; 14] = [
-    "java.base/java.lang.module",
-    "java.base/jdk.internal.loader",
-    "java.base/jdk.internal.ref",
-    "java.base/jdk.internal.reflect",
-    "java.base/jdk.internal.math",
-    "java.base/jdk.internal.module",
-    "java.base/jdk.internal.util.jar",
-    "jdk.management/com.sun.management.internal",
-    "java.base/sun.nio.ch",
-    "java.base/java.io",
-    "java.base/java.lang",
-    "java.base/java.lang.reflect",
-    "java.base/java.util",
-    "java.base/java.nio",
-];
-
-const FLAGS: [&str; 17] = [
-    "-Djdk.attach.allowAttachSelf=true",
-    "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dio.netty.allocator.useCacheForAllThreads=true",
-    "-Dio.netty.allocator.maxOrder=11",
-    "-Dchronicle.analytics.disable=true", // a usage ping
-    "-Djava.net.preferIPv4Stack=true",
-    "-Djava.awt.headless=true",
-    "-XX:+PerfDisableSharedMem",
-    "-Xss256k",
-    "-Dcassandra-foreground=yes",
-    // No JMX: the property for it is absent, an empty one stops the start.
-    // Shorter, and the nodes drop each other as strangers.
-    "-Dcassandra.ring_delay_ms=2000",
-    "-Dcassandra.skip_wait_for_gossip_to_settle=0",
-    "-Dcassandra.load_ring_state=false",
-    "-Dcassandra.consistent.rangemovement=false",
-    "-Dcassandra.superuser_setup_delay_ms=0",
-    "-XX:+ExitOnOutOfMemoryError",
-    "-ea",
-];
 
 /// A node's place in its cluster.
 #[derive(Debug, Clone)]
@@ -99,7 +48,7 @@ pub(crate) fn write(directory: &Path, place: &Place, options: &Options) -> Resul
     put("logback.xml", LOGBACK)?;
     let mut yaml = yaml(place, options);
     if options.tls {
-        certificate::make(&java::find()?, directory, place.address)?;
+        certificate::make(&java::find(options.release)?, directory, place.address)?;
         yaml += &(certificate::yaml(directory) + "\n");
     }
     put("cassandra.yaml", &yaml)
@@ -139,44 +88,15 @@ fn yaml(place: &Place, options: &Options) -> String {
         CommitlogSync::Batch => "commitlog_sync: batch".to_owned(),
         CommitlogSync::Periodic => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms".to_owned(),
     });
-    let compatibility = if options.expiry_before_2038 { "CASSANDRA_4" } else { "NONE" };
-    lines.push(format!("storage_compatibility_mode: {compatibility}"));
+    if options.release == Release::V5_0 {
+        let compatibility = if options.expiry_before_2038 { "CASSANDRA_4" } else { "NONE" };
+        lines.push(format!("storage_compatibility_mode: {compatibility}"));
+    }
     if options.authentication {
         lines.push("authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer".to_owned());
     }
     lines.extend(options.more.iter().cloned());
     lines.join("\n") + "\n"
-}
-
-/// Completes `command`, which is `java` or something that starts it.
-pub(crate) fn arguments(
-    command: &mut Command,
-    directory: &Path,
-    artifacts: &Artifacts,
-    options: &Options,
-) -> Result<(), NodeError> {
-    let at = |name: &str| directory.join(name).display().to_string();
-    command.arg(format!("-javaagent:{}", artifacts.jar("jamm")?.display()));
-    command.args([format!("-Xms{0}m", options.heap_mib), format!("-Xmx{0}m", options.heap_mib)]);
-    command.args(EXPORTS.map(|package| format!("--add-exports={package}=ALL-UNNAMED")));
-    command.args(OPENS.map(|package| format!("--add-opens={package}=ALL-UNNAMED")));
-    command.args(FLAGS);
-    if options.quick {
-        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
-    } else {
-        command.args(["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=300"]);
-    }
-    command.args([
-        format!("-Dlogback.configurationFile={}", at("logback.xml")),
-        format!("-Dcassandra.config=file:{}", at("cassandra.yaml")),
-        format!("-Dcassandra.storagedir={}", at("data")),
-        format!("-Dcassandra.logdir={}", at("data")),
-        format!("-Dcassandra.triggers_dir={}", at("triggers")),
-    ]);
-    command.args(&options.java);
-    command.args(["-cp", &artifacts.class_path(), "org.apache.cassandra.service.CassandraDaemon"]);
-    command.current_dir(directory).env("MALLOC_ARENA_MAX", "4").env_remove("JAVA_TOOL_OPTIONS");
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use plumbago_cassandra_node::cql::{Connection, Consistency};
 use plumbago_cassandra_node::server::{cluster_for_test, for_tests};
-use plumbago_cassandra_node::{CommitlogSync, NodeError, Options, Server, artifacts};
+use plumbago_cassandra_node::{CommitlogSync, NodeError, Options, Release, Server};
 
 /// Clusters of their own take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -19,7 +19,7 @@ fn a_node_speaks_cql_and_has_sasi() {
     let mut cql = server.connect().unwrap();
     let version = cql.query("SELECT release_version FROM system.local").unwrap().texts();
     if matches!(server, Server::Own(_)) {
-        assert_eq!(version, [artifacts::version()]);
+        assert_eq!(version, [Release::default().version()]);
     }
 
     cql.query("DROP KEYSPACE IF EXISTS node_test").unwrap();

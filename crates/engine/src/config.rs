@@ -1,11 +1,9 @@
 //! Settings of the engine.
 
-use std::fmt::Display;
-use std::str::FromStr;
 use std::time::Duration;
 
 use plumbago_model::units::{ByteSize, Period};
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::Deserialize;
 
 /// How the engine holds and flushes points.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -15,22 +13,17 @@ pub struct Config {
     pub shards: usize,
     /// A metric whose oldest unflushed point is older than this gets a state row, so that the journal
     /// need not keep it.
-    #[serde(deserialize_with = "from_text")]
     pub checkpoint_after: Period,
     /// A metric without points for this long is flushed whole.
-    #[serde(deserialize_with = "from_text")]
     pub idle_after: Period,
     /// Points further ahead of now than this are rejected.
-    #[serde(deserialize_with = "from_text")]
     pub future_max: Period,
     /// New metrics a minute; 0 for no limit.
     pub max_creates_per_minute: u64,
     /// Memory that the process may take before new metrics are refused and reading pauses;
     /// 0 chooses half of the machine's.
-    #[serde(deserialize_with = "from_text")]
     pub memory_max: ByteSize,
     /// How often finished rows go to a remote store; the embedded store is flushed by block.
-    #[serde(deserialize_with = "from_text")]
     pub flush_interval: Period,
     /// Windows that are still open go to a remote store as well, at every flush, for programs that
     /// read its tables and know nothing of heads.
@@ -51,13 +44,4 @@ impl Default for Config {
             emit_open_windows: false,
         }
     }
-}
-
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }

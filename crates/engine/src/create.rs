@@ -10,6 +10,7 @@ use plumbago_model::MetricConfig;
 use plumbago_store::{MetadataStore, MetricMeta};
 use tokio::sync::mpsc;
 
+use crate::refusal::NameCheck;
 use crate::stats::{Reject, Stats};
 use crate::task::Control;
 
@@ -35,6 +36,10 @@ pub(crate) struct NewMetric {
 pub(crate) trait CreateGate {
     /// True when no further metric can be submitted now; the shard then stops before the next batch.
     fn is_full(&self) -> bool;
+    /// Says no to a name with a reason.
+    fn check(&self, _name: &str) -> Result<(), Reject> {
+        Ok(())
+    }
     /// Says no with a reason.
     fn admit(&mut self, now: i64) -> Result<(), Reject>;
     fn config_for(&self, name: &str) -> Arc<MetricConfig>;
@@ -46,6 +51,7 @@ pub(crate) trait CreateGate {
 /// What the gates of all shards share.
 pub(crate) struct Shared {
     pub(crate) config_for: ConfigFor,
+    pub(crate) name_check: NameCheck,
     pub(crate) next_number: AtomicU32,
     pub(crate) memory_full: Arc<AtomicBool>,
     pub(crate) creates_per_minute: u64,
@@ -95,6 +101,10 @@ impl Gate {
 impl CreateGate for Gate {
     fn is_full(&self) -> bool {
         !self.overflow.is_empty()
+    }
+
+    fn check(&self, name: &str) -> Result<(), Reject> {
+        Ok((self.shared.name_check)(name)?)
     }
 
     fn admit(&mut self, now: i64) -> Result<(), Reject> {

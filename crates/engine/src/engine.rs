@@ -23,6 +23,7 @@ use crate::flusher::Flusher;
 use crate::ledger::Ledger;
 use crate::reader::Reader;
 use crate::recover::{self, Recovered, Sources, StartError};
+use crate::refusal::NameCheck;
 use crate::router::{NameHash, Router, Share};
 use crate::shard::live::Adopted;
 use crate::shard::{Limits, Shard};
@@ -56,6 +57,8 @@ pub struct Parts {
     pub journal_segment: Duration,
     /// How a new metric is kept.
     pub config_for: ConfigFor,
+    /// Which names the store can hold.
+    pub name_check: NameCheck,
     /// Memory the process takes, in bytes.
     pub memory_used: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -330,6 +333,7 @@ impl Engine {
         let (queue, new_metrics) = mpsc::channel(create::QUEUE);
         let shared = Arc::new(create::Shared {
             config_for: Arc::clone(&inner.parts.config_for),
+            name_check: Arc::clone(&inner.parts.name_check),
             next_number: AtomicU32::new(next_number),
             memory_full: Arc::clone(&inner.pause),
             creates_per_minute: inner.config.max_creates_per_minute,

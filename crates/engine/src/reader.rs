@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use plumbago_model::{Aggregation, Series, Window};
-use plumbago_store::{Column, PointStore, ReadRequest, SlotRange};
+use plumbago_store::{Column, MetadataStore, PointStore, ReadRequest, SlotRange};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::fetch::{FetchError, FetchRequest, SeriesSource};
+use crate::peers::{self, PeerAnswer, Peers};
 use crate::router::Router;
 use crate::shard::read::{HeadAnswer, HeadQuery};
+use crate::strangers::Strangers;
 use crate::task::Control;
 
 /// Metrics asked of an owner at once, so that points need not wait long.
@@ -20,7 +22,9 @@ const QUERY_METRICS: usize = 512;
 pub struct Reader {
     router: Router,
     owners: Vec<mpsc::Sender<Control>>,
-    store: Arc<dyn PointStore>,
+    pub(crate) store: Arc<dyn PointStore>,
+    peers: Option<Arc<dyn Peers>>,
+    strangers: Option<Arc<Strangers>>,
 }
 
 impl Reader {
@@ -29,11 +33,25 @@ impl Reader {
         owners: Vec<mpsc::Sender<Control>>,
         store: Arc<dyn PointStore>,
     ) -> Self {
-        Self { router, owners, store }
+        Self { router, owners, store, peers: None, strangers: None }
+    }
+
+    /// Also reads what other processes have and the store has not yet.
+    pub fn with_peers(self, peers: Arc<dyn Peers>) -> Self {
+        Self { peers: Some(peers), ..self }
+    }
+
+    /// Also reads metrics that no head knows, as their metadata say: for a node that has not loaded all
+    /// names.
+    pub fn with_metadata(self, metadata: Arc<dyn MetadataStore>) -> Self {
+        Self { strangers: Some(Arc::new(Strangers::new(metadata))), ..self }
     }
 
     /// One answer for each name, in order.
-    async fn ask_heads(&self, request: &FetchRequest) -> Result<Vec<Option<HeadAnswer>>, FetchError> {
+    pub(crate) async fn ask_heads(
+        &self,
+        request: &FetchRequest,
+    ) -> Result<Vec<Option<HeadAnswer>>, FetchError> {
         let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.owners.len()];
         let hashes: Vec<_> = request.names.iter().map(|name| self.router.hash(name)).collect();
         for (place, hash) in hashes.iter().enumerate() {
@@ -59,17 +77,39 @@ impl Reader {
         }
         Ok(answers)
     }
+
+    /// The same, also for metrics that are only in the metadata.
+    async fn ask_all_heads(&self, request: &FetchRequest) -> Result<Vec<Option<HeadAnswer>>, FetchError> {
+        let mut answers = self.ask_heads(request).await?;
+        if let Some(strangers) = &self.strangers {
+            strangers.answer(request, &mut answers).await?;
+        }
+        Ok(answers)
+    }
+
+    async fn ask_peers(&self, request: &FetchRequest) -> Vec<PeerAnswer> {
+        match &self.peers {
+            Some(peers) => peers.unsent(request).await,
+            None => Vec::new(),
+        }
+    }
 }
 
 #[async_trait]
 impl SeriesSource for Reader {
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
-        let answers = self.ask_heads(request).await?;
+        let (answers, told) = tokio::join!(self.ask_all_heads(request), self.ask_peers(request));
+        let answers = answers?;
         let mut wanted = ReadRequest::default();
-        for answer in answers.iter().flatten() {
-            wanted.ranges.push(stage_range(answer));
+        let mut answering = Vec::with_capacity(answers.len());
+        for (place, answer) in answers.iter().enumerate() {
+            let Some(answer) = answer else { continue };
+            let range = stage_range(answer);
+            answering.push((place, wanted.ranges.len() as u32, range));
+            wanted.ranges.push(range);
             wanted.ranges.extend(window_ranges(answer));
         }
+        wanted.peers = peers::by_range(told, &answering);
         let mut columns = self.store.read(&wanted).await?.into_iter();
         let mut series = Vec::with_capacity(answers.len());
         for (name, answer) in request.names.iter().zip(answers) {
@@ -85,7 +125,7 @@ impl SeriesSource for Reader {
     }
 }
 
-fn stage_range(answer: &HeadAnswer) -> SlotRange {
+pub(crate) fn stage_range(answer: &HeadAnswer) -> SlotRange {
     SlotRange {
         id: answer.id,
         stage: answer.plan.stage(answer.stage),
@@ -110,16 +150,25 @@ pub(crate) fn window_ranges(answer: &HeadAnswer) -> Option<SlotRange> {
 }
 
 pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Option<Column>) -> Vec<f64> {
+    overlay(answer, column, first_window);
+    if answer.stage == 0 {
+        return std::mem::take(&mut column.values);
+    }
+    column.settle(answer.plan.config.aggregation);
+    finish(answer, column)
+}
+
+/// Lays the head over what is stored of the stage that answers.
+pub(crate) fn overlay(answer: &HeadAnswer, column: &mut Column, first_window: Option<Column>) {
     let (first, end) = answer.slots;
     column.values.resize((end - first) as usize, f64::NAN);
     if answer.stage == 0 {
         for (slot, value) in &answer.raw {
             column.values[(slot - first) as usize] = *value;
         }
-        return std::mem::take(&mut column.values);
+        return;
     }
     column.counts.resize((end - first) as usize, 0);
-    let method = answer.plan.config.aggregation;
     let mut lay = |slot: u32, window: Window| {
         if window.count > 0 && (first..end).contains(&slot) {
             column.values[(slot - first) as usize] = window.value;
@@ -129,11 +178,9 @@ pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Opti
     for (slot, window) in &answer.windows {
         lay(*slot, *window);
     }
-    for (slot, window) in whole_windows(answer, method, first_window) {
+    for (slot, window) in whole_windows(answer, answer.plan.config.aggregation, first_window) {
         lay(slot, window);
     }
-    column.settle(method);
-    finish(answer, column)
 }
 
 /// Percentile windows of the head, folded from all their slots.

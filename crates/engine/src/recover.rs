@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
 use plumbago_index::Index;
 use plumbago_journal::{Journal, JournalError, Record};
 use plumbago_model::{MetricConfig, MetricId};
@@ -12,6 +11,7 @@ use plumbago_store::{FlushStore, MetaPage, MetadataStore, StoreError};
 
 use crate::create::{ConfigFor, NewMetric};
 use crate::head::flag;
+use crate::places::{Numbers, Place, Places};
 use crate::router::Router;
 use crate::shard::NUMBER_BITS;
 use crate::shard::Shard;
@@ -22,7 +22,7 @@ use crate::state_row::State;
 const PAGE: usize = 50_000;
 /// State rows handed from one thread to the other at once.
 const STATES: usize = 1000;
-/// State rows whose cache misses overlap.
+/// Metrics or state rows whose cache misses overlap.
 const ABREAST: usize = 64;
 
 /// What a start found.
@@ -38,6 +38,8 @@ pub struct Recovered {
     pub covered: u64,
     /// Journal records of metrics that nothing explains.
     pub unexplained: u64,
+    /// How long the metadata took, until the index was complete.
+    pub names: Duration,
     /// How long metadata and state rows took.
     pub load: Duration,
     /// How long the journal took.
@@ -84,17 +86,15 @@ pub(crate) struct Start {
     pub(crate) creations: Vec<Vec<NewMetric>>,
 }
 
-/// A metric's place: shard and number in it.
-type Place = (u16, u32);
-
 /// Fills the shards.
 pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Result<Start, StartError> {
     let began = Instant::now();
     let mut report = Recovered::default();
-    let places = load_metrics(sources, shards, &mut report).await?;
+    let mut places = load_metrics(sources, shards, &mut report).await?;
+    report.names = began.elapsed();
+    places.sort();
     let mut numbers = Numbers::default();
-    load_states(sources, shards, &places, &mut numbers, &mut report)?;
-    drop(places);
+    load_states(sources, shards, places, &mut numbers, &mut report)?;
     report.load = began.elapsed();
     let began = Instant::now();
     let mut creations: Vec<Vec<NewMetric>> = shards.iter().map(|_| Vec::new()).collect();
@@ -110,8 +110,8 @@ async fn load_metrics(
     sources: &Sources<'_>,
     shards: &mut [Shard],
     report: &mut Recovered,
-) -> Result<HashMap<MetricId, Place>, StartError> {
-    let mut places = HashMap::new();
+) -> Result<Places, StartError> {
+    let mut places = Places::default();
     let scan = |position| {
         let metadata = Arc::clone(sources.metadata);
         tokio::spawn(async move { metadata.scan(position, PAGE).await })
@@ -124,14 +124,7 @@ async fn load_metrics(
         next = if end { tokio::spawn(async { Ok(MetaPage::default()) }) } else { scan(page.next.clone()) };
         let (index, names) = (Arc::clone(sources.index), Arc::clone(&page));
         let indexed = tokio::task::spawn_blocking(move || index.insert(names.iter().map(|(name, _)| name)));
-        places.reserve(page.entries.len());
-        for (name, entry) in page.iter() {
-            let hash = sources.router.hash(name);
-            let shard = sources.router.shard(&hash);
-            let id = MetricId::of(name);
-            let at = shards[shard].insert(hash, id, 0, &entry.config, flag::CREATED | flag::MERGE);
-            places.insert(id, (shard as u16, at));
-        }
+        take_metrics(sources, shards, &mut places, &page);
         report.metrics += page.entries.len() as u64;
         indexed.await.map_err(|_| StartError::Aborted)?;
         if end {
@@ -140,32 +133,22 @@ async fn load_metrics(
     }
 }
 
-/// Places of metrics by their number, and how far state rows cover their journal records. Numbers are
-/// dense, and records come in the order of the numbers more often than not.
-#[derive(Default)]
-struct Numbers(Vec<Option<(Place, u64)>>);
-
-impl Numbers {
-    fn set(&mut self, number: u32, place: Place, covered: u64) {
-        let at = number as usize;
-        if at >= self.0.len() {
-            self.0.resize(at + 1, None);
+/// Takes a page over, in passes over a few metrics: their hashes and ids, their places in the tables,
+/// their heads.
+fn take_metrics(sources: &Sources<'_>, shards: &mut [Shard], places: &mut Places, page: &MetaPage) {
+    let mut entries = page.iter().peekable();
+    let mut metrics = Vec::with_capacity(ABREAST);
+    while entries.peek().is_some() {
+        metrics.clear();
+        metrics.extend(entries.by_ref().take(ABREAST).map(|(name, entry)| {
+            let hash = sources.router.hash(name);
+            (hash, sources.router.shard(&hash), MetricId::of(name), &entry.config)
+        }));
+        metrics.iter().for_each(|(hash, shard, ..)| shards[*shard].warm_entry(hash));
+        for (hash, shard, id, config) in &metrics {
+            let at = shards[*shard].insert(*hash, *id, 0, config, flag::CREATED | flag::MERGE);
+            places.push(*id, (*shard as u16, at));
         }
-        self.0[at] = Some((place, covered));
-    }
-
-    fn get(&self, number: u32) -> Option<(Place, u64)> {
-        self.0.get(number as usize).copied().flatten()
-    }
-
-    fn forget(&mut self, number: u32) {
-        if let Some(entry) = self.0.get_mut(number as usize) {
-            *entry = None;
-        }
-    }
-
-    fn next(&self) -> u32 {
-        self.0.len().max(1) as u32
     }
 }
 
@@ -176,7 +159,7 @@ type Rows = Vec<(MetricId, Vec<u8>)>;
 fn load_states(
     sources: &Sources<'_>,
     shards: &mut [Shard],
-    places: &HashMap<MetricId, Place>,
+    mut places: Places,
     numbers: &mut Numbers,
     report: &mut Recovered,
 ) -> Result<(), StartError> {
@@ -186,7 +169,7 @@ fn load_states(
         let mut values = Vec::new();
         for rows in receiver {
             for rows in rows.chunks(ABREAST) {
-                take_states(shards, places, numbers, report, rows, &mut values);
+                take_states(shards, &mut places, numbers, report, rows, &mut values);
             }
         }
         reading.join().map_err(|_| StartError::Aborted)?.map_err(StartError::from)
@@ -206,20 +189,22 @@ fn read_states(flush: &dyn FlushStore, sender: &SyncSender<Rows>) -> Result<(), 
     Ok(())
 }
 
-/// Takes over a few rows, in passes: places, heads, the rest.
+/// Takes over a few rows, in passes: places and numbers, heads, windows, the rest.
 fn take_states(
     shards: &mut [Shard],
-    places: &HashMap<MetricId, Place>,
+    places: &mut Places,
     numbers: &mut Numbers,
     report: &mut Recovered,
     rows: &[(MetricId, Vec<u8>)],
     values: &mut Vec<f64>,
 ) {
     let mut found = [None; ABREAST];
-    for (place, (id, _)) in found.iter_mut().zip(rows) {
-        *place = places.get(id).copied();
+    for (place, (id, bytes)) in found.iter_mut().zip(rows) {
+        *place = places.find(id);
+        numbers.warm(State::number_of(bytes).unwrap_or(0));
     }
     found.iter().flatten().for_each(|(shard, at)| shards[usize::from(*shard)].warm_head(*at));
+    found.iter().flatten().for_each(|(shard, at)| shards[usize::from(*shard)].warm_windows(*at));
     for (place, (id, bytes)) in found.into_iter().zip(rows) {
         let Some(state) = State::decode(bytes, values) else {
             if let Some(shard) = shards.first() {

@@ -70,6 +70,11 @@ impl<'a> State<'a> {
         out
     }
 
+    /// The number alone.
+    pub(crate) fn number_of(bytes: &[u8]) -> Option<u32> {
+        bytes.get(1..5)?.try_into().ok().map(u32::from_le_bytes)
+    }
+
     /// `None` when the bytes are damaged or of another version.
     pub(crate) fn decode(bytes: &'a [u8], values: &mut Vec<f64>) -> Option<Self> {
         let mut rest = bytes;

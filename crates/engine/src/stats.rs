@@ -15,15 +15,29 @@ pub(crate) enum Reject {
     CreateLimited,
     /// The metric is new and the memory ceiling is reached.
     MemoryLimited,
+    /// The metric is new, and the store cannot hold its name: too many components, …
+    NameTooDeep,
+    /// … too long a name or part of one, …
+    NameTooLong,
+    /// … a component that means something to the store.
+    NameReserved,
 }
 
 /// Number of reasons.
-pub(crate) const REASONS: usize = 5;
+pub(crate) const REASONS: usize = 8;
 
 impl Reject {
     /// The reasons' names, in the order of the enum.
-    pub(crate) const NAMES: [&'static str; REASONS] =
-        ["too_old", "future", "future_full", "create_limited", "memory_limited"];
+    pub(crate) const NAMES: [&'static str; REASONS] = [
+        "too_old",
+        "future",
+        "future_full",
+        "create_limited",
+        "memory_limited",
+        "name_too_deep",
+        "name_too_long",
+        "name_reserved",
+    ];
 }
 
 /// Counters of one engine.

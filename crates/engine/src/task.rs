@@ -377,21 +377,21 @@ impl Owner {
         let segment = self.writer.segment();
         let all = self.state.flush_all.as_mut()?;
         let extent = if all.slots { Extent::All { now } } else { self.shard.last_extent() };
-        let mut job = Flushes::default();
+        let mut flushes = Flushes::default();
         // Metrics that cannot go yet are tried on the next turn.
         for _ in 0..all.order.len() {
-            if job.len() == FLUSH_METRICS {
+            if flushes.len() == FLUSH_METRICS {
                 break;
             }
             let Some(at) = all.order.pop_front() else { break };
             if self.shard.may_flush(at) {
-                self.shard.build(at, extent, segment, &mut job);
+                self.shard.build(at, extent, segment, &mut flushes);
             } else {
                 all.order.push_back(at);
             }
         }
-        if job.len() > 0 {
-            return Some(job);
+        if flushes.len() > 0 {
+            return Some(flushes);
         }
         if all.order.is_empty()
             && self.state.under_way == 0

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
-use std::str::FromStr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use plumbago_model::{ByteSize, Period};
-use serde::{Deserialize, Deserializer, de};
+use plumbago_model::setting;
+use plumbago_tls::{Certificates, Files, TlsError};
+use serde::Deserialize;
 
-use crate::listener::tls;
 use crate::name::NameOptions;
 use crate::relabel::Rules;
 
@@ -41,7 +40,7 @@ pub struct Config {
     /// Carbon's `rewrite-rules.conf`. reload: yes
     pub rewrite_rules: String,
     /// What large frames may hold of the memory, all connections together. reload: no
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "setting::size")]
     pub frame_memory_bytes: u64,
 }
 
@@ -52,12 +51,12 @@ pub struct LineConfig {
     /// Address and port; empty switches the listener off. reload: no
     pub listen: String,
     /// Longest line; a longer one is skipped and counted. reload: no
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "setting::size")]
     pub line_bytes_max: u64,
     /// Connections open at once; more wait. One that was silent for a minute gives way to them. reload: no
     pub connections_max: usize,
     /// A connection that is silent for so long is closed; `"0s"` never closes it. reload: no
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub idle_timeout: Duration,
     /// Encryption. reload: the files, yes
     pub tls: TlsConfig,
@@ -70,10 +69,10 @@ pub struct UdpConfig {
     /// Address and port; empty switches the listener off. reload: no
     pub listen: String,
     /// Longest line; a longer one is skipped and counted. reload: no
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "setting::size")]
     pub line_bytes_max: u64,
     /// The kernel's receive buffer that is asked for; it may grant less. reload: no
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "setting::size")]
     pub receive_buffer_bytes: u64,
 }
 
@@ -84,12 +83,12 @@ pub struct PickleConfig {
     /// Address and port; empty switches the listener off. reload: no
     pub listen: String,
     /// Longest frame; a longer one closes its connection. reload: no
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "setting::size")]
     pub frame_bytes_max: u64,
     /// Connections open at once; more wait. One that was silent for a minute gives way to them. reload: no
     pub connections_max: usize,
     /// A connection that is silent for so long is closed; `"0s"` never closes it. reload: no
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub idle_timeout: Duration,
     /// Encryption. reload: the files, yes
     pub tls: TlsConfig,
@@ -102,12 +101,12 @@ pub struct ProtobufConfig {
     /// Address and port; empty switches the listener off. reload: no
     pub listen: String,
     /// Longest frame; a longer one closes its connection. reload: no
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "setting::size")]
     pub frame_bytes_max: u64,
     /// Connections open at once; more wait. One that was silent for a minute gives way to them. reload: no
     pub connections_max: usize,
     /// A connection that is silent for so long is closed; `"0s"` never closes it. reload: no
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub idle_timeout: Duration,
     /// Encryption. reload: the files, yes
     pub tls: TlsConfig,
@@ -189,6 +188,14 @@ impl TlsConfig {
     pub fn is_on(&self) -> bool {
         !self.cert.is_empty() || !self.key.is_empty()
     }
+
+    /// What its files hold now.
+    pub(crate) fn load(&self) -> Result<Certificates, TlsError> {
+        let [cert, key, client_ca] = [&self.cert, &self.key, &self.client_ca].map(PathBuf::from);
+        // Senders never read. A ticket that waits unread when a sender closes makes its kernel reset the
+        // connection, and what was on its way to us is lost.
+        Certificates::load(Files { cert, key, client_ca }, |config| config.send_tls13_tickets = 0)
+    }
 }
 
 impl Config {
@@ -259,7 +266,7 @@ impl Problems {
     }
 
     fn tls(&mut self, section: &str, tls: &TlsConfig) {
-        if let Err(error) = tls::load(tls) {
+        if let Err(error) = tls.load() {
             self.add(section, "tls", error);
         }
     }
@@ -269,28 +276,6 @@ impl Problems {
 pub(crate) fn resolve(listen: &str) -> Result<SocketAddr, String> {
     let first = listen.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     first.ok_or_else(|| format!("{listen:?} is no address; write host:port, like \"0.0.0.0:2003\""))
-}
-
-/// A file that a setting names, or `None` when it is empty.
-pub(crate) fn named(file: &str) -> Option<&Path> {
-    (!file.is_empty()).then(|| Path::new(file))
-}
-
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-}
-
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    from_text::<D, Period>(deserializer).map(|period| period.0)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    from_text::<D, ByteSize>(deserializer).map(|size| size.0)
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use plumbago_model::Clock;
 use plumbago_telemetry::Registry;
+use plumbago_tls::{Certificates, TlsError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::config::{Config, TlsConfig, resolve};
-use crate::listener::tls::{Certificates, TlsError};
 use crate::listener::{Shared, tcp, udp};
 use crate::protocol::line::Lines;
 use crate::protocol::pickle::Pickle;
@@ -235,7 +235,7 @@ fn bind_tcp(
     protocol: impl Fn() -> Box<dyn Protocol> + Send + Sync + 'static,
 ) -> Result<Option<tcp::Bound>, BindError> {
     let Some(address) = address(listener, listen)? else { return Ok(None) };
-    let certificates = Certificates::load(tls).map_err(|source| BindError::Tls { listener, source })?;
+    let certificates = tls.load().map_err(|source| BindError::Tls { listener, source })?;
     let socket = tcp::bind(address).map_err(|source| BindError::Bind { listener, address, source })?;
     Ok(Some(tcp::Bound {
         listener,

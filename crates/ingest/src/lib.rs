@@ -20,8 +20,8 @@ pub mod fuzzing;
 
 pub use config::Config;
 pub use ingest::{Addresses, BindError, Handle, Ingest, ReloadError};
-pub use listener::tls::TlsError;
 pub use name::{NameOptions, canonical};
+pub use plumbago_tls::TlsError;
 pub use reject::Reject;
 pub use relabel::{Relabel, Rules, RulesError};
 pub use sink::PointSink;

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use plumbago_model::{ByteSize, Period};
+use plumbago_model::{Period, setting};
 use serde::{Deserialize, Deserializer, de};
 
 /// When what was handed to the kernel is made to survive power loss.
@@ -23,14 +23,14 @@ pub struct Config {
     /// `"off"`, or the interval: what power loss may take.
     pub sync: SyncPolicy,
     /// How much time one segment covers; a segment is dropped as a whole.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "covered")]
     pub segment: Duration,
     /// Live segments may hold this much, then no more points are taken until some are dropped.
     #[serde(deserialize_with = "optional_size")]
     pub max_bytes: Option<u64>,
     /// No more points are taken while the disk has less room than this. Dropping segments needs a
     /// little room too, hence never 0 in earnest.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "setting::size")]
     pub min_free_bytes: u64,
 }
 
@@ -70,33 +70,20 @@ impl FromStr for SyncPolicy {
 
 impl<'de> Deserialize<'de> for SyncPolicy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer)
+        setting::from_text(deserializer)
     }
 }
 
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-}
-
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let period: Period = from_text(deserializer)?;
-    if period.0 < Duration::from_secs(1) {
+fn covered<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let period = setting::period(deserializer)?;
+    if period < Duration::from_secs(1) {
         return Err(de::Error::custom("a segment covers at least 1s"));
     }
-    Ok(period.0)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    from_text::<D, ByteSize>(deserializer).map(|size| size.0)
+    Ok(period)
 }
 
 fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    size(deserializer).map(Some)
+    setting::size(deserializer).map(Some)
 }
 
 #[cfg(test)]

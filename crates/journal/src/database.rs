@@ -5,23 +5,20 @@
 //! keyspaces that it ever replaced, which costs 1 GB after 1000 creations and deletions.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fjall::config::{CompressionPolicy, FilterPolicy};
-use fjall::{AbstractTree, CompressionType, Guard, Iter, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{AbstractTree, Guard, Iter, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::JournalError;
 use crate::frame::{Key, RECORDS_MAX};
-use crate::repair::{Repair, repair};
+use crate::open::rows_in_order;
+use crate::repair::Repair;
 use crate::segment::Segment;
 
 /// Replay reads every block once, so a cache would only cost memory.
 const CACHE_BYTES: u64 = 1 << 20;
-/// Sealed log files of fjall's beyond which it makes keyspaces flush; the smallest that it takes.
-const SEALED_LOG_BYTES: u64 = 64 << 20;
 const MEMTABLE_BYTES: u64 = 8 << 20;
 /// What fjall needs for a row beside its value, roughly.
 const ROW_BYTES: u64 = 64;
@@ -53,23 +50,11 @@ pub(crate) struct Database {
 impl Database {
     /// Opens or creates the database in `path`; says so when a torn tail was cut for that.
     pub(crate) fn open(path: &Path) -> Result<(Self, Option<Repair>), JournalError> {
-        crate::format::check(path, crate::format::JOURNAL)?;
-        crate::repair::clear_unfinished(path)?;
-        let mut repaired = None;
-        let fjall = match open_fjall(path) {
-            Err(fjall::Error::JournalRecovery(_)) => {
-                repaired = Some(repair(path)?);
-                open_fjall(path)
-            }
-            result => result,
-        };
-        let database = fjall.and_then(Self::with).map_err(|error| open_error(path, error))?;
-        crate::format::write(path, crate::format::JOURNAL)?;
-        Ok((database, repaired))
+        crate::open::open(path, crate::format::JOURNAL, CACHE_BYTES, Self::with)
     }
 
     fn with(fjall: fjall::Database) -> fjall::Result<Self> {
-        let frames = fjall.keyspace("frames", options)?;
+        let frames = fjall.keyspace("frames", rows_in_order)?;
         let marks = fjall.keyspace("marks", KeyspaceCreateOptions::default)?;
         let mark = marks.get(LIVE_FROM)?;
         let live_from = mark.and_then(|mark| mark[..].try_into().ok()).map_or(0, u32::from_be_bytes);
@@ -239,45 +224,6 @@ pub(crate) fn first_open(from: u128, to: u128, blocked: impl Fn(u128) -> bool) -
         if blocked(middle) { low = middle } else { high = middle }
     }
     Some(high)
-}
-
-fn open_fjall(path: &Path) -> fjall::Result<fjall::Database> {
-    fjall::Database::builder(path)
-        .worker_threads(1)
-        .cache_size(CACHE_BYTES)
-        .journal_compression(CompressionType::None)
-        .max_journaling_size(SEALED_LOG_BYTES)
-        .open()
-}
-
-/// Frames are read once or never: no compression, no filters. Full memtables are our business, see
-/// [`Database::turn_full_memtable`].
-fn options() -> KeyspaceCreateOptions {
-    KeyspaceCreateOptions::default()
-        .max_memtable_size(u64::MAX)
-        .data_block_compression_policy(CompressionPolicy::disabled())
-        .filter_policy(FilterPolicy::disabled())
-}
-
-pub(crate) fn open_error(path: &Path, error: fjall::Error) -> JournalError {
-    let path = path.to_owned();
-    match error {
-        fjall::Error::Locked => JournalError::Locked { path },
-        fjall::Error::InvalidVersion(found) => JournalError::Format {
-            path: path.join("version"),
-            found: found.map_or_else(|| "no version".to_owned(), |version| format!("{version:?}")),
-        },
-        fjall::Error::Io(ref cause) if is_full(cause) => {
-            JournalError::Unavailable { reason: format!("{}: {cause}", path.display()) }
-        }
-        fjall::Error::Io(cause) => JournalError::failed(format!("open {}", path.display()), cause),
-        damage => JournalError::Corrupt { path, reason: damage.to_string() },
-    }
-}
-
-/// True for the errors that go away when someone makes room.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]

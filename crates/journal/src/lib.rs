@@ -20,6 +20,7 @@ mod format;
 pub mod frame;
 mod journal;
 mod metrics;
+mod open;
 mod repair;
 mod replay;
 mod segment;

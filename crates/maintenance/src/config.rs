@@ -1,39 +1,37 @@
 //! The `[maintenance]` section.
 
-use std::fmt::Display;
-use std::str::FromStr;
 use std::time::Duration;
 
-use plumbago_model::Period;
-use serde::{Deserialize, Deserializer, de};
+use plumbago_model::{Period, setting};
+use serde::Deserialize;
 
 /// When jobs run, and how carefully. An interval of 0 switches a job off.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How often empty directories are removed.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub clean_directories_every: Duration,
     /// How often rows that no reader can use are removed, and metrics that are not listed are listed.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub clean_rows_every: Duration,
     /// How often missing directories are created.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub repair_directories_every: Duration,
     /// How often metrics that nobody writes any more are looked for.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub expire_every: Duration,
     /// Metrics without a point for so long are deleted, their points with them where they do not
     /// expire by themselves; 0 deletes none.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub expire_after: Duration,
     /// Rows that a job looks at in a second, at most; 0 for no limit.
     pub rows_per_second: u32,
     /// What was written in this time is left alone: a creation may be under way.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub grace: Duration,
     /// How long after a deletion a job looks again whether somebody came to rely on what it deleted.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub settle: Duration,
 }
 
@@ -74,19 +72,6 @@ pub fn expire_problem(after: Duration) -> Option<String> {
             Period(EXPIRE_AFTER_MIN)
         )
     })
-}
-
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    from_text::<D, Period>(deserializer).map(|period| period.0)
-}
-
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 #[cfg(test)]

@@ -22,8 +22,9 @@ const FIRST_MIN: Duration = Duration::from_secs(60);
 /// Sees to it that a job runs in one process of a cluster at a time.
 #[async_trait]
 pub trait Turn: Send + Sync + Debug {
-    /// True when this process may run the job now; it keeps that right until it gives it back.
-    async fn take(&self, job: &str) -> Result<bool, StoreError>;
+    /// True when this process may run the job now; it keeps that right until it gives it back, or until
+    /// `lost` is cancelled.
+    async fn take(&self, job: &str, lost: &CancellationToken) -> Result<bool, StoreError>;
 
     /// The job has ended.
     async fn give_back(&self, job: &str);
@@ -35,7 +36,7 @@ pub struct MyTurn;
 
 #[async_trait]
 impl Turn for MyTurn {
-    async fn take(&self, _: &str) -> Result<bool, StoreError> {
+    async fn take(&self, _: &str, _: &CancellationToken) -> Result<bool, StoreError> {
         Ok(true)
     }
 
@@ -137,7 +138,8 @@ impl Scheduler {
     async fn run_job(&self, at: usize, dry_run: bool, stop: &CancellationToken) {
         let inner = &*self.inner;
         let job = &inner.jobs[at].0;
-        match inner.turn.take(job.name()).await {
+        let stop = stop.child_token();
+        match inner.turn.take(job.name(), &stop).await {
             Ok(true) => {}
             Ok(false) => {
                 tracing::info!(job = job.name(), "another process is at it");
@@ -157,7 +159,7 @@ impl Scheduler {
         let progress = move |report: &Report| shown.note(at, |status| status.report = Some(report.clone()));
         let context = Context {
             dry_run,
-            stop: stop.child_token(),
+            stop,
             progress: crate::job::Progress(Arc::new(progress)),
             ..inner.context.clone()
         };

@@ -410,7 +410,7 @@ fn read_integers(
     let width_byte = take_byte(input)?;
     let width = u32::from(width_byte & !SHIFTED);
     let shift = if width_byte & SHIFTED != 0 { u32::from(take_byte(input)?) } else { 0 };
-    if width + shift > 64 || known == 0 {
+    if shift > 63 || width + shift > 64 || known == 0 {
         return Err(CodecError);
     }
     let base = read_base(input, exponent)?;

@@ -1,7 +1,7 @@
 //! The vocabulary and the pure rules of Plumbago: names, points, stages, retentions, aggregation,
 //! globs, storage rules and the clock.
 //!
-//! Must not know: tokio, files, serde formats, logs. Everything here decides on values that are
+//! Must not know: tokio, files, file formats, logs. Everything here decides on values that are
 //! passed in. Start at [`name`] (what a metric is called) and [`retention`] (how long it is kept).
 
 pub mod aggregation;
@@ -13,6 +13,7 @@ pub mod name;
 pub mod retention;
 pub mod rules;
 pub mod series;
+pub mod setting;
 pub mod units;
 
 pub use aggregation::{Aggregation, Window};

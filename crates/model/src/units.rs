@@ -1,16 +1,6 @@
 //! Amounts with a unit, as settings spell them: [`Period`] (`"30s"`) and [`ByteSize`] (`"64MiB"`).
 //!
-//! Both are plain `FromStr`/`Display` types, so that this crate needs no serde. A crate with a
-//! `Config` reads them through one helper of its own:
-//!
-//! ```text
-//! #[serde(deserialize_with = "from_text")]
-//! pub idle: Period,
-//!
-//! fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-//! where D: Deserializer<'de>, T: FromStr, T::Err: Display,
-//! { String::deserialize(deserializer)?.parse().map_err(D::Error::custom) }
-//! ```
+//! Both are read from text, by serde too ([`crate::setting`]).
 //!
 //! A number without a unit is refused: whether 30 means seconds or milliseconds is what settings
 //! files get wrong.

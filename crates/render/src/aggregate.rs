@@ -1,7 +1,7 @@
 //! The aggregation functions that arguments name: many values into one, unknown ones left out.
 
 /// A function from many values to one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Aggregate {
     Average,
     AvgZero,
@@ -15,6 +15,8 @@ pub(crate) enum Aggregate {
     Range,
     Multiply,
     Last,
+    /// What so many percent are not above, between the two nearest values; carbonapi's `p50` to `p999`.
+    Percentile(f64),
 }
 
 /// The names, in the order in which `/functions` lists them: aggregations, then other names of them.
@@ -39,7 +41,8 @@ pub(crate) const NAMES: [(&str, Aggregate); 16] = [
 
 impl Aggregate {
     pub(crate) fn named(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(known, _)| *known == name).map(|(_, aggregate)| *aggregate)
+        let plain = NAMES.iter().find(|(known, _)| *known == name).map(|(_, aggregate)| *aggregate);
+        plain.or_else(|| percent(name.strip_prefix('p')?).map(Self::Percentile))
     }
 
     /// Also `sumSeries` for `sum` and such, which old dashboards have.
@@ -67,6 +70,7 @@ impl Aggregate {
             Self::Range => Self::Max.of(values) - Self::Min.of(values),
             Self::Multiply if values.is_empty() => f64::NAN,
             Self::Multiply => values.iter().product(),
+            Self::Percentile(percent) => percentile_between(known().collect(), percent),
             Self::Last => values.iter().rev().copied().find(|value| !value.is_nan()).unwrap_or(f64::NAN),
         }
     }
@@ -75,6 +79,28 @@ impl Aggregate {
     pub(crate) fn key(self, values: &[f64]) -> f64 {
         let value = self.of(values);
         if value.is_nan() { f64::NEG_INFINITY } else { value }
+    }
+}
+
+/// `99`, `99.9`, and `999` for 99.9.
+fn percent(digits: &str) -> Option<f64> {
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let mut percent: f64 = digits.parse().ok()?;
+    while percent.is_finite() && percent > 100.0 {
+        percent /= 10.0;
+    }
+    (percent <= 100.0).then_some(percent)
+}
+
+/// NaN when there is nothing.
+fn percentile_between(mut known: Vec<f64>, percent: f64) -> f64 {
+    known.sort_unstable_by(f64::total_cmp);
+    let place = percent / 100.0 * known.len().saturating_sub(1) as f64;
+    match (known.get(place.floor() as usize), known.get(place.ceil() as usize)) {
+        (Some(low), Some(high)) => low + (high - low) * place.fract(),
+        _ => f64::NAN,
     }
 }
 

@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::eval::{self, EvalError, Fetched};
-use crate::function::{Args, Function};
+use crate::function::{Args, Function, Value};
 use crate::plan::{Fetch, Source};
-use crate::request::{Request, TimeRange};
+use crate::request::{Limited, Request, TimeRange};
 use crate::series::TimeSeries;
 use crate::target::{Expr, Target, parse};
 use crate::template::Replacements;
+use crate::watch::{Pace, Watch};
 
 /// Why there is no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +49,22 @@ pub(crate) struct Shared<'a> {
     missing: RefCell<(Vec<Fetch>, HashSet<Fetch>)>,
     calls: Cell<usize>,
     points: Cell<usize>,
+    /// Bytes of the values that are held now, beside what was fetched.
+    held: Cell<usize>,
+    watch: &'a dyn Watch,
 }
 
 impl<'a> Shared<'a> {
-    pub(crate) fn new(request: &'a Request, fetched: &'a Fetched) -> Self {
-        Self { request, fetched, missing: RefCell::default(), calls: Cell::new(0), points: Cell::new(0) }
+    pub(crate) fn new(request: &'a Request, fetched: &'a Fetched, watch: &'a dyn Watch) -> Self {
+        Self {
+            request,
+            fetched,
+            missing: RefCell::default(),
+            calls: Cell::new(0),
+            points: Cell::new(0),
+            held: Cell::new(0),
+            watch,
+        }
     }
 
     pub(crate) fn into_missing(self) -> Vec<Fetch> {
@@ -109,7 +121,7 @@ impl<'a> Context<'a> {
         let (missing, seen) = &mut *self.shared.missing.borrow_mut();
         let limit = self.request().limits.fetches;
         if self.shared.fetched.len() + missing.len() >= limit {
-            return Err(EvalError::Limit { what: "fetches", limit }.into());
+            return Err(EvalError::Limit { what: Limited::Fetches, limit }.into());
         }
         if seen.insert(fetch.clone()) {
             missing.push(fetch);
@@ -157,18 +169,64 @@ impl<'a> Context<'a> {
         let calls = self.shared.calls.get() + 1;
         self.shared.calls.set(calls);
         let limit = self.request().limits.calls;
-        if calls > limit {
-            Err(EvalError::Limit { what: "evaluations of calls", limit }.into())
-        } else {
-            Ok(())
-        }
+        if calls > limit { Err(EvalError::Limit { what: Limited::Calls, limit }.into()) } else { Ok(()) }
     }
 
-    /// Asked before points are made out of nothing, and of every result.
+    /// Asked before points are made out of nothing.
     pub(crate) fn count_points(&self, points: usize) -> Result<(), Fault> {
-        let points = self.shared.points.get().saturating_add(points);
-        self.shared.points.set(points);
+        self.count_made(points)?;
+        self.may_hold_points(points)
+    }
+
+    /// Asked before work that needs so much room for a while.
+    pub(crate) fn may_hold_points(&self, points: usize) -> Result<(), Fault> {
+        self.may_hold(points.saturating_mul(size_of::<f64>()))
+    }
+
+    /// Counts the points of a result.
+    pub(crate) fn count_made(&self, points: usize) -> Result<(), Fault> {
+        let made = self.shared.points.get().saturating_add(points);
+        self.shared.points.set(made);
         let limit = self.request().limits.points;
-        if points > limit { Err(EvalError::Limit { what: "points", limit }.into()) } else { Ok(()) }
+        if made > limit {
+            return Err(EvalError::Limit { what: Limited::Points, limit }.into());
+        }
+        Ok(())
+    }
+
+    /// Asked between the series of work that takes long.
+    pub(crate) fn go_on(&self) -> Result<(), Fault> {
+        self.may_hold(0)
+    }
+
+    /// For loops that take long.
+    pub(crate) fn pace(&self) -> Pace<'a> {
+        Pace::new(self.shared.watch, self.held())
+    }
+
+    /// What is held now, to be given back to [`Self::keep`] or [`Self::let_go`].
+    pub(crate) fn held(&self) -> usize {
+        self.shared.held.get()
+    }
+
+    /// Takes a result for all that came to be held since `before`.
+    pub(crate) fn keep(&self, before: usize, result: &Value) -> Result<(), Fault> {
+        let bytes = result.bytes();
+        let went_on = self.may_hold(bytes);
+        self.shared.held.set(before.saturating_add(bytes));
+        went_on
+    }
+
+    /// Forgets what came to be held since `before`.
+    pub(crate) fn let_go(&self, before: usize) {
+        self.shared.held.set(before);
+    }
+
+    fn may_hold(&self, more: usize) -> Result<(), Fault> {
+        if self.shared.watch.may_hold(self.held().saturating_add(more)) {
+            Ok(())
+        } else {
+            Err(EvalError::Stopped.into())
+        }
     }
 }

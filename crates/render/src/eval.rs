@@ -6,10 +6,11 @@ use std::rc::Rc;
 use crate::context::{Call, Context, Fault, Shared};
 use crate::function::{self, Args, Value};
 use crate::plan::{Fetch, Plan, Source};
-use crate::request::{Request, TimeRange};
+use crate::request::{Limited, Request, TimeRange};
 use crate::series::TimeSeries;
 use crate::target::{Expr, ExprKind, Literal, Target};
 use crate::template::{Replacements, Resolved, TooLong};
+use crate::watch::{Unwatched, Watch};
 
 /// Why targets cannot be evaluated: something in the request is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,10 +46,13 @@ pub enum EvalError {
     #[error("the targets need more than {limit} {what}")]
     Limit {
         /// Of what.
-        what: &'static str,
+        what: Limited,
         /// The limit.
         limit: usize,
     },
+    /// Stopped by who watches it.
+    #[error("the evaluation was stopped")]
+    Stopped,
 }
 
 /// An error, and the target that it is in.
@@ -101,7 +105,17 @@ pub enum Step {
 /// Nothing is kept between two rounds: a round that misses something stops wherever the missing
 /// series would be read, so the work is done in the last one.
 pub fn evaluate(targets: &[Target], request: &Request, fetched: &Fetched) -> Result<Step, TargetError> {
-    let shared = Shared::new(request, fetched);
+    evaluate_watched(targets, request, fetched, &Unwatched)
+}
+
+/// As [`evaluate`], for as long as `watch` lets it.
+pub fn evaluate_watched(
+    targets: &[Target],
+    request: &Request,
+    fetched: &Fetched,
+    watch: &dyn Watch,
+) -> Result<Step, TargetError> {
+    let shared = Shared::new(request, fetched, watch);
     let mut context = Context::new(&shared);
     let mut all = Vec::new();
     for (index, target) in targets.iter().enumerate() {
@@ -168,6 +182,7 @@ fn value<'a>(
             let function = function::find(name)
                 .ok_or_else(|| EvalError::UnknownFunction { name: name.clone(), position: at() })?;
             context.count_call()?;
+            let held = context.held();
             let mut is_missing = false;
             let mut argument = |expr: &'a Expr| match value(context, target, expr, replacements) {
                 Err(Fault::Missing) => {
@@ -197,8 +212,9 @@ fn value<'a>(
             } else {
                 (function.eval)(&mut args, context)
             };
-            let result = result.map_err(named_fault)?;
-            context.count_points(result.points())?;
+            let result = result.inspect_err(|_| context.let_go(held)).map_err(named_fault)?;
+            context.count_made(result.points())?;
+            context.keep(held, &result)?;
             Ok(result)
         }
     }

@@ -1,7 +1,7 @@
 //! Series of different starts and steps on the slots that they have in common.
 //!
-//! Series are laid on each other by time; Graphite lays them on each other by index, which shifts
-//! those that start at different times (docs/decisions/alignment.md).
+//! Series are laid on each other by index, each from its own first value, as Graphite does
+//! (docs/decisions/alignment.md).
 
 use std::borrow::Cow;
 
@@ -34,56 +34,39 @@ impl Grid {
                 return Err("the steps of the series have no common multiple of use".into());
             }
         }
-        let earliest = all().map(|s| s.start).min().unwrap_or(first.start);
-        let is_mixed = all().any(|s| (s.start - earliest) % step != 0);
-        let start = if is_mixed { earliest - earliest.rem_euclid(step) } else { earliest };
+        let start = all().map(|s| s.start).min().unwrap_or(first.start);
         let last = all().map(|s| s.end).max().unwrap_or(start);
         let grid = Self { start, end: last - (last - start).rem_euclid(step), step, len: 0 };
-        let slots = |series: &TimeSeries| {
-            let (offset, into, group) = grid.place(series);
-            offset + (into + series.values.len()).div_ceil(group)
-        };
+        let slots = |series: &TimeSeries| series.values.len().div_ceil(grid.group(series));
         Ok(Some(Self { len: all().map(slots).max().unwrap_or(0), ..grid }))
     }
 
-    /// The slot in which a series begins, how many of its steps the slot is old by then, and how many of
-    /// its steps a slot has.
-    fn place(&self, series: &TimeSeries) -> (usize, usize, usize) {
-        let group = usize::try_from(self.step / series.step).unwrap_or(1).max(1);
-        let late = series.start - self.start;
-        let offset = usize::try_from(late / self.step).unwrap_or(0);
-        let into = usize::try_from(late % self.step / series.step).unwrap_or(0);
-        (offset, into.min(group - 1), group)
+    /// How many steps of a series a slot has.
+    fn group(&self, series: &TimeSeries) -> usize {
+        usize::try_from(self.step / series.step).unwrap_or(1).max(1)
     }
 
     pub(crate) fn times(&self) -> (i64, i64, i64) {
         (self.start, self.end, self.step)
     }
 
-    /// The values of a series on the grid, and the slot of the first.
-    pub(crate) fn align<'a>(&self, series: &'a TimeSeries) -> (usize, Cow<'a, [f64]>) {
-        let (offset, into, group) = self.place(series);
+    /// The values of a series on the grid, as far as it has any.
+    pub(crate) fn align<'a>(&self, series: &'a TimeSeries) -> Cow<'a, [f64]> {
+        let group = self.group(series);
         if group == 1 {
-            return (offset, Cow::Borrowed(&series.values));
+            return Cow::Borrowed(&series.values);
         }
-        let (head, rest) = series.values.split_at((group - into).min(series.values.len()));
         let fold = |values: &[f64]| fold(values, group, series.consolidation, series.x_files_factor);
-        let head = (!head.is_empty()).then_some(head);
-        let folded = head.into_iter().chain(rest.chunks(group)).map(fold).collect();
-        (offset, Cow::Owned(folded))
+        Cow::Owned(series.values.chunks(group).map(fold).collect())
     }
 
     /// The values of a series in every slot.
     pub(crate) fn spread<'a>(&self, series: &'a TimeSeries) -> Cow<'a, [f64]> {
-        let (offset, values) = self.align(series);
-        if offset == 0 && values.len() == self.len {
-            return values;
+        let mut values = self.align(series);
+        if values.len() != self.len {
+            values.to_mut().resize(self.len, f64::NAN);
         }
-        let mut spread = vec![f64::NAN; self.len];
-        for (slot, value) in spread.iter_mut().skip(offset).zip(values.iter()) {
-            *slot = *value;
-        }
-        Cow::Owned(spread)
+        values
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a render request says beside its targets.
 
+use std::fmt;
+
 use crate::TimeZone;
 
 /// A range of time by Graphite's rule: after `from`, up to and including `until`.
@@ -58,6 +60,27 @@ pub struct Limits {
     pub points: usize,
     /// Different expressions and ranges to fetch.
     pub fetches: usize,
+}
+
+/// What is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limited {
+    /// [`Limits::calls`].
+    Calls,
+    /// [`Limits::points`].
+    Points,
+    /// [`Limits::fetches`].
+    Fetches,
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Calls => "evaluations of calls",
+            Self::Points => "points made by functions",
+            Self::Fetches => "fetches",
+        })
+    }
 }
 
 impl Default for Limits {

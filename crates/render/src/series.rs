@@ -103,6 +103,16 @@ pub struct DrawOptions {
 }
 
 impl TimeSeries {
+    /// About what a series takes beside its values: itself, its name, its tags.
+    pub const BYTES: usize = 512;
+
+    /// Memory that is this series' alone; values that others hold too are not.
+    pub(crate) fn own_bytes(&self) -> usize {
+        let is_shared = Arc::strong_count(&self.values) > 1;
+        let values = if is_shared { 0 } else { self.values.len().saturating_mul(size_of::<f64>()) };
+        values.saturating_add(Self::BYTES)
+    }
+
     /// A series as it was fetched for `expression`.
     pub fn fetched(series: Series, expression: &Arc<str>, x_files_factor: f64) -> Self {
         Self {

@@ -1,11 +1,9 @@
 //! The settings of the sender.
 
-use std::fmt::Display;
-use std::str::FromStr;
 use std::time::Duration;
 
-use plumbago_model::Period;
-use serde::{Deserialize, Deserializer, de};
+use plumbago_model::setting;
+use serde::Deserialize;
 
 /// How the sender treats a remote store that fails.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -13,16 +11,16 @@ use serde::{Deserialize, Deserializer, de};
 pub struct SenderConfig {
     /// The first pause after a failed call; doubled after each further one, up to
     /// [`SenderConfig::retry_max`].
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub retry_first: Duration,
     /// The longest pause between two tries.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub retry_max: Duration,
     /// A call that fails for so long while others succeed is put aside.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub patience: Duration,
     /// How often what was put aside is tried again.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub parked_every: Duration,
 }
 
@@ -35,19 +33,6 @@ impl Default for SenderConfig {
             parked_every: Duration::from_secs(60),
         }
     }
-}
-
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    from_text::<D, Period>(deserializer).map(|period| period.0)
-}
-
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 #[cfg(test)]

@@ -72,6 +72,12 @@ impl Overlay {
         }
     }
 
+    /// What it has, on nothing.
+    pub(crate) fn alone(self, request: &ReadRequest) -> Vec<Column> {
+        let columns = self.columns.into_iter().zip(&request.ranges);
+        columns.map(|(column, range)| column.unwrap_or_else(|| range.unknown())).collect()
+    }
+
     /// Lays it over the remote store's answer.
     pub(crate) fn over(self, columns: &mut [Column]) {
         for (column, ours) in columns.iter_mut().zip(self.columns) {

@@ -90,6 +90,17 @@ impl SpooledStore {
         tokio::time::timeout(patience, arrived).await.is_ok()
     }
 
+    async fn overlay(&self, request: &ReadRequest) -> Result<Overlay, StoreError> {
+        let spool = self.spool.clone();
+        let wanted = ReadRequest { peers: Vec::new(), ..request.clone() };
+        let overlay = blocking("read the spool", move || {
+            Overlay::read(&spool, &wanted).map_err(|error| failed("read the spool", error))
+        })
+        .await?;
+        self.stats.damaged.add(overlay.damaged);
+        Ok(overlay)
+    }
+
     fn take(&self, rows: &WriteBatch, states: &[State<'_>]) -> Result<(), StoreError> {
         let encoded = encode(rows);
         let slices: Vec<Slice<'_>> =
@@ -152,14 +163,13 @@ impl PointStore for SpooledStore {
         blocking("write points", move || store.take(&batch, &[])).await
     }
 
+    async fn read_unsent(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        Ok(self.overlay(request).await?.alone(request))
+    }
+
     /// The spool is looked at first: what is acknowledged in between is then in the remote answer.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        let (spool, wanted) = (self.spool.clone(), request.clone());
-        let overlay = blocking("read the spool", move || {
-            Overlay::read(&spool, &wanted).map_err(|error| failed("read the spool", error))
-        })
-        .await?;
-        self.stats.damaged.add(overlay.damaged);
+        let overlay = self.overlay(request).await?;
         let mut columns = self.remote.read(request).await?;
         overlay.over(&mut columns);
         Ok(columns)

@@ -142,7 +142,7 @@ impl CassandraStore {
     }
 
     async fn clock_difference(&self) -> Result<i64, StoreError> {
-        let session = self.clusters.points.session()?;
+        let session = self.clusters.points.session().await?;
         let before = self.clock.now_ms();
         let text = "SELECT toUnixTimestamp(now()) FROM system.local WHERE key = 'local'";
         let rows: Vec<(i64,)> = query(&session, text, ()).await?;

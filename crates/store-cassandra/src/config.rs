@@ -1,10 +1,10 @@
 //! The settings of the Cassandra store.
 
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
-use plumbago_model::Period;
+use plumbago_model::{Period, setting};
 use serde::{Deserialize, Deserializer, de};
 
 /// The `[store.cassandra]` section.
@@ -32,10 +32,10 @@ pub struct Config {
     #[serde(deserialize_with = "replica")]
     pub replica: u8,
     /// How long one request may take.
-    #[serde(deserialize_with = "from_text")]
     pub request_timeout: Period,
+    /// After how long a read of points that has no answer yet is asked of another node too; 0 for never.
+    pub speculative_after: Period,
     /// How long the start of a connection may take.
-    #[serde(deserialize_with = "from_text")]
     pub connect_timeout: Period,
     /// Connections to each node.
     #[serde(deserialize_with = "connections")]
@@ -56,7 +56,6 @@ pub struct Config {
     /// The latest instant at which the server lets rows expire.
     pub expiry_limit: ExpiryLimit,
     /// How old `updated_on` of a metric may become before it is written again.
-    #[serde(deserialize_with = "from_text")]
     pub touch_after: Period,
     /// One in so many reads of a metric is noted in `read_on`; 0 for none.
     #[serde(deserialize_with = "sampling")]
@@ -76,6 +75,7 @@ impl Default for Config {
             consistency: Consistency::default(),
             replica: 0,
             request_timeout: Period::seconds(10),
+            speculative_after: Period(Duration::from_millis(500)),
             connect_timeout: Period::seconds(5),
             connections_per_node: 2,
             concurrency: 128,
@@ -229,10 +229,10 @@ pub enum Indexes {
 #[serde(default, deny_unknown_fields)]
 pub struct Replication {
     /// Of the points: `"3"` for SimpleStrategy, `"dc1:3,dc2:2"` for NetworkTopologyStrategy.
-    #[serde(deserialize_with = "from_text")]
+    #[serde(deserialize_with = "setting::from_text")]
     pub data: Factor,
     /// Of the names.
-    #[serde(deserialize_with = "from_text")]
+    #[serde(deserialize_with = "setting::from_text")]
     pub metadata: Factor,
     /// Whether points go through the server's commit log. Without it a killed server loses what it
     /// confirmed, until the spool sends it again.
@@ -302,15 +302,6 @@ impl ExpiryLimit {
             Self::Year2106 => 4_294_967_293,
         }
     }
-}
-
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 /// Settings come from files as what they are and from the environment as text.

@@ -28,15 +28,6 @@ pub(crate) fn answer(
     StoreError::with(ErrorKind::Corrupt, operation, error)
 }
 
-/// True when the server does not know a prepared statement, even though the driver has just prepared
-/// it once more.
-pub(crate) fn is_unprepared(error: &ExecutionError) -> bool {
-    let ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) = error else {
-        return false;
-    };
-    matches!(error, DbError::Unprepared { .. })
-}
-
 fn kind_of_execution(error: &ExecutionError) -> ErrorKind {
     match error {
         ExecutionError::RequestTimeout(_) => ErrorKind::Timeout,

@@ -2,10 +2,15 @@
 //!
 //! A glob becomes a few queries ([`plan`]) that may find too much and never too little; the matcher
 //! that everything else uses decides on what they give, so both ways of finding have one grammar.
+//! What was slow is asked better the next time ([`counts`]).
 
+mod cost;
+mod counts;
 pub mod plan;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use plumbago_model::Pattern;
@@ -14,22 +19,28 @@ use scylla::client::session::Session;
 use scylla::response::query_result::QueryResult;
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::statement::prepared::PreparedStatement;
+use scylla::value::CqlValue;
 use tokio::sync::Mutex;
 
 use crate::metadata::NameStore;
+use crate::scan::TokenRange;
 use crate::schema::ddl::{Engine, Server};
 use crate::schema::{DIRECTORIES, METRICS};
 use crate::store::CassandraStore;
 use crate::{error, names};
 
+pub(crate) use counts::Counts;
 use plan::Query;
 
 /// Queries of one search in flight.
 const CONCURRENCY: usize = 8;
-/// How often a query is repeated that the server forgets while it is being asked.
-const TRIES: usize = 20;
 /// Rows in a page.
 const PAGE: i32 = 5000;
+/// Rows in the first page of a query. Most searches end with it; of others the server would go through
+/// the rest row by row, on one core, so parts of the ring are asked for at once.
+const FIRST_PAGE: i32 = 128;
+/// Parts of the ring at most.
+const PARTS_MAX: usize = 4;
 
 /// What a search may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +49,13 @@ pub struct Limits {
     pub results_max: usize,
     /// Most rows read, before the matcher has seen them.
     pub rows_max: usize,
+    /// How long a search takes at least whose terms are counted, so that it is asked better the next time.
+    pub count_after: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { results_max: 1_000_000, rows_max: 2_000_000 }
+        Self { results_max: 1_000_000, rows_max: 2_000_000, count_after: Duration::from_millis(5) }
     }
 }
 
@@ -88,9 +101,9 @@ impl CassandraStore {
     pub async fn find(&self, pattern: &Pattern, want: Want, limits: Limits) -> Result<Vec<Node>, FindError> {
         let (server, features) = self.features().await?;
         if !features.sasi {
-            return Err(FindError::NoIndex(advice(&self.config.metadata_keyspace(), server)));
+            return Err(FindError::NoIndex(self.find_advice(server)));
         }
-        let session = self.clusters.names.session()?;
+        let session = self.clusters.names.session().await?;
         let components = self.names.limits(true).components;
         let search = Search { store: &self.names, session: &session, pattern, limits };
         let queries = plan::plan(pattern, components);
@@ -105,6 +118,11 @@ impl CassandraStore {
         }
         Ok(nodes)
     }
+
+    /// What to do where there are no SASI indexes.
+    pub fn find_advice(&self, server: Server) -> String {
+        advice(&self.config.metadata_keyspace(), server)
+    }
 }
 
 fn merge(metrics: Vec<String>, directories: Vec<String>) -> Vec<Node> {
@@ -114,8 +132,7 @@ fn merge(metrics: Vec<String>, directories: Vec<String>) -> Vec<Node> {
     all.into_iter().map(|(path, (leaf, branch))| Node { path, leaf, branch }).collect()
 }
 
-/// What to do where there are no SASI indexes.
-pub fn advice(keyspace: &str, server: Server) -> String {
+fn advice(keyspace: &str, server: Server) -> String {
     match server.engine {
         Engine::Scylla => "ScyllaDB has no SASI indexes; set index.mode = \"memory\"".to_owned(),
         Engine::Cassandra => format!(
@@ -127,7 +144,7 @@ pub fn advice(keyspace: &str, server: Server) -> String {
 }
 
 struct Search<'a> {
-    store: &'a NameStore,
+    store: &'a Arc<NameStore>,
     session: &'a Session,
     pattern: &'a Pattern,
     limits: Limits,
@@ -141,14 +158,19 @@ struct Harvest {
 }
 
 impl Search<'_> {
-    async fn table(&self, table: &str, queries: &[Query]) -> Result<Vec<String>, FindError> {
+    async fn table(&self, table: &'static str, queries: &[Query]) -> Result<Vec<String>, FindError> {
+        let begun = Instant::now();
         let harvest = Mutex::new(Harvest::default());
-        let runs: Vec<_> = queries.iter().map(|query| self.run(table, query, &harvest)).collect();
+        let parts = (CONCURRENCY / queries.len().max(1)).clamp(1, PARTS_MAX) as u32;
+        let runs: Vec<_> = queries.iter().map(|query| self.run(table, query, parts, &harvest)).collect();
         let mut runs = futures::stream::iter(runs).buffer_unordered(CONCURRENCY);
         while let Some(result) = runs.next().await {
             result?;
         }
         drop(runs);
+        if begun.elapsed() >= self.limits.count_after {
+            self.store.count_terms(table, queries);
+        }
         let mut names = harvest.into_inner().names;
         names.sort_unstable();
         names.dedup();
@@ -158,50 +180,95 @@ impl Search<'_> {
         Ok(names)
     }
 
-    /// One page. A server whose cache of prepared statements is full (10 MiB of it with a small heap)
-    /// forgets a new one at once, until it was prepared often enough to be kept.
-    async fn page(
+    /// All of a query: its first page, and the rest of the ring in parts.
+    async fn run(
         &self,
-        statement: &PreparedStatement,
-        values: &[String],
-        state: PagingState,
-    ) -> Result<(QueryResult, PagingStateResponse), FindError> {
-        let mut tries = 0..TRIES;
+        table: &'static str,
+        query: &Query,
+        parts: u32,
+        harvest: &Mutex<Harvest>,
+    ) -> Result<(), FindError> {
+        let improved = self.store.counts.improve(table, query);
+        let query = improved.as_ref().unwrap_or(query);
+        let text = query.text(&self.store.config.metadata_keyspace(), table);
+        let mut statement = (*self.store.statement(self.session, text, false).await?).clone();
+        statement.set_page_size(FIRST_PAGE);
+        let ask = Ask { statement: &statement, query, range: TokenRange::ALL };
+        let Some(last) = self.pages(&ask, harvest, true).await? else { return Ok(()) };
+        let Some(rest) = TokenRange::behind(last) else { return Ok(()) };
+        let mut statement = statement.clone();
+        statement.set_page_size(PAGE);
+        let asks: Vec<Ask<'_>> =
+            rest.parts(parts).into_iter().map(|range| Ask { statement: &statement, query, range }).collect();
+        futures::future::try_join_all(asks.iter().map(|ask| self.pages(ask, harvest, false))).await?;
+        Ok(())
+    }
+
+    /// Page after page; on wish only until there are rows, then the token of the last one when more may
+    /// come behind it.
+    async fn pages(
+        &self,
+        ask: &Ask<'_>,
+        harvest: &Mutex<Harvest>,
+        only_first: bool,
+    ) -> Result<Option<i64>, FindError> {
+        let mut state = PagingState::start();
         loop {
-            self.store.stats.find_requests.add(1);
-            match self.session.execute_single_page(statement, values, state.clone()).await {
-                Err(error) if error::is_unprepared(&error) && tries.next().is_some() => {}
-                result => return Ok(result.map_err(|error| self.store.failed("find names", error))?),
+            let (page, next) = self.page(ask, state).await?;
+            let last = self.gather(page, harvest).await?;
+            match next {
+                PagingStateResponse::NoMorePages => return Ok(None),
+                PagingStateResponse::HasMorePages { .. } if only_first && last.is_some() => return Ok(last),
+                PagingStateResponse::HasMorePages { state: next } => state = next,
             }
         }
     }
 
-    async fn run(&self, table: &str, query: &Query, harvest: &Mutex<Harvest>) -> Result<(), FindError> {
-        let text = query.text(&self.store.config.metadata_keyspace(), table);
-        let mut statement = (*self.store.statement(self.session, text, false).await?).clone();
-        statement.set_page_size(PAGE);
-        let values = query.values();
-        let mut state = PagingState::start();
-        loop {
-            let (page, next) = self.page(&statement, &values, state).await?;
-            let page = page.into_rows_result().map_err(|error| error::answer("find names", error))?;
-            self.store.stats.find_rows.add(page.rows_num() as u64);
-            let rows = page.rows::<(&str,)>().map_err(|error| error::answer("find names", error))?;
-            let mut harvest = harvest.lock().await;
-            harvest.rows += page.rows_num();
-            for row in rows {
-                let (name,) = row.map_err(|error| error::answer("find names", error))?;
-                if !names::is_tagged(name) && self.pattern.matches(name) {
-                    harvest.names.push(name.to_owned());
-                }
-            }
-            if harvest.rows > self.limits.rows_max {
-                return Err(FindError::TooManyRows(self.limits.rows_max));
-            }
-            match next {
-                PagingStateResponse::HasMorePages { state: next } => state = next,
-                PagingStateResponse::NoMorePages => return Ok(()),
+    /// Keeps what matches, and gives the token of the last row.
+    async fn gather(&self, page: QueryResult, harvest: &Mutex<Harvest>) -> Result<Option<i64>, FindError> {
+        let page = page.into_rows_result().map_err(|error| error::answer("find names", error))?;
+        self.store.stats.find_rows.add(page.rows_num() as u64);
+        let rows = page.rows::<(&str, i64)>().map_err(|error| error::answer("find names", error))?;
+        let mut harvest = harvest.lock().await;
+        harvest.rows += page.rows_num();
+        let mut last = None;
+        for row in rows {
+            let (name, token) = row.map_err(|error| error::answer("find names", error))?;
+            last = Some(token);
+            if !names::is_tagged(name) && self.pattern.matches(name) {
+                harvest.names.push(name.to_owned());
             }
         }
+        if harvest.rows > self.limits.rows_max {
+            return Err(FindError::TooManyRows(self.limits.rows_max));
+        }
+        Ok(last)
+    }
+
+    async fn page(
+        &self,
+        ask: &Ask<'_>,
+        state: PagingState,
+    ) -> Result<(QueryResult, PagingStateResponse), FindError> {
+        self.store.stats.find_requests.add(1);
+        let page = self.session.execute_single_page(ask.statement, &ask.values(), state).await;
+        Ok(page.map_err(|error| self.store.failed("find names", error))?)
+    }
+}
+
+/// A query on a part of the ring.
+struct Ask<'a> {
+    statement: &'a PreparedStatement,
+    query: &'a Query,
+    range: TokenRange,
+}
+
+impl Ask<'_> {
+    fn values(&self) -> Vec<CqlValue> {
+        let mut values: Vec<CqlValue> = self.query.values().into_iter().map(CqlValue::Text).collect();
+        if !matches!(self.query, Query::Name(_)) {
+            values.extend([self.range.first, self.range.last].map(CqlValue::BigInt));
+        }
+        values
     }
 }

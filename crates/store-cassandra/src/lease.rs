@@ -68,7 +68,7 @@ impl NameStore {
         values: impl scylla::serialize::row::SerializeRow,
     ) -> Result<bool, StoreError> {
         use scylla::value::{CqlValue, Row};
-        let session = self.cluster.session()?;
+        let session = self.cluster.session().await?;
         let mut statement = (*self.statement(&session, text, true).await?).clone();
         // The columns of the answer differ from one time to the next, and it may not be repeated.
         statement.set_use_cached_result_metadata(false);

@@ -25,8 +25,10 @@ mod hidden;
 mod lease;
 mod metadata;
 mod names;
+mod nodes;
 mod prepared;
 mod read;
+mod retry;
 mod rows;
 mod scan;
 mod session;
@@ -34,6 +36,7 @@ mod stats;
 mod store;
 mod sync;
 mod tls;
+mod told;
 mod write;
 mod writers;
 

@@ -15,7 +15,7 @@ pub struct Cell {
     /// The window's value.
     pub value: f64,
     /// The window's count; negative where a late window takes back what others counted twice.
-    pub count: i16,
+    pub count: i64,
     /// When it was written, for methods that need it, else 0.
     pub written_us: i64,
 }
@@ -42,16 +42,16 @@ impl Partial {
         if cell.value.is_nan() {
             return;
         }
-        let rank = (if needs_count(method) { i64::from(cell.count) } else { cell.written_us }, cell.shard);
+        let rank = (if needs_count(method) { cell.count } else { cell.written_us }, cell.shard);
         if !self.known {
-            *self = Self { value: cell.value, count: i64::from(cell.count), rank, known: true };
+            *self = Self { value: cell.value, count: cell.count, rank, known: true };
             return;
         }
         match method {
             // Each was computed from all slots that there were then: the fullest row has the others in it.
             Aggregation::Percentile(_) => {
                 if rank > self.rank {
-                    (self.value, self.rank, self.count) = (cell.value, rank, i64::from(cell.count));
+                    (self.value, self.rank, self.count) = (cell.value, rank, cell.count);
                 }
                 return;
             }
@@ -65,7 +65,7 @@ impl Partial {
                 self.value = method.merge(one(self.value), one(cell.value)).value;
             }
         }
-        self.count += i64::from(cell.count);
+        self.count += cell.count;
         self.rank = self.rank.max(rank);
     }
 
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::layout::shard;
 
-    fn cell(replica: u8, writer: u16, value: f64, count: i16) -> Cell {
+    fn cell(replica: u8, writer: u16, value: f64, count: i64) -> Cell {
         Cell { shard: shard(replica, writer), value, count, written_us: i64::from(writer) }
     }
 

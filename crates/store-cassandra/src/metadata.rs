@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::config::Config;
 use crate::damage::Damage;
 use crate::dialect::{config_from_map, config_to_map};
+use crate::find::Counts;
 use crate::names::{self, NameLimits};
 use crate::prepared::NameStatements;
 use crate::schema::{METADATA, METRICS};
@@ -48,6 +49,7 @@ pub(crate) struct NameStore {
     pub(crate) damage: Damage,
     /// Marks our own changes in the feed.
     pub(crate) origin: Uuid,
+    pub(crate) counts: Counts,
     statements: NameStatements,
     known_configs: Mutex<HashMap<String, Arc<MetricConfig>>>,
     components: AtomicU32,
@@ -70,6 +72,7 @@ impl NameStore {
             clock,
             stats,
             origin,
+            counts: Counts::default(),
             statements: NameStatements::new(),
             known_configs: Mutex::default(),
             components: AtomicU32::new(config.components),
@@ -93,7 +96,7 @@ impl NameStore {
         if metrics.is_empty() {
             return Ok(());
         }
-        let session = self.cluster.session()?;
+        let session = self.cluster.session().await?;
         self.make_directories(&session, &metrics).await?;
         // Asked with the level of writes: the answer decides whether a date is kept.
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
@@ -290,7 +293,7 @@ impl NameStore {
     }
 
     pub(crate) async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
-        let session = self.cluster.session()?;
+        let session = self.cluster.session().await?;
         let unique: HashSet<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let unique: Vec<&str> = unique.into_iter().collect();
         flight::all(unique.len(), CONCURRENCY, |i| self.delete_one(&session, unique[i], None)).await?;
@@ -328,7 +331,7 @@ impl NameStore {
     /// Notes in the metadata that metrics were written or read. Rows are looked up first, because the
     /// note would make a row of a metric that is gone.
     pub(crate) async fn note(&self, names: &[&str], read: bool) -> Result<(), StoreError> {
-        let session = self.cluster.session()?;
+        let session = self.cluster.session().await?;
         let rows = self.fetch(names, true).await?;
         let there = names.iter().zip(&rows).filter(|(_, row)| is_whole(row.as_ref()));
         let there: Vec<&str> = there.map(|(name, _)| *name).collect();
@@ -346,7 +349,7 @@ impl NameStore {
         text: String,
         values: impl SerializeRow,
     ) -> Result<(), StoreError> {
-        let session = self.cluster.session()?;
+        let session = self.cluster.session().await?;
         self.execute(&session, operation, text, values).await
     }
 
@@ -399,7 +402,7 @@ impl NameStore {
     where
         R: for<'f> DeserializeRow<'f, 'f>,
     {
-        let session = self.cluster.session()?;
+        let session = self.cluster.session().await?;
         let statement = self.statement(&session, text, for_write).await?;
         self.stats.metadata_requests.add(1);
         let result = session.execute_unpaged(&statement, values).await;

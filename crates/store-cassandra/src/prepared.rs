@@ -13,7 +13,7 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::config::Config;
 use crate::error;
 use crate::layout::Table;
-use crate::session::{Cluster, consistency};
+use crate::session::{Cluster, consistency, speculative};
 use crate::statements::Points;
 
 /// How long a table that was refused is not asked for again.
@@ -63,8 +63,8 @@ impl Tables {
         *self.unfit.write().unwrap_or_else(PoisonError::into_inner) = unfit;
     }
 
-    pub(crate) fn session(&self) -> Result<Arc<Session>, StoreError> {
-        self.cluster.session()
+    pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
+        self.cluster.session().await
     }
 
     /// The statements of a table. One that is missing or of another form is an error of the kind
@@ -134,20 +134,25 @@ impl Tables {
     }
 
     async fn prepare(&self, table: Table) -> Result<TableStatements, StoreError> {
-        let session = self.cluster.session()?;
+        let session = self.cluster.session().await?;
         let text = Points::new(&self.config.keyspace, table);
         let level = |level| consistency(level, &session, &self.config.keyspace, &self.config.datacenter);
         let (write, read) = (level(self.config.consistency.write), level(self.config.consistency.read));
         let insert = statement(&session, &text.insert, write).await?;
         check_types(&insert, table)?;
-        let select_timed = match &text.select_timed {
+        let mut select = statement(&session, &text.select, read).await?;
+        let mut select_timed = match &text.select_timed {
             Some(text) => Some(statement(&session, text, read).await?),
             None => None,
         };
+        let speculative = speculative(&session, *self.config.speculative_after);
+        for select in select_timed.iter_mut().chain([&mut select]) {
+            select.set_execution_profile_handle(speculative.clone());
+        }
         Ok(TableStatements {
             insert,
             insert_late: statement(&session, &text.insert_late, write).await?,
-            select: statement(&session, &text.select, read).await?,
+            select,
             select_timed,
             delete: statement(&session, &text.delete, write).await?,
             write_consistency: write,

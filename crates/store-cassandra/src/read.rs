@@ -18,6 +18,7 @@ use crate::layout::{self, Partition, Table};
 use crate::merge::{self, Cell, Partial, Slot};
 use crate::prepared::Tables;
 use crate::stats::Stats;
+use crate::told::Told;
 use crate::writers::Identity;
 
 /// Which rows of coarse stages make the values of a column.
@@ -63,10 +64,10 @@ impl PointReader {
 
     /// Reads what is wanted.
     pub(crate) async fn read(&self, request: &ReadRequest, sight: Sight) -> Result<Vec<Column>, StoreError> {
-        let session = self.tables.session()?;
+        let session = self.tables.session().await?;
         let mut columns: Vec<Column> = request.ranges.iter().map(|range| empty(range, sight)).collect();
         let mut answers = futures::stream::iter(parts(request))
-            .map(|part| self.part(&session, &request.ranges[part.range], part, sight))
+            .map(|part| self.part(&session, request, part, sight))
             .buffer_unordered(self.concurrency);
         while let Some((part, found)) = answers.try_next().await? {
             let from = request.ranges[part.range].from;
@@ -90,23 +91,24 @@ impl PointReader {
     async fn part(
         &self,
         session: &Session,
-        range: &SlotRange,
+        request: &ReadRequest,
         part: Part,
         sight: Sight,
     ) -> Result<(Part, Found), StoreError> {
+        let range = &request.ranges[part.range];
         let table = Table::new(range.stage, range.stage_index);
         let statements = match self.tables.get(table).await {
             Ok(statements) => statements,
             // What is not there holds no points, and the other tables do.
             Err(error) if error::is_invalid(&error) => {
                 self.report_missing(&error);
-                return Ok((part, Found::new()));
+                return Ok((part, Rows::new(request, part, sight, false).finish()));
             }
             Err(error) => return Err(error),
         };
         let timed = statements.select_timed.as_ref().filter(|_| merge::needs_write_time(range.aggregation));
         let statement = timed.unwrap_or(&statements.select);
-        let mut rows = Rows::new(range, part, sight, timed.is_some());
+        let mut rows = Rows::new(request, part, sight, timed.is_some());
         let mut state = PagingState::start();
         loop {
             let (page, next) = self.page(session, statement, range, part, table, state).await?;
@@ -191,14 +193,20 @@ struct Rows<'a> {
     part: Part,
     sight: Sight,
     timed: bool,
+    told: Told,
     found: Found,
     open: Option<Open>,
     count: u64,
 }
 
 impl<'a> Rows<'a> {
-    fn new(range: &'a SlotRange, part: Part, sight: Sight, timed: bool) -> Self {
-        Self { range, part, sight, timed, found: Found::new(), open: None, count: 0 }
+    fn new(request: &'a ReadRequest, part: Part, sight: Sight, timed: bool) -> Self {
+        let told = match sight {
+            Sight::Shares(own) => Told::of(request, own, part.range, (part.partition, part.from, part.until)),
+            Sight::All | Sight::Partners(_) => Told::default(),
+        };
+        let range = &request.ranges[part.range];
+        Self { range, part, sight, timed, told, found: Found::new(), open: None, count: 0 }
     }
 
     /// Takes a page in. `damaged` hears of rows that make no sense.
@@ -251,12 +259,20 @@ impl<'a> Rows<'a> {
             damaged(&self.name(offset), &"it has a wrong offset");
             return;
         }
+        if !self.told.replaces(offset, shard) {
+            self.put(offset, Cell { shard, value, count: i64::from(count), written_us });
+        }
+    }
+
+    fn put(&mut self, offset: i16, cell: Cell) {
         if self.open.as_ref().is_none_or(|open| open.offset != offset) {
             self.close();
+            let told = self.told.take(offset);
             self.open = Some(Open { offset, ..Open::default() });
+            told.into_iter().for_each(|cell| self.put(offset, cell));
         }
         let Some(open) = &mut self.open else { return };
-        let cell = Cell { shard, value, count, written_us };
+        let shard = cell.shard;
         let of_replica = |identity: Identity| layout::replica_of(shard) == identity.replica();
         match self.sight {
             Sight::Partners(identity) if identity.owns(shard) || !of_replica(identity) => {}
@@ -292,6 +308,17 @@ impl<'a> Rows<'a> {
     }
 
     fn finish(mut self) -> Found {
+        for offset in self.told.left() {
+            for cell in self.told.take(offset) {
+                match self.range.stage_index {
+                    0 => {
+                        let window = Window { value: cell.value, count: 1 };
+                        self.found.push((offset, window, Default::default()));
+                    }
+                    _ => self.put(offset, cell),
+                }
+            }
+        }
         self.close();
         self.found
     }

@@ -168,7 +168,7 @@ impl RowStore for CassandraStore {
     }
 
     async fn delete_rows(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError> {
-        let session = self.clusters.names.session()?;
+        let session = self.clusters.names.session().await?;
         let names: Vec<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let delete = |i: usize| self.names.delete_one(&session, names[i], Some(as_of_us));
         flight::all(names.len(), CONCURRENCY, delete).await?;
@@ -212,14 +212,14 @@ impl DirectoryStore for CassandraStore {
     }
 
     async fn create_directories(&self, names: &[&str]) -> Result<(), StoreError> {
-        let session = self.clusters.names.session()?;
+        let session = self.clusters.names.session().await?;
         let limits = self.names.limits(false);
         let holdable: Vec<&str> = names.iter().copied().filter(|name| limits.check(name).is_ok()).collect();
         self.names.write_directories(&session, &holdable).await
     }
 
     async fn delete_directories(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError> {
-        let session = self.clusters.names.session()?;
+        let session = self.clusters.names.session().await?;
         let names: Vec<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let delete = |i: usize| {
             let text = self.names.text.delete(DIRECTORIES);

@@ -31,8 +31,19 @@ impl TokenRange {
 
     /// The ring in `n` parts of one size; a job can stop between two of them and go on later.
     pub fn split(n: u32) -> Vec<Self> {
-        let n = i128::from(n.max(1));
-        let edge = |i: i128| i128::from(i64::MIN) + (1i128 << 64) * i / n;
+        Self::ALL.parts(n)
+    }
+
+    /// What lies behind a token.
+    pub(crate) fn behind(token: i64) -> Option<Self> {
+        Some(Self { first: token.checked_add(1)?, last: i64::MAX })
+    }
+
+    /// The range in `n` parts of one size, fewer when it is shorter than that.
+    pub(crate) fn parts(self, n: u32) -> Vec<Self> {
+        let (first, after) = (i128::from(self.first), i128::from(self.last) + 1);
+        let n = i128::from(n).clamp(1, (after - first).max(1));
+        let edge = |i: i128| first + (after - first) * i / n;
         let part = |i| Self { first: edge(i) as i64, last: (edge(i + 1) - 1) as i64 };
         (0..n).map(part).collect()
     }
@@ -48,7 +59,7 @@ impl NameStore {
         position: Option<Vec<u8>>,
         limit: usize,
     ) -> Result<MetaPage, StoreError> {
-        let session = self.cluster.session()?;
+        let session = self.cluster.session().await?;
         let mut page = MetaPage::default();
         let mut position = position;
         // A page of the server may hold no usable row with more pages behind it.
@@ -122,5 +133,9 @@ mod tests {
             assert!(parts.windows(2).all(|pair| pair[0].last + 1 == pair[1].first));
         }
         assert_eq!(TokenRange::split(1), [TokenRange::ALL]);
+        let behind = TokenRange::behind(i64::MAX - 3).unwrap();
+        assert_eq!(behind.parts(4).len(), 3);
+        assert_eq!(behind.parts(4)[2], TokenRange { first: i64::MAX, last: i64::MAX });
+        assert_eq!(TokenRange::behind(i64::MAX), None);
     }
 }

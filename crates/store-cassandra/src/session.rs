@@ -1,31 +1,42 @@
 //! Connections to a cluster, made in the background: a server that cannot be reached at the start is
 //! no error, calls fail with `Unavailable` until it is there.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plumbago_store::{ErrorKind, StoreError};
 use scylla::client::PoolSize;
-use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::{Session, TlsContext};
 use scylla::client::session_builder::SessionBuilder;
 use scylla::cluster::metadata::Strategy;
 use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::policies::timestamp_generator::MonotonicTimestampGenerator;
 use scylla::statement::Consistency;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use uuid::Uuid;
 
 use crate::config::{Config, Level, Tls};
+use crate::retry::Persistent;
 use crate::stats::Stats;
-use crate::{error, tls};
+use crate::{error, nodes, tls};
 
-/// How often the state of the nodes is looked at.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// How often connections are asked for a sign of life, and how long it may take at least: a node that
+/// hangs is passed over after that time.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 /// The longest pause between two tries to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How far the connecting got.
+#[derive(Debug)]
+enum Link {
+    /// The first try goes on.
+    Trying,
+    /// Why the last try failed; another one follows.
+    Failed(String),
+    Up(Arc<Session>),
+}
 
 /// What it takes to connect to one cluster.
 #[derive(Debug, Clone)]
@@ -53,9 +64,7 @@ pub struct Cluster {
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    session: watch::Sender<Option<Arc<Session>>>,
-    /// Why there is no session yet.
-    last_error: Mutex<String>,
+    link: watch::Sender<Link>,
     /// Grows whenever a node is seen to return.
     returns: watch::Sender<u64>,
     stats: Stats,
@@ -108,7 +117,7 @@ impl Clusters {
 
     /// True when both are connected.
     pub fn is_up(&self) -> bool {
-        self.points.session().is_ok() && self.names.session().is_ok()
+        self.points.is_up() && self.names.is_up()
     }
 }
 
@@ -118,8 +127,7 @@ impl Cluster {
         let tls = tls::client_config(&settings.tls)?;
         let shared = Arc::new(Shared {
             settings,
-            session: watch::Sender::new(None),
-            last_error: Mutex::new("not tried yet".to_owned()),
+            link: watch::Sender::new(Link::Trying),
             returns: watch::Sender::new(0),
             stats: stats.clone(),
         });
@@ -127,23 +135,39 @@ impl Cluster {
         Ok(Self { shared, task })
     }
 
-    /// The connections, when they are there.
-    pub fn session(&self) -> Result<Arc<Session>, StoreError> {
-        self.shared.session.borrow().clone().ok_or_else(|| {
-            let settings = &self.shared.settings;
-            let why = self.shared.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let nodes = settings.contact_points.join(", ");
-            let operation = format!("reach the cluster of {} at {nodes}", settings.role);
-            StoreError::with(ErrorKind::Unavailable, operation, why)
-        })
+    /// True when the connections are there.
+    pub fn is_up(&self) -> bool {
+        self.current().is_ok()
+    }
+
+    /// The connections, or why there are none at this moment.
+    pub fn current(&self) -> Result<Arc<Session>, StoreError> {
+        let why = match &*self.shared.link.borrow() {
+            Link::Up(session) => return Ok(session.clone()),
+            Link::Trying => "the first try goes on".to_owned(),
+            Link::Failed(why) => why.clone(),
+        };
+        let settings = &self.shared.settings;
+        let nodes = settings.contact_points.join(", ");
+        let operation = format!("reach the cluster of {} at {nodes}", settings.role);
+        Err(StoreError::with(ErrorKind::Unavailable, operation, why))
+    }
+
+    /// The connections. Who asks while the first try goes on waits for its end: right after a start
+    /// nothing is wrong yet.
+    pub async fn session(&self) -> Result<Arc<Session>, StoreError> {
+        self.when(|link| !matches!(link, Link::Trying)).await
     }
 
     /// Waits until the connections are there.
     pub async fn wait(&self) -> Result<Arc<Session>, StoreError> {
-        let mut changes = self.shared.session.subscribe();
+        self.when(|link| matches!(link, Link::Up(_))).await
+    }
+
+    async fn when(&self, wanted: impl FnMut(&Link) -> bool) -> Result<Arc<Session>, StoreError> {
         // The sender lives as long as we do.
-        let _ = changes.wait_for(Option::is_some).await;
-        self.session()
+        let _ = self.shared.link.subscribe().wait_for(wanted).await;
+        self.current()
     }
 
     /// A number that grows whenever a node is seen to return: what it had not written to its disk is
@@ -173,11 +197,11 @@ async fn run(shared: Arc<Shared>, tls: Option<Arc<rustls::ClientConfig>>) {
         pause = (pause * 2).min(PAUSE_MAX);
     };
     tracing::info!(role = shared.settings.role, "connected to the cluster");
-    shared.session.send_replace(Some(session.clone()));
+    shared.link.send_replace(Link::Up(session.clone()));
     if failed {
         shared.returned();
     }
-    watch_nodes(&shared, &session).await;
+    nodes::watch(&session, &shared.stats, || shared.returned()).await;
 }
 
 fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
@@ -186,7 +210,7 @@ fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
     if first {
         tracing::warn!(role = shared.settings.role, %why, "the cluster cannot be reached; trying on");
     }
-    *shared.last_error.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    shared.link.send_replace(Link::Failed(why));
 }
 
 async fn connect(settings: &Settings, tls: Option<Arc<rustls::ClientConfig>>) -> Result<Session, StoreError> {
@@ -198,6 +222,7 @@ async fn connect(settings: &Settings, tls: Option<Arc<rustls::ClientConfig>>) ->
     let profile = ExecutionProfile::builder()
         .request_timeout(Some(settings.request_timeout))
         .load_balancing_policy(policy.build())
+        .retry_policy(Arc::new(Persistent::default()))
         .build()
         .into_handle();
     let connections =
@@ -207,6 +232,8 @@ async fn connect(settings: &Settings, tls: Option<Arc<rustls::ClientConfig>>) ->
         .keyspaces_to_fetch(settings.keyspaces.clone())
         .default_execution_profile_handle(profile)
         .connection_timeout(settings.connect_timeout)
+        .keepalive_interval(KEEPALIVE)
+        .keepalive_timeout(KEEPALIVE.max(settings.request_timeout))
         .pool_size(PoolSize::PerHost(connections))
         .timestamp_generator(Arc::new(MonotonicTimestampGenerator::new().without_warnings()));
     if !settings.username.is_empty() {
@@ -218,29 +245,20 @@ async fn connect(settings: &Settings, tls: Option<Arc<rustls::ClientConfig>>) ->
     builder.build().await.map_err(|error| error::connect(operation, error))
 }
 
-async fn watch_nodes(shared: &Shared, session: &Session) {
-    let mut seen: HashMap<Uuid, bool> = HashMap::new();
-    loop {
-        let state = session.get_cluster_state();
-        let nodes = state.get_nodes_info();
-        for node in nodes {
-            let up = node.is_connected();
-            if seen.insert(node.host_id, up) == Some(false) && up {
-                tracing::info!(node = %node.address, "a node has returned");
-                shared.returned();
-            }
-        }
-        shared.stats.nodes.set(nodes.len() as f64);
-        shared.stats.nodes_up.set(nodes.iter().filter(|node| node.is_connected()).count() as f64);
-        tokio::time::sleep(WATCH_EVERY).await;
-    }
-}
-
 impl Shared {
     fn returned(&self) {
         self.stats.nodes_returned.add(1);
         self.returns.send_modify(|n| *n += 1);
     }
+}
+
+/// How statements run that ask another node as well when one takes longer than `after`: a node that hangs
+/// then costs a read that time and not its answer. None when it is never to be so.
+pub(crate) fn speculative(session: &Session, after: Duration) -> Option<ExecutionProfileHandle> {
+    let policy = SimpleSpeculativeExecutionPolicy { max_retry_count: 1, retry_interval: after };
+    let usual = session.get_default_execution_profile_handle();
+    let profile = usual.pointee_to_builder().speculative_execution_policy(Some(Arc::new(policy)));
+    (!after.is_zero()).then(|| profile.build().into_handle())
 }
 
 /// The driver's word for a level; `Auto` looks at the replicas of the keyspace.

@@ -12,6 +12,7 @@ pub(crate) struct Stats {
     pub(crate) metadata_requests: Counter,
     pub(crate) find_requests: Counter,
     pub(crate) find_rows: Counter,
+    pub(crate) find_counted: Counter,
     pub(crate) failed_requests: Counter,
     pub(crate) expired: Counter,
     pub(crate) damaged: Counter,
@@ -37,6 +38,10 @@ impl Stats {
             metadata_requests: counter("metadata_requests_total", "requests for names"),
             find_requests: counter("find_requests_total", "requests that looked for names by index"),
             find_rows: counter("find_rows_total", "rows that those requests read"),
+            find_counted: counter(
+                "find_terms_counted_total",
+                "terms of slow searches whose rows were counted",
+            ),
             failed_requests: counter("failed_requests_total", "requests that failed"),
             expired: counter("slots_expired_total", "slots that came after their retention had passed"),
             damaged: counter("damaged_rows_total", "foreign or damaged rows, skipped"),
@@ -46,7 +51,10 @@ impl Stats {
             ),
             refused_names: counter("refused_names_total", "names that the tables cannot hold"),
             connects_failed: counter("connects_failed_total", "tries to reach a cluster that failed"),
-            nodes_returned: counter("nodes_returned_total", "nodes seen to return"),
+            nodes_returned: counter(
+                "nodes_returned_total",
+                "nodes seen to return that may have lost what they had confirmed",
+            ),
             nodes: gauge("nodes", "nodes known"),
             nodes_up: gauge("nodes_up", "nodes connected"),
             clock_difference: gauge(

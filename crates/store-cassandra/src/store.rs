@@ -1,7 +1,7 @@
 //! The store itself: points and names behind the contract.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::layout::{self, Partition, Table};
 use crate::lease::Lease;
 use crate::metadata::NameStore;
-use crate::names::NameLimits;
+use crate::names::{NameLimits, NameProblem};
 use crate::prepared::Tables;
 use crate::read::{PointReader, Sight};
 use crate::scan::TokenRange;
@@ -103,7 +103,7 @@ impl CassandraStore {
     /// Why the clusters cannot be asked, for people; `None` when they can.
     pub fn trouble(&self) -> Option<String> {
         let down =
-            [&self.clusters.points, &self.clusters.names].into_iter().find_map(|c| c.session().err())?;
+            [&self.clusters.points, &self.clusters.names].into_iter().find_map(|c| c.current().err())?;
         let why = down.source.as_ref().map(|source| format!(": {source}")).unwrap_or_default();
         Some(format!("{down}{why}"))
     }
@@ -122,6 +122,11 @@ impl CassandraStore {
     /// [`PointWriter::write_at`].
     pub async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), StoreError> {
         self.writer.write_at(batch, timestamp_us).await
+    }
+
+    /// Who writes.
+    pub fn identity(&self) -> Identity {
+        self.identity.get()
     }
 
     /// Writes as somebody else from now on: another instance had the identity.
@@ -176,6 +181,14 @@ impl CassandraStore {
     /// What names may be; `indexed` when they have to be found by SASI.
     pub fn name_limits(&self, indexed: bool) -> NameLimits {
         self.names.limits(indexed)
+    }
+
+    /// Says what is wrong with a name; it must be found by SASI when `indexed` is set or where there are
+    /// such indexes, since others may search by them.
+    pub fn check_name(&self, name: &str, indexed: bool) -> Result<(), NameProblem> {
+        let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_sasi = known.is_some_and(|(_, features)| features.sasi);
+        self.names.limits(indexed || has_sasi).check(name)
     }
 
     /// Notes in `updated_on` that metrics are being written. Call it for metrics whose last note is
@@ -234,7 +247,7 @@ impl CassandraStore {
 
     /// Deletes the partitions of a stage, in both tables that it may have.
     async fn delete_stage(&self, id: MetricId, stage: Stage, timestamp_us: i64) -> Result<(), StoreError> {
-        let session = self.tables.session()?;
+        let session = self.tables.session().await?;
         let now = self.clock.now();
         let reach = stage.duration() as i64 + layout::OUT_OF_ORDER_SECONDS as i64;
         let slot = |time: i64| u32::try_from(time.max(0) / i64::from(stage.resolution)).unwrap_or(u32::MAX);

@@ -96,7 +96,7 @@ impl PointWriter {
             return Ok(());
         }
         let everything = |error| Refusal { error, runs: (0..batch.runs.len()).collect() };
-        let session = self.tables.session().map_err(everything)?;
+        let session = self.tables.session().await.map_err(everything)?;
         // Runs of requests that were not confirmed, also because they were not sent.
         let mut open: Vec<Option<Vec<u32>>> = plan.requests.iter().map(|r| Some(r.runs.clone())).collect();
         let mut answers = futures::stream::iter(plan.requests.into_iter().enumerate())

@@ -71,6 +71,13 @@ pub(crate) enum Kind {
     Merged { block_slots: u32 },
 }
 
+impl Catalogue {
+    /// The layers of all buckets of all stages.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &Arc<Layer>> {
+        self.stages.values().flat_map(|stage| stage.buckets.values()).flat_map(|bucket| &bucket.layers)
+    }
+}
+
 impl StageKey {
     /// How it is called in keys and keyspace names.
     pub(crate) fn label(&self) -> String {

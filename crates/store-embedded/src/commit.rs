@@ -216,8 +216,10 @@ impl Plan {
         core.stats.rows.add((batch.len() - states.len()) as u64);
         core.stats.commits.add(1);
         core.stats.slots_expired.add(self.expired);
-        batch
-            .commit()
+        let committed = batch.commit();
+        // Also of a commit that failed: who knows what is left of it.
+        rows.runs.iter().for_each(|run| core.columns.written(&run.id));
+        committed
             .and_then(|()| self.keyspaces(open).try_for_each(pressure::rotate_when_full))
             .map_err(|error| database::error(format!("commit to {}", core.dir.display()), error))
     }

@@ -1,8 +1,5 @@
 //! The settings of the embedded store.
 
-use std::fmt::Display;
-use std::str::FromStr;
-
 use plumbago_model::{ByteSize, Period};
 use serde::{Deserialize, Deserializer, de};
 
@@ -11,17 +8,16 @@ use serde::{Deserialize, Deserializer, de};
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Memory for blocks read from disk.
-    #[serde(deserialize_with = "from_text")]
     pub cache_bytes: ByteSize,
+    /// Memory for columns that were read lately; 0 for none.
+    pub columns_bytes: ByteSize,
     /// Raw slots per block. Longer blocks take fewer bytes on disk and more memory in the heads.
     #[serde(deserialize_with = "block_slots")]
     pub block_slots: u32,
     /// Commits are refused while the disk has less room than this. Tables are written behind a
     /// commit's back, so this is more than one commit needs.
-    #[serde(deserialize_with = "from_text")]
     pub min_free_bytes: ByteSize,
     /// How long after its last slot a bucket is closed, when its blocks are merged into long ones.
-    #[serde(deserialize_with = "from_text")]
     pub merge_after: Period,
     /// Effort of pco on long blocks, 0 to 12: higher is smaller and slower.
     #[serde(deserialize_with = "merge_effort")]
@@ -32,21 +28,13 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             cache_bytes: ByteSize::mib(64),
+            columns_bytes: ByteSize::mib(64),
             block_slots: 40,
             min_free_bytes: ByteSize::mib(1024),
             merge_after: Period::seconds(2 * 3600),
             merge_effort: 4,
         }
     }
-}
-
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 /// Settings come from files as numbers and from the environment as text.

@@ -33,11 +33,10 @@ fn delete_stage(core: &Core, open: &Open, id: &MetricId, key: StageKey) -> Resul
         deleted.push((*id, key));
     }
     let _writer = lock(&open.writer);
-    stage
-        .buckets
-        .values()
-        .flat_map(|bucket| &bucket.layers)
-        .try_for_each(|layer| delete_rows(core, open, id, layer))
+    let mut layers = stage.buckets.values().flat_map(|bucket| &bucket.layers);
+    let deleted = layers.try_for_each(|layer| delete_rows(core, open, id, layer));
+    core.columns.written(id);
+    deleted
 }
 
 /// Deletes a metric's rows of one layer.

@@ -7,6 +7,7 @@
 pub mod config;
 
 mod catalogue;
+mod columns;
 mod commit;
 mod damage;
 mod database;

@@ -81,9 +81,12 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
     let mut batch = fjall::OwnedWriteBatch::with_capacity(open.fjall.clone(), metrics.len() + 1)
         .durability(Some(PersistMode::Buffer));
     let mut numbers: HashMap<*const MetricConfig, u32> = HashMap::new();
+    // Rows that stand together are found and put down several times faster than rows in any order.
+    let mut in_order: Vec<&MetricMeta> = metrics.iter().collect();
+    in_order.sort_by(|a, b| a.name.cmp(&b.name));
     // A name may come twice in one call, and the first row is not to be seen yet.
-    let mut dates: HashMap<&str, u32> = HashMap::with_capacity(metrics.len());
-    for metric in metrics {
+    let mut last: Option<(&str, u32)> = None;
+    for metric in in_order {
         if metric.name.is_empty() || metric.name.len() > NAME_BYTES_MAX {
             let operation = format!("create a metric with a name of {} bytes", metric.name.len());
             return Err(StoreError::new(ErrorKind::Invalid, operation));
@@ -91,11 +94,11 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
         let number = *numbers
             .entry(Arc::as_ptr(&metric.config))
             .or_insert_with(|| open.configs.number(&metric.config, &mut batch));
-        let created_on = match dates.get(metric.name.as_str()) {
-            Some(date) => *date,
-            None => date_of(core, open, &metric.name).unwrap_or(metric.created_on),
+        let created_on = match last {
+            Some((name, date)) if name == metric.name => date,
+            _ => date_of(core, open, &metric.name).unwrap_or(metric.created_on),
         };
-        dates.insert(&metric.name, created_on);
+        last = Some((&metric.name, created_on));
         batch.insert(&open.names, metric.name.as_bytes(), to_row(created_on, number));
     }
     batch.commit().and_then(|()| pressure::rotate_when_full(&open.names)).map_err(failed)

@@ -50,10 +50,8 @@ impl Open {
     pub(crate) fn settle(&self) {
         let began = Instant::now();
         let catalogue = read(&self.catalogue);
-        let layers =
-            catalogue.stages.values().flat_map(|stage| stage.buckets.values()).flat_map(|b| &b.layers);
         let mut keyspaces = vec![&self.system, &self.names, &self.state];
-        keyspaces.extend(layers.map(|layer| &layer.keyspace));
+        keyspaces.extend(catalogue.layers().map(|layer| &layer.keyspace));
         // Failures, and what takes too long, cost the next start some time and nothing else.
         keyspaces.retain(|keyspace| keyspace.rotate_memtable().is_ok_and(|rotated| rotated));
         while began.elapsed() < SETTLE_MAX && keyspaces.iter().any(|k| k.sealed_memtable_count() > 0) {
@@ -149,9 +147,7 @@ impl Open {
     /// Deletes layers that no bucket names: a merge or an expiry was interrupted.
     fn drop_orphans(&self) -> Result<(), StoreError> {
         let catalogue = read(&self.catalogue);
-        let layers =
-            catalogue.stages.values().flat_map(|stage| stage.buckets.values()).flat_map(|b| &b.layers);
-        let known: Vec<&str> = layers.map(|layer| &**layer.keyspace.name()).collect();
+        let known: Vec<&str> = catalogue.layers().map(|layer| &**layer.keyspace.name()).collect();
         let mut orphans = Vec::new();
         for name in self.fjall.list_keyspace_names() {
             if name.starts_with(LAYER_PREFIX) && !known.contains(&&*name) {

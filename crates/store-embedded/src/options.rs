@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use fjall::compaction::Leveled;
-use fjall::config::{BlockSizePolicy, CompressionPolicy, FilterPolicy, RestartIntervalPolicy};
+use fjall::config::{
+    BlockSizePolicy, CompressionPolicy, FilterPolicy, PartitioningPolicy, RestartIntervalPolicy,
+};
 use fjall::{CompressionType, KeyspaceCreateOptions};
 
 /// Memtables are rotated by us, see `pressure`.
@@ -46,10 +48,14 @@ pub(crate) fn state() -> KeyspaceCreateOptions {
         .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
-/// Names: looked up one by one and scanned in order; names of neighbours are much alike.
+/// Names: looked up one by one and scanned in order; names of neighbours are much alike. Filters and
+/// indexes are in parts: whole ones are a megabyte per table, and once the cache did not hold them all
+/// (at 6 million names) every look-up read one from disk.
 pub(crate) fn names() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
+        .filter_block_partitioning_policy(PartitioningPolicy::all(true))
+        .index_block_partitioning_policy(PartitioningPolicy::all(true))
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use plumbago_store::{Column, ReadRequest, SlotRange};
 
 use crate::catalogue::{Layer, StageBuckets, StageKey};
-use crate::damage::Damage;
+use crate::columns::part;
 use crate::open::Open;
 use crate::row::{Block, key, overlay, overlay_counts, parse_key};
-use crate::store;
+use crate::store::{self, Core};
 
 /// About how many rows a request reads.
 pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
@@ -21,21 +21,44 @@ pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
 }
 
 /// Reads columns. What cannot be read is reported and unknown.
-pub(crate) fn read(open: &Open, damage: &Damage, request: &ReadRequest) -> Vec<Column> {
-    let mut reader = Reader { open, damage, stage: None, block: Block::default() };
-    request.ranges.iter().map(|range| reader.column(range)).collect()
+pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Vec<Column> {
+    let mut reader = Reader { core, open, stage: None, block: Block::default(), damaged: false };
+    // Those who compute rows from the answer ask for a few slots, and once.
+    let column = |range| if request.forgotten_too { reader.stored(range) } else { reader.column(range) };
+    request.ranges.iter().map(column).collect()
 }
 
 struct Reader<'a> {
+    core: &'a Core,
     open: &'a Open,
-    damage: &'a Damage,
     /// The stage of the range before: neighbours mostly share it.
     stage: Option<Arc<StageBuckets>>,
     block: Block,
+    /// A row of the column could not be read.
+    damaged: bool,
 }
 
 impl Reader<'_> {
+    /// A column that was kept, or else as it is stored.
     fn column(&mut self, range: &SlotRange) -> Column {
+        let columns = &self.core.columns;
+        if range.from >= range.until {
+            return range.unknown();
+        }
+        if let Some(column) = columns.get(range) {
+            self.core.stats.columns_kept.add(1);
+            return column;
+        }
+        let Some(wider) = columns.wider(range) else { return self.stored(range) };
+        let mark = columns.mark(&range.id);
+        self.damaged = false;
+        let column = self.stored(&wider);
+        // What is damaged is reported whenever it is asked for.
+        if self.damaged { part(&column, &wider, range) } else { columns.keep(mark, &wider, column, range) }
+    }
+
+    fn stored(&mut self, range: &SlotRange) -> Column {
+        self.core.stats.columns_decoded.add(1);
         let coarse = range.stage_index > 0;
         let mut column = Column::unknown(range.until.saturating_sub(range.from) as usize, coarse);
         let key = StageKey { stage: range.stage, coarse };
@@ -131,10 +154,11 @@ impl Reader<'_> {
         }
     }
 
-    fn report(&self, layer: &Layer, range: &SlotRange, number: u32, why: &dyn std::fmt::Display) {
+    fn report(&mut self, layer: &Layer, range: &SlotRange, number: u32, why: &dyn std::fmt::Display) {
         let start = layer.block_start(&range.id, number).max(0) * i64::from(range.stage.resolution);
         let what =
             format_args!("block of {} in stage {} from second {start} on", range.id, range.stage).to_string();
-        self.damage.report(&layer.keyspace, &what, why);
+        self.core.damage.report(&layer.keyspace, &what, why);
+        self.damaged = true;
     }
 }

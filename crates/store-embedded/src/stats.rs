@@ -10,6 +10,8 @@ pub(crate) struct Stats {
     pub(crate) rows_read_before_write: Counter,
     pub(crate) slots_expired: Counter,
     pub(crate) damaged: Counter,
+    pub(crate) columns_kept: Counter,
+    pub(crate) columns_decoded: Counter,
     pub(crate) refused_no_room: Counter,
     pub(crate) reopened: Counter,
     pub(crate) buckets_expired: Counter,
@@ -30,6 +32,8 @@ impl Stats {
             rows_read_before_write: counter("rows_updated_total", "rows that were read to be written"),
             slots_expired: counter("slots_expired_total", "slots that came after their retention had passed"),
             damaged: counter("damaged_rows_total", "rows that could not be read back"),
+            columns_kept: counter("columns_from_memory_total", "columns answered from those read lately"),
+            columns_decoded: counter("columns_decoded_total", "columns read from blocks"),
             refused_no_room: counter(
                 "refused_no_room_total",
                 "commits refused because the disk is nearly full",

@@ -16,6 +16,7 @@ use plumbago_store::{
 use plumbago_telemetry::Registry;
 
 use crate::Config;
+use crate::columns::Columns;
 use crate::damage::{Damage, scan_around_damage};
 use crate::open::Open;
 use crate::stats::Stats;
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stats: Stats,
     pub(crate) damage: Damage,
+    pub(crate) columns: Columns,
     /// `None` while it could not be opened again, or after [`EmbeddedStore::close`].
     open: RwLock<Option<Arc<Open>>>,
     closed: AtomicBool,
@@ -72,6 +74,7 @@ impl EmbeddedStore {
         let damage = Damage::new(stats.damaged.clone(), clock.clone());
         let core = Core {
             dir,
+            columns: Columns::new(config.columns_bytes.0),
             config,
             clock,
             stats,
@@ -178,6 +181,8 @@ impl Core {
             ));
         }
         let open = Arc::new(Open::from_disk(self)?);
+        // What a failed write left may have been read, and not come back.
+        self.columns.clear();
         tracing::info!(dir = %self.dir.display(), "opened the store again");
         self.stats.reopened.add(1);
         self.failed.store(false, Ordering::Release);
@@ -225,12 +230,13 @@ impl EmbeddedStore {
     fn start_reader(
         &self,
         ranges: &[SlotRange],
+        forgotten_too: bool,
     ) -> impl Future<Output = Result<Vec<Column>, StoreError>> + Send + use<> {
         let store = self.clone();
-        let request = ReadRequest { ranges: ranges.to_vec(), ..Default::default() };
+        let request = ReadRequest { ranges: ranges.to_vec(), forgotten_too, ..Default::default() };
         run_blocking("read points", move || {
             let open = store.core.open()?;
-            Ok(crate::read::read(&open, &store.core.damage, &request))
+            Ok(crate::read::read(&store.core, &open, &request))
         })
     }
 }
@@ -284,11 +290,12 @@ impl PointStore for EmbeddedStore {
             && crate::read::rows(request, self.core.config.block_slots) <= INLINE_ROWS
         {
             let open = self.core.open()?;
-            return Ok(crate::read::read(&open, &self.core.damage, request));
+            return Ok(crate::read::read(&self.core, &open, request));
         }
         let readers = std::thread::available_parallelism().map_or(1, usize::from);
         let share = request.ranges.len().div_ceil(readers).max(RANGES_PER_READER);
-        let parts: Vec<_> = request.ranges.chunks(share).map(|part| self.start_reader(part)).collect();
+        let parts: Vec<_> =
+            request.ranges.chunks(share).map(|part| self.start_reader(part, request.forgotten_too)).collect();
         let mut columns = Vec::with_capacity(request.ranges.len());
         for part in parts {
             columns.extend(part.await?);

@@ -4,12 +4,22 @@
 
 use std::sync::Arc;
 
-use plumbago_model::ManualClock;
+use plumbago_model::{ByteSize, ManualClock};
 use plumbago_store::{FlushStore, testsuite};
 use plumbago_store_embedded::{Config, EmbeddedStore};
 use plumbago_telemetry::Registry;
 
 const NOW: u32 = 1_760_000_000;
+
+/// Without columns in memory: every read decodes.
+#[tokio::test]
+async fn embedded_that_keeps_no_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(i64::from(NOW)));
+    let config = Config { columns_bytes: ByteSize(0), ..config(30) };
+    let store = EmbeddedStore::open(dir.path(), config, clock, &Registry::new()).unwrap();
+    conforms(&store).await;
+}
 
 fn config(block_slots: u32) -> Config {
     Config { block_slots, ..Config::default() }

@@ -22,5 +22,5 @@ pub use error::{ErrorKind, StoreError};
 pub use flush::{FlushBatch, FlushStore, StateRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta};
 pub use points::{
-    Appetite, BlockLayout, Column, Others, PointStore, ReadRequest, Run, SlotRange, WriteBatch,
+    Appetite, BlockLayout, Column, Others, PeerRows, PointStore, ReadRequest, Run, SlotRange, WriteBatch,
 };

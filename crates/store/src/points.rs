@@ -101,6 +101,13 @@ pub struct SlotRange {
     pub until: u32,
 }
 
+impl SlotRange {
+    /// A column for it in which nothing is known.
+    pub fn unknown(&self) -> Column {
+        Column::unknown(self.until.saturating_sub(self.from) as usize, self.stage_index > 0)
+    }
+}
+
 /// A read of many metrics at once.
 #[derive(Debug, Default, Clone)]
 pub struct ReadRequest {
@@ -109,6 +116,20 @@ pub struct ReadRequest {
     /// Also what the store has confirmed lately and may have lost since, at whatever cost: for those who
     /// compute rows from the answer.
     pub forgotten_too: bool,
+    /// What other writers have told that they have and the store has not yet.
+    pub peers: Vec<PeerRows>,
+}
+
+/// What another writer has of the ranges of a [`ReadRequest`] and has not written yet. It replaces what
+/// this writer has written of the same slots.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct PeerRows {
+    /// Which copy of the traffic it takes.
+    pub replica: u8,
+    /// Its number among the writers of that copy.
+    pub writer: u16,
+    /// Place of the range in the request, slot, and what is in it, in this order.
+    pub rows: Vec<(u32, u32, Window)>,
 }
 
 /// The answer for one [`SlotRange`]: `until - from` values, NaN for unknown.
@@ -222,6 +243,11 @@ pub trait PointStore: Send + Sync + Debug {
     /// Reads columns. A damaged block is counted and reads as unknown; only a failure of the store
     /// as a whole is an error.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
+
+    /// Reads what this process alone has: accepted, and not yet where other readers of the store see it.
+    async fn read_unsent(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        Ok(request.ranges.iter().map(SlotRange::unknown).collect())
+    }
 
     /// Takes what other writers have of them out of the windows of a batch, which were computed from
     /// the points of all writers: so that all rows together give the whole.

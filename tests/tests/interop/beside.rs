@@ -28,7 +28,16 @@ pub(crate) struct Beside {
 impl Beside {
     /// On tables that BigGraphite made. It has one accessor open, [`ONE`].
     pub(crate) fn made_by_biggraphite(keyspace: &str, retentions: &[&str]) -> Option<Self> {
-        let mut beside = Self::empty(keyspace, COMPONENTS)?;
+        Self::made_by_biggraphite_on(server::for_tests()?.socket(), keyspace, retentions)
+    }
+
+    /// The same on a server of the test's own.
+    pub(crate) fn made_by_biggraphite_on(
+        server: SocketAddr,
+        keyspace: &str,
+        retentions: &[&str],
+    ) -> Option<Self> {
+        let mut beside = Self::empty(server, keyspace, COMPONENTS)?;
         biggraphite::make_keyspaces(beside.server, keyspace);
         beside.biggraphite.syncdb(retentions);
         beside.biggraphite.open(ONE, 0, None);
@@ -37,7 +46,12 @@ impl Beside {
 
     /// On tables that our `syncdb` made, in keyspaces that it made.
     pub(crate) fn made_by_us(keyspace: &str, retentions: &[&str]) -> Option<Self> {
-        let mut beside = Self::empty(keyspace, COMPONENTS)?;
+        Self::made_by_us_on(server::for_tests()?.socket(), keyspace, retentions)
+    }
+
+    /// The same on a server of the test's own.
+    pub(crate) fn made_by_us_on(server: SocketAddr, keyspace: &str, retentions: &[&str]) -> Option<Self> {
+        let mut beside = Self::empty(server, keyspace, COMPONENTS)?;
         for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
             beside.cql(&format!("DROP KEYSPACE IF EXISTS {name}"));
         }
@@ -51,11 +65,10 @@ impl Beside {
     }
 
     /// On a keyspace that somebody else sees to.
-    pub(crate) fn empty(keyspace: &str, components: u32) -> Option<Self> {
-        let server = server::for_tests()?;
-        let biggraphite = BigGraphite::start(server.socket(), keyspace, components)?;
+    pub(crate) fn empty(server: SocketAddr, keyspace: &str, components: u32) -> Option<Self> {
+        let biggraphite = BigGraphite::start(server, keyspace, components)?;
         let config = Config {
-            contact_points: vec![server.contact_point()],
+            contact_points: vec![server.to_string()],
             keyspace: keyspace.to_owned(),
             components,
             request_timeout: plumbago_model::Period::seconds(60),
@@ -63,7 +76,7 @@ impl Beside {
         };
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-        Some(Self { biggraphite, server: server.socket(), config, runtime })
+        Some(Self { biggraphite, server, config, runtime })
     }
 
     /// Our store, as some writer.

@@ -12,14 +12,14 @@ use super::beside::{Beside, range, retention};
 
 const KEYSPACE: &str = "bg_fixture";
 
-fn fixture() -> Value {
+pub(super) fn fixture() -> Value {
     serde_json::from_str(include_str!("../../fixtures/biggraphite-rows.json")).unwrap()
 }
 
 #[test]
 fn biggraphite_does_again_what_was_recorded() {
     let Some(server) = server::for_tests() else { return };
-    let Some(mut beside) = Beside::empty(KEYSPACE, 64) else { return };
+    let Some(mut beside) = Beside::empty(server.socket(), KEYSPACE, 64) else { return };
     let biggraphite = &mut beside.biggraphite;
     let fixture = fixture();
     let metrics: Vec<Metric> = array(&fixture["metrics"]).iter().map(metric).collect();
@@ -109,14 +109,14 @@ fn globs(biggraphite: &mut BigGraphite, fixture: &Value) {
 }
 
 /// A row by column, each cell as text; absent ones are left out.
-type Row = BTreeMap<String, String>;
+pub(super) type Row = BTreeMap<String, String>;
 
-fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort();
     rows
 }
 
-fn recorded_row(row: &Value) -> Row {
+pub(super) fn recorded_row(row: &Value) -> Row {
     let cell = |value: &Value| match value {
         Value::Object(map) => map.iter().map(|(k, v)| format!("{k}={};", text(v))).collect(),
         Value::String(text) => text.clone(),
@@ -129,7 +129,7 @@ fn recorded_row(row: &Value) -> Row {
     row.as_object().unwrap().iter().map(value).collect()
 }
 
-fn stored_rows(server: &server::Server, keyspace: &str, table: &str) -> Vec<Row> {
+pub(super) fn stored_rows(server: &server::Server, keyspace: &str, table: &str) -> Vec<Row> {
     let mut cql: Connection = server.connect().unwrap();
     let rows = cql.query(&format!("SELECT * FROM {keyspace}.{table}")).unwrap();
     let cell = |name: &str, row: &plumbago_cassandra_node::cql::Row, column: usize| {
@@ -162,12 +162,12 @@ fn map(bytes: &[u8]) -> String {
     texts.chunks(2).map(|pair| format!("{}={};", pair[0], pair[1])).collect()
 }
 
-fn uuid(bytes: &[u8]) -> String {
+pub(super) fn uuid(bytes: &[u8]) -> String {
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-fn metric(value: &Value) -> Metric {
+pub(super) fn metric(value: &Value) -> Metric {
     Metric {
         name: text(&value["given"]).to_owned(),
         retention: text(&value["retention"]).to_owned(),
@@ -176,20 +176,20 @@ fn metric(value: &Value) -> Metric {
     }
 }
 
-fn array(value: &Value) -> &Vec<Value> {
+pub(super) fn array(value: &Value) -> &Vec<Value> {
     value.as_array().unwrap()
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-fn float(value: &Value) -> f64 {
+pub(super) fn float(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| text(value).parse().unwrap())
 }
 
 /// Equal when the numbers are, to the last bit; any NaN is like any other.
-fn bits(value: f64) -> String {
+pub(super) fn bits(value: f64) -> String {
     if value.is_nan() { "NaN".to_owned() } else { format!("{value:?}") }
 }
 

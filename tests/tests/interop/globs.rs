@@ -20,7 +20,7 @@ use super::beside::{Beside, retention};
 const RETENTION: &str = "60*1s:1440*60s";
 
 /// Names as people have them, and some that are on purpose hard to find by LIKE or to write in a glob.
-fn names(random: &mut SmallRng) -> Vec<String> {
+pub(crate) fn names(random: &mut SmallRng) -> Vec<String> {
     let mut names = BTreeSet::new();
     while names.len() < 3000 {
         let host = format!(
@@ -44,15 +44,15 @@ fn names(random: &mut SmallRng) -> Vec<String> {
 }
 
 /// A glob near a name, so that most find something.
-struct Globs<'a> {
-    random: SmallRng,
-    names: &'a [String],
+pub(crate) struct Globs<'a> {
+    pub(crate) random: SmallRng,
+    pub(crate) names: &'a [String],
     /// Only what BigGraphite answers as Graphite does (its defects are in other parts).
-    plain: bool,
+    pub(crate) plain: bool,
 }
 
 impl Globs<'_> {
-    fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         let name = loop {
             let name = self.names.choose(&mut self.random).unwrap();
             if !self.plain || name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b)) {

@@ -3,9 +3,10 @@
 //! Mostly the store is used as a library, which sees single rows; the tests in `daemon` are of the
 //! built daemon.
 
-mod beside;
+pub(crate) mod beside;
 mod daemon;
 mod fixture;
-mod globs;
+pub(crate) mod globs;
 mod names;
-mod points;
+pub(crate) mod points;
+mod recorded;

@@ -14,6 +14,8 @@ use super::beside::{Beside, Counted, aggregation, range, retention, stage_of};
 
 const THREE_STAGES: &str = "14400*1s:10080*60s:2160*3600s";
 const MINUTES: &str = "1440*60s:2160*3600s";
+/// Of the metrics that both read.
+pub(crate) const RETENTIONS: [&str; 2] = [THREE_STAGES, MINUTES];
 pub(super) const METHODS: [&str; 5] = ["average", "total", "minimum", "maximum", "last"];
 
 pub(super) fn now() -> i64 {
@@ -56,9 +58,11 @@ fn traffic(random: &mut SmallRng, step: i64, end: i64, slots: i64) -> Vec<Points
 /// What BigGraphite wrote as several writers and replicas, restarted in between, we read as it does.
 #[test]
 fn we_read_what_biggraphite_wrote() {
-    let Some(mut beside) = Beside::made_by_biggraphite("interop_read", &[THREE_STAGES, MINUTES]) else {
-        return;
-    };
+    let Some(beside) = Beside::made_by_biggraphite("interop_read", &RETENTIONS) else { return };
+    theirs_is_read(beside);
+}
+
+pub(crate) fn theirs_is_read(mut beside: Beside) {
     let metrics = metrics("from.biggraphite");
     beside.biggraphite.create(ONE, &metrics);
     let mut random = SmallRng::seed_from_u64(41);
@@ -117,7 +121,11 @@ type Written = Vec<BTreeMap<u32, Window>>;
 /// What we write as several writers and replicas, BigGraphite reads as we do, and as it was meant.
 #[test]
 fn biggraphite_reads_what_we_wrote() {
-    let Some(mut beside) = Beside::made_by_us("interop_write", &[THREE_STAGES, MINUTES]) else { return };
+    let Some(beside) = Beside::made_by_us("interop_write", &RETENTIONS) else { return };
+    ours_is_read(beside);
+}
+
+pub(crate) fn ours_is_read(mut beside: Beside) {
     let metrics = metrics("from.plumbago");
     let end = now();
     let mut random = SmallRng::seed_from_u64(42);

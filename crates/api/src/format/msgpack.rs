@@ -3,6 +3,7 @@
 use plumbago_render::{Points, TimeSeries};
 
 use super::SeriesFormat;
+use super::dictionary::{self, ENTRIES, Encoding};
 use crate::stream::Pieces;
 
 const NIL: u8 = 0xc0;
@@ -18,40 +19,48 @@ fn small_map(out: &mut Vec<u8>, entries: u8) {
     out.push(0x80 | entries);
 }
 
-fn string(out: &mut Vec<u8>, text: &str) {
-    match text.len() {
-        length @ 0..32 => out.push(0xa0 | length as u8),
-        length => sized(out, 0xdb, length),
-    }
-    out.extend_from_slice(text.as_bytes());
-}
-
 fn sized(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
     out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-}
-
-fn integer(out: &mut Vec<u8>, value: i64) {
-    if let Ok(small) = u32::try_from(value) {
-        out.push(0xce);
-        out.extend_from_slice(&small.to_be_bytes());
-    } else {
-        out.push(0xd3);
-        out.extend_from_slice(&value.to_be_bytes());
-    }
-}
-
-fn float(out: &mut Vec<u8>, value: f64) {
-    out.push(0xcb);
-    out.extend_from_slice(&value.to_be_bytes());
 }
 
 fn boolean(out: &mut Vec<u8>, value: bool) {
     out.push(if value { TRUE } else { FALSE });
 }
 
-/// Series as the maps that graphite-web's own nodes answer. Values are floats, always: carbonapi takes
-/// whole numbers for unknown ones.
+/// MessagePack's values.
+enum Packed {}
+
+impl Encoding for Packed {
+    fn string(out: &mut Vec<u8>, text: &str) {
+        match text.len() {
+            length @ 0..32 => out.push(0xa0 | length as u8),
+            length => sized(out, 0xdb, length),
+        }
+        out.extend_from_slice(text.as_bytes());
+    }
+
+    fn integer(out: &mut Vec<u8>, value: i64) {
+        if let Ok(small) = u32::try_from(value) {
+            out.push(0xce);
+            out.extend_from_slice(&small.to_be_bytes());
+        } else {
+            out.push(0xd3);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+
+    fn float(out: &mut Vec<u8>, value: f64) {
+        out.push(0xcb);
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn nothing(out: &mut Vec<u8>) {
+        out.push(NIL);
+    }
+}
+
+/// Series as the maps that graphite-web's own nodes answer.
 #[derive(Debug)]
 pub(crate) struct MsgPack {
     /// How many series there are: a list says so before its first item.
@@ -66,36 +75,14 @@ impl SeriesFormat for MsgPack {
     }
 
     fn head(&mut self, out: &mut Vec<u8>, series: &TimeSeries, points: &Points<'_>) -> bool {
-        small_map(out, 9);
-        for (key, text) in [
-            ("name", &*series.name),
-            ("pathExpression", &*series.path_expression),
-            ("consolidationFunc", series.consolidation.name()),
-        ] {
-            string(out, key);
-            string(out, text);
-        }
-        for (key, number) in
-            [("start", series.start), ("end", series.end), ("step", series.step), ("valuesPerPoint", 1)]
-        {
-            string(out, key);
-            integer(out, number);
-        }
-        string(out, "xFilesFactor");
-        float(out, series.x_files_factor);
-        string(out, "values");
+        small_map(out, ENTRIES);
+        dictionary::fields::<Packed>(out, series);
         array(out, points.values.len());
         true
     }
 
     fn points(&mut self, out: &mut Vec<u8>, _: &TimeSeries, _: i64, _: i64, values: &[f64]) {
-        for value in values {
-            if value.is_nan() {
-                out.push(NIL);
-            } else {
-                float(out, *value);
-            }
-        }
+        dictionary::values::<Packed>(out, values);
     }
 
     fn tail(&mut self, _: &mut Vec<u8>, _: &TimeSeries) {}
@@ -127,18 +114,18 @@ impl<I: Iterator<Item = (String, bool)> + Send + Unpin + 'static> Pieces for Nod
         }
         let Some((path, is_leaf)) = self.nodes.next() else { return false };
         small_map(out, if is_leaf { 4 } else { 3 });
-        string(out, "path");
-        string(out, &path);
+        Packed::string(out, "path");
+        Packed::string(out, &path);
         for key in ["is_leaf", "isLeaf"] {
-            string(out, key);
+            Packed::string(out, key);
             boolean(out, is_leaf);
         }
         if is_leaf {
-            string(out, "intervals");
+            Packed::string(out, "intervals");
             array(out, 1);
             array(out, 2);
-            integer(out, 0);
-            integer(out, self.until);
+            Packed::integer(out, 0);
+            Packed::integer(out, self.until);
         }
         true
     }

@@ -3,6 +3,7 @@
 use plumbago_render::{Points, TimeSeries};
 
 use super::SeriesFormat;
+use super::dictionary::{self, Encoding};
 use crate::stream::Pieces;
 
 const EMPTY_LIST: u8 = b']';
@@ -22,28 +23,37 @@ pub(crate) fn close_list(out: &mut Vec<u8>) {
     out.extend_from_slice(&[APPENDS, STOP]);
 }
 
-fn string(out: &mut Vec<u8>, text: &str) {
-    out.push(b'X');
-    out.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-    out.extend_from_slice(text.as_bytes());
-}
+/// A pickle's values.
+enum Pickled {}
 
-fn integer(out: &mut Vec<u8>, value: i64) {
-    match i32::try_from(value) {
-        Ok(small) => {
-            out.push(b'J');
-            out.extend_from_slice(&small.to_le_bytes());
-        }
-        Err(_) => {
-            out.extend_from_slice(&[0x8a, 8]);
-            out.extend_from_slice(&value.to_le_bytes());
+impl Encoding for Pickled {
+    fn string(out: &mut Vec<u8>, text: &str) {
+        out.push(b'X');
+        out.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    }
+
+    fn integer(out: &mut Vec<u8>, value: i64) {
+        match i32::try_from(value) {
+            Ok(small) => {
+                out.push(b'J');
+                out.extend_from_slice(&small.to_le_bytes());
+            }
+            Err(_) => {
+                out.extend_from_slice(&[0x8a, 8]);
+                out.extend_from_slice(&value.to_le_bytes());
+            }
         }
     }
-}
 
-fn float(out: &mut Vec<u8>, value: f64) {
-    out.push(b'G');
-    out.extend_from_slice(&value.to_be_bytes());
+    fn float(out: &mut Vec<u8>, value: f64) {
+        out.push(b'G');
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn nothing(out: &mut Vec<u8>) {
+        out.push(NONE);
+    }
 }
 
 fn boolean(out: &mut Vec<u8>, value: bool) {
@@ -63,35 +73,13 @@ impl SeriesFormat for Pickle {
 
     fn head(&mut self, out: &mut Vec<u8>, series: &TimeSeries, _: &Points<'_>) -> bool {
         out.extend_from_slice(&[EMPTY_DICT, MARK]);
-        for (key, text) in [
-            ("name", &*series.name),
-            ("pathExpression", &*series.path_expression),
-            ("consolidationFunc", series.consolidation.name()),
-        ] {
-            string(out, key);
-            string(out, text);
-        }
-        for (key, number) in
-            [("start", series.start), ("end", series.end), ("step", series.step), ("valuesPerPoint", 1)]
-        {
-            string(out, key);
-            integer(out, number);
-        }
-        string(out, "xFilesFactor");
-        float(out, series.x_files_factor);
-        string(out, "values");
+        dictionary::fields::<Pickled>(out, series);
         out.extend_from_slice(&[EMPTY_LIST, MARK]);
         true
     }
 
     fn points(&mut self, out: &mut Vec<u8>, _: &TimeSeries, _: i64, _: i64, values: &[f64]) {
-        for value in values {
-            if value.is_nan() {
-                out.push(NONE);
-            } else {
-                float(out, *value);
-            }
-        }
+        dictionary::values::<Pickled>(out, values);
     }
 
     fn tail(&mut self, out: &mut Vec<u8>, _: &TimeSeries) {
@@ -127,15 +115,15 @@ impl<I: Iterator<Item = (String, bool)> + Send + Unpin + 'static> Pieces for Nod
             return false;
         };
         out.extend_from_slice(&[EMPTY_DICT, MARK]);
-        string(out, "path");
-        string(out, &path);
-        string(out, "is_leaf");
+        Pickled::string(out, "path");
+        Pickled::string(out, &path);
+        Pickled::string(out, "is_leaf");
         boolean(out, is_leaf);
         if is_leaf {
-            string(out, "intervals");
+            Pickled::string(out, "intervals");
             out.extend_from_slice(&[EMPTY_LIST, MARK]);
-            integer(out, 0);
-            integer(out, self.until);
+            Pickled::integer(out, 0);
+            Pickled::integer(out, self.until);
             out.extend_from_slice(&[TUPLE2, APPENDS]);
         }
         out.push(SETITEMS);

@@ -63,6 +63,54 @@ pub(crate) struct MultiGlobRequest {
     pub(crate) metrics: Vec<String>,
 }
 
+/// `InfoResponse` of the second protocol, `MetricsInfoResponse` of the third: the same on the wire.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct InfoResponse {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) aggregation_method: String,
+    #[prost(int64, tag = "3")]
+    pub(crate) max_retention: i64,
+    #[prost(float, tag = "4")]
+    pub(crate) x_files_factor: f32,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) retentions: Vec<Retention>,
+}
+
+/// `Retention` of both protocols.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Retention {
+    #[prost(int64, tag = "1")]
+    pub(crate) seconds_per_point: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) number_of_points: i64,
+}
+
+/// `MultiMetricsInfoResponse` of the third protocol.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct MultiInfoResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) metrics: Vec<InfoResponse>,
+}
+
+/// `CapabilityResponse` of the third protocol.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CapabilityResponse {
+    #[prost(string, repeated, tag = "1")]
+    pub(crate) supported_protocols: Vec<String>,
+    #[prost(string, tag = "2")]
+    pub(crate) name: String,
+    #[prost(bool, tag = "3")]
+    pub(crate) high_precision_timestamps: bool,
+    #[prost(bool, tag = "4")]
+    pub(crate) support_filtering_functions: bool,
+    #[prost(bool, tag = "5")]
+    pub(crate) like_splitted_requests: bool,
+    #[prost(bool, tag = "6")]
+    pub(crate) support_streaming: bool,
+}
+
 const VARINT: u32 = 0;
 const FIXED64: usize = 8;
 const LENGTH: u32 = 2;

@@ -1,8 +1,10 @@
 //! What may stand around JSON: `pretty`, `jsonp`.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use axum::body::Body;
 use axum::response::Response;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, PRAGMA};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, HeaderValue, PRAGMA};
 
 use super::indent::Indented;
 use crate::error::{ApiError, quoted};
@@ -36,6 +38,16 @@ impl Wrapping {
         (kind, self.jsonp)
     }
 
+    /// An answer of JSON that is there as a whole; it is not indented.
+    pub(crate) fn whole(self, text: &str) -> Response {
+        let (kind, called) = self.head();
+        let text = match called {
+            Some(name) => format!("{name}({text})"),
+            None => text.to_owned(),
+        };
+        answer(kind, Body::from(text))
+    }
+
     /// An answer of JSON.
     pub(crate) fn json(self, pieces: impl Pieces) -> Response {
         let pretty = self.pretty;
@@ -58,6 +70,20 @@ pub(crate) fn answer(kind: &'static str, body: Body) -> Response {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
     response
+}
+
+/// Says that an answer may be used for some seconds more, as graphite-web says it.
+pub(crate) fn cached(response: &mut Response, now: i64, seconds: i64) {
+    let headers = response.headers_mut();
+    headers.remove(PRAGMA);
+    let expires = UNIX_EPOCH + Duration::from_secs(u64::try_from(now + seconds).unwrap_or(0));
+    for (name, text) in
+        [(CACHE_CONTROL, format!("max-age={seconds}")), (EXPIRES, httpdate::fmt_http_date(expires))]
+    {
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(name, value);
+        }
+    }
 }
 
 /// `name(…)`.

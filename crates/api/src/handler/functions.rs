@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
@@ -11,7 +10,7 @@ use plumbago_render::describe::{Constant, Description, Parameter, functions as a
 use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, plain, quoted};
-use crate::format::wrap::{self, Wrapping};
+use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
 
@@ -41,12 +40,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
     };
     let wrapping = Wrapping::of(&params)?;
     let text = value.to_string().replace("\"\\u0001\"", "1e9999");
-    let (kind, called) = wrapping.head();
-    let text = match called {
-        Some(name) => format!("{name}({text})"),
-        None => text,
-    };
-    Ok(wrap::answer(kind, Body::from(text)))
+    Ok(wrapping.whole(&text))
 }
 
 /// By name, or by group and name; of one group when it is asked for.

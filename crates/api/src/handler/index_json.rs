@@ -12,8 +12,9 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use super::search;
 use crate::error::ApiError;
-use crate::format::json::push_string;
+use crate::format::json::{list, push_string};
 use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
@@ -27,7 +28,12 @@ pub(crate) async fn index_json(api: Arc<Api>, request: Request) -> Response {
 
 async fn answer(api: Arc<Api>, request: Request) -> Result<Response, ApiError> {
     let params = Params::of(request, &api.limits).await?;
-    let (kind, wrapping) = Wrapping::of(&params)?.head();
+    let wrapping = Wrapping::of(&params)?;
+    if api.finder.is_some() {
+        let names = search::leaves(&api, "**").await?;
+        return Ok(wrapping.json(list("[", names.into_iter(), "]", |out, name| push_string(out, &name))));
+    }
+    let (kind, wrapping) = wrapping.head();
     let permit = Arc::clone(&api.index_walks)
         .acquire_owned()
         .await

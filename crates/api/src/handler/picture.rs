@@ -13,6 +13,7 @@ use super::render_params;
 use crate::error::{ApiError, quoted};
 use crate::format::json::push_string;
 use crate::format::wrap::{self, Wrapping};
+use crate::memory::Account;
 use crate::params::Params;
 use crate::state::Api;
 
@@ -83,12 +84,13 @@ pub(super) async fn answer(
     picture: Picture,
     wrapping: Wrapping,
     series: Vec<TimeSeries>,
+    account: Arc<Account>,
 ) -> Result<Response, ApiError> {
     let turn = Arc::clone(&api.pictures).acquire_owned().await.map_err(|_| given_up())?;
     let is_svg = picture.is_svg;
     let painting = tokio::task::spawn_blocking(move || {
         let painted = picture.paint(series);
-        drop(turn);
+        drop((turn, account));
         painted
     });
     let painted = painting.await.map_err(|_| given_up())??;

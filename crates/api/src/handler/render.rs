@@ -1,32 +1,29 @@
 //! `/render`: the series of targets.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
-use plumbago_engine::FetchRequest;
-use plumbago_model::{Series, has_glob};
 use plumbago_render::{
-    Fetch, Fetched, Plan, Source, Step, Target, TargetError, TimeRange, TimeSeries, evaluate, parse,
+    EvalError, Fetched, Limited, Plan, Request, Step, Target, TargetError, TimeRange, TimeSeries, Watch,
+    evaluate_watched, parse,
 };
+use tokio::sync::Semaphore;
 
 use super::picture;
+use super::reading::Reading;
 use super::render_format::Format;
 use super::render_params::RenderParams;
-use super::{search, tag_search};
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::{self, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap};
+use crate::memory::{Account, Held, Small, Waiting};
 use crate::params::Params;
 use crate::state::Api;
 use crate::stream;
 
-/// Series that are read first, before it is known how many points they give.
-const FIRST_SERIES: usize = 16;
-
-/// Most series that are read at a time.
-const SERIES_PER_READ: usize = 1024;
+/// Points over which targets are tried on the connection's own thread: a millisecond or two.
+const POINTS_INLINE: usize = 50_000;
 
 /// Answers a request to `/render`.
 pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
@@ -35,21 +32,44 @@ pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
 
 async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiError> {
     let params = Params::of(request, &api.limits).await?;
-    let mut asked = RenderParams::of(&params, api)?;
+    let asked = RenderParams::of(&params, api)?;
+    let ticket = api.cache.ticket(&params)?;
+    let now = api.clock.now();
+    if let Some(kept) = ticket.as_ref().and_then(|ticket| api.cache.get(ticket, now)) {
+        return Ok(kept);
+    }
+    let response = made(api, asked).await?;
+    Ok(match ticket {
+        Some(ticket) => api.cache.keep(ticket, response, now),
+        None => response,
+    })
+}
+
+async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiError> {
+    let account = Arc::new(Account::new(&api.memory, api.limits.memory));
+    let _waiting = Waiting(Arc::clone(&account));
     if asked.fetches.is_empty() {
-        let series = or_nothing(&asked, series(api, &asked).await)?;
+        let series = or_nothing(&asked, series(api, &asked, &account).await)?;
+        account.keep_only(&series)?;
         return match asked.picture.take() {
-            Some(picture) => picture::answer(api, picture, asked.wrapping, series).await,
-            None => Ok(write(asked, series)),
+            Some(picture) => picture::answer(api, picture, asked.wrapping, series, account).await,
+            None => Ok(write(asked, series, account)),
         };
     }
     let mut all = Vec::new();
     for fetch in std::mem::take(&mut asked.fetches) {
         asked.request.range = TimeRange { from: fetch.start_time, until: fetch.stop_time };
         asked.targets = vec![fetch.name];
-        all.extend(or_nothing(&asked, series(api, &asked).await)?);
+        let mut fetched = or_nothing(&asked, series(api, &asked, &account).await)?;
+        // carbonapi asks for each name that a glob has, and finds the answers by the glob.
+        if !fetch.path_expression.is_empty() {
+            let expression: Arc<str> = fetch.path_expression.into();
+            fetched.iter_mut().for_each(|series| series.path_expression = Arc::clone(&expression));
+        }
+        all.append(&mut fetched);
+        account.keep_only(&all)?;
     }
-    Ok(write(asked, all))
+    Ok(write(asked, all, account))
 }
 
 /// A front end gets no series where anybody else gets an error.
@@ -63,161 +83,119 @@ fn or_nothing(
     }
 }
 
-async fn series(api: &Arc<Api>, asked: &RenderParams) -> Result<Vec<TimeSeries>, ApiError> {
+async fn series(
+    api: &Arc<Api>,
+    asked: &RenderParams,
+    account: &Arc<Account>,
+) -> Result<Vec<TimeSeries>, ApiError> {
     let targets = targets(&asked.targets)?;
-    let wrong = |error: TargetError| wrong_target(&targets[error.target].text, &error.error);
-    let mut reading = Reading { api, asked, count: 0, points: 0, largest: 0 };
-    let mut fetched = Fetched::default();
-    let mut plan = Plan::new(&targets, &asked.request).map_err(wrong)?;
+    let mut plan = Plan::new(&targets, &asked.request).map_err(|error| wrong(&targets, account, &error))?;
+    let mut reading = Reading { api, asked, account, count: 0, points: 0, largest: 0 };
+    let mut evaluation = Box::new(Evaluation {
+        targets,
+        request: asked.request.clone(),
+        fetched: Fetched::default(),
+        account: Arc::clone(account),
+    });
     loop {
-        reading.plan(plan, &mut fetched).await?;
-        match evaluate(&targets, &asked.request, &fetched).map_err(wrong)? {
+        reading.plan(plan, &mut evaluation.fetched).await?;
+        let step;
+        (step, evaluation) = evaluation.run(&api.evaluations, reading.points).await?;
+        match step? {
             Step::Done(series) => return Ok(series),
             Step::Fetch(missing) => plan = missing,
         }
     }
 }
 
+/// Everything that an evaluation needs, so that it can go to another thread.
+struct Evaluation {
+    targets: Vec<Target>,
+    request: Request,
+    fetched: Fetched,
+    account: Arc<Account>,
+}
+
+impl Evaluation {
+    /// One round; a large one on a thread for work that blocks, where it ends soon when its client does.
+    /// How large it is shows on the way: functions make points of nothing, and windows multiply them.
+    async fn run(
+        self: Box<Self>,
+        evaluations: &Arc<Semaphore>,
+        points: usize,
+    ) -> Result<(Result<Step, ApiError>, Box<Self>), ApiError> {
+        if points < POINTS_INLINE
+            && let Some(step) = self.evaluate_small()
+        {
+            return Ok((step, self));
+        }
+        let turn = Arc::clone(evaluations).acquire_owned().await.map_err(|_| given_up())?;
+        let evaluated = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            (self.evaluate(&*self.account), self)
+        });
+        evaluated.await.map_err(|_| given_up())
+    }
+
+    /// `None` when it is no small one.
+    fn evaluate_small(&self) -> Option<Result<Step, ApiError>> {
+        let small = Small::new(&self.account);
+        let step = self.evaluate(&small);
+        (!small.is_spent()).then_some(step)
+    }
+
+    fn evaluate(&self, watch: &dyn Watch) -> Result<Step, ApiError> {
+        evaluate_watched(&self.targets, &self.request, &self.fetched, watch)
+            .map_err(|error| wrong(&self.targets, &self.account, &error))
+    }
+}
+
+fn given_up() -> ApiError {
+    ApiError::Unavailable("the request was given up".to_owned())
+}
+
 fn targets(texts: &[String]) -> Result<Vec<Target>, ApiError> {
     texts.iter().map(|text| parse(text).map_err(|error| wrong_target(text, &error))).collect()
 }
 
-fn wrong_target(text: &str, error: &dyn std::fmt::Display) -> ApiError {
+/// What a client is told of an error in a target.
+fn wrong(targets: &[Target], account: &Account, error: &TargetError) -> ApiError {
+    match error.error {
+        EvalError::Stopped => account.refusal(),
+        EvalError::Limit { what, limit } => {
+            let setting = match what {
+                Limited::Calls => "calls",
+                Limited::Points => "computed_points",
+                Limited::Fetches => "fetches",
+            };
+            beyond(&what.to_string(), setting, limit)
+        }
+        _ => wrong_target(&targets[error.target].text, &error.error),
+    }
+}
+
+pub(super) fn wrong_target(text: &str, error: &dyn std::fmt::Display) -> ApiError {
     ApiError::Target(format!("target {}: {error}", quoted(text)))
 }
 
-/// Metrics, sorted, each once.
-type Names = Vec<Arc<str>>;
-
-/// The metrics of a fetch.
-async fn names(api: &Arc<Api>, fetch: &Fetch) -> Result<Names, ApiError> {
-    match fetch.source {
-        Source::Glob => {}
-        Source::Tags => {
-            let found = tag_search::series_by_tag(api, &fetch.expression).await;
-            let names = found.map_err(|error| match error {
-                ApiError::Invalid(_) => wrong_target(&fetch.expression, &error),
-                other => other,
-            })?;
-            return Ok(names.into_iter().map(Arc::from).collect());
-        }
-        Source::Events => return Err(wrong_target(&fetch.expression, &"events are not available yet")),
-    }
-    if !has_glob(&fetch.expression) {
-        return Ok(vec![Arc::clone(&fetch.expression)]);
-    }
-    let mut names: Names = search::leaves(api, &fetch.expression).await?.into_iter().map(Arc::from).collect();
-    if !names.is_sorted() {
-        names.sort_unstable();
-    }
-    names.dedup();
-    Ok(names)
-}
-
-/// The reads of one request.
-struct Reading<'a> {
-    api: &'a Arc<Api>,
-    asked: &'a RenderParams,
-    /// All series so far.
-    count: usize,
-    /// All points so far.
-    points: usize,
-    /// The most that one metric gave.
-    largest: usize,
-}
-
-impl Reading<'_> {
-    /// Reads what a plan names: the metrics of all fetches over one range together, each once.
-    async fn plan(&mut self, plan: Plan, fetched: &mut Fetched) -> Result<(), ApiError> {
-        let mut by_range: HashMap<TimeRange, Vec<(Fetch, Names)>> = HashMap::new();
-        for fetch in plan.fetches {
-            let names = names(self.api, &fetch).await?;
-            self.count += names.len();
-            if self.count > self.api.limits.series {
-                return Err(beyond("series", "series", self.api.limits.series));
-            }
-            by_range.entry(fetch.range).or_default().push((fetch, names));
-        }
-        for (range, fetches) in by_range {
-            self.range(range, fetches, fetched).await?;
-        }
-        Ok(())
-    }
-
-    async fn range(
-        &mut self,
-        range: TimeRange,
-        mut fetches: Vec<(Fetch, Names)>,
-        fetched: &mut Fetched,
-    ) -> Result<(), ApiError> {
-        let factor = self.asked.request.x_files_factor;
-        if let [(fetch, names)] = &mut fetches[..] {
-            let series = self.read(range, std::mem::take(names)).await?;
-            let expression = &fetch.expression;
-            let series = series.into_iter().map(|s| TimeSeries::fetched(s, expression, factor)).collect();
-            fetched.insert(fetch.clone(), series);
-            return Ok(());
-        }
-        let mut names: Names = fetches.iter().flat_map(|(_, names)| names).cloned().collect();
-        names.sort_unstable();
-        names.dedup();
-        let shared: HashMap<Arc<str>, TimeSeries> = self
-            .read(range, names)
-            .await?
-            .into_iter()
-            .map(|s| (Arc::clone(&s.name), TimeSeries::fetched(s, &Arc::from(""), factor)))
-            .collect();
-        for (fetch, names) in fetches {
-            let of_fetch = |name| {
-                let series = shared.get(name)?.clone();
-                Some(TimeSeries { path_expression: Arc::clone(&fetch.expression), ..series })
-            };
-            let series = names.iter().filter_map(of_fetch).collect();
-            fetched.insert(fetch, series);
-        }
-        Ok(())
-    }
-
-    /// Reads metrics in parts whose size follows from what the largest metric so far gave, so that
-    /// a request beyond its points is stopped before they fill the memory.
-    async fn read(&mut self, range: TimeRange, names: Names) -> Result<Vec<Series>, ApiError> {
-        let (from, until, now) = (range.from, range.until, self.asked.request.now);
-        let limit = self.api.limits.points;
-        let mut all = Vec::with_capacity(names.len());
-        let mut names = names.into_iter();
-        let mut part = FIRST_SERIES;
-        loop {
-            let names: Names = names.by_ref().take(part).collect();
-            if names.is_empty() {
-                return Ok(all);
-            }
-            let request = FetchRequest { names, from, until, now };
-            let series = self.api.source.fetch(&request).await?;
-            for series in &series {
-                self.points += series.values.len();
-                self.largest = self.largest.max(series.values.len());
-            }
-            if self.points > limit {
-                return Err(beyond("points", "points", limit));
-            }
-            all.extend(series);
-            part = ((limit - self.points) / self.largest.max(1)).clamp(1, part * 4).min(SERIES_PER_READ);
-        }
-    }
-}
-
-fn write(asked: RenderParams, series: Vec<TimeSeries>) -> Response {
+fn write(asked: RenderParams, series: Vec<TimeSeries>, account: Arc<Account>) -> Response {
     match asked.format {
-        Format::Json => asked.wrapping.json(format::series(Json::new(asked.no_nulls), series, asked.width)),
-        Format::Rickshaw => asked.wrapping.json(format::series(Rickshaw::default(), series, None)),
-        Format::Dygraph => asked.wrapping.json(Dygraph::new(series)),
-        Format::Csv => whole("text/csv", Csv::new(asked.request.zone), series),
-        Format::Raw => whole("text/plain", Raw::default(), series),
-        Format::Pickle => whole("application/pickle", Pickle, series),
-        Format::MsgPack => whole("application/x-msgpack", MsgPack { count: series.len() }, series),
+        Format::Json => {
+            let json = format::series(Json::new(asked.no_nulls), series, asked.width);
+            asked.wrapping.json(Held { pieces: json, _account: account })
+        }
+        Format::Rickshaw => {
+            let rickshaw = format::series(Rickshaw::default(), series, None);
+            asked.wrapping.json(Held { pieces: rickshaw, _account: account })
+        }
+        Format::Dygraph => asked.wrapping.json(Held { pieces: Dygraph::new(series), _account: account }),
+        Format::Csv => whole("text/csv", Csv::new(asked.request.zone), series, account),
+        Format::Raw => whole("text/plain", Raw::default(), series, account),
+        Format::Pickle => whole("application/pickle", Pickle, series, account),
+        Format::MsgPack => whole("application/x-msgpack", MsgPack { count: series.len() }, series, account),
         Format::Protobuf(version) => {
             let protobuf = Protobuf { version, range: asked.request.range };
-            whole(version.content_type(), protobuf, series)
+            whole(version.content_type(), protobuf, series, account)
         }
         // Answered before, and never by a message in the body.
         Format::Png | Format::Svg => wrap::answer("text/plain", Body::empty()),
@@ -225,6 +203,54 @@ fn write(asked: RenderParams, series: Vec<TimeSeries>) -> Response {
 }
 
 /// All points in a format.
-fn whole(kind: &'static str, format: impl SeriesFormat, series: Vec<TimeSeries>) -> Response {
-    wrap::answer(kind, stream::body(format::series(format, series, None)))
+fn whole(
+    kind: &'static str,
+    format: impl SeriesFormat,
+    series: Vec<TimeSeries>,
+    account: Arc<Account>,
+) -> Response {
+    let pieces = format::series(format, series, None);
+    wrap::answer(kind, stream::body(Held { pieces, _account: account }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use plumbago_model::ByteSize;
+    use plumbago_render::{Limits, TimeZone};
+
+    use super::*;
+    use crate::memory::Pool;
+
+    fn evaluation(target: &str) -> Box<Evaluation> {
+        let registry = plumbago_telemetry::Registry::new();
+        let pool = Arc::new(Pool::new(1 << 30, registry.gauge("held", "", &[])));
+        Box::new(Evaluation {
+            targets: vec![parse(target).unwrap()],
+            request: Request {
+                range: TimeRange { from: 0, until: 10_000_000 },
+                now: 10_000_000,
+                zone: TimeZone::utc(),
+                x_files_factor: 0.0,
+                templates: Vec::new(),
+                limits: Limits::default(),
+            },
+            fetched: Fetched::default(),
+            account: Arc::new(Account::new(&pool, ByteSize(1 << 30))),
+        })
+    }
+
+    #[tokio::test]
+    async fn what_makes_many_points_waits_for_a_thread() {
+        let evaluations = Arc::new(Semaphore::new(0));
+        let (step, _) = evaluation("constantLine(5)").run(&evaluations, 0).await.unwrap();
+        assert!(matches!(step.unwrap(), Step::Done(series) if series.len() == 1));
+        let mut large = pin!(evaluation("aggregateLine(randomWalk('w', 1), 'max')").run(&evaluations, 0));
+        assert!(large.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        evaluations.add_permits(1);
+        let (step, _) = large.await.unwrap();
+        assert!(matches!(step.unwrap(), Step::Done(series) if series[0].values.len() == 3));
+    }
 }

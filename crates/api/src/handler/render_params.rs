@@ -42,9 +42,6 @@ impl RenderParams {
         let mut targets: Vec<String> =
             targets.into_iter().filter(|t| !t.trim().is_empty()).map(str::to_owned).collect();
         let picture = Picture::of(params, format, &mut targets, api)?;
-        if let Some(timeout) = params.get("cacheTimeout").filter(|text| text.trim().parse::<i64>().is_err()) {
-            return Err(ApiError::Invalid(format!("cacheTimeout={} is no whole number", quoted(timeout))));
-        }
         let wrapping = if params.has("format") { Wrapping::of(params)? } else { Wrapping::default() };
         Ok(Self {
             targets,
@@ -55,7 +52,11 @@ impl RenderParams {
                 zone,
                 x_files_factor: x_files_factor(params)?,
                 templates: templates(params)?,
-                limits: Limits::default(),
+                limits: Limits {
+                    calls: api.limits.calls,
+                    points: api.limits.computed_points,
+                    fetches: api.limits.fetches,
+                },
             },
             width: width(params),
             no_nulls: params.has("noNullPoints"),

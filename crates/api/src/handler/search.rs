@@ -1,4 +1,4 @@
-//! Globs looked up in the index without holding up other requests.
+//! Globs looked up in the index without holding up other requests, or by who finds names instead.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use plumbago_index::{FindError, FindLimits, Index, Node};
 use plumbago_model::has_glob;
 
 use crate::error::{ApiError, quoted};
+use crate::finder::{FinderError, NameFinder};
 use crate::state::Api;
 
 /// Places in the index that are looked at on the connection's own thread: less than a millisecond.
@@ -14,12 +15,34 @@ const VISITED_INLINE: usize = 2000;
 
 /// The nodes at a glob's depth.
 pub(super) async fn nodes(api: &Arc<Api>, query: &str) -> Result<Vec<Node>, ApiError> {
-    search(api, query, Index::find).await
+    match &api.finder {
+        Some(finder) => elsewhere(api, &**finder, query, false).await,
+        None => search(api, query, Index::find).await,
+    }
 }
 
 /// The metrics that a glob means.
 pub(super) async fn leaves(api: &Arc<Api>, query: &str) -> Result<Vec<String>, ApiError> {
-    search(api, query, Index::leaves).await
+    match &api.finder {
+        Some(finder) => {
+            let nodes = elsewhere(api, &**finder, query, true).await?;
+            Ok(nodes.into_iter().map(|node| node.path).collect())
+        }
+        None => search(api, query, Index::leaves).await,
+    }
+}
+
+async fn elsewhere(
+    api: &Api,
+    finder: &dyn NameFinder,
+    query: &str,
+    leaves_only: bool,
+) -> Result<Vec<Node>, ApiError> {
+    let _turn = api.finds.acquire().await.map_err(|_| stopped())?;
+    finder.find(query, leaves_only, &api.find_limits()).await.map_err(|error| match error {
+        FinderError::TooLarge(_) => refused(query, &error),
+        FinderError::Unavailable(why) => ApiError::Unavailable(why),
+    })
 }
 
 type Search<T> = fn(&Index, &str, &FindLimits) -> Result<Vec<T>, FindError>;
@@ -60,6 +83,6 @@ fn stopped() -> ApiError {
     ApiError::Unavailable("the search in the index was stopped".to_owned())
 }
 
-fn refused(query: &str, error: &FindError) -> ApiError {
+fn refused(query: &str, error: &dyn std::fmt::Display) -> ApiError {
     ApiError::TooLarge(format!("query {}: {error}", quoted(query)))
 }

@@ -17,6 +17,7 @@ const EXPRESSIONS_MAX: usize = 64;
 
 /// The sorted names of a `seriesByTag(…)` as it stands in a target.
 pub(super) async fn series_by_tag(api: &Arc<Api>, text: &str) -> Result<Vec<String>, ApiError> {
+    api.check_tags()?;
     let wrong = || ApiError::Invalid("expected seriesByTag with expressions in quotes".to_owned());
     let target = parse(text).map_err(|_| wrong())?;
     let ExprKind::Call { args, .. } = &target.expr.kind else { return Err(wrong()) };

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use plumbago_index::{TagFilter, TagText};
 
 use super::tag_search::{aside, expressions, search, series};
-use crate::error::{ApiError, quoted};
+use crate::error::{ApiError, json_error, quoted};
 use crate::format::json::{list, push_string};
 use crate::format::wrap::{self, Wrapping};
 use crate::params::Params;
@@ -37,6 +36,7 @@ pub(crate) async fn tags(api: Arc<Api>, request: Request) -> Response {
 }
 
 async fn answer(api: &Arc<Api>, path: &str, request: Request) -> Result<Response, ApiError> {
+    api.check_tags()?;
     let params = Params::of(request, &api.limits).await?;
     let wrapping = Wrapping::of(&params)?;
     match path {
@@ -183,11 +183,5 @@ impl<O: FnMut(&mut Vec<u8>) + Send + Unpin + 'static, P: Pieces> Pieces for Head
 
 /// An error as Graphite's tag calls give it.
 fn failed(error: &ApiError) -> Response {
-    let mut text = b"{\"error\":".to_vec();
-    push_string(&mut text, &error.to_string());
-    text.push(b'}');
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = error.status();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    json_error(error.status(), &error.to_string())
 }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_api::{Config, Handles, NoTagging, Server};
+use plumbago_api::{Config, EventLog, Handles, Metadata, MetadataError, NoTagging, Server};
 use plumbago_engine::{FetchError, FetchRequest, SeriesSource};
 use plumbago_index::Index;
-use plumbago_model::{ManualClock, Series};
+use plumbago_model::{Aggregation, ManualClock, MetricConfig, Series};
 use plumbago_telemetry::Registry;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -59,8 +59,23 @@ impl SeriesSource for Made {
     }
 }
 
+#[async_trait]
+impl Metadata for Made {
+    async fn configs(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, MetadataError> {
+        let config = Arc::new(MetricConfig {
+            retention: "60s:1d,5m:30d".parse().unwrap(),
+            aggregation: Aggregation::Sum,
+            x_files_factor: 0.25,
+        });
+        let known = |name: &&str| self.values.contains_key(*name).then(|| Arc::clone(&config));
+        Ok(names.iter().map(known).collect())
+    }
+}
+
 /// A running server.
 pub struct Running {
+    pub directory: tempfile::TempDir,
+    pub certificates: Arc<plumbago_api::Certificates>,
     pub address: SocketAddr,
     pub shutdown: CancellationToken,
     pub registry: Registry,
@@ -95,18 +110,26 @@ pub async fn start(config: Config, source: Made) -> Running {
     let index = Arc::new(Index::new(&registry));
     index.insert(source.values.keys().map(String::as_str));
     let source = Arc::new(source);
+    let directory = tempfile::tempdir().unwrap();
     let handles = Handles {
         index,
+        finder: None,
         source: Arc::clone(&source) as Arc<dyn SeriesSource>,
         tagging: Arc::new(NoTagging),
+        metadata: Arc::clone(&source) as Arc<dyn Metadata>,
+        events: Arc::new(match config.events_bytes.bytes() {
+            0 => EventLog::off(),
+            bytes_max => EventLog::open(&directory.path().join("events"), bytes_max).unwrap(),
+        }),
         clock: Arc::new(ManualClock::at(NOW)),
         registry: registry.clone(),
     };
     let config = Config { listen: "127.0.0.1:0".to_owned(), ..config };
     let server = Server::bind(&config, &handles).await.unwrap().unwrap();
-    let (address, shutdown) = (server.address(), CancellationToken::new());
+    let (address, certificates) = (server.address(), server.certificates());
+    let shutdown = CancellationToken::new();
     let task = tokio::spawn(server.run(shutdown.clone()));
-    Running { address, shutdown, registry, source, task }
+    Running { directory, certificates, address, shutdown, registry, source, task }
 }
 
 pub async fn default() -> Running {

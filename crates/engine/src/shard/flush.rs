@@ -121,8 +121,8 @@ impl Shard {
 
     /// True unless its windows need slots from a store that cannot be asked.
     pub(super) fn may_close(&self, at: u32) -> bool {
-        let plan = &self.plans[usize::from(self.heads[at].config)];
-        self.may_read || !plan.config.aggregation.needs_all_slots()
+        let config = || usize::from(self.heads[at].config);
+        self.may_read || !self.plans[config()].config.aggregation.needs_all_slots()
     }
 
     /// Adds one metric's rows and state row to a batch.
@@ -335,11 +335,8 @@ impl Shard {
         }
         if plan.config.aggregation.needs_all_slots() {
             for (k, per) in plan.per.iter().enumerate() {
-                for window in downsample::windows_ended(*per, head.base, until, gone) {
-                    let pairs = gone.iter().copied().filter(|(slot, _)| slot / per == window).collect();
-                    let plan = Arc::clone(plan);
-                    job.closes.push(Close { id: head.id, plan, stage: k + 1, window, pairs });
-                }
+                let ended = downsample::windows_ended(*per, head.base, until, gone);
+                job.closes.extend(ended.into_iter().map(|window| close(head, plan, k, window, gone)));
             }
             return;
         }
@@ -377,16 +374,15 @@ fn push_open(
 /// Has the windows that are open from a slot on computed from the slots there are.
 fn close_open(head: &Head, plan: &Arc<Plan>, from: u32, pairs: &[(u32, f64)], closes: &mut Vec<Close>) {
     for (k, per) in plan.per.iter().enumerate() {
-        for window in from / per..=head.newest / per {
-            closes.push(Close {
-                id: head.id,
-                plan: Arc::clone(plan),
-                stage: k + 1,
-                window,
-                pairs: pairs.iter().copied().filter(|(slot, _)| slot / per == window).collect(),
-            });
-        }
+        let open = from / per..=head.newest / per;
+        closes.extend(open.map(|window| close(head, plan, k, window, pairs)));
     }
+}
+
+/// The order to compute a window of coarse stage `k` from the store's slots and these.
+fn close(head: &Head, plan: &Arc<Plan>, k: usize, window: u32, pairs: &[(u32, f64)]) -> Close {
+    let pairs = pairs.iter().copied().filter(|(slot, _)| slot / plan.per[k] == window).collect();
+    Close { id: head.id, plan: Arc::clone(plan), stage: k + 1, window, pairs }
 }
 
 /// Consecutive windows of one stage as a run.

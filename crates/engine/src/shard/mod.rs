@@ -442,7 +442,8 @@ impl Shard {
     }
 
     fn create(&mut self, hash: &NameHash, name: &str, world: &mut World<'_>) -> Option<u32> {
-        if let Err(reason) = world.gate.admit(world.now) {
+        let allowed = world.gate.check(name).and_then(|()| world.gate.admit(world.now));
+        if let Err(reason) = allowed {
             self.ledger.reject(reason);
             return None;
         }

@@ -34,6 +34,16 @@ pub(crate) struct HeadAnswer {
     pub(crate) base: u32,
 }
 
+impl HeadAnswer {
+    /// What a head without points says of a read of `(from, until]` at `now`; `None` when the retention
+    /// does not reach the range.
+    pub(crate) fn empty(id: MetricId, plan: Arc<Plan>, range: (i64, i64, i64)) -> Option<Self> {
+        let (from, until, now) = range;
+        let (stage, slots) = choose(&plan, from, until, now)?;
+        Some(Self { id, plan, stage, slots, raw: Pairs::new(), windows: Vec::new(), base: 0 })
+    }
+}
+
 impl Shard {
     /// Chooses the stage as whisper does (`reference/graphite.md` §5.1); `None` when the metric is
     /// unknown or its retention does not reach the range.
@@ -41,16 +51,9 @@ impl Shard {
         let at = self.find(hash)?;
         let head = &self.heads[at];
         let plan = Arc::clone(&self.plans[usize::from(head.config)]);
-        let (stage, slots) = choose(&plan, query.from, query.until, query.now)?;
-        let mut answer = HeadAnswer {
-            id: head.id,
-            plan,
-            stage,
-            slots,
-            raw: Pairs::new(),
-            windows: Vec::new(),
-            base: head.base,
-        };
+        let range = (query.from, query.until, query.now);
+        let mut answer = HeadAnswer { base: head.base, ..HeadAnswer::empty(head.id, plan, range)? };
+        let (stage, slots) = (answer.stage, answer.slots);
         if head.is(flag::NEW) {
             return Some(answer);
         }

@@ -1,7 +1,8 @@
 //! Start: heads from state rows, then journal records that are newer.
 
-use super::{KIND_RELEASED, KIND_WAITING, NUMBER_BITS, Shard};
+use super::{KIND_RELEASED, KIND_WAITING, NUMBER_BITS, Shard, table_hash};
 use crate::head::flag;
+use crate::router::NameHash;
 use crate::state_row::State;
 
 /// A journal record of a point.
@@ -25,6 +26,19 @@ impl Shard {
     /// Has a head in the cache before it is filled.
     pub(crate) fn warm_head(&self, at: u32) {
         std::hint::black_box(self.heads[at].ends());
+    }
+
+    /// The same for its open windows, whose place the head tells.
+    pub(crate) fn warm_windows(&self, at: u32) {
+        let windows = self.heads[at].windows;
+        if (windows as usize) < self.windows.len() {
+            std::hint::black_box(self.windows[windows].count);
+        }
+    }
+
+    /// The same for the place in the table that a new name will take.
+    pub(crate) fn warm_entry(&self, hash: &NameHash) {
+        std::hint::black_box(self.table.iter_hash(table_hash(hash)).next());
     }
 
     /// Fills a head from its state row.

@@ -4,7 +4,6 @@ mod connection;
 mod lease;
 mod peers;
 pub(crate) mod tcp;
-pub(crate) mod tls;
 pub(crate) mod udp;
 
 use std::sync::Arc;

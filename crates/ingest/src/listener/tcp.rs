@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plumbago_telemetry::Throttle;
+use plumbago_tls::Certificates;
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -16,7 +17,6 @@ use tracing::warn;
 use super::Shared;
 use super::connection::Connection;
 use super::peers::{Peers, Place};
-use super::tls::Certificates;
 use crate::protocol::Protocol;
 use crate::stats::{Closed, Listener, ListenerStats};
 

@@ -1,11 +1,9 @@
 //! The settings of the spool.
 
-use std::fmt::Display;
-use std::str::FromStr;
 use std::time::Duration;
 
-use plumbago_model::{ByteSize, Period};
-use serde::{Deserialize, Deserializer, de};
+use plumbago_model::setting;
+use serde::{Deserialize, Deserializer};
 
 /// How much the spool keeps, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -16,15 +14,15 @@ pub struct SpoolConfig {
     #[serde(deserialize_with = "optional_size")]
     pub max_bytes: Option<u64>,
     /// No commit is taken while the disk has less room than this.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "setting::size")]
     pub min_free_bytes: u64,
     /// How long slices are kept after their acknowledgement. A server without a durable log may lose
     /// what it acknowledged up to 15 minutes ago: 20 minutes then.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub retain: Duration,
     /// How long the sender leaves new slices to gather when it has caught up: what is young is seen
     /// through the spool, and larger requests cost the server less.
-    #[serde(deserialize_with = "period")]
+    #[serde(deserialize_with = "setting::period")]
     pub gather: Duration,
 }
 
@@ -39,25 +37,8 @@ impl Default for SpoolConfig {
     }
 }
 
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-}
-
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    from_text::<D, Period>(deserializer).map(|period| period.0)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    from_text::<D, ByteSize>(deserializer).map(|size| size.0)
-}
-
 fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    size(deserializer).map(|bytes| (bytes > 0).then_some(bytes))
+    setting::size(deserializer).map(|bytes| (bytes > 0).then_some(bytes))
 }
 
 #[cfg(test)]

@@ -4,18 +4,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fjall::config::{CompressionPolicy, FilterPolicy};
-use fjall::{AbstractTree, CompressionType, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{AbstractTree, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::row::Key;
 use super::segment::Segment;
 use super::{Id, SpoolError, State};
-use crate::database::{first_open, open_error};
+use crate::database::first_open;
+use crate::open::rows_in_order;
 use crate::{JournalError, Repair};
 
 /// For readers and the sender while a remote store is away; else everything is in memtables.
 const CACHE_BYTES: u64 = 16 << 20;
-const SEALED_LOG_BYTES: u64 = 64 << 20;
 const MEMTABLE_BYTES: u64 = 16 << 20;
 
 /// Below the numbers at which fjall makes writers wait inside of a commit, for ever if its worker
@@ -69,24 +68,12 @@ pub(super) struct Commit<'a> {
 impl Database {
     /// Opens or creates the database in `path`; says so when a torn tail was cut for that.
     pub(super) fn open(path: &Path) -> Result<(Self, Option<Repair>), JournalError> {
-        crate::format::check(path, crate::format::SPOOL)?;
-        crate::repair::clear_unfinished(path)?;
-        let mut repaired = None;
-        let fjall = match open_fjall(path) {
-            Err(fjall::Error::JournalRecovery(_)) => {
-                repaired = Some(crate::repair(path)?);
-                open_fjall(path)
-            }
-            result => result,
-        };
-        let database = fjall.and_then(Self::with).map_err(|error| open_error(path, error))?;
-        crate::format::write(path, crate::format::SPOOL)?;
-        Ok((database, repaired))
+        crate::open::open(path, crate::format::SPOOL, CACHE_BYTES, Self::with)
     }
 
     fn with(fjall: fjall::Database) -> fjall::Result<Self> {
-        let slices = fjall.keyspace("slices", options)?;
-        let states = fjall.keyspace("states", options)?;
+        let slices = fjall.keyspace("slices", rows_in_order)?;
+        let states = fjall.keyspace("states", rows_in_order)?;
         let marks = fjall.keyspace("marks", KeyspaceCreateOptions::default)?;
         Ok(Self { fjall, slices, states, marks })
     }
@@ -273,23 +260,6 @@ impl Database {
     pub(super) fn persist(&self, mode: PersistMode) -> fjall::Result<()> {
         self.fjall.persist(mode)
     }
-}
-
-fn open_fjall(path: &Path) -> fjall::Result<fjall::Database> {
-    fjall::Database::builder(path)
-        .worker_threads(1)
-        .cache_size(CACHE_BYTES)
-        .journal_compression(CompressionType::None)
-        .max_journaling_size(SEALED_LOG_BYTES)
-        .open()
-}
-
-/// Rows are read in order, a few times at most: no compression, no filters.
-fn options() -> KeyspaceCreateOptions {
-    KeyspaceCreateOptions::default()
-        .max_memtable_size(u64::MAX)
-        .data_block_compression_policy(CompressionPolicy::disabled())
-        .filter_policy(FilterPolicy::disabled())
 }
 
 fn closed_key(number: u32) -> [u8; 5] {

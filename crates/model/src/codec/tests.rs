@@ -138,6 +138,13 @@ fn slots() -> impl Strategy<Value = Vec<f64>> {
     ]
 }
 
+/// Found by libFuzzer: offsets of no bits, to be shifted by all 64.
+#[test]
+fn a_shift_over_the_edge_is_damage() {
+    let bytes = [0x40, 0x80, 0x40, 0, 0x6c, 0x20, 0x5a, 0x5a, 0x5a, 0x80, 1];
+    assert_eq!(decode(&bytes, 1, &mut Vec::new()), Err(CodecError));
+}
+
 proptest! {
     #[test]
     fn any_column_round_trips(values in slots()) {

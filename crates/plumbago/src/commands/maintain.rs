@@ -121,19 +121,34 @@ async fn run_here(wanted: &[&str], args: &MaintainArgs, loaded: Loaded) -> Resul
                 interrupted.cancel();
             }
         });
+        let turn = core.turn();
         for name in wanted {
             let Some(job) = jobs.iter().find(|job| job.name() == *name) else { continue };
+            let turn_name = turn_name(name, args.shard);
+            let stop = stop.child_token();
+            let taken = turn.take(&turn_name, &stop).await;
+            if !taken.map_err(|error| Failure::new(Exit::Store, error))? {
+                let error = anyhow!("{name}: another process is at it");
+                return Err(Failure::new(Exit::Store, error));
+            }
             let context = Context {
                 dry_run: args.dry_run,
                 share: args.shard.unwrap_or(Share::ALL),
-                stop: stop.clone(),
+                stop,
                 ..core.job_context(config)
             };
-            run_job(&**job, context).await?;
+            let result = run_job(&**job, context).await;
+            turn.give_back(&turn_name).await;
+            result?;
         }
         Ok(())
     })
     .await
+}
+
+/// Those who share the work have a turn for each part.
+fn turn_name(job: &str, shard: Option<Share>) -> String {
+    shard.map_or_else(|| job.to_owned(), |Share { index, of }| format!("{job}.{index}-of-{of}"))
 }
 
 async fn run_job(job: &dyn Job, context: Context) -> Result<(), Failure> {

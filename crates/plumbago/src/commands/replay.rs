@@ -3,12 +3,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use plumbago_journal::Spool;
-use plumbago_model::{ByteSize, Period, SystemClock};
+use plumbago_model::{ByteSize, Clock as _, Period, SystemClock};
 use plumbago_telemetry::{Registry, log};
 use serde_json::Value;
 
@@ -31,14 +30,13 @@ pub struct ReplayArgs {
 }
 
 fn since(text: &str) -> Result<i64, String> {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
     if let Ok(epoch) = text.parse::<i64>() {
         return Ok(epoch);
     }
     let back: Period = text.parse().map_err(|_| {
         format!("{text:?} is neither a time back from now, like 30m, nor seconds since the epoch")
     })?;
-    Ok(now() - back.as_secs() as i64)
+    Ok(SystemClock.now() - back.as_secs() as i64)
 }
 
 /// Has it sent again.
@@ -49,12 +47,13 @@ pub fn run(args: &ReplayArgs, file: Option<&Path>) -> Result<(), Failure> {
         let error = anyhow!("the embedded store has no spool: nothing is ever sent (store.kind)");
         return Err(Failure::new(Exit::Usage, error));
     }
-    let bytes = if is_held(&config) {
+    let is_held = is_held(&config);
+    let bytes = if is_held {
         ask_daemon(&config, args).map_err(|error| Failure::new(Exit::Store, error))?
     } else {
         mark(&config, args.since).map_err(|error| Failure::new(Exit::Store, error))?
     };
-    let whose = if is_held(&config) { "the daemon sends" } else { "the next start sends" };
+    let whose = if is_held { "the daemon sends" } else { "the next start sends" };
     Ok(print(&format!("{whose} {} again\n", ByteSize(bytes)))?)
 }
 
@@ -89,8 +88,7 @@ mod tests {
     #[test]
     fn since_is_a_period_or_an_epoch() {
         assert_eq!(since("1700000000"), Ok(1_700_000_000));
-        let ago =
-            SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 - since("2h").unwrap();
+        let ago = SystemClock.now() - since("2h").unwrap();
         assert!((7199..7300).contains(&ago), "{ago}");
         assert!(since("lately").unwrap_err().contains("30m"));
     }

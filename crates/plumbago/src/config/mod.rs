@@ -14,8 +14,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use plumbago_model::{Period, StorageRules};
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
 pub use problem::{Place, Problem, Problems};
@@ -46,6 +45,8 @@ pub struct Config {
     pub api: plumbago_api::Config,
     /// The operator's port.
     pub admin: plumbago_api::AdminConfig,
+    /// How names are found.
+    pub index: Index,
     /// Which store keeps the points.
     pub store: Store,
     /// The durable log.
@@ -56,6 +57,8 @@ pub struct Config {
     pub sender: plumbago_spooled::SenderConfig,
     /// The one writer and reader of points.
     pub engine: plumbago_engine::Config,
+    /// Other daemons on the same store.
+    pub cluster: plumbago_peers::Config,
     /// The jobs that keep the store clean.
     pub maintenance: plumbago_maintenance::Config,
     /// What the daemon says of itself, as points.
@@ -91,11 +94,13 @@ impl Default for Config {
             ingest: plumbago_ingest::Config::default(),
             api: plumbago_api::Config::default(),
             admin: plumbago_api::AdminConfig::default(),
+            index: Index::default(),
             store: Store::default(),
             journal: plumbago_journal::Config::default(),
             spool: plumbago_journal::SpoolConfig::default(),
             sender: plumbago_spooled::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
+            cluster: plumbago_peers::Config::default(),
             maintenance: plumbago_maintenance::Config::default(),
             self_metrics: SelfMetrics::default(),
             debug: Debug::default(),
@@ -124,7 +129,6 @@ pub struct SelfMetrics {
     /// What the names begin with, as carbon's `CARBON_METRIC_PREFIX`.
     pub prefix: String,
     /// How often; zero for never.
-    #[serde(deserialize_with = "period")]
     pub interval: Period,
 }
 
@@ -134,10 +138,6 @@ impl Default for SelfMetrics {
     }
 }
 
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Period, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-}
-
 /// The `[debug]` section.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -145,6 +145,25 @@ pub struct Debug {
     /// Seconds since the epoch at which the daemon's clock stands until the admin port moves it; 0 for
     /// the machine's clock.
     pub clock: i64,
+}
+
+/// The `[index]` section.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Index {
+    /// Where globs are looked up.
+    pub mode: IndexMode,
+}
+
+/// The ways to find names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexMode {
+    /// In memory, where all names are loaded.
+    #[default]
+    Memory,
+    /// By the SASI indexes of Cassandra; no names are loaded.
+    Sasi,
 }
 
 /// The `[store]` section.
@@ -224,11 +243,20 @@ fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
         config.api.problems(),
         config.admin.problems(),
         config.store.cassandra.problems(),
+        config.cluster.problems(),
         config.maintenance.problems(),
     ];
     for text in of_sections.concat() {
         let (key, message) = text.split_once(": ").unwrap_or(("", &text));
         problems.error(layers.near(key), key, message);
+    }
+    if config.index.mode == IndexMode::Sasi && config.store.kind != StoreKind::Cassandra {
+        let message = "\"sasi\" needs store.kind = \"cassandra\"";
+        problems.error(layers.near("index.mode"), "index.mode", message);
+    }
+    if !config.cluster.peers.is_empty() && config.store.kind != StoreKind::Cassandra {
+        let message = "daemons have a store in common only with store.kind = \"cassandra\"";
+        problems.error(layers.near("cluster.peers"), "cluster.peers", message);
     }
     for (key, other, listen) in taken_twice(config) {
         problems.error(layers.near(key), key, format!("{listen} is taken by {other}"));

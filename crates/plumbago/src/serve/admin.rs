@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use plumbago_api::{AdminActions, AdminError, Readiness};
-use plumbago_engine::{Engine, Ledger};
+use plumbago_engine::{Engine, Ledger, Reader};
 use plumbago_ingest::Reject;
 use plumbago_maintenance::Scheduler;
+use plumbago_peers::Client;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -25,28 +26,42 @@ pub(crate) struct Control {
     listeners: plumbago_ingest::Handle,
     ready: Arc<AtomicBool>,
     scheduler: Scheduler,
+    peers: Arc<Client>,
 }
 
 impl Control {
     pub(crate) fn new(
-        (engine, keeper): (Engine, Keeper),
+        (engine, keeper, peers): (Engine, Keeper, Arc<Client>),
         stop: CancellationToken,
         clock: clock::Setting,
         listeners: plumbago_ingest::Handle,
         scheduler: Scheduler,
     ) -> Self {
-        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler }
+        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler, peers }
     }
 
     pub(crate) fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    pub(super) fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// Reads what this process has.
+    pub(super) fn reader(&self) -> Reader {
+        self.engine.reader()
     }
 }
 
 impl Readiness for Control {
     fn reasons(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        if !self.ready.load(Ordering::Acquire) {
+        if !self.is_ready() {
             reasons.push("the journal is being replayed".to_owned());
         }
         reasons.extend(self.keeper.reasons());
@@ -54,6 +69,10 @@ impl Readiness for Control {
             reasons.push("stopping".to_owned());
         }
         reasons
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.peers.troubles()
     }
 }
 

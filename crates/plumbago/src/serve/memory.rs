@@ -1,5 +1,7 @@
 //! How much memory there is and how much the process takes.
 
+use tikv_jemalloc_ctl::background_thread;
+
 /// Bytes of memory of the machine, or of the limit the process was given; 0 when unknown.
 pub(crate) fn total_bytes() -> u64 {
     let machine = field("/proc/meminfo", "MemTotal:").unwrap_or(0);
@@ -13,6 +15,14 @@ pub(crate) fn total_bytes() -> u64 {
 /// Bytes of memory that the process takes.
 pub(crate) fn used_bytes() -> u64 {
     field("/proc/self/status", "VmRSS:").unwrap_or(0)
+}
+
+/// Has the allocator give memory back to the system also where nobody allocates any more: by itself it
+/// does so on the way of later calls only, and after a burst there are none.
+pub(crate) fn give_back_unused() {
+    if let Err(error) = background_thread::write(true) {
+        tracing::warn!(%error, "memory that is not needed any more goes back to the system late");
+    }
 }
 
 /// A line `name  number kB`.

@@ -3,8 +3,11 @@
 mod admin;
 mod backend;
 mod clock;
+mod info;
 mod maintenance;
 mod memory;
+mod peers;
+mod reads;
 mod rules;
 mod self_metrics;
 mod sink;
@@ -18,14 +21,15 @@ use std::time::Duration;
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use plumbago_api::{AdminHandles, Handles, Server};
-use plumbago_engine::{Engine, Parts, Recovered};
+use plumbago_engine::{Engine, Parts, Reader, Recovered, SeriesSource};
 use plumbago_index::Index;
 use plumbago_ingest::Ingest;
 use plumbago_journal::Journal;
-use plumbago_maintenance::{MyTurn, Scheduler, Stores};
+use plumbago_maintenance::{Scheduler, Stores, Turn};
 use plumbago_model::Clock;
+use plumbago_peers::Client;
 use plumbago_telemetry::{Registry, log};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Loaded};
@@ -43,7 +47,7 @@ pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
     // One crypto provider for every listener; a second call finds it installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let rules = rules::Reload { file: file.map(Path::to_path_buf), level };
+    let rules = rules::Reload { file: file.map(Path::to_path_buf), level, certificates: Vec::new() };
     let result = runtime.block_on(serve(loaded, rules));
     runtime.shutdown_timeout(Duration::from_secs(5));
     result
@@ -60,37 +64,76 @@ pub(crate) struct Core {
     registry: Registry,
 }
 
-async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
+impl Core {
+    /// Who of the processes on the stores may run a job.
+    pub(crate) fn turn(&self) -> Arc<dyn Turn> {
+        self.keeper.turn()
+    }
+
+    /// What the API reads from.
+    fn source(&self, peers: &Arc<Client>, stop: &CancellationToken) -> Arc<dyn SeriesSource> {
+        let source = Arc::new(self.reader(peers));
+        match self.keeper.notes_reads() {
+            Some(store) => Arc::new(reads::Noted::new(source, store, stop.clone())),
+            None => source,
+        }
+    }
+
+    /// Reads points: also of metrics that were not loaded, where names are found by the server, and those
+    /// that peers have not written yet.
+    fn reader(&self, peers: &Arc<Client>) -> Reader {
+        let mut reader = self.engine.reader();
+        if !peers.is_empty() {
+            reader = reader.with_peers(Arc::clone(peers) as _);
+        }
+        match self.keeper.finder() {
+            Some(_) => reader.with_metadata(Arc::clone(&self.stores.metadata)),
+            None => reader,
+        }
+    }
+}
+
+async fn serve(loaded: Loaded, mut reload: rules::Reload) -> Result<(), Failure> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    memory::give_back_unused();
     let config = &loaded.config;
     let rules = rules::Live::new(loaded.rules);
     let clock = clock::Setting::from(config.debug.clock);
     let stop = CancellationToken::new();
+    let mut hangup = stop_on_signals(&stop)?;
     let core = open(config, &rules, clock.shared(), &stop)?;
     let ingest = bind_ingest(config, &core)?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses());
     let jobs = maintenance::jobs(&config.maintenance, &core.stores);
-    let scheduler = Scheduler::new(jobs, core.job_context(config), Arc::new(MyTurn));
-    let hands = (core.engine.clone(), core.keeper.clone());
+    let scheduler = Scheduler::new(jobs, core.job_context(config), core.turn());
+    let peers = Arc::new(peers::open(config, &core.registry)?);
+    let hands = (core.engine.clone(), core.keeper.clone(), Arc::clone(&peers));
     let control = admin::Control::new(hands, stop.clone(), clock, listeners.clone(), scheduler.clone());
     let tagging = Arc::new(tagging::Tags::new(&core, rules.config_for()));
     let handles = Handles {
         index: Arc::clone(&core.index),
-        source: Arc::new(core.engine.reader()),
+        finder: core.keeper.finder(),
+        source: core.source(&peers, &stop),
         tagging: Arc::clone(&tagging) as _,
+        metadata: Arc::new(info::Stored(Arc::clone(&core.stores.metadata))),
+        events: info::events(config)?,
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
     };
     let admin_handles = AdminHandles {
         readiness: Arc::new(control.clone()),
         actions: Arc::new(control.clone()),
+        heads: Arc::new(control.clone()),
         registry: core.registry.clone(),
     };
-    let api = Server::bind(&config.api, &handles).await.context("api.listen").map_err(internal)?;
+    let api = Server::bind(&api_config(config), &handles).await.context("api.listen").map_err(internal)?;
     let admin =
         Server::bind_admin(&config.admin, &admin_handles).await.context("admin.listen").map_err(internal)?;
+    for (section, port) in [("api", &api), ("admin", &admin)] {
+        reload.certificates.extend(port.iter().map(|port| (section, port.certificates())));
+    }
     print_addresses(&addresses, api.as_ref(), admin.as_ref());
 
     let http_stop = CancellationToken::new();
@@ -108,11 +151,12 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
         replayed = found.replayed,
         covered = found.covered,
         unexplained = found.unexplained,
+        names_ms = found.names.as_millis() as u64,
         load_ms = found.load.as_millis() as u64,
         replay_ms = found.replay.as_millis() as u64,
         "started"
     );
-    tagging.compare().await;
+    let _ = stop.run_until_cancelled(tagging.compare()).await;
     control.set_ready();
     // Reads wait in the port's queue until everything is replayed.
     let api_address = api.as_ref().map(Server::address);
@@ -124,7 +168,7 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tokio::spawn(watchdog::run(core.engine.clone(), stop.clone()));
 
-    wait(&stop, &reload, &rules, &listeners).await?;
+    wait(&stop, &mut hangup, &reload, &rules, &listeners).await;
 
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     ingest_stop.cancel();
@@ -140,15 +184,36 @@ async fn serve(loaded: Loaded, reload: rules::Reload) -> Result<(), Failure> {
     close(core).await
 }
 
-/// Loads what earlier runs left; `None` when a stop came first.
-async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recovered>, Failure> {
+/// The settings of the API, with the memory that this machine has.
+fn api_config(config: &Config) -> plumbago_api::Config {
+    let mut api = config.api.clone();
+    if api.limits.memory_total.0 == 0 {
+        api.limits.memory_total.0 = memory::total_bytes() / 4;
+    }
+    api
+}
+
+/// Lets signals ask for the stop, from now until the end: one that comes between two steps of the start
+/// is not lost. Gives those that ask for a reload.
+fn stop_on_signals(stop: &CancellationToken) -> Result<Signal, Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        found = engine.start() => found.context("start").map_err(start_failure).map(Some),
-        _ = terminate.recv() => { stop.cancel(); Ok(None) }
-        _ = interrupt.recv() => { stop.cancel(); Ok(None) }
-        () = stop.cancelled() => Ok(None),
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.cancel();
+    });
+    Ok(signal(SignalKind::hangup())?)
+}
+
+/// Loads what earlier runs left; `None` when a stop came first.
+async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recovered>, Failure> {
+    match stop.run_until_cancelled(engine.start()).await {
+        Some(found) => found.context("start").map_err(start_failure).map(Some),
+        None => Ok(None),
     }
 }
 
@@ -207,6 +272,7 @@ fn open(
         journal: journal.clone(),
         journal_segment: config.journal.segment,
         config_for: rules.config_for(),
+        name_check: backend.keeper.name_check(),
         memory_used: Arc::new(memory::used_bytes),
     };
     let engine = Engine::new(engine_config, parts);
@@ -234,24 +300,15 @@ fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handl
 /// Until a signal or the admin port ends it; reloads on SIGHUP.
 async fn wait(
     stop: &CancellationToken,
+    hangup: &mut Signal,
     reload: &rules::Reload,
     rules: &rules::Live,
     listeners: &plumbago_ingest::Handle,
-) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            () = stop.cancelled() => break,
-            _ = hangup.recv() => reload.reload(rules, listeners),
-        }
+) {
+    while stop.run_until_cancelled(hangup.recv()).await.is_some() {
+        reload.reload(rules, listeners);
     }
-    stop.cancel();
     tracing::info!("stopping");
-    Ok(())
 }
 
 async fn close(core: Core) -> Result<(), Failure> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use plumbago_api::Certificates;
 use plumbago_engine::ConfigFor;
 use plumbago_model::StorageRules;
 use plumbago_telemetry::log::LevelHandle;
@@ -34,6 +35,8 @@ impl Live {
 pub(crate) struct Reload {
     pub(crate) file: Option<PathBuf>,
     pub(crate) level: Option<LevelHandle>,
+    /// Of the HTTP ports, each with its section.
+    pub(crate) certificates: Vec<(&'static str, Arc<Certificates>)>,
 }
 
 impl Reload {
@@ -49,6 +52,11 @@ impl Reload {
         }
         if let Err(error) = listeners.reload() {
             tracing::error!(%error, "not all of the listeners' files reloaded");
+        }
+        for (section, certificates) in &self.certificates {
+            if let Err(error) = certificates.reload() {
+                tracing::error!(%error, "{section}.tls not reloaded, the old certificate stays");
+            }
         }
     }
 

@@ -32,6 +32,16 @@ impl Value {
             Self::Literal(_) | Self::Missing => 0,
         }
     }
+
+    /// Memory that is this value's alone: values that are shared are what was fetched.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |series: &Vec<TimeSeries>| series.iter().map(TimeSeries::own_bytes).sum::<usize>();
+        match self {
+            Self::Series(series) => bytes(series),
+            Self::Lists(lists) => lists.iter().map(bytes).sum(),
+            Self::Literal(_) | Self::Missing => 0,
+        }
+    }
 }
 
 /// Arguments by parameter, checked, in the type of their kind.

@@ -1,25 +1,41 @@
-//! What carbonapi has beyond graphite-web, as far as people use it.
+//! What carbonapi has beyond graphite-web, but for what asks other services.
 
+mod base64;
 mod baseline;
 mod correlation;
+mod count_values;
 mod fit;
+mod heat_map;
+mod join;
+mod kolmogorov;
 mod outliers;
 mod powers;
 mod reset;
 mod short;
 mod slo;
+mod spectrum;
+#[cfg(test)]
+mod tests;
+mod versions;
 mod zero;
 
 use crate::function::Function;
 
 pub(super) const ALL: &[&[Function]] = &[
+    base64::ALL,
     baseline::ALL,
     correlation::ALL,
+    count_values::ALL,
     fit::ALL,
+    heat_map::ALL,
+    join::ALL,
+    kolmogorov::ALL,
     outliers::ALL,
     powers::ALL,
     reset::ALL,
     short::ALL,
     slo::ALL,
+    spectrum::ALL,
+    versions::ALL,
     zero::ALL,
 ];

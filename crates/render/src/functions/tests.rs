@@ -2,12 +2,14 @@ use std::sync::Arc;
 
 use plumbago_model::Series;
 
-use crate::{Fetched, Limits, Plan, Request, Step, TimeRange, TimeSeries, TimeZone, evaluate, parse};
+use crate::{
+    EvalError, Fetched, Limits, Plan, Request, Step, TimeRange, TimeSeries, TimeZone, evaluate, parse,
+};
 
 const NAN: f64 = f64::NAN;
 
 /// A name, a start, a step, values.
-type Stored = (&'static str, i64, u32, Vec<f64>);
+pub(super) type Stored = (&'static str, i64, u32, Vec<f64>);
 
 fn stored() -> Vec<Stored> {
     vec![
@@ -19,8 +21,12 @@ fn stored() -> Vec<Stored> {
     ]
 }
 
-/// Evaluates a target; a path gives what begins with the text before its first star.
 fn run(text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
+    run_over(&stored(), text, factor)
+}
+
+/// Evaluates a target; a path gives what begins with the text before its first star.
+pub(super) fn run_over(stored: &[Stored], text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
     let request = Request {
         range: TimeRange { from: 0, until: 240 },
         now: 240,
@@ -35,13 +41,11 @@ fn run(text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
     loop {
         for fetch in plan.fetches {
             let prefix = fetch.expression.split('*').next().unwrap_or_default();
-            let found = stored().into_iter().filter(|(name, ..)| name.starts_with(prefix));
+            let found = stored.iter().filter(|(name, ..)| name.starts_with(prefix));
             let series = found.map(|(name, start, step, values)| {
-                TimeSeries::fetched(
-                    Series { name: name.into(), start, step, values },
-                    &fetch.expression,
-                    factor,
-                )
+                let series =
+                    Series { name: (*name).into(), start: *start, step: *step, values: values.clone() };
+                TimeSeries::fetched(series, &fetch.expression, factor)
             });
             let series = series.collect();
             fetched.insert(fetch, series);
@@ -73,12 +77,12 @@ fn combining() {
         ("maxSeries(a.*)", 0.0, "maxSeries(a.*) @60/60 10 - -0 4"),
         ("minSeries(a.*)", 0.0, "minSeries(a.*) @60/60 1 - -0 2.5"),
         ("sum(alias(a.x,'z'),scale(a.y,2))", 0.0, "sumSeries(a.x,scale(a.y,2)) @60/60 21 - 0 9"),
-        // Different steps meet in the slots of the longer one, by time.
-        ("sum(fine.z,a.x)", 0.0, "sumSeries(fine.z,a.x) @0/60 1 2 1 1 5"),
+        // Different steps meet in the slots of the longer one, each from its own first value.
+        ("sum(fine.z,a.x)", 0.0, "sumSeries(fine.z,a.x) @10/60 2 1 1 5"),
         (
             "sum(consolidateBy(fine.z,'sum'),a.x)",
             0.0,
-            "sumSeries(consolidateBy(fine.z,\"sum\"),a.x) @0/60 5 7 6 6 5",
+            "sumSeries(consolidateBy(fine.z,\"sum\"),a.x) @10/60 7 6 6 10",
         ),
     ] {
         assert_eq!(shown(target, factor), [result]);
@@ -97,15 +101,15 @@ fn beyond_graphite_web() {
         ("highestMin(a.*,1)", "a.y @60/60 10 - - 2.5"),
         ("lowestMax(a.*,1)", "a.x @60/60 1 - -0 4"),
         ("powSeriesLists(a.y,a.x)", "powSeries(a.y,a.x) @60/60 10 - - 39.0625"),
-        ("scaleAfterTimestamp(a.x,10,'180')", "scaleAfterTimestamp(a.x,10,180) @60/60 1 - -0 40"),
-        ("slo(a.x,'2min','above',0.5)", "slo(a.x, 2min, above, 0.5) @0/120 1 0 1"),
+        ("scaleAfterTimestamp(a.x,10,'180')", "scale(a.x,10,180) @60/60 1 - -0 40"),
+        ("slo(a.x,'2min','above',0.5)", "slo(a.x, 2min, above, 0.5) @60/120 1 0.5"),
         (
             "sloErrorBudget(a.x,'2min','above',0.5,0.75)",
-            "sloErrorBudget(a.x, 2min, above, 0.5) @0/120 30 -90 30",
+            "sloErrorBudget(a.x, 2min, above, 0.5, 0.75) @60/120 30 -30",
         ),
         ("pearsonClosest(a.x,a.*,1)", "a.x @60/60 1 - -0 4"),
         ("tukeyAbove(a.*,0.2,1)", "a.y @60/60 10 - - 2.5"),
-        ("polyfit(timeFunction('t',60))", "polyfit(t,1) @0/60 0 60 120 180"),
+        ("polyfit(timeFunction('t',60))", "polyfit(t) @0/60 0 60 120 180"),
         ("baseline(a.x,'1min',1,2)", "baseline(a.x) @60/60 1 - -0 4"),
         (
             "ewma(fine.z,2)",
@@ -206,4 +210,131 @@ fn steps_without_a_common_multiple_are_refused() {
     let series = steps.map(series);
     assert!(crate::grid::Grid::of(&series).is_err());
     assert!(crate::grid::Grid::of(&series[..1]).is_ok());
+}
+
+/// Notes the most that was held, and stops beyond a limit.
+#[derive(Debug)]
+struct Meter {
+    most: std::cell::Cell<usize>,
+    limit: usize,
+}
+
+impl crate::Watch for Meter {
+    fn may_hold(&self, bytes: usize) -> bool {
+        self.most.set(self.most.get().max(bytes));
+        bytes <= self.limit
+    }
+}
+
+/// Evaluates over one metric of 1000 points; gives the most that was held beside it.
+fn metered(text: &str, limit: usize) -> (usize, Result<(), EvalError>) {
+    let request = Request {
+        range: TimeRange { from: 0, until: 1000 },
+        now: 1000,
+        zone: TimeZone::utc(),
+        x_files_factor: 0.0,
+        templates: Vec::new(),
+        limits: Limits::default(),
+    };
+    let targets = [parse(text).unwrap()];
+    let meter = Meter { most: std::cell::Cell::new(0), limit };
+    let mut fetched = Fetched::default();
+    loop {
+        match crate::evaluate_watched(&targets, &request, &fetched, &meter) {
+            Err(error) => return (meter.most.get(), Err(error.error)),
+            Ok(Step::Done(_)) => return (meter.most.get(), Ok(())),
+            Ok(Step::Fetch(plan)) => {
+                for fetch in plan.fetches {
+                    let series = Series { name: "a".into(), start: 0, step: 1, values: vec![1.0; 1000] };
+                    let series = TimeSeries::fetched(series, &fetch.expression, 0.0);
+                    fetched.insert(fetch, vec![series]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_an_evaluation_holds_is_known() {
+    let one = 8000 + TimeSeries::BYTES;
+    let most = |text: &str| metered(text, usize::MAX).0;
+    assert!(most("a") == 0 && most("alias(a,'b')") <= TimeSeries::BYTES);
+    assert!((one..3 * one).contains(&most("scale(a,2)")));
+    // What was held on the way is given back.
+    let nested = "scale(".repeat(50) + "a" + &",2)".repeat(50);
+    assert!((one..4 * one).contains(&most(&nested)));
+    let wide = format!("group({})", ["scale(a,2)"; 50].join(","));
+    assert!((50 * one..102 * one).contains(&most(&wide)));
+}
+
+#[test]
+fn an_evaluation_is_stopped() {
+    assert_eq!(metered("scale(a,2)", 100), (metered("scale(a,2)", 100).0, Err(EvalError::Stopped)));
+    for text in ["movingMedian(a,5)", "group(scale(a,2),scale(a,3))", "constantLine(5)|scale(2)"] {
+        let (most, _) = metered(text, usize::MAX);
+        assert_eq!(metered(text, most).1, Ok(()), "{text}");
+        assert_eq!(metered(text, most - 1).1, Err(EvalError::Stopped), "{text}");
+    }
+}
+
+/// Stops at the question of this number.
+#[derive(Debug)]
+struct Patience {
+    asked: std::cell::Cell<usize>,
+    stop_at: usize,
+}
+
+impl crate::Watch for Patience {
+    fn may_hold(&self, _: usize) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        self.asked.get() < self.stop_at
+    }
+}
+
+/// How often a watch is asked while a target is evaluated over a million points, and whether it ends.
+fn asked(text: &str, stop_at: usize) -> (usize, Result<(), EvalError>) {
+    let request = Request {
+        range: TimeRange { from: 0, until: 1_000_000 },
+        now: 1_000_000,
+        zone: TimeZone::utc(),
+        x_files_factor: 0.0,
+        templates: Vec::new(),
+        limits: Limits { points: usize::MAX, ..Limits::default() },
+    };
+    let targets = [parse(text).unwrap()];
+    let values: Arc<Vec<f64>> = Arc::new((0..1_000_000).map(|at| f64::from(at % 1000)).collect());
+    let mut fetched = Fetched::default();
+    loop {
+        let patience = Patience { asked: Default::default(), stop_at };
+        match crate::evaluate_watched(&targets, &request, &fetched, &patience) {
+            Err(error) => return (patience.asked.get(), Err(error.error)),
+            Ok(Step::Done(_)) => return (patience.asked.get(), Ok(())),
+            Ok(Step::Fetch(plan)) => {
+                for fetch in plan.fetches {
+                    let series = Series { name: "a".into(), start: 0, step: 1, values: Vec::new() };
+                    let mut series = TimeSeries::fetched(series, &fetch.expression, 0.0);
+                    (series.end, series.values) = (1_000_000, Arc::clone(&values));
+                    fetched.insert(fetch, vec![series]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn long_work_is_stopped_in_the_middle() {
+    for text in [
+        "holtWintersForecast(a,'1h','1min')",
+        "movingWindow(a,60,'stddev')",
+        "movingMedian(a,5000)",
+        "pearson(a,a,50)",
+        "ksTest2(a,a,10)",
+        "randomWalk('w',1)",
+        "percentileOfSeries(group(a,a,a),95)",
+        "stddevSeries(a,a,a,a,a,a,a,a)",
+    ] {
+        let (questions, end) = asked(text, usize::MAX);
+        assert!(questions > 10 && end == Ok(()), "{text}: {questions} {end:?}");
+        assert_eq!(asked(text, questions - 5), (questions - 5, Err(EvalError::Stopped)), "{text}");
+    }
 }

@@ -1,7 +1,8 @@
 //! Which queries find everything that a glob matches. Pure.
 //!
 //! Cassandra intersects the postings of all terms, and pays for each; so a query has only terms that
-//! narrow it well, and never one that could miss a name.
+//! narrow it well as far as their texts tell, and never one that could miss a name. What else holds is
+//! kept beside them, for when the server has told more ([`super::cost`]).
 
 use plumbago_model::Pattern;
 use plumbago_model::glob::{Component, Path, Step};
@@ -17,18 +18,25 @@ const QUERIES_PER_DEPTH_MAX: usize = 4;
 const TERM_BYTES_MAX: usize = 1023;
 
 /// One query on `metrics` or `directories`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Query {
     /// The row of this name.
     Name(String),
     /// Rows for which all terms hold.
-    Terms(Vec<Term>),
+    Terms(Terms),
     /// All rows.
     All,
 }
 
+/// Terms that all hold for what is looked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Terms {
+    asked: Vec<Term>,
+    others: Vec<Term>,
+}
+
 /// A condition on one column.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
     /// The column; `None` for `parent`.
     pub component: Option<usize>,
@@ -37,7 +45,7 @@ pub struct Term {
 }
 
 /// What a column has to be.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Test {
     /// This text.
     Is(String),
@@ -46,17 +54,33 @@ pub enum Test {
 }
 
 impl Query {
-    /// The statement; all texts are bound.
+    /// Of just these terms.
+    pub(super) fn terms(asked: Vec<Term>) -> Self {
+        Self::Terms(Terms { asked, others: Vec::new() })
+    }
+
+    /// The statement; all texts are bound. But for that of one name it takes, behind them, the first and
+    /// the last token of a part of the ring.
     pub fn text(&self, keyspace: &str, table: &str) -> String {
-        let from = format!("SELECT name FROM {}.{}", quoted(keyspace), quoted(table));
+        let from = format!("SELECT name, token(name) FROM {}.{}", quoted(keyspace), quoted(table));
+        let part = "token(name) >= ? AND token(name) <= ?";
         match self {
             Self::Name(_) => format!("{from} WHERE name = ?"),
-            Self::All => from,
+            Self::All => format!("{from} WHERE {part}"),
             Self::Terms(terms) => {
-                let all: Vec<String> = terms.iter().map(Term::text).collect();
-                // Asked for by the server as soon as there are two, harmless before.
-                format!("{from} WHERE {} ALLOW FILTERING", all.join(" AND "))
+                // Filtering is asked for by the server as soon as there are two, harmless before.
+                format!("{from} WHERE {} AND {part} ALLOW FILTERING", terms.text())
             }
+        }
+    }
+
+    /// The statement for the tokens of its first rows.
+    pub(super) fn sample(&self, keyspace: &str, table: &str, rows: usize) -> String {
+        let from = format!("SELECT token(name) FROM {}.{}", quoted(keyspace), quoted(table));
+        match self {
+            Self::Name(_) => format!("{from} WHERE name = ?"),
+            Self::All => format!("{from} LIMIT {rows}"),
+            Self::Terms(terms) => format!("{from} WHERE {} LIMIT {rows} ALLOW FILTERING", terms.text()),
         }
     }
 
@@ -65,8 +89,20 @@ impl Query {
         match self {
             Self::Name(name) => vec![name.clone()],
             Self::All => Vec::new(),
-            Self::Terms(terms) => terms.iter().map(Term::value).collect(),
+            Self::Terms(terms) => terms.asked.iter().map(Term::value).collect(),
         }
+    }
+}
+
+impl Terms {
+    /// Those asked for and all others.
+    pub(super) fn every(&self) -> impl Iterator<Item = &Term> {
+        self.asked.iter().chain(&self.others)
+    }
+
+    fn text(&self) -> String {
+        let all: Vec<String> = self.asked.iter().map(Term::text).collect();
+        all.join(" AND ")
     }
 }
 
@@ -205,35 +241,31 @@ fn exact(chosen: &[Choice]) -> Query {
         return Query::Name(joined(chosen));
     }
     if run + 1 == chosen.len() {
-        let mut terms: Vec<Term> = term(None, Test::Is(parent(&chosen[..run]))).into_iter().collect();
-        terms.extend(of_component(run, &chosen[run]));
-        return of_terms(terms);
+        let mut asked: Vec<Term> = term(None, Test::Is(parent(&chosen[..run]))).into_iter().collect();
+        asked.extend(of_component(run, &chosen[run]));
+        return of_terms(asked, std::iter::empty());
     }
-    let mut terms = Vec::new();
-    lead(chosen, run, &mut terms);
-    for (n, choice) in chosen.iter().enumerate().skip(run.max(1)) {
-        terms.extend(of_component(n, choice));
-    }
+    let end = term(Some(chosen.len()), Test::Is(crate::schema::END.to_owned()));
+    let every = of_components(chosen).chain(end.clone());
+    let mut asked = Vec::new();
+    lead(chosen, run, &mut asked);
+    asked.extend(of_components(chosen).filter(|term| term.component >= Some(run.max(1))));
     // The length of names narrows little; alone it is better than nothing.
-    if terms.is_empty() || chosen[chosen.len() - 1] == Choice::Any {
-        terms.extend(term(Some(chosen.len()), Test::Is(crate::schema::END.to_owned())));
+    if asked.is_empty() || chosen[chosen.len() - 1] == Choice::Any {
+        asked.extend(end);
     }
-    of_terms(terms)
+    of_terms(asked, every)
 }
 
-/// The query for everything that begins with these components.
+/// The query for everything that begins with these components. A prefix of `parent` would have to be
+/// looked up for each directory below; the rows of a few components are intersected faster.
 fn below(chosen: &[Choice], more: bool) -> Query {
-    let run = chosen.iter().take_while(|choice| matches!(choice, Choice::Is(_))).count();
-    let mut terms = Vec::new();
-    if run == chosen.len() && run > 0 && more {
-        terms.extend(term(None, Test::Begins(parent(chosen))));
-        return of_terms(terms);
+    let literal = chosen.iter().all(|choice| matches!(choice, Choice::Is(_)));
+    if literal && chosen.len() == 1 && more {
+        let asked = term(None, Test::Begins(parent(chosen))).into_iter().collect();
+        return of_terms(asked, of_components(chosen));
     }
-    lead(chosen, run, &mut terms);
-    for (n, choice) in chosen.iter().enumerate().skip(run.max(1)) {
-        terms.extend(of_component(n, choice));
-    }
-    of_terms(terms)
+    of_terms(of_components(chosen).collect(), of_components(chosen))
 }
 
 /// The term for the literal components at the start: one for all of them.
@@ -243,6 +275,10 @@ fn lead(chosen: &[Choice], run: usize, terms: &mut Vec<Term>) {
         1 => terms.extend(of_component(0, &chosen[0])),
         _ => terms.extend(term(None, Test::Begins(parent(&chosen[..run])))),
     }
+}
+
+fn of_components(chosen: &[Choice]) -> impl Iterator<Item = Term> {
+    chosen.iter().enumerate().filter_map(|(n, choice)| of_component(n, choice))
 }
 
 fn of_component(n: usize, choice: &Choice) -> Option<Term> {
@@ -263,8 +299,14 @@ fn term(component: Option<usize>, test: Test) -> Option<Term> {
     safe.then_some(Term { component, test })
 }
 
-fn of_terms(terms: Vec<Term>) -> Query {
-    if terms.is_empty() { Query::All } else { Query::Terms(terms) }
+/// Of the terms to ask for and, it may be once more, of all.
+fn of_terms(asked: Vec<Term>, every: impl Iterator<Item = Term>) -> Query {
+    let others: Vec<Term> = every.filter(|term| !asked.contains(term)).collect();
+    match (asked.is_empty(), others.is_empty()) {
+        (false, _) => Query::Terms(Terms { asked, others }),
+        (true, false) => Query::terms(others),
+        (true, true) => Query::All,
+    }
 }
 
 fn joined(chosen: &[Choice]) -> String {

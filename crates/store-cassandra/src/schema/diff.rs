@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Column, Key, LiveSchema, LiveTable, Purpose, Schema, TableDef};
+use super::{Column, Key, LiveSchema, LiveTable, Purpose, Schema, TTL_MARGIN, TableDef};
 
 /// How much a difference matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,7 +142,7 @@ fn options(table: &TableDef, live: &LiveTable, report: &mut impl FnMut(Severity,
         }
     }
     if let Some(ttl) = wanted.ttl
-        && live.ttl != ttl
+        && ttl_differs(table, ttl, live.ttl)
     {
         differs(format!("default_time_to_live is {}, not {ttl}", live.ttl));
     }
@@ -161,6 +161,17 @@ fn options(table: &TableDef, live: &LiveTable, report: &mut impl FnMut(Severity,
         && normal(comment) != normal(&live.comment)
     {
         differs("the comment is another".to_owned());
+    }
+}
+
+/// Where the server's limit cuts the TTL, there was more left of it when the table was made. That is no
+/// matter: rows carry what is left.
+fn ttl_differs(table: &TableDef, wanted: u64, live: u64) -> bool {
+    match table.purpose {
+        Purpose::Points(points) if wanted < points.ttl() => {
+            !(wanted.saturating_sub(TTL_MARGIN as u64)..=points.ttl()).contains(&live)
+        }
+        _ => live != wanted,
     }
 }
 

@@ -22,6 +22,9 @@ pub use ours::{CHANGES, CHANGES_BUCKET_SECONDS, CHANGES_TTL_SECONDS, LEASES, TAG
 
 /// The longest TTL that any server takes, in seconds.
 const TTL_MAX: u64 = 630_720_000;
+/// A row expires so long before the server's limit at the latest: its clock may be ahead of ours, and a
+/// request takes its time. In seconds.
+const TTL_MARGIN: i64 = 86_400;
 
 /// Both keyspaces with all their tables.
 #[derive(Debug, Clone, PartialEq)]
@@ -200,7 +203,7 @@ pub fn tables_of<'a>(retentions: impl IntoIterator<Item = &'a Retention>) -> BTr
 
 /// The longest TTL that a row may carry now.
 pub fn ttl_limit(config: &Config, now: i64) -> u64 {
-    let until = config.expiry_limit.seconds().saturating_sub(now).max(1);
+    let until = config.expiry_limit.seconds().saturating_sub(TTL_MARGIN).saturating_sub(now).max(1);
     TTL_MAX.min(until as u64)
 }
 

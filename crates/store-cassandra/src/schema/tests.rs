@@ -116,7 +116,7 @@ fn nothing_expires_after_2038() {
     let config = Config::default();
     let forever = schema(&config, &["60s:7d,1d:100y"], NOW);
     let ttl = |schema: &Schema| schema.tables.iter().filter_map(|table| table.options.ttl).max().unwrap();
-    assert_eq!(ttl(&forever) as i64, 2_147_483_646 - NOW);
+    assert_eq!(ttl(&forever) as i64, 2_147_483_646 - 86_400 - NOW);
     let config = Config { expiry_limit: crate::config::ExpiryLimit::Year2106, ..config };
     assert_eq!(ttl(&schema(&config, &["60s:7d,1d:100y"], NOW)), 630_720_000);
 }
@@ -234,6 +234,21 @@ fn a_schema_does_not_differ_from_itself() {
     let wanted = schema(&Config::default(), &["60s:7d,15m:2y"], NOW);
     assert_eq!(diff(&wanted, &made(&wanted)), []);
     assert_eq!(made(&wanted).components("biggraphite_metadata"), Some(64));
+}
+
+#[test]
+fn a_ttl_cut_by_the_servers_limit_grows_shorter_with_time() {
+    let of = |now| schema(&Config::default(), &["60s:7d,1d:15y"], now);
+    let live = made(&of(NOW));
+    // Made by somebody whose clock is ahead, just now, and long ago.
+    for seconds in [-300, 0, 3 * 365 * 86_400] {
+        assert_eq!(diff(&of(NOW + seconds), &live), [], "{seconds}");
+    }
+    for (table, ttl) in [("datapoints_5475p_86400s_aggr", 0), ("datapoints_10080p_60s_0", 604_799)] {
+        let mut live = live.clone();
+        live.tables.get_mut(&("biggraphite".to_owned(), table.to_owned())).unwrap().ttl = ttl;
+        assert_eq!(diff(&of(NOW), &live).len(), 1, "{table}");
+    }
 }
 
 /// Spoils one table and says what the difference is called.

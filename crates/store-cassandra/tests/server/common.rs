@@ -19,16 +19,21 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    /// Settings for a new keyspace; nothing is made yet.
+    /// Settings for a new keyspace of the server that all tests share; nothing is made yet.
     pub fn new(name: &str) -> Option<Self> {
+        Some(Self::on(&server::for_tests()?.contact_point(), name))
+    }
+
+    /// The same on another server.
+    pub fn on(contact_point: &str, name: &str) -> Self {
         let config = Config {
-            contact_points: vec![server::for_tests()?.contact_point()],
+            contact_points: vec![contact_point.to_owned()],
             keyspace: format!("t{}_{name}", std::process::id()),
             components: 12,
             indexes: Indexes::None,
             ..Config::default()
         };
-        Some(Self { config })
+        Self { config }
     }
 
     /// A store on it, connected.
@@ -38,8 +43,18 @@ impl Keyspace {
 
     /// The same as another writer.
     pub async fn store_of(&self, identity: Identity) -> CassandraStore {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = CassandraStore::connect(&self.config, identity, clock, &Registry::new()).unwrap();
+        self.store_at(identity, SystemClock, &Registry::new()).await
+    }
+
+    /// The same where the time is another, and the counters can be read.
+    pub async fn store_at(
+        &self,
+        identity: Identity,
+        clock: impl Clock + 'static,
+        registry: &Registry,
+    ) -> CassandraStore {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let store = CassandraStore::connect(&self.config, identity, clock, registry).unwrap();
         store.wait().await.unwrap();
         store
     }

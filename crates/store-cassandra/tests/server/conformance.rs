@@ -9,12 +9,17 @@ use crate::common::{Keyspace, now};
 #[tokio::test(flavor = "multi_thread")]
 async fn cassandra() {
     let Some(keyspace) = Keyspace::new("suite") else { return };
+    suite(keyspace).await;
+}
+
+pub async fn suite(keyspace: Keyspace) {
     let store = keyspace.store().await;
     keyspace.sync(&store, &["60s:7d,900s:1y"]).await;
+    let now = now();
     for round in 0..2 {
         // The second time over what is there, and with another cut of blocks.
         let layout = BlockLayout { raw_slots: 30 + round * 7 };
-        testsuite::points::all(&store, layout, now()).await;
+        testsuite::points::all(&store, layout, now).await;
         testsuite::metadata::all(&store).await;
         testsuite::directories::rows(&store, now_us).await;
         testsuite::directories::all(&store, now_us).await;
@@ -25,7 +30,11 @@ async fn cassandra() {
 /// The same for directories where an index answers what is below them.
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_by_index() {
-    let Some(mut keyspace) = Keyspace::new("dirs") else { return };
+    let Some(keyspace) = Keyspace::new("dirs") else { return };
+    directories(keyspace).await;
+}
+
+pub async fn directories(mut keyspace: Keyspace) {
     keyspace.config.indexes = Indexes::Sasi;
     let store = keyspace.store().await;
     keyspace.sync(&store, &[]).await;

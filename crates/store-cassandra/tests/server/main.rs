@@ -7,6 +7,7 @@ mod common;
 mod conformance;
 mod find;
 mod names;
+mod older;
 mod points;
 mod rules;
 mod schema;

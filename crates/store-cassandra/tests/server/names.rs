@@ -25,6 +25,10 @@ fn metric(name: &str, created_on: u32) -> MetricMeta {
 #[tokio::test(flavor = "multi_thread")]
 async fn names() {
     let Some(keyspace) = Keyspace::new("names") else { return };
+    everything(keyspace).await;
+}
+
+pub async fn everything(keyspace: Keyspace) {
     let store = keyspace.store().await;
     keyspace.sync(&store, &[]).await;
     let session = keyspace.session().await;

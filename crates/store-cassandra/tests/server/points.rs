@@ -41,6 +41,10 @@ async fn read(store: &CassandraStore, run: Run, len: u32) -> (Vec<f64>, Vec<u32>
 #[tokio::test(flavor = "multi_thread")]
 async fn points_of_several_writers() {
     let Some(keyspace) = Keyspace::new("points") else { return };
+    several_writers(keyspace).await;
+}
+
+pub async fn several_writers(keyspace: Keyspace) {
     let store = keyspace.store_of(Identity::new(0, 800)).await;
     keyspace.sync(&store, &[RETENTION]).await;
     let other = keyspace.store_of(Identity::new(0, 80)).await;

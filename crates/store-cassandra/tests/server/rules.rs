@@ -1,6 +1,6 @@
 //! What "Schema in Cassandra 1.1" teaches, as checks on our tables and statements (C1 to C16). The
 //! check at the start (C15) and the tombstones that absent columns do not leave (C8) are tested
-//! with the schema and the names; how long ALTER takes (C7) is for a benchmark.
+//! with the schema and the names; how long ALTER takes (C7) is a figure (`tests/tests/figures/points.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

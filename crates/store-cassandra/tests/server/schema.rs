@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
-use plumbago_model::{Aggregation, MetricId, Stage, SystemClock};
+use plumbago_model::{Aggregation, ManualClock, MetricId, Stage, SystemClock};
 use plumbago_store::{ErrorKind, MetadataStore, PointStore, Run, WriteBatch};
 use plumbago_store_cassandra::config::{Config, Indexes};
 use plumbago_store_cassandra::schema::Severity;
 use plumbago_store_cassandra::{CassandraStore, Identity};
 use plumbago_telemetry::Registry;
 
-use crate::common::{Keyspace, now, tables};
+use crate::common::{Keyspace, now, tables, uuid};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_syncdb_makes_passes_the_check() {
-    let Some(mut keyspace) = Keyspace::new("sync") else { return };
+    let Some(keyspace) = Keyspace::new("sync") else { return };
+    made_and_checked(keyspace).await;
+}
+
+pub async fn made_and_checked(mut keyspace: Keyspace) {
     keyspace.config.indexes = Indexes::Sasi;
     keyspace.config.components = 3;
     let store = keyspace.store().await;
@@ -74,30 +78,68 @@ async fn differences_are_weighed(store: &CassandraStore, keyspace: &Keyspace) {
     assert!(!report.features.sasi && !report.features.leases && report.features.changes);
     assert!(store.lease("x", "here", std::time::Duration::from_secs(9)).await.is_err());
     // A harmless difference is no hindrance, a fatal one is.
-    let write = async |resolution, points| {
-        let stage = Stage { resolution, points };
-        let run = Run {
-            id: MetricId::of("a"),
-            stage,
-            stage_index: 0,
-            aggregation: Aggregation::Average,
-            first_slot: stage.slot(now()) - 1,
-            len: 0,
-            at: 0,
-            whole: false,
-        };
-        let mut batch = WriteBatch::default();
-        batch.push(run, &[1.0], None);
-        store.write(&batch).await
-    };
-    write(60, 10_080).await.unwrap();
-    let error = write(1, 60).await.unwrap_err();
+    store.write(&point(0, Stage { resolution: 60, points: 10_080 }, 1)).await.unwrap();
+    let error = store.write(&point(0, Stage { resolution: 1, points: 60 }, 1)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(error.source.as_ref().unwrap().to_string().contains("column value is missing"), "{error:?}");
     // What is missing is made again; what is different is left alone and told.
     let plan = store.plan_sync(&wanted).await.unwrap();
     assert_eq!(plan.statements.len(), 3);
     assert_eq!(plan.differences.len(), 3);
+}
+
+/// A point some slots ago.
+fn point(stage_index: u8, stage: Stage, ago: u32) -> WriteBatch {
+    let run = Run {
+        id: MetricId::of("a"),
+        stage,
+        stage_index,
+        aggregation: Aggregation::Average,
+        first_slot: stage.slot(now()) - ago,
+        len: 0,
+        at: 0,
+        whole: false,
+    };
+    let mut batch = WriteBatch::default();
+    batch.push(run, &[1.0], None);
+    batch
+}
+
+/// A stage longer than the server lets rows live: what it can keep is kept, and nothing refused or
+/// complained of as time goes by.
+pub async fn nothing_expires_after_2038(keyspace: Keyspace) {
+    let years = Stage { resolution: 86_400, points: 15 * 365 };
+    let wanted = tables(&["60s:1d,1d:15y"]);
+    keyspace.sync(&keyspace.store().await, &["60s:1d,1d:15y"]).await;
+    // The limit comes nearer with every second, and no two clocks agree.
+    for difference in [0, -300, 300, 5 * 86_400] {
+        let clock = ManualClock::at(i64::from(now()) + difference);
+        let store = keyspace.store_at(Identity::new(0, 800), clock, &Registry::new()).await;
+        assert_eq!(store.check(&wanted).await.unwrap().differences, [], "{difference} s");
+        for ago in [1, 3650] {
+            store.write(&point(1, years, ago)).await.unwrap();
+        }
+    }
+    let session = keyspace.session().await;
+    let table = format!("\"{}\".datapoints_5475p_86400s_aggr", keyspace.config.keyspace);
+    let text = format!("SELECT TTL(value) FROM {table}");
+    let rows = session.query_unpaged(text, ()).await.unwrap().into_rows_result().unwrap();
+    let mut ttls: Vec<i32> = rows.rows::<(i32,)>().unwrap().map(|row| row.unwrap().0).collect();
+    ttls.sort_unstable();
+    let days = ttls.iter().map(|ttl| ttl / 86_400).collect::<Vec<_>>();
+    let until_2038 = (2_147_483_646 - now() as i32) / 86_400;
+    assert!(
+        (1815..=1825).contains(&days[0]) && (until_2038 - 10..=until_2038).contains(&days[1]),
+        "{days:?}"
+    );
+    let text = format!(
+        "INSERT INTO {table} (metric, time_start_ms, offset, shard, value) VALUES ({}, 0, 0, 0, 1.0) \
+         USING TTL {}",
+        uuid(),
+        15 * 365 * 86_400
+    );
+    let refused = session.query_unpaged(text, ()).await.unwrap_err().to_string();
+    assert!(refused.contains("expiration"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

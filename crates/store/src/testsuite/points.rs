@@ -1,4 +1,5 @@
-//! Laws of [`PointStore`]. `now` is what the store's clock shows; slots are written around it.
+//! Laws of [`PointStore`]. `now` is what the store's clock showed at the start, the same in every run over
+//! one store: slots are written around it, and those of a run a minute later would lie beside them.
 
 use super::model::Tracked;
 use super::random::Random;
@@ -177,13 +178,14 @@ pub async fn values_survive_bit_for_bit(store: &dyn PointStore, now: u32) {
 /// A store may have dropped what is older than the retention, and nothing younger.
 pub async fn reads_cross_the_expiry_boundary(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("expiry");
-    let oldest = subject.raw.slot(now) - subject.raw.points + 1;
+    // A clock that is real runs on meanwhile.
+    let oldest = subject.raw.slot(now) - subject.raw.points + 10;
     let values: Vec<f64> = (0..60).map(f64::from).collect();
     put(store, &subject, oldest, &values).await;
-    put(store, &subject, oldest - 30, &[1.0; 30]).await;
-    let got = read(store, &subject, 0, oldest - 30, oldest + 60).await.0;
-    assert_same(&got[30..], &values, "inside the retention");
-    for value in &got[..30] {
+    put(store, &subject, oldest - 40, &[1.0; 40]).await;
+    let got = read(store, &subject, 0, oldest - 40, oldest + 60).await.0;
+    assert_same(&got[40..], &values, "inside the retention");
+    for value in &got[..40] {
         assert!(value.is_nan() || *value == 1.0, "neither expired nor what was written: {value}");
     }
 }

@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use plumbago_engine::Engine;
+use plumbago_engine::{Engine, NameCheck, NameRefusal};
 use plumbago_journal::Spool;
 use plumbago_model::Clock;
 use plumbago_spooled::{Sender, SpooledStore};
 use plumbago_store::{BlockLayout, MetadataStore, MetricMeta, StoreError};
 use plumbago_store_cassandra::layout::Table;
-use plumbago_store_cassandra::{CassandraStore, Changes, Report, TokenRange, schema};
+use plumbago_store_cassandra::{CassandraStore, Changes, NameProblem, Report, TokenRange, schema};
 use plumbago_store_embedded::EmbeddedStore;
-use plumbago_telemetry::Registry;
+use plumbago_telemetry::{Registry, Throttle};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::identity::Writer;
 use super::names::Names;
 use super::remote::CassandraPoints;
-use crate::config::Config;
+use crate::config::{Config, IndexMode};
 use crate::error::{Exit, Failure};
 use crate::serve::rules;
 
@@ -47,6 +47,10 @@ pub(in crate::serve) struct Cassandra {
     pub(super) store: CassandraStore,
     pub(super) spooled: SpooledStore,
     pub(super) names: Names,
+    /// Names are found by the server and not loaded.
+    pub(super) by_sasi: bool,
+    /// Reads are noted in the metadata.
+    pub(super) notes_reads: bool,
     clock: Arc<dyn Clock>,
     /// Tables that the storage rules ask for.
     tables: BTreeSet<Table>,
@@ -88,7 +92,8 @@ impl Cassandra {
             .map_err(local)?;
         let (checked, is_checked) = watch::channel(false);
         let marker = config.data_dir.join("names-complete");
-        let names = Names::new(store.clone(), copy, marker, is_checked, stop.clone());
+        let by_sasi = config.index.mode == IndexMode::Sasi;
+        let names = Names::new(store.clone(), copy, (marker, !by_sasi), is_checked, stop.clone());
         let layout = BlockLayout { raw_slots: 1 };
         let spooled = SpooledStore::new(spool, Arc::new(CassandraPoints(store.clone())), layout, registry);
         let this = Self {
@@ -96,6 +101,8 @@ impl Cassandra {
             store,
             spooled,
             names,
+            by_sasi,
+            notes_reads: settings.read_on_sampling > 0,
             clock: Arc::clone(clock),
             retain: config.spool.retain,
             touch_after: settings.touch_after.0,
@@ -107,11 +114,30 @@ impl Cassandra {
         Ok(this)
     }
 
+    /// Which names the tables can hold; the others are named in the log now and then.
+    pub(super) fn name_check(&self) -> NameCheck {
+        let (store, by_sasi) = (self.store.clone(), self.by_sasi);
+        let throttle = Throttle::new(10_000);
+        Arc::new(move |name| {
+            let Err(problem) = store.check_name(name, by_sasi) else { return Ok(()) };
+            if let Some(held_back) = throttle.pass_now() {
+                let start: String = name.chars().take(200).collect();
+                tracing::warn!(name = start, %problem, held_back, "points of a metric are refused");
+            }
+            Err(match problem {
+                NameProblem::TooManyComponents(_) => NameRefusal::TooDeep,
+                NameProblem::TooLong | NameProblem::NotIndexed => NameRefusal::TooLong,
+                NameProblem::EndMarker => NameRefusal::Reserved,
+            })
+        })
+    }
+
     /// Why this is not ready.
     pub(super) fn reasons(&self) -> Vec<String> {
         let mut reasons = self.troubles.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if !self.store.is_up() {
-            reasons.push("Cassandra cannot be reached: points are kept in the spool".to_owned());
+            let why = self.store.trouble().map(|why| format!(" ({why})")).unwrap_or_default();
+            reasons.push(format!("Cassandra cannot be reached{why}: points are kept in the spool"));
         }
         let refused = self.store.writer().refused_tables();
         reasons.extend(refused.into_iter().map(|(table, why)| format!("table {}: {why}", table.name())));
@@ -183,7 +209,7 @@ impl Cassandra {
             }
             let before = self.store.writer().refused_tables().len();
             match self.check().await {
-                Ok(report) if report.fatal().next().is_some() => {}
+                Ok(report) if report.fatal().next().is_some() || self.lacks_sasi(&report) => {}
                 Ok(_) => match self.check_and_register(&writer).await {
                     Ok(()) => tracing::info!(refused_before = before, "the tables are as they should be now"),
                     Err(error) => {
@@ -195,17 +221,23 @@ impl Cassandra {
         }
     }
 
+    fn lacks_sasi(&self, report: &Report) -> bool {
+        self.by_sasi && !report.features.sasi
+    }
+
     async fn check(&self) -> Result<Report, StoreError> {
         let report = self.store.check(&self.tables).await?;
-        let fatal: Vec<String> =
+        let mut fatal: Vec<String> =
             report.fatal().map(|difference| format!("{difference}; run `plumbago syncdb`")).collect();
+        if self.lacks_sasi(&report) {
+            fatal.push(self.store.find_advice(report.server));
+        }
         *self.troubles.lock().unwrap_or_else(PoisonError::into_inner) = fatal;
         Ok(report)
     }
 
     async fn register(&self, mut writer: Writer) -> anyhow::Result<()> {
-        let host =
-            nix::unistd::gethostname().map_or_else(|_| String::new(), |h| h.to_string_lossy().into_owned());
+        let host = host();
         for _ in 0..DRAWS {
             if self.store.register_writer(writer.identity, writer.instance, &host).await? {
                 return Ok(());
@@ -217,7 +249,8 @@ impl Cassandra {
         anyhow::bail!("no free writer id found")
     }
 
-    /// Learns of metrics that others create and delete.
+    /// Learns of metrics that others create and delete; where names are found by the server, only of
+    /// those that were deleted.
     async fn follow(self, engine: Engine) {
         let mut checked = self.checked.subscribe();
         if checked.wait_for(|checked| *checked).await.is_err() {
@@ -226,7 +259,9 @@ impl Cassandra {
         let mut feed = self.store.change_feed();
         loop {
             let rescanned = std::time::Instant::now();
-            if let Err(error) = self.rescan(&engine).await {
+            if !self.by_sasi
+                && let Err(error) = self.rescan(&engine).await
+            {
                 tracing::warn!(error = %format!("{error:#}"), "names not read again, trying later");
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -260,7 +295,8 @@ impl Cassandra {
             changes.names.into_iter().partition(|(_, deleted)| *deleted);
         let names =
             |list: &[(String, bool)]| -> Vec<String> { list.iter().map(|(name, _)| name.clone()).collect() };
-        for names in names(&created).chunks(PAGE) {
+        let created = if self.by_sasi { Vec::new() } else { names(&created) };
+        for names in created.chunks(PAGE) {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let metas = self.names.get(&names).await?.into_iter().flatten().collect();
             engine.adopt(&self.names.take_over(metas).await?).await?;
@@ -350,6 +386,11 @@ impl Cassandra {
             }
         }
     }
+}
+
+/// The name of this machine.
+pub(super) fn host() -> String {
+    nix::unistd::gethostname().map_or_else(|_| String::new(), |h| h.to_string_lossy().into_owned())
 }
 
 async fn run_until(stop: CancellationToken, work: impl Future<Output = ()>) {

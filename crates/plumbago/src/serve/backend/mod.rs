@@ -2,21 +2,27 @@
 
 mod cassandra;
 mod identity;
+mod load;
 mod names;
 mod remote;
+mod sasi;
+mod turn;
 
 use std::sync::Arc;
 
 use anyhow::Context;
-use plumbago_engine::Engine;
-use plumbago_maintenance::Stores;
+use plumbago_api::NameFinder;
+use plumbago_engine::{Engine, NameCheck};
+use plumbago_maintenance::{MyTurn, Stores, Turn};
 use plumbago_model::Clock;
 use plumbago_store::{DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, StoreError};
+use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use self::cassandra::Cassandra;
+use self::turn::LeaseTurn;
 use super::{MAINTENANCE, rules};
 use crate::config::{Config, StoreKind};
 use crate::error::{Exit, Failure};
@@ -94,6 +100,53 @@ impl Keeper {
         match self {
             Self::Embedded(store) => drop(tokio::spawn(maintain(store.clone(), stop.clone()))),
             Self::Cassandra(cassandra) => cassandra.spawn_chores(engine, stop),
+        }
+    }
+
+    /// Which names the store can hold.
+    pub(super) fn name_check(&self) -> NameCheck {
+        match self {
+            Self::Embedded(_) => Arc::new(|_| Ok(())),
+            Self::Cassandra(cassandra) => cassandra.name_check(),
+        }
+    }
+
+    /// Who finds names where they are not loaded.
+    pub(super) fn finder(&self) -> Option<Arc<dyn NameFinder>> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Cassandra(cassandra) => {
+                cassandra.by_sasi.then(|| Arc::new(sasi::Sasi(cassandra.store.clone())) as _)
+            }
+        }
+    }
+
+    /// Where it is noted which metrics are read.
+    pub(super) fn notes_reads(&self) -> Option<CassandraStore> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Cassandra(cassandra) => cassandra.notes_reads.then(|| cassandra.store.clone()),
+        }
+    }
+
+    /// Who of the daemons on this store may run a job.
+    pub(super) fn turn(&self) -> Arc<dyn Turn> {
+        match self {
+            Self::Embedded(_) => Arc::new(MyTurn),
+            Self::Cassandra(cassandra) => {
+                Arc::new(LeaseTurn::new(cassandra.store.clone(), cassandra::host()))
+            }
+        }
+    }
+
+    /// Replica and writer, where others write to the same store.
+    pub(super) fn writer(&self) -> Option<(u8, u16)> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Cassandra(cassandra) => {
+                let identity = cassandra.store.identity();
+                Some((identity.replica(), identity.writer()))
+            }
         }
     }
 

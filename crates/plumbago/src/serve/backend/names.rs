@@ -12,12 +12,11 @@ use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, MetaPage, MetadataStore, MetricMeta, StoreError};
 use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_embedded::EmbeddedStore;
-use plumbago_telemetry::Throttle;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Between two tries of a server that cannot be asked.
-const PAUSE: Duration = Duration::from_secs(1);
+use super::load::Load;
+
 /// How long a first start waits for the names that the server has.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,7 +30,11 @@ struct Inner {
     copy: EmbeddedStore,
     /// There once the copy has been complete.
     marker: PathBuf,
+    /// The names of the server are loaded; otherwise the copy has only those that are written here.
+    loads: bool,
     complete: AtomicBool,
+    /// The scan that is under way.
+    load: Mutex<Option<Load>>,
     /// The start goes on with an incomplete copy, since the server cannot be asked.
     gave_up: AtomicBool,
     /// Keyspaces that BigGraphite made never had an xFilesFactor applied.
@@ -39,15 +42,15 @@ struct Inner {
     /// True once it is known what the server is.
     checked: watch::Receiver<bool>,
     stop: CancellationToken,
-    throttle: Throttle,
 }
 
 impl Names {
-    /// `copy` keeps nothing but names; `marker` is a file beside it.
+    /// `copy` keeps nothing but names; `marker` is a file beside it, there once all names of the server
+    /// are in the copy, if they are to be loaded at all.
     pub(super) fn new(
         remote: CassandraStore,
         copy: EmbeddedStore,
-        marker: PathBuf,
+        (marker, loads): (PathBuf, bool),
         checked: watch::Receiver<bool>,
         stop: CancellationToken,
     ) -> Self {
@@ -56,12 +59,13 @@ impl Names {
             remote,
             copy,
             complete: AtomicBool::new(text.starts_with("complete")),
+            load: Mutex::default(),
             gave_up: AtomicBool::new(false),
             ignores_factor: AtomicBool::new(text.contains("biggraphite")),
             marker,
+            loads,
             checked,
             stop,
-            throttle: Throttle::new(10_000),
         }))
     }
 
@@ -110,69 +114,59 @@ impl Names {
         self.0.complete.store(true, Ordering::Release);
     }
 
-    /// A page from the server, which also goes to the copy; `None` when a first start does better to go
+    /// A page from the server, which is also in the copy; `None` when a first start does better to go
     /// on without: points are accepted then, and the names come once the server answers.
-    async fn page_from_server(
-        &self,
-        position: Option<Vec<u8>>,
-        limit: usize,
-    ) -> Result<Option<MetaPage>, StoreError> {
+    async fn page_from_server(&self, begins: bool, limit: usize) -> Result<Option<MetaPage>, StoreError> {
         if self.0.gave_up.load(Ordering::Acquire) {
             return Ok(None);
         }
-        let page = match &position {
-            Some(_) => self.remote_page(position, limit).await?,
-            None => match tokio::time::timeout(PATIENCE, self.remote_page(None, limit)).await {
-                Ok(Ok(page)) => page,
-                Ok(Err(error)) if error.kind == ErrorKind::Closed => return Err(error),
-                failed => {
-                    let error = failed.ok().and_then(Result::err).map(|error| error.to_string());
-                    tracing::warn!(
-                        error,
-                        "started without the names that the server has: it does not tell them yet"
-                    );
-                    self.0.gave_up.store(true, Ordering::Release);
-                    return Ok(None);
-                }
-            },
-        };
-        let metas: Vec<MetricMeta> = page
-            .iter()
-            .map(|(name, entry)| MetricMeta {
-                name: name.to_owned(),
-                config: Arc::clone(&entry.config),
-                created_on: entry.created_on,
-            })
-            .collect();
-        self.0.copy.create(&metas).await?;
-        if page.next.is_none() {
-            self.mark();
+        if !begins {
+            return self.next_page().await.map(Some);
         }
-        Ok(Some(page))
+        match tokio::time::timeout(PATIENCE, self.first_page(limit)).await {
+            Ok(Ok(page)) => Ok(Some(page)),
+            Ok(Err(error)) if error.kind == ErrorKind::Closed => Err(error),
+            failed => {
+                let error = failed.ok().and_then(Result::err).map(|error| error.to_string());
+                tracing::warn!(
+                    error,
+                    "started without the names that the server has: it does not tell them yet"
+                );
+                *self.0.load.lock().await = None;
+                self.0.gave_up.store(true, Ordering::Release);
+                Ok(None)
+            }
+        }
     }
 
-    /// A page from the server; waits until it can be asked.
-    async fn remote_page(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
+    /// Begins to read all names once it is known what the server is.
+    async fn first_page(&self, limit: usize) -> Result<MetaPage, StoreError> {
         let mut checked = self.0.checked.clone();
         let known = async { checked.wait_for(|checked| *checked).await.is_ok() };
         if self.0.stop.run_until_cancelled(known).await != Some(true) {
             return Err(stopping());
         }
-        loop {
-            match self.0.remote.scan(position.clone(), limit).await {
-                Err(error) if error.is_transient() => self.report(&error),
-                answer => return answer,
-            }
-            if self.0.stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
-                return Err(stopping());
-            }
-        }
+        *self.0.load.lock().await = Some(Load::begin(&self.0.remote, &self.0.copy, limit));
+        self.next_page().await
     }
 
-    fn report(&self, error: &StoreError) {
-        if let Some(held_back) = self.0.throttle.pass_now() {
-            let error: &(dyn std::error::Error + 'static) = error;
-            tracing::warn!(error, held_back, "names cannot be read from the server yet, trying again");
+    /// The next page of a load. Its position says no more than that there may be others.
+    async fn next_page(&self) -> Result<MetaPage, StoreError> {
+        let mut load = self.0.load.lock().await;
+        let next = async {
+            match load.as_mut() {
+                Some(load) => load.next().await,
+                None => None,
+            }
+        };
+        match self.0.stop.run_until_cancelled(next).await {
+            Some(Some(page)) => Ok(MetaPage { next: Some(Vec::new()), ..page? }),
+            Some(None) => {
+                *load = None;
+                self.mark();
+                Ok(MetaPage::default())
+            }
+            None => Err(stopping()),
         }
     }
 }
@@ -211,9 +205,9 @@ impl MetadataStore for Names {
     }
 
     async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
-        let from_server = match self.is_complete() {
+        let from_server = match self.is_complete() || !self.0.loads {
             true => None,
-            false => self.page_from_server(position.clone(), limit).await?,
+            false => self.page_from_server(position.is_none(), limit).await?,
         };
         let mut page = match from_server {
             Some(page) => page,

@@ -21,9 +21,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
 
 fn stdev(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let (points, tolerance) = (args.int(1), args.float(2));
-    let Some(size) = usize::try_from(points).ok().filter(|size| *size > 0) else {
-        return Err("the argument points must be at least 1".into());
-    };
+    let size = usize::try_from(points).map_err(|_| "the argument points must not be negative")?;
     let deviate = |mut series: TimeSeries| {
         series.tags.set("stdev", points.to_string());
         let values = deviations(&series.values, size, tolerance);
@@ -34,7 +32,7 @@ fn stdev(args: &mut Args, _: &mut Context<'_>) -> Outcome {
 }
 
 /// By running sums, with their rounding, as Graphite does it: unknown where that makes the variance
-/// negative.
+/// negative, and of no points.
 fn deviations(values: &[f64], size: usize, tolerance: f64) -> Vec<f64> {
     let (mut known, mut sum, mut squares) = (0.0, 0.0, 0.0);
     let step = |(at, value): (usize, &f64)| {

@@ -53,7 +53,7 @@ struct Analysis {
 }
 
 impl Analysis {
-    fn of(series: &TimeSeries, seasonality: &str) -> Result<Self, Fault> {
+    fn of(series: &TimeSeries, seasonality: &str, context: &Context<'_>) -> Result<Self, Fault> {
         const ALPHA: f64 = 0.1;
         const BETA: f64 = 0.0035;
         const GAMMA: f64 = 0.1;
@@ -67,7 +67,9 @@ impl Analysis {
         let mut seasonals: Vec<f64> = Vec::with_capacity(values.len());
         let before = |all: &[f64], at: usize| at.checked_sub(season).map_or(0.0, |before| all[before]);
         let (mut last_intercept, mut last_slope, mut expected) = (f64::NAN, 0.0, f64::NAN);
+        let mut pace = context.pace();
         for (at, value) in values.iter().copied().enumerate() {
+            pace.step(1)?;
             if value.is_nan() {
                 predictions.push(expected);
                 seasonals.push(0.0);
@@ -110,7 +112,7 @@ fn points_before(seconds: i64, series: &TimeSeries) -> usize {
 fn forecast(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let (seconds, seasonality) = (parse_interval(args.text(1))?, args.text(2).to_owned());
     let expect = |mut series: TimeSeries| -> Result<TimeSeries, Fault> {
-        let analysis = Analysis::of(&series, &seasonality)?.shown(points_before(seconds, &series));
+        let analysis = Analysis::of(&series, &seasonality, context)?.shown(points_before(seconds, &series));
         tag(&mut series, &["holtWintersForecast", "holtWintersDeviation"]);
         let name = format!("holtWintersForecast({})", series.name);
         Ok(made(series, seconds, name, analysis.predictions))
@@ -136,7 +138,7 @@ fn bands(args: &mut Args, context: &Context<'_>) -> Result<Vec<TimeSeries>, Faul
     let seasonality = args.text(3).to_owned();
     let mut bands = Vec::new();
     for mut series in context.again(context.range.earlier(seconds))? {
-        let analysis = Analysis::of(&series, &seasonality)?.shown(points_before(seconds, &series));
+        let analysis = Analysis::of(&series, &seasonality, context)?.shown(points_before(seconds, &series));
         tag(&mut series, &["holtWintersForecast", "holtWintersDeviation"]);
         tag(&mut series, &["holtWintersConfidenceUpper", "holtWintersConfidenceLower"]);
         for (edge, factor) in [("Lower", -delta), ("Upper", delta)] {

@@ -7,6 +7,7 @@ use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERI
 use crate::request::TimeRange;
 use crate::series::TimeSeries;
 use crate::target::Literal;
+use crate::watch::Pace;
 
 pub(super) const WINDOW: Param = Param::new("windowSize", Kind::IntOrInterval).suggest(WINDOWS);
 const FACTOR: Param = Param::new("xFilesFactor", Kind::Float).optional();
@@ -108,22 +109,30 @@ fn moving(args: &mut Args, context: &mut Context<'_>, method: &str, factor: Opti
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
     let function = format!("moving{first}{}", letters.as_str().to_lowercase());
     let fold = |mut series: TimeSeries| {
+        context.go_on()?;
         let points = window.points(&series);
         series.tags.set(&function, &*window.tag);
         let factor = factor.unwrap_or(series.x_files_factor);
-        let values = windows(&series.values, points, aggregate, factor);
+        let values = windows(&series.values, points, aggregate, factor, &mut context.pace())?;
         let name = format!("{function}({},{})", series.name, window.shown);
-        TimeSeries { start: series.start + window.seconds, ..series.derived(name, values) }
+        Ok(TimeSeries { start: series.start + window.seconds, ..series.derived(name, values) })
     };
-    Ok(context.again(context.range.earlier(window.seconds))?.into_iter().map(fold).collect::<Vec<_>>().into())
+    let series = context.again(context.range.earlier(window.seconds))?;
+    Ok(series.into_iter().map(fold).collect::<Result<Vec<_>, Fault>>()?.into())
 }
 
 /// One value for each window of `size` values, the first of which ends with the value at `size`.
-fn windows(values: &[f64], size: usize, method: Aggregate, factor: f64) -> Vec<f64> {
+fn windows(
+    values: &[f64],
+    size: usize,
+    method: Aggregate,
+    factor: f64,
+    pace: &mut Pace<'_>,
+) -> Result<Vec<f64>, Fault> {
     /// Windows up to this are summed value by value, in graphite-web's order and to its last digit.
     const SUMMED_PLAINLY: usize = 32;
     if size == 0 || values.len() <= size {
-        return vec![f64::NAN; values.len().saturating_sub(size)];
+        return Ok(vec![f64::NAN; values.len().saturating_sub(size)]);
     }
     let mut folded = match method {
         Aggregate::Sum | Aggregate::Average | Aggregate::AvgZero if size <= SUMMED_PLAINLY => {
@@ -135,14 +144,16 @@ fn windows(values: &[f64], size: usize, method: Aggregate, factor: f64) -> Vec<f
         Aggregate::Max => by_blocks(values, size, f64::NEG_INFINITY, |a, b| if b > a { b } else { a }),
         Aggregate::Min => by_blocks(values, size, f64::INFINITY, |a, b| if b < a { b } else { a }),
         Aggregate::Multiply => by_blocks(values, size, 1.0, |a, b| a * b),
-        Aggregate::Median => medians(values, size),
+        Aggregate::Median => medians(values, size, pace)?,
         Aggregate::Count => vec![0.0; values.len() - size],
         Aggregate::Range => {
-            let low = windows(values, size, Aggregate::Min, 0.0);
-            windows(values, size, Aggregate::Max, 0.0).iter().zip(low).map(|(high, low)| high - low).collect()
+            let low = windows(values, size, Aggregate::Min, 0.0, pace)?;
+            let high = windows(values, size, Aggregate::Max, 0.0, pace)?;
+            high.iter().zip(low).map(|(high, low)| high - low).collect()
         }
-        Aggregate::Diff | Aggregate::StdDev | Aggregate::Last => {
-            values.windows(size).skip(1).map(|window| method.of(window)).collect()
+        Aggregate::Diff | Aggregate::StdDev | Aggregate::Last | Aggregate::Percentile(_) => {
+            let fold = |window: &[f64]| pace.step(size).map(|()| method.of(window));
+            values.windows(size).skip(1).map(fold).collect::<Result<_, _>>()?
         }
     };
     let mut known = values[..size].iter().filter(|value| !value.is_nan()).count();
@@ -157,7 +168,7 @@ fn windows(values: &[f64], size: usize, method: Aggregate, factor: f64) -> Vec<f
             *value = known as f64;
         }
     }
-    folded
+    Ok(folded)
 }
 
 /// Each window as the end of one block and the beginning of the next, so that no value is folded more
@@ -181,11 +192,14 @@ fn by_blocks(values: &[f64], size: usize, start: f64, merge: impl Fn(f64, f64) -
     folded
 }
 
-fn medians(values: &[f64], size: usize) -> Vec<f64> {
+fn medians(values: &[f64], size: usize, pace: &mut Pace<'_>) -> Result<Vec<f64>, Fault> {
+    /// Values that are moved at once, to make room for one among them.
+    const MOVED: usize = 16;
     let mut sorted: Vec<f64> = Vec::with_capacity(size + 1);
     let place = |sorted: &[f64], value: f64| sorted.partition_point(|known| known.total_cmp(&value).is_lt());
     let mut folded = Vec::with_capacity(values.len() - size);
     for (at, value) in values.iter().enumerate() {
+        pace.step(1 + sorted.len() / MOVED)?;
         if let Some(gone) = at.checked_sub(size).map(|gone| values[gone]).filter(|gone| !gone.is_nan()) {
             let place = place(&sorted, gone);
             sorted.remove(place);
@@ -198,7 +212,7 @@ fn medians(values: &[f64], size: usize) -> Vec<f64> {
             folded.push(median_of_sorted(&sorted));
         }
     }
-    folded
+    Ok(folded)
 }
 
 #[cfg(test)]
@@ -206,6 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::watch::Unwatched;
 
     proptest! {
         #[test]
@@ -214,7 +229,7 @@ mod tests {
             size in 1usize..50,
         ) {
             for method in [Aggregate::Sum, Aggregate::Max, Aggregate::Min, Aggregate::Median, Aggregate::Range] {
-                let folded = windows(&values, size, method, 0.0);
+                let folded = windows(&values, size, method, 0.0, &mut Pace::new(&Unwatched, 0)).unwrap();
                 let plain: Vec<f64> = values.windows(size).skip(1).map(|window| method.of(window)).collect();
                 prop_assert_eq!(folded.len(), plain.len());
                 for (a, b) in folded.iter().zip(&plain) {

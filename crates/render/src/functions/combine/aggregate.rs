@@ -86,7 +86,7 @@ pub(crate) fn combined(
     let Some(grid) = Grid::of(&series)? else { return Ok(None) };
     context.count_points(grid.len)?;
     let factor = factor.unwrap_or(context.x_files_factor);
-    let values = rows::fold(&series, &grid, aggregate, factor);
+    let values = rows::fold(&series, &grid, aggregate, factor, context.pace())?;
     let name: Arc<str> = format!("{method}Series({})", path_expressions(&series)).into();
     let mut tags = Tags::common(series.iter().map(|s| &s.tags));
     if tags.get("name").is_none() {

@@ -60,8 +60,19 @@ pub(crate) fn zipped(
     of: impl Fn(f64, f64) -> f64,
 ) -> Result<TimeSeries, Fault> {
     let Some(grid) = Grid::of([first, second])? else { return Err("there are no series".into()) };
-    context.count_points(grid.len)?;
-    let (a, b) = (grid.spread(first), grid.spread(second));
-    let values = a.iter().zip(b.iter()).map(|(a, b)| of(*a, *b)).collect();
+    let values = by_index(&grid.align(first), &grid.align(second), context, of)?;
     Ok(TimeSeries::made(name, grid.times(), values, context.x_files_factor))
+}
+
+/// Two columns into one, as long as the longer one; what the other lacks is unknown.
+pub(super) fn by_index(
+    first: &[f64],
+    second: &[f64],
+    context: &Context<'_>,
+    of: impl Fn(f64, f64) -> f64,
+) -> Result<Vec<f64>, Fault> {
+    let len = first.len().max(second.len());
+    context.count_points(len)?;
+    let at = |column: &[f64], slot: usize| column.get(slot).copied().unwrap_or(f64::NAN);
+    Ok((0..len).map(|slot| of(at(first, slot), at(second, slot))).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::divide::{ratio, zipped};
+use super::divide::{by_index, ratio, zipped};
 use super::path_expressions;
 use crate::aggregate::Aggregate;
 use crate::context::{Context, Fault};
@@ -42,7 +42,7 @@ fn as_percent(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         Some(Value::Series(totals)) if nodes.is_empty() => of_series(series, totals, context)?,
         Some(Value::Series(totals)) => grouped(series, Some(totals), &nodes, context)?,
         Some(Value::Literal(number @ (Literal::Integer(_) | Literal::Float(_)))) if nodes.is_empty() => {
-            of_number(series, &number, context)
+            of_number(&series, &number, context)?
         }
         Some(_) => {
             return Err(
@@ -64,34 +64,41 @@ fn pair(series: &TimeSeries, total: &TimeSeries, context: &Context<'_>) -> Resul
 
 fn of_sum(series: Vec<TimeSeries>, context: &Context<'_>) -> Result<Vec<TimeSeries>, Fault> {
     let Some(grid) = Grid::of(&series)? else { return Ok(Vec::new()) };
-    let sums = rows::fold(&series, &grid, Aggregate::Sum, 0.0);
-    let total = format!("sumSeries({})", path_expressions(&series));
-    context.count_points(grid.len.saturating_mul(series.len()))?;
-    let of_total = |series: &TimeSeries| {
-        let name = format!("asPercent({},{total})", series.name);
-        let values: Vec<f64> = grid.spread(series).iter().zip(&sums).map(|(v, t)| percent(*v, *t)).collect();
-        let times = if series.step == grid.step && series.start == grid.start {
-            series.times()
-        } else {
-            grid.times()
-        };
-        TimeSeries::made(name, times, values, context.x_files_factor)
-    };
-    Ok(series.iter().map(of_total).collect())
+    let sums = rows::fold(&series, &grid, Aggregate::Sum, 0.0, context.pace())?;
+    let name = format!("sumSeries({})", path_expressions(&series));
+    of_total(&series, (&name, &sums), &grid, context)
 }
 
-fn of_number(series: Vec<TimeSeries>, number: &Literal, context: &Context<'_>) -> Vec<TimeSeries> {
+/// Each series in percent of one column on the grid. As in graphite-web the result says the times of the
+/// series, also where its values are in a longer step by then (docs/decisions/alignment.md).
+fn of_total(
+    series: &[TimeSeries],
+    (total, column): (&str, &[f64]),
+    grid: &Grid,
+    context: &Context<'_>,
+) -> Result<Vec<TimeSeries>, Fault> {
+    let share = |series: &TimeSeries| {
+        let values = by_index(&grid.align(series), column, context, percent)?;
+        let name = format!("asPercent({},{total})", series.name);
+        Ok(TimeSeries::made(name, series.times(), values, context.x_files_factor))
+    };
+    series.iter().map(share).collect()
+}
+
+/// In percent of a number, which stands in as many slots as the first series has.
+fn of_number(
+    series: &[TimeSeries],
+    number: &Literal,
+    context: &Context<'_>,
+) -> Result<Vec<TimeSeries>, Fault> {
     let total = match number {
         Literal::Integer(number) => *number as f64,
         Literal::Float(number) => *number,
         _ => f64::NAN,
     };
-    let of_total = |series: TimeSeries| {
-        let name = format!("asPercent({},{})", series.name, number.python());
-        let values = series.values.iter().map(|value| percent(*value, total)).collect();
-        TimeSeries::made(name, series.times(), values, context.x_files_factor)
-    };
-    series.into_iter().map(of_total).collect()
+    let Some(grid) = Grid::of(series)? else { return Ok(Vec::new()) };
+    let column = vec![total; series.first().map_or(0, |series| series.values.len())];
+    of_total(series, (&number.python(), &column), &grid, context)
 }
 
 /// In percent of one series, or of as many, which are matched in the order of their names.
@@ -113,7 +120,8 @@ fn of_series(
         )
         .into());
     };
-    series.iter().map(|series| pair(series, total, context)).collect()
+    let Some(grid) = Grid::of(series.iter().chain([total]))? else { return Ok(Vec::new()) };
+    of_total(&series, (&total.name, &grid.align(total)), &grid, context)
 }
 
 /// By groups: each series in percent of the total with the same key.
@@ -123,6 +131,7 @@ fn grouped(
     nodes: &[Literal],
     context: &Context<'_>,
 ) -> Result<Vec<TimeSeries>, Fault> {
+    let Some(grid) = Grid::of(&series)? else { return Ok(Vec::new()) };
     let key = |series: &TimeSeries| node::key(series, nodes.iter());
     let groups = node::grouped(series, key);
     let of_totals = match totals {
@@ -132,27 +141,37 @@ fn grouped(
     let mut order: Vec<String> = groups.iter().map(|(key, _)| key.clone()).collect();
     let mut sums = HashMap::new();
     let groups: HashMap<String, Vec<TimeSeries>> = groups.into_iter().collect();
+    // What has no counterpart says the times of what came before it, as in graphite-web.
+    let mut times = None;
     for (key, members) in of_totals {
         if !groups.contains_key(&key) {
             order.push(key.clone());
         }
-        sums.insert(key, total(members, context)?);
+        let is_sum = members.len() > 1;
+        let total = total(members, context)?;
+        if is_sum {
+            times = Some(total.times());
+        }
+        sums.insert(key, total);
     }
     let mut results = Vec::new();
     for key in order {
         match (groups.get(&key), sums.get(&key)) {
             (Some(members), Some(total)) => {
                 for series in members {
-                    results.push(pair(series, total, context)?);
+                    let share = pair(series, total, context)?;
+                    times = Some(share.times());
+                    results.push(share);
                 }
             }
             (Some(members), None) => {
-                results.extend(
-                    members.iter().map(|s| missing(format!("asPercent({},MISSING)", s.name), s, context)),
-                );
+                let name = |series: &TimeSeries| format!("asPercent({},MISSING)", series.name);
+                let missing = |s| missing(name(s), grid.align(s).len(), times.unwrap_or(s.times()), context);
+                results.extend(members.iter().map(missing));
             }
             (None, Some(total)) => {
-                results.push(missing(format!("asPercent(MISSING,{})", total.name), total, context));
+                let name = format!("asPercent(MISSING,{})", total.name);
+                results.push(missing(name, total.values.len(), times.unwrap_or(total.times()), context));
             }
             (None, None) => {}
         }
@@ -166,11 +185,11 @@ fn total(members: Vec<TimeSeries>, context: &Context<'_>) -> Result<TimeSeries, 
         return Ok(only.clone());
     }
     let Some(grid) = Grid::of(&members)? else { return Err("there are no series".into()) };
-    let sums = rows::fold(&members, &grid, Aggregate::Sum, 0.0);
+    let sums = rows::fold(&members, &grid, Aggregate::Sum, 0.0, context.pace())?;
     let name = format!("sumSeries({})", path_expressions(&members));
     Ok(TimeSeries::made(name, grid.times(), sums, context.x_files_factor))
 }
 
-fn missing(name: String, like: &TimeSeries, context: &Context<'_>) -> TimeSeries {
-    TimeSeries::made(name, like.times(), vec![f64::NAN; like.values.len()], context.x_files_factor)
+fn missing(name: String, len: usize, times: (i64, i64, i64), context: &Context<'_>) -> TimeSeries {
+    TimeSeries::made(name, times, vec![f64::NAN; len], context.x_files_factor)
 }

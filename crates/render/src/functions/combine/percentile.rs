@@ -34,6 +34,8 @@ fn percentile_of_series(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     };
     context.count_points(grid.len)?;
     let name = format!("percentileOfSeries({},{})", first.path_expression, general(n));
-    let values = rows::gathered(&series, &grid, |row| percentile(row.iter().copied(), n, interpolate));
+    let values = rows::gathered(&series, &grid, context.pace(), |row| {
+        percentile(row.iter().copied(), n, interpolate)
+    })?;
     Ok(vec![TimeSeries::made(name, grid.times(), values, context.x_files_factor)].into())
 }

@@ -22,6 +22,8 @@ fn pow_series(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     context.count_points(grid.len)?;
     let names: Vec<&str> = series.iter().map(|s| &*s.name).collect();
     let name = format!("powSeries({})", names.join(","));
-    let values = rows::gathered(&series, &grid, |row| row.iter().copied().reduce(power).unwrap_or(f64::NAN));
+    let values = rows::gathered(&series, &grid, context.pace(), |row| {
+        row.iter().copied().reduce(power).unwrap_or(f64::NAN)
+    })?;
     Ok(vec![TimeSeries::made(name, grid.times(), values, context.x_files_factor)].into())
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::aggregate::combined;
-use super::divide::{ratio, zipped};
-use crate::context::Context;
+use super::divide::{by_index, ratio};
+use crate::context::{Context, Fault};
 use crate::function::{Args, Function, Group, Kind, Outcome, Param};
 use crate::node;
 use crate::series::TimeSeries;
@@ -49,7 +49,7 @@ fn weighted_average(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         if let Some((Some(value), Some(weight))) = pairs.get(&key) {
             let (value, weight) = (&values[*value], &weights[*weight]);
             let name = format!("product({},{})", weight.name, value.name);
-            products.push(zipped(name, value, weight, context, |a, b| a * b)?);
+            products.push(over(name, value, weight, context, |a, b| a * b)?);
         }
     }
     let expressions = |list: &[TimeSeries]| {
@@ -61,5 +61,17 @@ fn weighted_average(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         format!("weightedAverage({}, {}, {})", expressions(&values), expressions(&weights), nodes.join(","));
     let (sum, total) = (combined(products, "sum", None, context)?, combined(weights, "sum", None, context)?);
     let (Some(sum), Some(total)) = (sum, total) else { return Ok(Vec::new().into()) };
-    Ok(vec![zipped(name, &sum, &total, context, ratio)?].into())
+    Ok(vec![over(name, &sum, &total, context, ratio)?].into())
+}
+
+/// Two series into one, by index and with the times of the first, as in graphite-web.
+fn over(
+    name: String,
+    first: &TimeSeries,
+    second: &TimeSeries,
+    context: &Context<'_>,
+    of: impl Fn(f64, f64) -> f64,
+) -> Result<TimeSeries, Fault> {
+    let values = by_index(&first.values, &second.values, context, of)?;
+    Ok(TimeSeries::made(name, first.times(), values, context.x_files_factor))
 }

@@ -1,6 +1,6 @@
 //! Correlation by Pearson.
 
-use crate::context::Context;
+use crate::context::{Context, Fault};
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::grid::Grid;
 use crate::series::TimeSeries;
@@ -66,11 +66,13 @@ fn pearson(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let Some(grid) = Grid::of([a, b])? else { return Ok(Vec::new().into()) };
     context.count_points(grid.len.saturating_mul(size))?;
     let (x, y) = (grid.spread(a), grid.spread(b));
+    let mut pace = context.pace();
     let window = |at: usize| {
-        let Some(from) = (at + 1).checked_sub(size) else { return f64::NAN };
-        correlation(x[from..=at].iter().copied().zip(y[from..=at].iter().copied()))
+        let Some(from) = (at + 1).checked_sub(size) else { return Ok(f64::NAN) };
+        pace.step(size)?;
+        Ok(correlation(x[from..=at].iter().copied().zip(y[from..=at].iter().copied())))
     };
-    let values = (0..grid.len).map(window).collect();
+    let values = (0..grid.len).map(window).collect::<Result<_, Fault>>()?;
     let name = format!("pearson({},{},{size})", a.name, b.name);
     Ok(vec![TimeSeries::made(name, grid.times(), values, context.x_files_factor)].into())
 }

@@ -27,6 +27,12 @@ fn polyfit(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let degree = usize::try_from(args.int(1)).ok().filter(|degree| (1..=DEGREE_MAX).contains(degree));
     let degree = degree.ok_or_else(|| format!("the argument degree must be from 1 to {DEGREE_MAX}"))?;
     let seconds = parse_interval(args.text(2))?.max(0);
+    // What was left out is not in the name.
+    let shown = match (args.given_int(1), args.given_text(2)) {
+        (_, Some(offset)) => format!(",{degree},'{offset}'"),
+        (Some(_), None) => format!(",{degree}"),
+        (None, None) => String::new(),
+    };
     let mut results = Vec::new();
     for series in args.series(0) {
         let more = usize::try_from(seconds / series.step).unwrap_or(usize::MAX);
@@ -43,7 +49,7 @@ fn polyfit(args: &mut Args, context: &mut Context<'_>) -> Outcome {
                 .collect(),
             None => vec![f64::NAN; len],
         };
-        let name = format!("polyfit({},{degree})", series.name);
+        let name = format!("polyfit({}{shown})", series.name);
         let end = series.end + more as i64 * series.step;
         results.push(TimeSeries { end, ..series.derived(name, values) });
     }

@@ -62,11 +62,13 @@ fn integral_with_reset(args: &mut Args, _: &mut Context<'_>) -> Outcome {
 fn scale_after(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let factor = args.float(1);
     let request = context.request();
-    let time =
-        crate::attime::parse(args.text(2), request.now, &request.zone).map_err(|error| error.to_string())?;
+    let shown = args.text(2).to_owned();
+    let time = crate::attime::parse(&shown, request.now, &request.zone).map_err(|error| error.to_string())?;
     let mut series = args.series(0);
     for series in &mut series {
-        series.rename(format!("scaleAfterTimestamp({},{},{time})", series.name, general(factor)));
+        // To carbonapi it is `scale` with a time.
+        series.tags.set("scale", general(factor));
+        series.rename(format!("scale({},{},{shown})", series.name, general(factor)));
         let (start, step) = (series.start, series.step);
         for (at, value) in (0i64..).zip(series.values_mut()) {
             if start + at * step >= time {

@@ -4,6 +4,7 @@ use crate::attime::parse_interval;
 use crate::context::{Context, Fault};
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::number::general;
+use crate::request::TimeRange;
 use crate::series::TimeSeries;
 
 const INTERVAL: Param = Param::new("interval", Kind::Interval);
@@ -13,8 +14,9 @@ const VALUE: Param = Param::new("value", Kind::Float);
 
 pub(super) const ALL: &[Function] = &[
     Function::new("slo", Group::Transform, &[SERIES, INTERVAL, METHOD, VALUE], |args, context| {
-        shares(args, context, "slo", |kept, known, _| kept / known)
+        shares(args, context, ("slo", ""), |share, _| share)
     })
+    .reads(whole_interval)
     .about(
         "The share of the points of each interval that are above or below a value.",
         "slo(server.latency, '1h', 'below', 100)",
@@ -25,6 +27,7 @@ pub(super) const ALL: &[Function] = &[
         &[SERIES, INTERVAL, METHOD, VALUE, Param::new("objective", Kind::Float)],
         error_budget,
     )
+    .reads(whole_interval)
     .about(
         "How much of the errors that an objective allows is left in each interval.",
         "sloErrorBudget(server.latency, '1h', 'below', 100, 0.99)",
@@ -33,17 +36,21 @@ pub(super) const ALL: &[Function] = &[
 
 fn error_budget(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let objective = args.float(4);
-    let allowed = 1.0 - objective;
-    shares(args, context, "sloErrorBudget", move |kept, known, seconds| {
-        if allowed <= 0.0 { f64::NAN } else { (kept / known - objective) * seconds }
-    })
+    let shown = format!(", {}", general(objective));
+    shares(args, context, ("sloErrorBudget", &shown), move |share, seconds| (share - objective) * seconds)
+}
+
+/// An interval that is longer than the graph is looked at as a whole.
+fn whole_interval(args: &Args, context: &Context<'_>) -> Result<Vec<TimeRange>, Fault> {
+    let missing = parse_interval(args.text(1))? - (context.range.until - context.range.from);
+    Ok(if missing > 0 { vec![context.range.earlier(missing)] } else { Vec::new() })
 }
 
 fn shares(
     args: &mut Args,
     context: &mut Context<'_>,
-    function: &str,
-    of: impl Fn(f64, f64, f64) -> f64,
+    (function, more): (&str, &str),
+    of: impl Fn(f64, f64) -> f64,
 ) -> Outcome {
     let shown = args.text(1).to_owned();
     let seconds = parse_interval(&shown)?;
@@ -57,22 +64,48 @@ fn shares(
         "below" => point < value,
         _ => point <= value,
     };
+    let longer = match whole_interval(args, context)?.first() {
+        Some(range) => context.again(*range)?,
+        None => Vec::new(),
+    };
     let judge = |series: TimeSeries| -> Result<TimeSeries, Fault> {
-        let start = series.start - series.start.rem_euclid(seconds);
-        let end = series.end + (-series.end).rem_euclid(seconds);
-        let len = usize::try_from((end - start) / seconds).unwrap_or(0);
-        context.count_points(len)?;
-        let mut counts = vec![(0.0, 0.0); len];
-        for (at, point) in (0i64..).zip(series.values.iter()).filter(|(_, point)| !point.is_nan()) {
-            let bucket = usize::try_from((series.start + at * series.step - start) / seconds).unwrap_or(0);
-            if let Some((kept, known)) = counts.get_mut(bucket) {
-                *known += 1.0;
-                *kept += f64::from(u8::from(is_kept(*point)));
-            }
-        }
-        let values = counts.into_iter().map(|(kept, known)| of(kept, known, seconds as f64)).collect();
-        let name = format!("{function}({}, {shown}, {method}, {})", series.name, general(value));
-        Ok(TimeSeries { start, end, step: seconds, ..series.derived(name, values) })
+        let points = longer.iter().find(|longer| longer.name == series.name).unwrap_or(&series);
+        // As carbonapi does, intervals begin with the series and not with the clock.
+        let shown_intervals = intervals(series.end - series.start, seconds);
+        context.count_points(shown_intervals)?;
+        let values: Vec<f64> = if series.step > seconds {
+            vec![f64::NAN; shown_intervals]
+        } else {
+            buckets(points, seconds)
+                .map(|(points, length)| of(share(points, is_kept), length as f64))
+                .collect()
+        };
+        let name = format!("{function}({}, {shown}, {method}, {}{more})", series.name, general(value));
+        let end = series.start + shown_intervals as i64 * seconds;
+        Ok(TimeSeries { end, step: seconds, ..series.derived(name, values) })
     };
     Ok(args.series(0).into_iter().map(judge).collect::<Result<Vec<_>, _>>()?.into())
+}
+
+fn intervals(length: i64, seconds: i64) -> usize {
+    usize::try_from((length + seconds - 1) / seconds).unwrap_or(0)
+}
+
+/// The points of each interval, and how long it is: the last may be cut short.
+fn buckets(series: &TimeSeries, seconds: i64) -> impl Iterator<Item = (&[f64], i64)> {
+    let (step, len) = (series.step, series.values.len() as i64);
+    // The first point at or behind the start of an interval.
+    let first = move |interval: i64| ((interval * seconds + step - 1) / step).min(len);
+    let interval = move |at| (at, first(at), first(at + 1));
+    (0..).map(interval).take_while(|(_, from, until)| from < until).map(move |(at, from, until)| {
+        let is_whole = until * step >= (at + 1) * seconds;
+        let length = if is_whole { seconds } else { (until - from) * step };
+        (&series.values[from as usize..until as usize], length)
+    })
+}
+
+/// Which share of the known points is as promised; unknown when none is known.
+fn share(points: &[f64], is_kept: impl Fn(f64) -> bool) -> f64 {
+    let known = || points.iter().filter(|point| !point.is_nan());
+    known().filter(|point| is_kept(**point)).count() as f64 / known().count() as f64
 }

@@ -48,7 +48,7 @@ fn series(
     name: &str,
     context: &Context<'_>,
     step: i64,
-    of: impl FnMut(i64) -> f64,
+    mut of: impl FnMut(i64) -> f64,
 ) -> Result<TimeSeries, Fault> {
     if !(1..=STEP_MAX).contains(&step) {
         return Err(format!("the argument step must be from 1 to {STEP_MAX}").into());
@@ -56,7 +56,9 @@ fn series(
     let (from, until) = (context.range.from, context.range.until);
     let count = usize::try_from((until - from + step - 1) / step).unwrap_or(0);
     context.count_points(count)?;
-    let values = (0..).map(|at: i64| from + at * step).take(count).map(of).collect();
+    let mut pace = context.pace();
+    let times = (0..).map(|at: i64| from + at * step).take(count);
+    let values = times.map(|time| pace.step(1).map(|()| of(time))).collect::<Result<_, _>>()?;
     Ok(TimeSeries::made(name, (from, until, step), values, context.x_files_factor))
 }
 

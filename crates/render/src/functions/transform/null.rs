@@ -38,11 +38,20 @@ fn transform_null(args: &mut Args, _: &mut Context<'_>) -> Outcome {
         }
         series.tags.set("referenceSeries", "1");
         series.rename(format!("transformNull({},{shown},referenceSeries)", series.name));
-        for (value, is_known) in series.values_mut().iter_mut().zip(&known) {
-            if value.is_nan() && *is_known {
-                *value = default;
-            }
-        }
+        fill(series.values_mut(), &known, default);
     }
     Ok(series.into())
+}
+
+/// Puts the default where a reference is known. Of references that have more points than the series
+/// graphite-web keeps the last results, as many as the series has points.
+fn fill(values: &mut Vec<f64>, known: &[bool], default: f64) {
+    let len = values.len();
+    values.resize(len.max(known.len()), f64::NAN);
+    for (value, is_known) in values.iter_mut().zip(known) {
+        if value.is_nan() && *is_known {
+            *value = default;
+        }
+    }
+    values.drain(..values.len() - len);
 }

@@ -102,7 +102,7 @@ fn a_ttl_beyond_the_servers_calendar_is_cut() {
     let mut batch = WriteBatch::default();
     batch.push(run(long, 1, long.slot(NOW as u32) - 1), &[1.0], Some(&[1]));
     let row = plan(&batch, 500).requests[0].rows[0];
-    assert_eq!(row.ttl, Some((2_147_483_646 - NOW) as i32));
+    assert_eq!(row.ttl, Some((2_147_483_646 - 86_400 - NOW) as i32));
 }
 
 #[test]
@@ -182,10 +182,7 @@ fn reads_of_biggraphite_come_out_of_its_rows() {
                 let value = row["value"].as_f64().unwrap_or(f64::NAN);
                 // BigGraphite takes the last value of the highest shard, which here wrote last.
                 let written_us = i64::from(shard);
-                whole.add(
-                    method,
-                    Cell { shard, value, count: row["count"].as_i64().unwrap() as i16, written_us },
-                );
+                whole.add(method, Cell { shard, value, count: row["count"].as_i64().unwrap(), written_us });
             }
             let shown = whole.window().map_or(f64::NAN, |window| method.finish(window, 1));
             let wanted = point[1].as_f64().unwrap_or(f64::NAN);

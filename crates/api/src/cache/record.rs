@@ -1,0 +1,115 @@
+//! An answer on its way to a client, recorded.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::header::HeaderValue;
+
+use super::{Kept, Store, Ticket};
+
+/// Keeps what passes, when all of it has passed.
+pub(super) struct Recorded {
+    body: Body,
+    /// Taken when it is kept, or too large.
+    recording: Option<Recording>,
+}
+
+struct Recording {
+    kind: HeaderValue,
+    ticket: Ticket,
+    since: i64,
+    chunks: Vec<Bytes>,
+    bytes: usize,
+    store: Arc<Store>,
+}
+
+impl Recorded {
+    pub(super) fn new(body: Body, kind: HeaderValue, ticket: Ticket, since: i64, store: Arc<Store>) -> Self {
+        let recording = Recording { kind, ticket, since, chunks: Vec::new(), bytes: 0, store };
+        let mut recorded = Self { body, recording: Some(recording) };
+        recorded.end_if_over();
+        recorded
+    }
+
+    fn end_if_over(&mut self) {
+        if self.body.is_end_stream()
+            && let Some(recording) = self.recording.take()
+        {
+            recording.keep();
+        }
+    }
+}
+
+impl Recording {
+    /// False when the answer gets too large.
+    fn add(&mut self, chunk: &Bytes) -> bool {
+        let fits = self.store.reserve(self.bytes, chunk.len());
+        if fits {
+            self.bytes += chunk.len();
+            self.chunks.push(chunk.clone());
+        }
+        fits
+    }
+
+    fn keep(mut self) {
+        let body = match &mut self.chunks[..] {
+            [one] => std::mem::take(one),
+            chunks => {
+                let mut all = BytesMut::with_capacity(self.bytes);
+                chunks.iter().for_each(|chunk| all.extend_from_slice(chunk));
+                all.freeze()
+            }
+        };
+        let kept = Kept { kind: self.kind.clone(), body };
+        // The room goes over to the entry.
+        self.bytes = 0;
+        self.store.insert(std::mem::take(&mut self.ticket.key), kept, self.since, self.ticket.seconds);
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.store.release(self.bytes);
+    }
+}
+
+impl HttpBody for Recorded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(chunk) = frame.data_ref()
+                    && !self.recording.as_mut().is_none_or(|recording| recording.add(chunk))
+                {
+                    self.recording = None;
+                }
+                self.end_if_over();
+            }
+            Some(Err(_)) => self.recording = None,
+            None => {
+                if let Some(recording) = self.recording.take() {
+                    recording.keep();
+                }
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

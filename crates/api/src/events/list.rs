@@ -1,0 +1,69 @@
+//! Events in memory, in the order in which they came.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Event, Question};
+
+#[derive(Debug)]
+pub(super) struct List {
+    /// With the bytes of their lines; ids rise.
+    events: VecDeque<(Arc<Event>, usize)>,
+    bytes: usize,
+    bytes_max: usize,
+    last_id: u64,
+}
+
+impl List {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { events: VecDeque::new(), bytes: 0, bytes_max, last_id: 0 }
+    }
+
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        self.last_id + 1
+    }
+
+    /// Adds the newest event; those that came first make room for it.
+    pub(super) fn push(&mut self, event: Event, bytes: usize) {
+        self.last_id = self.last_id.max(event.id);
+        self.bytes += bytes;
+        self.events.push_back((Arc::new(event), bytes));
+        while self.bytes > self.bytes_max {
+            let Some((_, bytes)) = self.events.pop_front() else { return };
+            self.bytes -= bytes;
+        }
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<Arc<Event>> {
+        let at = self.events.binary_search_by_key(&id, |(event, _)| event.id).ok()?;
+        self.events.get(at).map(|(event, _)| Arc::clone(event))
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Event>> {
+        self.events.iter().map(|(event, _)| Arc::clone(event)).collect()
+    }
+
+    pub(super) fn find(&self, question: &Question) -> Vec<Arc<Event>> {
+        let all = self.events.iter().map(|(event, _)| event);
+        let mut found: Vec<_> = all.filter(|event| question.wants(event)).map(Arc::clone).collect();
+        found.sort_by_key(|event| event.when);
+        found
+    }
+}
+
+impl Question {
+    fn wants(&self, event: &Event) -> bool {
+        let has = |tag: &String| event.tags.contains(tag);
+        (self.from..=self.until).contains(&event.when)
+            && match &self.tags {
+                None => true,
+                Some(tags) if self.any => tags.iter().any(has),
+                // Nothing is tagged with nothing, as in Graphite.
+                Some(tags) => !tags.is_empty() && tags.iter().all(has),
+            }
+    }
+}

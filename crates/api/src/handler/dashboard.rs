@@ -1,0 +1,55 @@
+//! What is left of graphite-web's pages: there are no saved dashboards, and a graph of the composer is one
+//! of `/render`.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, LOCATION};
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+
+use crate::error::plain;
+use crate::format::wrap;
+use crate::state::Api;
+
+/// Answers a request to `/dashboard` or something below it.
+pub(crate) async fn dashboard(_: Arc<Api>, request: Request) -> Response {
+    let path = request.uri().path().trim_start_matches("/dashboard").trim_matches('/').to_owned();
+    let name = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    match path.split('/').collect::<Vec<_>>()[..] {
+        ["find"] => json(&json!({"dashboards": []})),
+        ["find_template"] => json(&json!({"templates": []})),
+        ["load", dashboard] => unknown("Dashboard", &name(dashboard)),
+        ["load" | "load_template", template, _] => unknown("Template", &name(template)),
+        _ => plain(
+            StatusCode::NOT_FOUND,
+            "no dashboards are kept here; Grafana draws them, with this address as its data source\n",
+        ),
+    }
+}
+
+/// Answers a request to `/composer`: its links show a graph with the parameters of `/render`.
+pub(crate) async fn composer(api: Arc<Api>, request: Request) -> Response {
+    let is_graph = request.uri().path().trim_end_matches('/') == "/composer";
+    let query = request.uri().query().unwrap_or_default();
+    let location = HeaderValue::from_str(&format!("{}/render?{query}", api.url_prefix));
+    match location {
+        Ok(location) if is_graph && query.contains("target") => {
+            let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
+            response.headers_mut().insert(LOCATION, location);
+            response
+        }
+        _ => plain(StatusCode::NOT_FOUND, "there is no composer here; /render draws graphs\n"),
+    }
+}
+
+/// As graphite-web says it, with a status of success.
+fn unknown(kind: &str, name: &str) -> Response {
+    json(&json!({"error": format!("{kind} '{name}' does not exist. ")}))
+}
+
+fn json(value: &Value) -> Response {
+    wrap::answer("application/json", value.to_string().into())
+}

@@ -1,0 +1,29 @@
+//! Names that a store cannot hold, refused before anything is made of them.
+
+use std::sync::Arc;
+
+use crate::stats::Reject;
+
+/// Why a store cannot hold a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRefusal {
+    /// It has too many components.
+    TooDeep,
+    /// It is too long, or a part of it is.
+    TooLong,
+    /// A component means something to the store.
+    Reserved,
+}
+
+/// Asked of every name before a metric is made of it.
+pub type NameCheck = Arc<dyn Fn(&str) -> Result<(), NameRefusal> + Send + Sync>;
+
+impl From<NameRefusal> for Reject {
+    fn from(refusal: NameRefusal) -> Self {
+        match refusal {
+            NameRefusal::TooDeep => Self::NameTooDeep,
+            NameRefusal::TooLong => Self::NameTooLong,
+            NameRefusal::Reserved => Self::NameReserved,
+        }
+    }
+}

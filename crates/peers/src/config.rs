@@ -1,0 +1,59 @@
+//! Who the others are.
+
+use std::path::PathBuf;
+
+use plumbago_model::Period;
+use serde::Deserialize;
+
+/// The `[cluster]` section.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Admin ports of the other daemons, as `host:port`.
+    pub peers: Vec<String>,
+    /// Their bearer token; empty for the one of our own admin port.
+    pub token: String,
+    /// PEM file of the authorities that sign their certificates; empty where the ports are not encrypted.
+    pub ca: PathBuf,
+    /// How long a read waits for them.
+    pub timeout: Period,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { peers: Vec::new(), token: String::new(), ca: PathBuf::new(), timeout: Period::seconds(1) }
+    }
+}
+
+impl Config {
+    /// Everything that is wrong with the section.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for peer in &self.peers {
+            let port = peer.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+            if port.and_then(|port| port.parse::<u16>().ok()).is_none_or(|port| port == 0) {
+                problems.push(format!("cluster.peers: {peer:?} is no host and port like \"10.0.0.2:8081\""));
+            }
+        }
+        if self.timeout.is_zero() {
+            problems.push("cluster.timeout: must not be 0".to_owned());
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_peers_are_named() {
+        let config = Config {
+            peers: ["a:1", "[::1]:2", "a", ":3", "b:0", "c:x"].map(str::to_owned).to_vec(),
+            timeout: Period::default(),
+            ..Config::default()
+        };
+        assert_eq!(config.problems().len(), 5);
+        assert!(Config::default().problems().is_empty());
+    }
+}

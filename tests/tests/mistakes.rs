@@ -1,0 +1,157 @@
+//! What operators and senders get wrong beside a daemon on Cassandra: credentials, clocks, names.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plumbago_cassandra_node::Options;
+use plumbago_cassandra_node::server::{self, cluster_for_test};
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+
+use crate::faults::Run;
+
+/// The password is wrong: points are accepted, the trouble is told, and once the server is told the
+/// password everything arrives.
+#[test]
+fn wrong_credentials() {
+    let options = Options { heap_mib: 320, sasi: false, authentication: true, ..Options::default() };
+    let Some(cluster) = cluster_for_test(1, &options) else { return };
+    let mut cql = cluster.nodes()[0].connect().unwrap();
+    cql.query("CREATE ROLE plumbago WITH LOGIN = true AND SUPERUSER = true AND PASSWORD = 'the old one'")
+        .unwrap();
+    let mut run = Run::new("credentials", &cluster.contact_points(), 65);
+    run.setup.set("store.cassandra.username", "plumbago");
+    run.setup.set("store.cassandra.password", "the old one");
+    run.syncdb();
+
+    run.setup.set("store.cassandra.password", "the new one");
+    let refused = run.setup.run(&["schema"]);
+    assert_eq!(refused.status.code(), Some(4), "{}", refused.output);
+    assert!(
+        refused.output.contains("credentials") || refused.output.contains("password"),
+        "{}",
+        refused.output
+    );
+    run.start();
+    run.steps(20);
+    let ready = run.ready();
+    assert!(ready.status == 503 && ready.body.contains("incorrect"), "{ready:?}");
+    assert!(!ready.body.contains("the new one") && !run.daemon().log().contains("the new one"));
+
+    cql.query("ALTER ROLE plumbago WITH PASSWORD = 'the new one'").unwrap();
+    run.sent();
+    wait_until("the trouble to be over", || run.ready().status == 200);
+    run.steps(10);
+    run.check("after the password was right");
+    run.check_server("after the password was right, by the server");
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 / 60 * 60
+}
+
+/// A daemon of one keyspace of the shared server.
+fn setup(keyspace: &str, indexes: &str) -> Option<Setup> {
+    let server = server::for_tests()?;
+    drop_keyspaces(keyspace);
+    let mut setup = Setup::new();
+    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
+    setup.set("store.cassandra.contact_points", &server.contact_point());
+    setup.set("store.cassandra.components", "5").set("store.cassandra.indexes", indexes);
+    setup.set("store.cassandra.request_timeout", "60s");
+    setup.set("spool.gather", "100ms").set("engine.flush_interval", "1s");
+    setup.schemas("[all]\npattern = .*\nretentions = 60s:1d,10m:30d\n");
+    let ended = setup.run(&["syncdb"]);
+    assert!(ended.status.success(), "{}", ended.output);
+    Some(setup)
+}
+
+fn drop_keyspaces(keyspace: &str) {
+    let mut cql = server::for_tests().unwrap().connect().unwrap();
+    for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
+        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
+    }
+}
+
+fn sent(daemon: &Daemon) {
+    daemon.flush();
+    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_unsent_rows") == 0);
+}
+
+/// The daemon's clock runs an hour ahead and is put right: what comes then still replaces what came
+/// before. And the difference is told.
+#[test]
+fn a_clock_that_was_ahead() {
+    const KEYSPACE: &str = "mistakes_clock";
+    let Some(mut setup) = setup(KEYSPACE, "none") else { return };
+    let now = now();
+    let time = |age: i64| now - 60 * age;
+    let points = |value: f64| -> Vec<Point> {
+        (1..40).map(|age| Point::new("clock.skew", time(age), value * age as f64)).collect()
+    };
+    let daemon = setup.clock(now + 3600).start();
+    daemon.put(&points(1.0));
+    sent(&daemon);
+    let told = || daemon.counters().sum("plumbago_cassandra_rows_written_total") > 0;
+    wait_until("the rows to be written", told);
+    assert!(daemon.log().contains("the server's clock differs from ours"), "{}", daemon.log());
+    daemon.stop_well();
+
+    let daemon = setup.clock(now).start();
+    daemon.put(&points(2.0));
+    let expected: Vec<(i64, f64)> = (1..40).rev().map(|age| (time(age), 2.0 * age as f64)).collect();
+    let seen = |daemon: &Daemon| {
+        let series = daemon.render("clock.skew", now - 3600, now, now);
+        series.first().is_some_and(|series| series.known().into_iter().eq(expected.clone()))
+    };
+    wait_until("the new values", || seen(&daemon));
+    sent(&daemon);
+    assert!(daemon.ledger().balances());
+    daemon.stop_well();
+
+    // The server alone.
+    setup.set("data_dir", setup.path().join("empty").to_str().unwrap());
+    let daemon = setup.start();
+    daemon.wait_names(1);
+    assert!(seen(&daemon), "{:?}", daemon.render("clock.skew", now - 3600, now, now));
+    daemon.stop_well();
+    drop_keyspaces(KEYSPACE);
+}
+
+/// Names that the tables cannot hold are refused, counted by reason and named; others go on.
+#[test]
+fn names_that_the_tables_cannot_hold() {
+    const KEYSPACE: &str = "mistakes_names";
+    let Some(mut setup) = setup(KEYSPACE, "sasi") else { return };
+    let now = now();
+    let daemon = setup.clock(now).start();
+    let long = "x".repeat(1024);
+    let cases = [
+        ("a.b.c.d.e".to_owned(), "name_too_deep"),
+        ("a.__END__".to_owned(), "name_reserved"),
+        (format!("a.{long}"), "name_too_long"),
+        (format!("{}.b", "y".repeat(1023)), "name_too_long"),
+    ];
+    for turn in 1..4 {
+        let mut points: Vec<Point> =
+            cases.iter().map(|(name, _)| Point::new(name, now - 60 * turn, 1.0)).collect();
+        points.push(Point::new("a.b.c.d", now - 60 * turn, 1.0));
+        daemon.put(&points);
+    }
+    daemon.wait_names(1);
+    sent(&daemon);
+    assert_eq!(daemon.names(), ["a.b.c.d"]);
+    let counters = daemon.counters();
+    for (reason, count) in [("name_too_deep", 3), ("name_reserved", 3), ("name_too_long", 6)] {
+        let counted = counters.with("plumbago_engine_rejected_points_total", &format!("reason=\"{reason}\""));
+        assert_eq!(counted, count, "{reason}");
+    }
+    assert!(daemon.log().contains("more than 4 components"), "{}", daemon.log());
+    assert!(daemon.ledger().balances());
+    daemon.stop_well();
+    let daemon = setup.start();
+    assert_eq!(daemon.names(), ["a.b.c.d"]);
+    assert_eq!(daemon.render("a.b.c.d", now - 600, now, now)[0].known().len(), 3);
+    daemon.stop_well();
+    drop_keyspaces(KEYSPACE);
+}

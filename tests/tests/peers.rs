@@ -1,0 +1,281 @@
+//! `cluster.peers`: several daemons on one Cassandra. What one has accepted and not written yet, the
+//! others see; and when one is lost, nobody notices who asks.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+
+use nix::sys::signal::Signal;
+use plumbago_cassandra_node::server;
+use plumbago_tests::answer::alike;
+use plumbago_tests::counters::Ledger;
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+
+use crate::compare;
+use crate::load::{self, Load, Sent};
+
+const TOKEN: &str = "a token of all three";
+
+/// Set-ups of daemons on one keyspace that know each other; `replicas` are the copies of the traffic that
+/// they take.
+pub(crate) fn setups(keyspace: &str, replicas: &[u8], now: i64) -> Option<Vec<Setup>> {
+    let server = server::for_tests()?;
+    let ports: Vec<TcpListener> =
+        replicas.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let admins: Vec<String> = ports.iter().map(|port| port.local_addr().unwrap().to_string()).collect();
+    let setup = |(replica, admin): (&u8, &String)| {
+        let mut setup = Setup::new();
+        setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
+        setup.set("store.cassandra.contact_points", &server.contact_point());
+        setup.set("store.cassandra.components", "8").set("store.cassandra.indexes", "none");
+        setup
+            .set("store.cassandra.request_timeout", "60s")
+            .set("store.cassandra.replica", &replica.to_string());
+        // Nothing is written unless a test says so.
+        setup.set("spool.gather", "100ms").set("engine.flush_interval", "1h");
+        setup.set("admin.listen", admin).set("admin.token", TOKEN);
+        // One list for all, so that each asks itself too.
+        setup.set("cluster.peers", &admins.join(",")).set("cluster.timeout", "10s");
+        setup.schemas(load::SCHEMAS).aggregation(&load::aggregation()).clock(now);
+        setup
+    };
+    drop_keyspaces(keyspace);
+    let setups: Vec<Setup> = replicas.iter().zip(&admins).map(setup).collect();
+    let ended = setups[0].run(&["syncdb"]);
+    assert!(ended.status.success(), "{}", ended.output);
+    Some(setups)
+}
+
+pub(crate) fn drop_keyspaces(keyspace: &str) {
+    let mut cql = server::for_tests().unwrap().connect().unwrap();
+    for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
+        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
+    }
+}
+
+fn admin(daemon: &Daemon, method: &str, path: &str) -> http::Response {
+    http::request(daemon.admin(), method, path, &format!("Authorization: Bearer {TOKEN}\r\n"), "")
+}
+
+fn received(daemon: &Daemon) -> u64 {
+    Ledger::parse(&admin(daemon, "GET", "/admin/ledger").body).unwrap().received
+}
+
+fn set_clock(daemon: &Daemon, now: i64) {
+    assert_eq!(admin(daemon, "POST", &format!("/admin/clock?now={now}")).status, 200);
+}
+
+fn put(daemon: &Daemon, points: &[Point]) {
+    let wanted = received(daemon) + points.len() as u64;
+    daemon.sender().send(points);
+    wait_until("the points to be received", || received(daemon) >= wanted);
+}
+
+/// Writes what is in memory, and waits until the server has it.
+fn write_out(daemon: &Daemon) {
+    assert_eq!(admin(daemon, "POST", "/admin/flush").status, 200);
+    wait_until("the spool to be empty", || counter(daemon, "plumbago_spool_unsent_rows") == 0);
+}
+
+fn counter(daemon: &Daemon, name: &str) -> u64 {
+    plumbago_tests::counters::Counters::parse(&admin(daemon, "GET", "/metrics").body).sum(name)
+}
+
+/// kill -9 once all points are in the journal.
+fn kill(daemon: Daemon) {
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    daemon.kill();
+}
+
+/// Every daemon answers as the model says.
+fn check(daemons: &[&Daemon], load: &Load, what: &str) {
+    let metrics = load.metrics.iter().filter(|m| m.exists()).count();
+    for daemon in daemons {
+        set_clock(daemon, load.now);
+        daemon.wait_names(metrics);
+        let complaints = || compare::complaints(daemon, load, alike);
+        wait_until("late points to arrive", || {
+            let left = complaints();
+            left.is_empty() || {
+                eprintln!("{what}: {}", left.lines().next().unwrap());
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                false
+            }
+        });
+    }
+}
+
+fn steps(writers: &[&Daemon], load: &mut Load, count: usize) {
+    for _ in 0..count {
+        let sent = load.step();
+        send(writers, load.now, sent);
+    }
+}
+
+/// Of a value that one of two replicas has replaced and the other has not, nobody can tell which is the
+/// newer window: such points are left out.
+fn steps_without_replaced(writers: &[&Daemon], load: &mut Load, count: usize) {
+    for _ in 0..count {
+        let mut sent = load.step();
+        load.take_back(&mut sent, |one| one.before.is_some());
+        send(writers, load.now, sent);
+    }
+}
+
+fn send(writers: &[&Daemon], now: i64, sent: Vec<Sent>) {
+    let points: Vec<Point> = sent.into_iter().map(|sent| sent.point).collect();
+    for daemon in writers {
+        set_clock(daemon, now);
+        put(daemon, &points);
+    }
+}
+
+/// Two daemons take copies of the same traffic, the third only reads. Any of them may be lost.
+#[test]
+fn two_replicas_and_a_reader() {
+    const KEYSPACE: &str = "peers_replicas";
+    let mut load = Load::new(81, 1);
+    let Some(mut setups) = setups(KEYSPACE, &[0, 1, 0], load.now) else { return };
+    let [one, two, reader] = [&setups[0], &setups[1], &setups[2]].map(|setup| setup.start());
+    steps(&[&one, &two], &mut load, 30);
+    check(&[&reader, &one, &two], &load, "nothing is written");
+    assert_eq!(counter(&reader, "plumbago_cassandra_rows_written_total"), 0);
+
+    // Half of it is written, and what was, is not counted twice.
+    write_out(&one);
+    steps(&[&one, &two], &mut load, 30);
+    check(&[&reader, &one, &two], &load, "one has written");
+    write_out(&two);
+    steps(&[&one, &two], &mut load, 10);
+    check(&[&reader, &one, &two], &load, "both have written");
+
+    // One that hangs holds up no read for longer than is allowed, and is told of.
+    two.signal(Signal::SIGSTOP);
+    check(&[&reader, &one], &load, "one hangs");
+    assert!(counter(&reader, "plumbago_peer_failed_requests_total") > 0);
+    let ready = || http::get(reader.admin(), "/readyz");
+    assert!(ready().status == 200 && ready().body.contains("cluster.timeout"), "{:?}", ready());
+    two.signal(Signal::SIGCONT);
+    wait_until("the peer to be heard again", || {
+        check(&[&reader], &load, "it goes on");
+        !ready().body.contains("cluster.timeout")
+    });
+
+    // Each is killed, and comes back.
+    kill(two);
+    check(&[&reader, &one], &load, "without the second");
+    let two = setups[1].clock(load.now).start();
+    check(&[&reader, &two], &load, "with the second again");
+    kill(one);
+    check(&[&reader, &two], &load, "without the first");
+    let one = setups[0].clock(load.now).start();
+    kill(reader);
+    check(&[&one, &two], &load, "without the reader");
+    let reader = setups[2].clock(load.now).start();
+
+    // What comes while one is away, the other has.
+    kill(one);
+    steps_without_replaced(&[&two], &mut load, 20);
+    check(&[&reader, &two], &load, "points for the second only");
+    let one = setups[0].clock(load.now).start();
+    check(&[&reader, &one, &two], &load, "the first is back without them");
+    for daemon in [one, two, reader] {
+        daemon.stop_well();
+    }
+    drop_keyspaces(KEYSPACE);
+}
+
+/// Two daemons share the traffic, point by point; the third only reads. Windows are those of all points.
+#[test]
+fn two_writers_and_a_reader() {
+    const KEYSPACE: &str = "peers_writers";
+    const START: i64 = 1_700_000_400;
+    let Some(mut setups) = setups(KEYSPACE, &[0, 0, 0], START) else { return };
+    let [one, two, reader] = [&setups[0], &setups[1], &setups[2]].map(|setup| setup.start());
+    let methods = ["average", "sum", "min", "max"];
+    let mut slots: BTreeMap<i64, f64> = BTreeMap::new();
+    let mut two = Some(two);
+    for minute in 0..24 {
+        let now = START + 60 * (minute + 1);
+        set_clock(&one, now);
+        two.iter().for_each(|two| set_clock(two, now));
+        let times: Vec<i64> = (now - 50..=now).step_by(10).collect();
+        for (turn, time) in times.iter().enumerate() {
+            let value = (time % 97) as f64 - 40.0;
+            slots.insert(*time, value);
+            let points: Vec<Point> =
+                methods.iter().map(|m| Point::new(format!("load.a.{m}.x0.m"), *time, value)).collect();
+            let writer = if turn % 3 == 0 { &one } else { two.as_ref().unwrap() };
+            put(writer, &points);
+        }
+        match minute {
+            5 => write_out(&one),
+            8 => write_out(two.as_ref().unwrap()),
+            // A clean stop writes windows that are still open; after the start they grow further.
+            13 => {
+                two.take().unwrap().stop_well();
+                shared(&[&one, &reader], &methods, &slots, now, "stopped");
+                two = Some(setups[1].clock(now).start());
+            }
+            // A killed one has what it had.
+            17 => {
+                kill(two.take().unwrap());
+                two = Some(setups[1].clock(now).start());
+            }
+            _ => {}
+        }
+        shared(&[&one, two.as_ref().unwrap(), &reader], &methods, &slots, now, &format!("minute {minute}"));
+    }
+    // A wrong token opens nothing.
+    let refused = http::post(one.admin(), "/admin/heads", "PBQ1");
+    assert_eq!(refused.status, 401, "{refused:?}");
+    let odd = admin(&one, "POST", "/admin/heads");
+    assert_eq!(odd.status, 503, "{odd:?}");
+    for daemon in [one, two.unwrap(), reader] {
+        daemon.stop_well();
+    }
+    drop_keyspaces(KEYSPACE);
+}
+
+/// All stages of all metrics are those of the slots.
+fn shared(daemons: &[&Daemon], methods: &[&str], slots: &BTreeMap<i64, f64>, now: i64, what: &str) {
+    for daemon in daemons {
+        set_clock(daemon, now);
+        daemon.wait_names(methods.len());
+        for method in methods {
+            for (age, step) in [(3600, 10), (86_000, 60), (2_000_000, 600)] {
+                let name = format!("load.a.{method}.x0.m");
+                let series = daemon.render(&name, now - age, now, now);
+                assert_eq!(series[0].step, step, "{what}");
+                let mut windows: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
+                slots.iter().for_each(|(t, v)| windows.entry(t / step * step).or_default().push(*v));
+                let folded = windows.into_iter().map(|(t, values)| (t, fold(method, &values)));
+                assert_eq!(series[0].known(), folded.collect(), "{what}: {name} every {step} s");
+            }
+        }
+    }
+}
+
+/// Whole numbers, so that the order does not matter.
+fn fold(method: &str, values: &[f64]) -> f64 {
+    let sum: f64 = values.iter().sum();
+    match method {
+        "average" => sum / values.len() as f64,
+        "sum" => sum,
+        "min" => values.iter().copied().fold(f64::INFINITY, f64::min),
+        _ => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    }
+}
+
+#[test]
+fn peers_need_a_store_in_common() {
+    let mut setup = Setup::new();
+    setup.set("cluster.peers", "10.0.0.2:8081,nowhere");
+    let ended = setup.run(&["config", "check"]);
+    assert!(!ended.status.success(), "{}", ended.output);
+    for text in ["store.kind", "nowhere"] {
+        assert!(ended.output.contains(text), "{}", ended.output);
+    }
+}

@@ -1,0 +1,164 @@
+//! `index.mode = "sasi"`: a node that loads no names answers as one that has them all in memory.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plumbago_cassandra_node::server;
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::interop::globs::{Globs, names};
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 / 60 * 60
+}
+
+fn setup(keyspace: &str, mode: &str, now: i64) -> Setup {
+    let mut setup = Setup::new();
+    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
+    setup.set("store.cassandra.contact_points", &server::for_tests().unwrap().contact_point());
+    setup.set("store.cassandra.components", "16").set("store.cassandra.request_timeout", "60s");
+    setup.set("spool.gather", "100ms").set("engine.flush_interval", "1s").set("index.mode", mode);
+    setup.schemas("[all]\npattern = .*\nretentions = 60s:1d,10m:30d\n").clock(now);
+    setup
+}
+
+fn drop_keyspaces(keyspace: &str) {
+    let mut cql = server::for_tests().unwrap().connect().unwrap();
+    for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
+        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
+    }
+}
+
+fn syncdb(setup: &Setup) {
+    let ended = setup.run(&["syncdb"]);
+    assert!(ended.status.success(), "{}", ended.output);
+}
+
+fn sent(daemon: &Daemon) {
+    daemon.flush();
+    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_unsent_rows") == 0);
+}
+
+/// The answers of both; a busy server leaves out index files that it could not search in time and does
+/// not say so, so that what is short is asked for again.
+fn assert_alike(memory: &Daemon, sasi: &Daemon, path: &str) -> String {
+    let expected = memory.get(path);
+    let mut found = sasi.get(path);
+    for _ in 0..3 {
+        if (found.status, &found.body) != (expected.status, &expected.body) {
+            found = sasi.get(path);
+        }
+    }
+    assert_eq!((found.status, &found.body), (expected.status, &expected.body), "{path}");
+    expected.body
+}
+
+#[test]
+fn both_modes_answer_alike() {
+    const KEYSPACE: &str = "sasi_daemon";
+    if server::for_tests().is_none() {
+        return;
+    }
+    drop_keyspaces(KEYSPACE);
+    let now = now();
+    let (in_memory, by_sasi) = (setup(KEYSPACE, "memory", now), setup(KEYSPACE, "sasi", now));
+    syncdb(&in_memory);
+    let memory = in_memory.start();
+    let mut random = SmallRng::seed_from_u64(71);
+    let names: Vec<String> = names(&mut random).into_iter().step_by(5).collect();
+    let points: Vec<Point> =
+        (1..4).flat_map(|age| names.iter().map(move |n| Point::new(n, now - 60 * age, age as f64))).collect();
+    memory.put(&points);
+    let refused = memory.ledger().rejected / 3;
+    memory.wait_names(names.len() - refused as usize);
+    sent(&memory);
+    let sasi = by_sasi.start();
+
+    let all: Vec<String> =
+        serde_json::from_str(&assert_alike(&memory, &sasi, "/metrics/index.json")).unwrap();
+    assert_eq!(all.len(), names.len() - refused as usize);
+    let mut globs = Globs { random, names: &all, plain: false };
+    let mut hits = 0;
+    for turn in 0..250 {
+        let glob = globs.next();
+        let find =
+            http::url("/metrics/find", &[("query", &glob), ("format", "json"), ("now", &now.to_string())]);
+        hits += usize::from(assert_alike(&memory, &sasi, &find).contains("true"));
+        let leaves = if turn % 2 == 0 { "1" } else { "0" };
+        assert_alike(
+            &memory,
+            &sasi,
+            &http::url("/metrics/expand", &[("query", &glob), ("leavesOnly", leaves)]),
+        );
+        if turn % 10 == 0 {
+            let (from, until) = ((now - 600).to_string(), now.to_string());
+            let times = [("from", from.as_str()), ("until", &until), ("now", &until), ("format", "raw")];
+            let target = [("target", glob.as_str())];
+            assert_alike(&memory, &sasi, &http::url("/render", &[&target[..], &times[..]].concat()));
+        }
+    }
+    assert!(hits > 80, "{hits} globs found a metric");
+    let series = sasi.render(&all[0], now - 600, now, now);
+    assert_eq!(series[0].known().len(), 3, "{series:?}");
+
+    // It loads nothing, and what it is sent is found by everybody.
+    assert_eq!(sasi.counters().sum("plumbago_engine_metrics"), 0);
+    sasi.put(&[Point::new("late.comer", now, 5.0)]);
+    for daemon in [&memory, &sasi] {
+        wait_until("the new metric", || {
+            daemon.get("/metrics/expand?query=late.*").body.contains("late.comer")
+        });
+    }
+    assert_eq!(sasi.render("late.*", now - 600, now, now)[0].known().values().copied().sum::<f64>(), 5.0);
+    let told = sasi.get("/tags");
+    assert!(told.status == 403 && told.body.contains("index.mode"), "{told:?}");
+    let told = sasi.get("/render?target=seriesByTag('a=b')");
+    assert!(told.status == 403 && told.body.contains("index.mode"), "{told:?}");
+
+    sasi.stop_well();
+    let sasi = by_sasi.start();
+    assert_alike(&memory, &sasi, "/metrics/index.json");
+    // Shown once a second.
+    wait_until("its own metric", || sasi.counters().sum("plumbago_engine_metrics") == 1);
+    sasi.stop_well();
+    memory.stop_well();
+    drop_keyspaces(KEYSPACE);
+}
+
+#[test]
+fn without_sasi_indexes_it_says_what_to_set() {
+    const KEYSPACE: &str = "sasi_none";
+    if server::for_tests().is_none() {
+        return;
+    }
+    drop_keyspaces(KEYSPACE);
+    let mut setup = setup(KEYSPACE, "sasi", now());
+    setup.set("store.cassandra.indexes", "none").set("store.cassandra.components", "4");
+    syncdb(&setup);
+    let daemon = setup.start();
+    let ready = || http::get(daemon.admin(), "/readyz");
+    for text in ["sasi_indexes_enabled", "syncdb", "index.mode"] {
+        wait_until("the trouble to be told", || ready().status == 503 && ready().body.contains(text));
+    }
+    let told = daemon.get("/metrics/find?query=*");
+    assert!(told.status == 503 && told.body.contains("index.mode"), "{told:?}");
+
+    setup.set("store.cassandra.indexes", "sasi");
+    syncdb(&setup);
+    wait_until("the indexes to be used", || ready().status == 200);
+    assert_eq!(daemon.get("/metrics/find?query=*").body, "[]");
+    daemon.stop_well();
+    drop_keyspaces(KEYSPACE);
+}
+
+#[test]
+fn only_cassandra_has_sasi() {
+    let mut setup = Setup::new();
+    setup.set("index.mode", "sasi");
+    let ended = setup.run(&["config", "check"]);
+    assert!(!ended.status.success() && ended.output.contains("index.mode"), "{}", ended.output);
+}
