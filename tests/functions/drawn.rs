@@ -163,7 +163,8 @@ fn call(random: &mut Random, depth: usize) -> String {
     let mut text = (*random.pick(CALLS)).to_owned();
     for (letter, options) in OPTIONS {
         while let Some(at) = text.find(letter) {
-            text.replace_range(at..at + letter.len(), random.pick(options));
+            let option: &&str = random.pick(options);
+            text.replace_range(at..at + letter.len(), option);
         }
     }
     while let Some(at) = text.find('@') {
