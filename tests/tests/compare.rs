@@ -17,7 +17,8 @@ pub(crate) type Same = fn(Option<f64>, Option<f64>) -> bool;
 
 /// Every slot of every stage is the model's.
 pub(crate) fn all(daemon: &Daemon, load: &Load, same: Same, what: &str) {
-    settled(daemon, what, || complaints(daemon, load, same));
+    let what = format!("{what}, from {} to {}", load.start, load.now);
+    settled(daemon, &what, || complaints(daemon, load, same));
 }
 
 /// What is not as the model has it, a line each.

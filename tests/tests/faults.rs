@@ -279,11 +279,11 @@ fn without_a_schema_and_without_a_table() {
     let tables =
         cql.query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'faults_schema'");
     let table =
-        tables.unwrap().texts().into_iter().find(|name| name.starts_with("datapoints_360p_10s")).unwrap();
+        tables.unwrap().texts().into_iter().find(|name| name.starts_with("datapoints_1440p_10s")).unwrap();
     cql.query(&format!("DROP TABLE faults_schema.{table}")).unwrap();
     run.steps(10);
     wait_until("rows to wait", || run.unsent() > 0);
-    wait_until("the trouble to be told", || run.ready().body.contains("360p_10s"));
+    wait_until("the trouble to be told", || run.ready().body.contains("1440p_10s"));
     run.syncdb();
     // What was in the table is sent again, since it is retained.
     let response =

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 pub(crate) const METHODS: [&str; 8] = ["average", "sum", "min", "max", "last", "count", "avg_zero", "median"];
 /// Groups of metrics, and their stages: seconds per slot and number of slots.
 pub(crate) const GROUPS: [(&str, &[(i64, i64)]); 2] =
-    [("a", &[(10, 360), (60, 1440), (600, 4320)]), ("b", &[(30, 240), (300, 576)])];
+    [("a", &[(10, 1440), (60, 1440), (600, 4320)]), ("b", &[(30, 480), (300, 576)])];
 const FACTORS: [(&str, f64); 2] = [("x0", 0.0), ("x50", 0.5)];
 /// A head's allowance in slots: points further ahead of now wait.
 const ALLOWANCE: i64 = 20;
@@ -22,8 +22,8 @@ const ALLOWANCE: i64 = 20;
 const LATEST: i64 = 1200;
 
 /// storage-schemas.conf of [`GROUPS`].
-pub(crate) const SCHEMAS: &str = "[a]\npattern = ^load\\.a\\.\nretentions = 10s:1h,1m:1d,10m:30d\n\
-     [b]\npattern = ^load\\.b\\.\nretentions = 30s:2h,5m:2d\n";
+pub(crate) const SCHEMAS: &str = "[a]\npattern = ^load\\.a\\.\nretentions = 10s:4h,1m:1d,10m:30d\n\
+     [b]\npattern = ^load\\.b\\.\nretentions = 30s:4h,5m:2d\n";
 
 /// storage-aggregation.conf by parts of the name.
 pub(crate) fn aggregation() -> String {

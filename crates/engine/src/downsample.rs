@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use plumbago_model::{MetricConfig, Stage, Window};
+use plumbago_model::{MetricConfig, MetricId, Stage, Window};
+use plumbago_store::{Run, SlotRange};
 
 /// A configuration with what the hot path needs of it.
 #[derive(Debug, Clone)]
@@ -32,9 +33,42 @@ impl Plan {
         self.per.len()
     }
 
+    /// The finest stage that still has a whole window of a coarse stage when the window closes, which may
+    /// take as long again as the window is.
+    pub(crate) fn source(&self, stage: usize) -> usize {
+        let length = u64::from(self.stage(stage).resolution);
+        (0..stage).find(|finer| self.stage(*finer).duration() >= 2 * length).unwrap_or(stage - 1)
+    }
+
     /// Slots of stage `from` in one window of stage `of`.
     pub(crate) fn ratio(&self, of: usize, from: usize) -> u32 {
         self.stage(of).resolution / self.stage(from).resolution
+    }
+
+    /// Slots of a stage to read.
+    pub(crate) fn range(&self, id: MetricId, stage: usize, from: u32, until: u32) -> SlotRange {
+        SlotRange {
+            id,
+            stage: self.stage(stage),
+            stage_index: stage as u8,
+            aggregation: self.config.aggregation,
+            from,
+            until,
+        }
+    }
+
+    /// Slots of a stage to write, from this one on; values are added to the batch.
+    pub(crate) fn run(&self, id: MetricId, stage: usize, first_slot: u32) -> Run {
+        Run {
+            id,
+            stage: self.stage(stage),
+            stage_index: stage as u8,
+            aggregation: self.config.aggregation,
+            first_slot,
+            len: 0,
+            at: 0,
+            whole: false,
+        }
     }
 }
 

@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::jobs::{Done, FlushJob, Job, LateJob};
-use crate::late_work;
 use crate::stats::Stats;
 use crate::task::Control;
+use crate::{close, late_work};
 
 /// Commits the jobs of one shard.
 pub(crate) struct Flusher {
@@ -82,7 +82,7 @@ fn commit_flush(
     job: &mut FlushJob,
 ) -> Result<(), StoreError> {
     if !job.closes.is_empty() {
-        runtime.block_on(late_work::close(points, &job.closes, &mut job.batch.rows))?;
+        runtime.block_on(close::close(points, &job.closes, &mut job.batch.rows))?;
         job.closes.clear();
     }
     flush.commit(&job.batch)

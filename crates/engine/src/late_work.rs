@@ -1,28 +1,16 @@
 //! Late points in the store: their slots are written, and every window they touch is computed anew
-//! from the finest stage that covers it whole.
+//! (`refold.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plumbago_model::Window;
-use plumbago_store::{Column, PointStore, ReadRequest, Run, SlotRange, StoreError, WriteBatch};
+use plumbago_store::{Column, PointStore, ReadRequest, StoreError, WriteBatch};
 
-use crate::jobs::{Close, LateDone, LateJob, LateMetric, OpenPart};
+use crate::jobs::{LateDone, LateJob, LateMetric, OpenPart};
+use crate::refold::Refold;
 
 /// Slots between two wanted ones that one read bridges.
 const BRIDGE: u32 = 16;
-
-/// A window to compute: from the slots `from..until` of the stage `source`.
-#[derive(Debug, Clone, Copy)]
-struct Refold {
-    stage: usize,
-    window: u32,
-    source: usize,
-    from: u32,
-    until: u32,
-    open: bool,
-    /// The read that holds the slots; `None` when there is none to read.
-    read: Option<usize>,
-}
 
 /// What one metric needs from the store.
 #[derive(Debug, Default)]
@@ -67,7 +55,7 @@ async fn shared_windows(
         for (k, part) in done.open.iter().enumerate() {
             let Some(OpenPart::Folded(_, window)) = part else { continue };
             let slot = metric.base / metric.plan.per[k];
-            push(&mut batch, metric.id, &metric.plan, k + 1, slot, &[window.value], &[window.count]);
+            batch.push(metric.plan.run(metric.id, k + 1, slot), &[window.value], Some(&[window.count]));
             places.push((at, k));
         }
     }
@@ -94,39 +82,6 @@ fn changes(metric: &LateMetric, needs: &Needs, columns: &[Column], k: usize) -> 
     of_window.map(change).collect()
 }
 
-/// The row of a window whose method needs all its slots at once.
-pub(crate) async fn close(
-    store: &dyn PointStore,
-    closes: &[Close],
-    rows: &mut WriteBatch,
-) -> Result<(), StoreError> {
-    if closes.is_empty() {
-        return Ok(());
-    }
-    let mut request = ReadRequest { forgotten_too: true, ..ReadRequest::default() };
-    for close in closes {
-        let per = close.plan.per[close.stage - 1];
-        let from = close.window * per;
-        request.ranges.push(range(close.id, &close.plan, 0, from, from + per));
-    }
-    let mut columns = store.read(&request).await?;
-    for (close, column) in closes.iter().zip(&mut columns) {
-        let method = close.plan.config.aggregation;
-        // The store may have slots of other writers among those that the head holds.
-        let from = close.window * close.plan.per[close.stage - 1];
-        for (slot, value) in &close.pairs {
-            if let Some(place) = column.values.get_mut((slot - from) as usize) {
-                *place = *value;
-            }
-        }
-        let window = method.fold_all(column.values.iter().copied());
-        if window.count > 0 {
-            push(rows, close.id, &close.plan, close.stage, close.window, &[window.value], &[window.count]);
-        }
-    }
-    Ok(())
-}
-
 fn plan(metric: &LateMetric, request: &mut ReadRequest) -> Needs {
     let mut needs = Needs::default();
     let mut touched: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); metric.plan.coarse() + 1];
@@ -136,7 +91,7 @@ fn plan(metric: &LateMetric, request: &mut ReadRequest) -> Needs {
     for (stage, slots) in touched.iter().enumerate() {
         for (first, end) in bridged(slots) {
             needs.landings.push((stage, first, end, request.ranges.len()));
-            request.ranges.push(range(metric.id, &metric.plan, stage, first, end));
+            request.ranges.push(metric.plan.range(metric.id, stage, first, end));
         }
     }
     for stage in 1..=metric.plan.coarse() {
@@ -145,29 +100,12 @@ fn plan(metric: &LateMetric, request: &mut ReadRequest) -> Needs {
             .map(|(finer, slot)| slot / metric.plan.ratio(stage, finer))
             .collect();
         for window in windows {
-            let mut refold = refold(metric, stage, window);
-            if refold.from < refold.until {
-                refold.read = Some(request.ranges.len());
-                request.ranges.push(range(metric.id, &metric.plan, refold.source, refold.from, refold.until));
-            }
-            needs.refolds.push(refold);
+            let ratio = metric.plan.per[stage - 1];
+            let is_young = touched[0].iter().any(|slot| slot / ratio == window);
+            needs.refolds.push(Refold::new(metric, stage, window, is_young, request));
         }
     }
     needs
-}
-
-/// From which slots a window is folded: those of the finest stage that still covers it whole. Slots
-/// from the head's base on are not in the store.
-fn refold(metric: &LateMetric, stage: usize, window: u32) -> Refold {
-    let start = i64::from(window) * i64::from(metric.plan.stage(stage).resolution);
-    let covers = |s: &usize| metric.now - start <= metric.plan.stage(*s).duration() as i64;
-    let source = (0..stage).find(covers).unwrap_or(stage - 1);
-    let ratio = metric.plan.ratio(stage, source);
-    let base = if source == 0 { metric.base } else { metric.base / metric.plan.per[source - 1] };
-    let from = window * ratio;
-    let open = window == metric.base / metric.plan.per[stage - 1];
-    let until = if open { base.clamp(from, from + ratio) } else { from + ratio };
-    Refold { stage, window, source, from, until, open, read: None }
 }
 
 fn apply(metric: &LateMetric, needs: &Needs, columns: &[Column], rows: &mut WriteBatch) -> LateDone {
@@ -194,10 +132,9 @@ fn apply(metric: &LateMetric, needs: &Needs, columns: &[Column], rows: &mut Writ
         }
     }
     for refold in needs.refolds.iter().filter(|refold| !is_replaced(metric, refold)) {
-        let stored = refold.read.map(|at| &columns[at]);
-        let window = fold(metric, refold, stored, &laid[refold.source]);
+        let (source, window) = refold.fold(&metric.plan, columns, &laid);
         if refold.open {
-            done.open[refold.stage - 1] = Some(OpenPart::Folded(refold.source, window));
+            done.open[refold.stage - 1] = Some(OpenPart::Folded(source, window));
         } else if window.count > 0 {
             laid[refold.stage].insert(refold.window, window);
         }
@@ -220,33 +157,6 @@ fn is_replaced(metric: &LateMetric, refold: &Refold) -> bool {
     last.is_some_and(|last| !metric.points[last + 1..].iter().any(finer))
 }
 
-fn fold(
-    metric: &LateMetric,
-    refold: &Refold,
-    stored: Option<&Column>,
-    laid: &BTreeMap<u32, Window>,
-) -> Window {
-    let method = metric.plan.config.aggregation;
-    let slot = |at: u32| -> Window {
-        if let Some(window) = laid.get(&at) {
-            return *window;
-        }
-        let i = (at - refold.from) as usize;
-        let Some(column) = stored else { return Window::default() };
-        let value = column.values.get(i).copied().unwrap_or(f64::NAN);
-        if value.is_nan() {
-            return Window::default();
-        }
-        Window { value, count: column.counts.get(i).copied().unwrap_or(1) }
-    };
-    let known = (refold.from..refold.until).map(slot).filter(|w| w.count > 0);
-    if refold.source == 0 || method.needs_all_slots() {
-        method.fold_all(known.map(|w| w.value))
-    } else {
-        known.fold(Window::default(), |whole, part| method.merge(whole, part))
-    }
-}
-
 /// Writes slots in runs. Slots of the open window stay with the head.
 fn push_laid(metric: &LateMetric, stage: usize, slots: &BTreeMap<u32, Window>, rows: &mut WriteBatch) {
     let open = if stage == 0 { u32::MAX } else { metric.base / metric.plan.per[stage - 1] };
@@ -254,7 +164,7 @@ fn push_laid(metric: &LateMetric, stage: usize, slots: &BTreeMap<u32, Window>, r
     for run in slots.chunk_by(|a, b| a.0 + 1 == b.0) {
         let values: Vec<f64> = run.iter().map(|(_, w)| w.value).collect();
         let counts: Vec<u32> = run.iter().map(|(_, w)| w.count).collect();
-        push(rows, metric.id, &metric.plan, stage, run[0].0, &values, &counts);
+        rows.push(metric.plan.run(metric.id, stage, run[0].0), &values, (stage > 0).then_some(&counts));
     }
 }
 
@@ -280,43 +190,4 @@ fn bridged(slots: &BTreeSet<u32>) -> Vec<(u32, u32)> {
         }
     }
     ranges
-}
-
-fn range(
-    id: plumbago_model::MetricId,
-    plan: &crate::downsample::Plan,
-    stage: usize,
-    from: u32,
-    until: u32,
-) -> SlotRange {
-    SlotRange {
-        id,
-        stage: plan.stage(stage),
-        stage_index: stage as u8,
-        aggregation: plan.config.aggregation,
-        from,
-        until,
-    }
-}
-
-fn push(
-    rows: &mut WriteBatch,
-    id: plumbago_model::MetricId,
-    plan: &crate::downsample::Plan,
-    stage: usize,
-    first_slot: u32,
-    values: &[f64],
-    counts: &[u32],
-) {
-    let run = Run {
-        id,
-        stage: plan.stage(stage),
-        stage_index: stage as u8,
-        aggregation: plan.config.aggregation,
-        first_slot,
-        len: 0,
-        at: 0,
-        whole: false,
-    };
-    rows.push(run, values, (stage > 0).then_some(counts));
 }

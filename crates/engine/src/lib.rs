@@ -7,6 +7,7 @@
 #[doc(hidden)]
 pub mod bench;
 mod chunked;
+mod close;
 pub mod config;
 mod create;
 mod downsample;
@@ -22,6 +23,7 @@ mod places;
 mod pool;
 mod reader;
 mod recover;
+mod refold;
 mod refusal;
 mod router;
 mod shard;

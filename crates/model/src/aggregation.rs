@@ -107,6 +107,23 @@ impl Aggregation {
         window
     }
 
+    /// Merges the windows of a finer stage, in time order. A percentile of percentiles is what they are
+    /// good for: the value at its rank when each stands for as many slots as went into it.
+    pub fn merge_all(self, windows: impl Iterator<Item = Window>) -> Window {
+        let Self::Percentile(thousandths) = self else {
+            return windows.fold(Window::default(), |whole, part| self.merge(whole, part));
+        };
+        let mut windows: Vec<Window> = windows.filter(|window| window.count > 0).collect();
+        windows.sort_by(|a, b| a.value.total_cmp(&b.value));
+        let count = windows.iter().fold(0u32, |sum, window| sum.saturating_add(window.count));
+        let mut left = rank(count as usize, thousandths);
+        let stands = |window: &&Window| {
+            left = left.saturating_sub(window.count as usize);
+            left == 0
+        };
+        windows.iter().find(stands).map_or(Window::default(), |window| Window { value: window.value, count })
+    }
+
     /// What a reader sees of a window with `slots` slots; NaN when nothing is known.
     #[inline]
     pub fn finish(self, window: Window, slots: u32) -> f64 {
@@ -143,8 +160,12 @@ fn percentile(values: &mut [f64], thousandths: u16) -> Window {
         return Window::default();
     }
     values.sort_by(f64::total_cmp);
-    let rank = (values.len() * usize::from(thousandths)).div_ceil(1000).clamp(1, values.len());
-    Window { value: values[rank - 1], count: values.len() as u32 }
+    Window { value: values[rank(values.len(), thousandths) - 1], count: values.len() as u32 }
+}
+
+/// Which of so many values, from 1.
+fn rank(count: usize, thousandths: u16) -> usize {
+    (count * usize::from(thousandths)).div_ceil(1000).clamp(1, count.max(1))
 }
 
 /// Not the name of an aggregation method.
@@ -241,6 +262,17 @@ mod tests {
         ] {
             let method: Aggregation = method.parse().unwrap();
             assert_eq!(method.finish(method.fold_all(slots.into_iter()), 4), shown, "{method}");
+        }
+    }
+
+    #[test]
+    fn windows_of_a_finer_stage_weigh_what_went_into_them() {
+        let windows = [(1.0, 1), (2.0, 60), (f64::NAN, 0), (9.0, 3)];
+        let windows = || windows.into_iter().map(|(value, count)| Window { value, count });
+        for (method, value) in [("median", 2.0), ("p999", 9.0), ("p1", 1.0), ("sum", 12.0), ("max", 9.0)] {
+            let method: Aggregation = method.parse().unwrap();
+            assert_eq!(method.merge_all(windows()), Window { value, count: 64 }, "{method}");
+            assert_eq!(method.merge_all(std::iter::empty()), Window::default(), "{method}");
         }
     }
 }

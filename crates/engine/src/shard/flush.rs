@@ -269,20 +269,8 @@ impl Shard {
             // A block that begins before the epoch is cut there.
             let skip = (-start).max(0) as usize;
             let whole = start >= i64::from(head.base) && !head.is(flag::MERGE) && skip == 0;
-            rows.push(
-                Run {
-                    id: head.id,
-                    stage: plan.raw,
-                    stage_index: 0,
-                    aggregation: plan.config.aggregation,
-                    first_slot: start.max(0) as u32,
-                    len: 0,
-                    at: 0,
-                    whole,
-                },
-                &values[skip..],
-                None,
-            );
+            let run = Run { whole, ..plan.run(head.id, 0, start.max(0) as u32) };
+            rows.push(run, &values[skip..], None);
             rest = &rest[n..];
         }
     }
@@ -304,20 +292,7 @@ impl Shard {
         let pairs = &pairs[pairs.partition_point(|(slot, _)| *slot < from)..];
         for run in pairs.chunk_by(|a, b| a.0 + 1 == b.0) {
             let values: Vec<f64> = run.iter().map(|(_, value)| *value).collect();
-            rows.push(
-                Run {
-                    id: head.id,
-                    stage: plan.raw,
-                    stage_index: 0,
-                    aggregation: plan.config.aggregation,
-                    first_slot: run[0].0,
-                    len: 0,
-                    at: 0,
-                    whole: false,
-                },
-                &values,
-                None,
-            );
+            rows.push(plan.run(head.id, 0, run[0].0), &values, None);
         }
     }
 
@@ -390,18 +365,5 @@ fn push_windows(head: &Head, plan: &Plan, windows: &[Closed], rows: &mut WriteBa
     let Some(first) = windows.first() else { return };
     let values: Vec<f64> = windows.iter().map(|c| c.value.value).collect();
     let counts: Vec<u32> = windows.iter().map(|c| c.value.count).collect();
-    rows.push(
-        Run {
-            id: head.id,
-            stage: plan.stage(first.stage),
-            stage_index: first.stage as u8,
-            aggregation: plan.config.aggregation,
-            first_slot: first.window,
-            len: 0,
-            at: 0,
-            whole: false,
-        },
-        &values,
-        Some(&counts),
-    );
+    rows.push(plan.run(head.id, first.stage, first.window), &values, Some(&counts));
 }

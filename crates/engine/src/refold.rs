@@ -1,0 +1,120 @@
+//! A window folded anew from what the store has of finer stages, with late points laid over it.
+
+use std::collections::BTreeMap;
+
+use plumbago_model::Window;
+use plumbago_store::{Column, ReadRequest};
+
+use crate::downsample::Plan;
+use crate::jobs::LateMetric;
+
+/// What late points change, by stage and slot.
+pub(crate) type Laid = [BTreeMap<u32, Window>];
+
+/// A window to compute.
+#[derive(Debug)]
+pub(crate) struct Refold {
+    pub(crate) stage: usize,
+    pub(crate) window: u32,
+    pub(crate) open: bool,
+    /// Of the finest stage that still covers it whole.
+    part: Part,
+    /// Raw slots that are past their retention, and may be there all the same.
+    raw: Option<Part>,
+}
+
+/// The slots `from..until` of a stage.
+#[derive(Debug)]
+struct Part {
+    stage: usize,
+    from: u32,
+    until: u32,
+    /// The read that holds them; `None` when there is none to read.
+    read: Option<usize>,
+}
+
+impl Refold {
+    /// Adds what it needs to the request. A window is young when one of the late points was young enough
+    /// for the raw stage as it came. It may be older by now, if it has waited in the journal.
+    pub(crate) fn new(
+        metric: &LateMetric,
+        stage: usize,
+        window: u32,
+        is_young: bool,
+        request: &mut ReadRequest,
+    ) -> Self {
+        let start = i64::from(window) * i64::from(metric.plan.stage(stage).resolution);
+        let covers = |s: &usize| metric.now - start <= metric.plan.stage(*s).duration() as i64;
+        let source = (0..stage).find(covers).unwrap_or(stage - 1);
+        let mut part = |source| Part::new(metric, stage, window, source, request);
+        let raw = (is_young && source > 0).then(|| part(0));
+        Self { stage, window, open: is_open(metric, stage, window), part: part(source), raw }
+    }
+
+    /// Folds it; says from which stage.
+    pub(crate) fn fold(&self, plan: &Plan, columns: &[Column], laid: &Laid) -> (usize, Window) {
+        let source = self.part.stage;
+        let folded = self.part.fold(plan, columns, laid);
+        if let Some(raw) = &self.raw {
+            // Whole if as many slots are known as have gone into the windows of the other stage.
+            let border = self.part.until * plan.ratio(source, 0);
+            let known = raw.known(columns, laid).filter(|(slot, _)| *slot < border).count();
+            if folded.count > 0 && known >= folded.count as usize {
+                return (0, raw.fold(plan, columns, laid));
+            }
+        }
+        (source, folded)
+    }
+}
+
+impl Part {
+    /// Slots from the head's base on are not in the store.
+    fn new(metric: &LateMetric, stage: usize, window: u32, source: usize, request: &mut ReadRequest) -> Self {
+        let ratio = metric.plan.ratio(stage, source);
+        let base = if source == 0 { metric.base } else { metric.base / metric.plan.per[source - 1] };
+        let from = window * ratio;
+        let is_open = is_open(metric, stage, window);
+        let until = if is_open { base.clamp(from, from + ratio) } else { from + ratio };
+        let read = (from < until).then_some(request.ranges.len());
+        if read.is_some() {
+            request.ranges.push(metric.plan.range(metric.id, source, from, until));
+        }
+        Self { stage: source, from, until, read }
+    }
+
+    fn fold(&self, plan: &Plan, columns: &[Column], laid: &Laid) -> Window {
+        let method = plan.config.aggregation;
+        let known = self.known(columns, laid).map(|(_, window)| window);
+        if self.stage == 0 { method.fold_all(known.map(|w| w.value)) } else { method.merge_all(known) }
+    }
+
+    /// Its known slots, in time order.
+    fn known<'a>(
+        &'a self,
+        columns: &'a [Column],
+        laid: &'a Laid,
+    ) -> impl Iterator<Item = (u32, Window)> + 'a {
+        let stored = self.read.map(|at| &columns[at]);
+        let slot = move |at: u32| -> Window {
+            if let Some(window) = laid[self.stage].get(&at) {
+                return *window;
+            }
+            stored.map_or(Window::default(), |column| window_at(column, (at - self.from) as usize))
+        };
+        (self.from..self.until).map(move |at| (at, slot(at))).filter(|(_, window)| window.count > 0)
+    }
+}
+
+/// A place of a column; a raw slot counts as one.
+pub(crate) fn window_at(column: &Column, place: usize) -> Window {
+    match column.values.get(place) {
+        Some(value) if !value.is_nan() => {
+            Window { value: *value, count: column.counts.get(place).copied().unwrap_or(1) }
+        }
+        _ => Window::default(),
+    }
+}
+
+fn is_open(metric: &LateMetric, stage: usize, window: u32) -> bool {
+    window == metric.base / metric.plan.per[stage - 1]
+}
