@@ -101,6 +101,8 @@ pub(crate) struct Progress {
     drained: bool,
     under_way: usize,
     ready: VecDeque<Job>,
+    /// The last job that reads was one of late points.
+    late_went_last: bool,
     reads: Vec<Read>,
     /// Shares taken off the queue.
     taken: u64,
@@ -140,6 +142,7 @@ impl Default for Progress {
             drained: false,
             under_way: 0,
             ready: VecDeque::new(),
+            late_went_last: false,
             reads: Vec::new(),
             taken: 0,
             walked: None,
@@ -322,7 +325,7 @@ impl Owner {
                 && let Some(flushes) = self.shard.take_aged(self.writer.segment(), self.clock.now())
             {
                 flushes.into_jobs().for_each(|job| self.send(job));
-            } else if self.shard.may_read
+            } else if self.late_may_go()
                 && !self.shard.late.is_empty()
                 && let Some(job) = self.shard.take_late()
             {
@@ -344,6 +347,13 @@ impl Owner {
         self.state.ready.is_empty() && self.jobs.capacity() > 0
     }
 
+    /// The last place in the queue of what reads goes to late points and flushes in turn: many small jobs
+    /// of late points would leave no room for a flush whenever one is due.
+    fn late_may_go(&self) -> bool {
+        let room = self.reading.capacity();
+        room > 1 || (room == 1 && !self.state.late_went_last)
+    }
+
     fn next_flush(&mut self) -> Option<Flushes> {
         if self.state.flush_all.is_some() {
             return self.next_of_all();
@@ -363,7 +373,12 @@ impl Owner {
     }
 
     fn send(&mut self, job: Job) {
-        let flusher = if job.reads() { &self.reading } else { &self.jobs };
+        let flusher = if job.reads() {
+            self.state.late_went_last = matches!(job, Job::Late(_));
+            &self.reading
+        } else {
+            &self.jobs
+        };
         match flusher.try_send(job) {
             Ok(()) => self.state.under_way += 1,
             Err(mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) => {
