@@ -113,10 +113,14 @@ impl TlsConfig {
         !self.cert.as_os_str().is_empty()
     }
 
+    /// Its files.
+    pub fn files(&self) -> Files {
+        Files { cert: self.cert.clone(), key: self.key.clone(), ..Files::default() }
+    }
+
     /// What its files hold now.
     pub(crate) fn load(&self) -> Result<Certificates, TlsError> {
-        let files = Files { cert: self.cert.clone(), key: self.key.clone(), ..Files::default() };
-        Certificates::load(files, |config| config.alpn_protocols = vec![b"http/1.1".to_vec()])
+        Certificates::load(&self.files(), |config| config.alpn_protocols = vec![b"http/1.1".to_vec()])
     }
 }
 

@@ -16,6 +16,8 @@ mod search;
 mod tag_search;
 mod tags;
 
+use axum::extract::Request;
+
 pub(crate) use dashboard::{composer, dashboard};
 pub(crate) use events::events;
 pub(crate) use expand::expand;
@@ -25,3 +27,9 @@ pub(crate) use index_json::index_json;
 pub(crate) use info::{capabilities, info};
 pub(crate) use render::render;
 pub(crate) use tags::tags;
+
+/// What stands behind the path of a family of calls, without slashes around it.
+fn below(request: &Request, family: &str) -> String {
+    let path = request.uri().path();
+    path.strip_prefix(family).unwrap_or(path).trim_matches('/').to_owned()
+}

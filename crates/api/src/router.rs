@@ -52,6 +52,16 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
             router = router.route(&path, methods.clone());
         }
     }
+    // Where load balancers and people look first.
+    router = router.route(
+        "/",
+        methods(&api, Meter::new(registry, "root"), |_, _| async {
+            plain(
+                StatusCode::OK,
+                "Plumbago answers Graphite's API here: /render, /metrics/find, /tags, /events, /functions\n",
+            )
+        }),
+    );
     router = router.fallback(missing);
     if config.gzip {
         router = router.layer(CompressionLayer::new().compress_when(compressible()));

@@ -100,12 +100,16 @@ async fn pickle_can_be_read_by_a_front_end() {
             "consolidationFunc": "average", "xFilesFactor": 0.0,
         }])
     );
-    for query in ["target=f(", "target=nosuch(a)", "target=a..b&target=web.a.cpu.user", ""] {
+    for query in ["target=f(", "target=nosuch(a)", "target=odd.(p)", ""] {
         let answer = server.get(&format!("/render?format=pickle&{query}")).await;
         assert_eq!(answer.status, 200, "{query}");
         let read: Value = serde_pickle::from_slice(&answer.body, serde_pickle::DeOptions::new()).unwrap();
         assert_eq!(read, json!([]), "{query}");
     }
+    // Names that read like no target take no others with them.
+    let targets = "target=odd.(p)&target=web.a.cpu.user&target=seriesByTag('x')";
+    let answer = server.get(&format!("/render?format=raw&local=1&from=-1min&{targets}")).await;
+    assert_eq!(answer.text(), "web.a.cpu.user,1700000100,1700000160,60|0.0\n");
     let local = server.get("/render?format=json&local=1&target=f(").await;
     assert_eq!((local.status, local.text()), (200, "[]"));
 }
@@ -198,7 +202,7 @@ async fn what_is_wrong_is_named_in_one_line() {
             "format=\"jsn\" is not available; use json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg",
         ),
         ("target=a&graphType=bar", "graphType=\"bar\" is not line or pie"),
-        ("target=a&width=0", "width=\"0\" is not a whole number from 1 to 16384"),
+        ("target=a&width=0", "width=\"0\" is not a number from 1 to 16384"),
         ("target=a&lineMode=x", "lineMode=\"x\" is not slope, staircase or connected"),
         ("target=a&format=json&xFilesFactor=x", "xFilesFactor=\"x\" is no number"),
         ("target=a&format=json&cacheTimeout=x", "cacheTimeout=\"x\" is no whole number"),

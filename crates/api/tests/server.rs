@@ -185,18 +185,18 @@ async fn certificates_are_read_again() {
     };
     put(&file("localhost.pem"), &file("localhost.key"));
     let tls = TlsConfig { cert: cert.clone(), key: key.clone() };
-    let server = start(Config { tls, ..Config::default() }, metrics()).await;
+    let server = start(Config { tls: tls.clone(), ..Config::default() }, metrics()).await;
     let shown = |stream: &Encrypted| stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned();
     let mut before = encrypted(&server).await;
     assert_eq!(shown(&before), certificate(&file("localhost.pem")));
 
     // What is wrong changes nothing.
     put(&other("server.pem"), &file("localhost.key"));
-    assert!(server.certificates.reload().is_err());
+    assert!(server.certificates.reload(&tls.files()).is_err());
     assert_eq!(shown(&encrypted(&server).await), certificate(&file("localhost.pem")));
 
     put(&other("server.pem"), &other("server.key"));
-    server.certificates.reload().unwrap();
+    server.certificates.reload(&tls.files()).unwrap();
     let mut after = encrypted(&server).await;
     assert_eq!(shown(&after), certificate(&other("server.pem")));
     for stream in [&mut before, &mut after] {
@@ -207,7 +207,7 @@ async fn certificates_are_read_again() {
 #[tokio::test]
 async fn an_encrypted_port() {
     let tls = TlsConfig { cert: file("localhost.pem"), key: file("localhost.key") };
-    let server = start(Config { tls, ..Config::default() }, metrics()).await;
+    let server = start(Config { tls: tls.clone(), ..Config::default() }, metrics()).await;
     let mut stream = encrypted(&server).await;
     assert_eq!(exchange(&mut stream, RENDER).await.text(), "db.x.load,1700000100,1700000160,60|0.0\n");
 

@@ -1,8 +1,8 @@
 //! Creation of metrics: written to the metadata store, then added to the index, in batches; points
 //! wait in their heads meanwhile.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plumbago_index::Index;
@@ -54,8 +54,33 @@ pub(crate) struct Shared {
     pub(crate) name_check: NameCheck,
     pub(crate) next_number: AtomicU32,
     pub(crate) memory_full: Arc<AtomicBool>,
-    pub(crate) creates_per_minute: u64,
-    pub(crate) shards: u64,
+    /// `None` for no limit.
+    pub(crate) bucket: Option<Mutex<Bucket>>,
+}
+
+/// Carbon's bucket: holds a minute's worth, fills evenly.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    capacity: f64,
+    tokens: f64,
+    filled_at: i64,
+}
+
+impl Bucket {
+    pub(crate) fn new(per_minute: u64) -> Self {
+        let capacity = per_minute as f64;
+        Self { capacity, tokens: capacity, filled_at: 0 }
+    }
+
+    /// Takes a token if there is one.
+    fn take(&mut self, now: i64) -> bool {
+        let seconds = (now - self.filled_at).max(0) as f64;
+        self.tokens = (self.tokens + seconds * self.capacity / 60.0).min(self.capacity);
+        self.filled_at = now;
+        let taken = self.tokens >= 1.0;
+        self.tokens -= f64::from(u8::from(taken));
+        taken
+    }
 }
 
 /// The gate of one shard.
@@ -63,8 +88,6 @@ pub(crate) struct Gate {
     shared: Arc<Shared>,
     queue: mpsc::Sender<(usize, NewMetric)>,
     shard: usize,
-    tokens: f64,
-    filled_at: i64,
     overflow: Vec<NewMetric>,
 }
 
@@ -76,7 +99,7 @@ impl Gate {
         shard: usize,
         overflow: Vec<NewMetric>,
     ) -> Self {
-        Self { shared, queue, shard, tokens: -1.0, filled_at: 0, overflow }
+        Self { shared, queue, shard, overflow }
     }
 
     /// Tries again to queue what did not fit.
@@ -111,21 +134,9 @@ impl CreateGate for Gate {
         if self.shared.memory_full.load(Ordering::Relaxed) {
             return Err(Reject::MemoryLimited);
         }
-        if self.shared.creates_per_minute == 0 {
-            return Ok(());
-        }
-        // Carbon's bucket: holds a minute's worth, fills evenly; each shard has its part.
-        let capacity = (self.shared.creates_per_minute as f64 / self.shared.shards as f64).max(1.0);
-        if self.tokens < 0.0 {
-            self.tokens = capacity;
-        }
-        self.tokens = (self.tokens + (now - self.filled_at).max(0) as f64 * capacity / 60.0).min(capacity);
-        self.filled_at = now;
-        if self.tokens < 1.0 {
-            return Err(Reject::CreateLimited);
-        }
-        self.tokens -= 1.0;
-        Ok(())
+        let Some(bucket) = &self.shared.bucket else { return Ok(()) };
+        let admitted = bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now);
+        if admitted { Ok(()) } else { Err(Reject::CreateLimited) }
     }
 
     fn config_for(&self, name: &str) -> Arc<MetricConfig> {

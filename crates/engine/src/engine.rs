@@ -331,13 +331,13 @@ impl Engine {
     ) -> Result<(), StartError> {
         let inner = &*self.0;
         let (queue, new_metrics) = mpsc::channel(create::QUEUE);
+        let per_minute = inner.config.max_creates_per_minute;
         let shared = Arc::new(create::Shared {
             config_for: Arc::clone(&inner.parts.config_for),
             name_check: Arc::clone(&inner.parts.name_check),
             next_number: AtomicU32::new(next_number),
             memory_full: Arc::clone(&inner.pause),
-            creates_per_minute: inner.config.max_creates_per_minute,
-            shards: shards.len() as u64,
+            bucket: (per_minute > 0).then(|| Mutex::new(create::Bucket::new(per_minute))),
         });
         let runtime = Handle::current();
         for (number, ((ends, shard), creations)) in ends.into_iter().zip(shards).zip(creations).enumerate() {

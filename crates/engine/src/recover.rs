@@ -253,8 +253,13 @@ fn replay(
             report.replayed += 1;
             shards[usize::from(place.0)].replay(place.1, record, sources.now, segment);
         }
-        Record::Removal { metric, .. } => {
-            numbers.forget(metric);
+        Record::Removal { sequence, metric } => {
+            // What was written later, a state row vouches for.
+            if let Some((place, _)) = numbers.get(metric).filter(|(_, covered)| sequence > *covered) {
+                // Still there, since the deletion did not come through: it needs a number of its own again.
+                shards[usize::from(place.0)].heads[place.1].number = 0;
+                numbers.forget(metric);
+            }
         }
     })?;
     Ok(())

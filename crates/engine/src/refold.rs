@@ -55,15 +55,26 @@ impl Refold {
     pub(crate) fn fold(&self, plan: &Plan, columns: &[Column], laid: &Laid) -> (usize, Window) {
         let source = self.part.stage;
         let folded = self.part.fold(plan, columns, laid);
-        if let Some(raw) = &self.raw {
-            // Whole if as many slots are known as have gone into the windows of the other stage.
-            let border = self.part.until * plan.ratio(source, 0);
-            let known = raw.known(columns, laid).filter(|(slot, _)| *slot < border).count();
-            if folded.count > 0 && known >= folded.count as usize {
-                return (0, raw.fold(plan, columns, laid));
+        match &self.raw {
+            Some(raw) if folded.count > 0 && self.is_of(raw, plan, columns, laid) => {
+                (0, raw.fold(plan, columns, laid))
             }
+            _ => (source, folded),
         }
-        (source, folded)
+    }
+
+    /// True when these raw slots give the very windows that the other stage has: all of them are still there,
+    /// and no point older than the raw stage has replaced a window.
+    fn is_of(&self, raw: &Part, plan: &Plan, columns: &[Column], laid: &Laid) -> bool {
+        let per = plan.per[self.part.stage - 1];
+        let mut slots = raw.slots(columns, laid).peekable();
+        self.part.slots(columns, laid).all(|(at, window)| {
+            let in_window = std::iter::from_fn(|| slots.next_if(|(slot, _)| slot / per == at));
+            let known = in_window.filter(|(_, slot)| slot.count > 0);
+            let folded = plan.config.aggregation.fold_all(known.map(|(_, slot)| slot.value));
+            let is_same = folded.value.to_bits() == window.value.to_bits();
+            folded.count == window.count && (is_same || folded.count == 0)
+        })
     }
 }
 
@@ -84,12 +95,12 @@ impl Part {
 
     fn fold(&self, plan: &Plan, columns: &[Column], laid: &Laid) -> Window {
         let method = plan.config.aggregation;
-        let known = self.known(columns, laid).map(|(_, window)| window);
+        let known = self.slots(columns, laid).map(|(_, window)| window).filter(|window| window.count > 0);
         if self.stage == 0 { method.fold_all(known.map(|w| w.value)) } else { method.merge_all(known) }
     }
 
-    /// Its known slots, in time order.
-    fn known<'a>(
+    /// Its slots in time order; those without a count are unknown.
+    fn slots<'a>(
         &'a self,
         columns: &'a [Column],
         laid: &'a Laid,
@@ -101,7 +112,7 @@ impl Part {
             }
             stored.map_or(Window::default(), |column| window_at(column, (at - self.from) as usize))
         };
-        (self.from..self.until).map(move |at| (at, slot(at))).filter(|(_, window)| window.count > 0)
+        (self.from..self.until).map(move |at| (at, slot(at)))
     }
 }
 

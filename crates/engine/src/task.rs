@@ -127,7 +127,7 @@ struct FlushAll {
     /// All slots, or only state rows.
     slots: bool,
     order: VecDeque<u32>,
-    done: Option<oneshot::Sender<()>>,
+    done: Vec<oneshot::Sender<()>>,
 }
 
 impl Default for Progress {
@@ -213,7 +213,10 @@ impl Owner {
             }
             Control::FlushAll(done) => {
                 let order = self.shard.held_in_id_order();
-                self.state.flush_all = Some(FlushAll { slots: true, order, done: Some(done) });
+                // One that is under way goes on as part of this one.
+                let mut waiting = self.state.flush_all.take().map(|all| all.done).unwrap_or_default();
+                waiting.push(done);
+                self.state.flush_all = Some(FlushAll { slots: true, order, done: waiting });
             }
             Control::Ledger(answer) => {
                 let _ = answer.send(self.shard.ledger);
@@ -411,9 +414,11 @@ impl Owner {
         if all.order.is_empty()
             && self.state.under_way == 0
             && self.shard.late.is_idle()
-            && let Some(done) = self.state.flush_all.take().and_then(|all| all.done)
+            && let Some(all) = self.state.flush_all.take()
         {
-            let _ = done.send(());
+            for done in all.done {
+                let _ = done.send(());
+            }
         }
         None
     }
@@ -436,7 +441,7 @@ impl Owner {
         } else {
             self.shard.unflushed_in_id_order()
         };
-        self.state.flush_all = Some(FlushAll { slots: false, order, done: None });
+        self.state.flush_all = Some(FlushAll { slots: false, order, done: Vec::new() });
     }
 
     fn may_end(&mut self) -> bool {

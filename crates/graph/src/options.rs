@@ -219,8 +219,10 @@ impl<'a> Given<'_, 'a> {
         let side = |name, default| match self.text(name) {
             None => Ok(default),
             Some(text) => {
-                let side = text.parse::<u32>().ok().filter(|side| (1..=Options::SIDE_MAX).contains(side));
-                side.ok_or_else(|| wrong(name, text, "a whole number from 1 to 16384"))
+                // Scripts take them from a page's layout, with fractions.
+                let side = finite(text).map(|side| side as u32);
+                let side = side.filter(|side| (1..=Options::SIDE_MAX).contains(side));
+                side.ok_or_else(|| wrong(name, text, "a number from 1 to 16384"))
             }
         };
         let (width, height) = (side("width", 330)?, side("height", 250)?);
@@ -384,9 +386,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (name, value, text) in [
-            ("width", "0", "width=\"0\" is not a whole number from 1 to 16384"),
-            ("height", "-5", "height=\"-5\" is not a whole number from 1 to 16384"),
-            ("width", "16385", "width=\"16385\" is not a whole number from 1 to 16384"),
+            ("width", "0", "width=\"0\" is not a number from 1 to 16384"),
+            ("height", "-5", "height=\"-5\" is not a number from 1 to 16384"),
+            ("width", "0.9", "width=\"0.9\" is not a number from 1 to 16384"),
+            ("width", "16385", "width=\"16385\" is not a number from 1 to 16384"),
             ("lineWidth", "thick", "lineWidth=\"thick\" is not a number"),
             ("yMax", "NaN", "yMax=\"NaN\" is not a number"),
             ("yStep", "0", "yStep=\"0\" is not above 0"),

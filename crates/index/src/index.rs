@@ -258,7 +258,13 @@ impl Index {
         visit: &mut dyn FnMut(NodeRef<'_>),
     ) -> Result<(), FindError> {
         self.metrics.finds.add(1);
-        let result = if has_glob(pattern) {
+        let result = if pattern.contains(';') {
+            // Graphite has no globs for tagged series: the text is the name of one.
+            if self.tagged().contains(pattern) {
+                visit(NodeRef { path: pattern, leaf: true, branch: false });
+            }
+            Ok(())
+        } else if has_glob(pattern) {
             self.search_glob(pattern, limits, want, visit)
         } else {
             self.search_exact(pattern, want, visit);

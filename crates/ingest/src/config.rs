@@ -189,12 +189,16 @@ impl TlsConfig {
         !self.cert.is_empty() || !self.key.is_empty()
     }
 
+    pub(crate) fn files(&self) -> Files {
+        let [cert, key, client_ca] = [&self.cert, &self.key, &self.client_ca].map(PathBuf::from);
+        Files { cert, key, client_ca }
+    }
+
     /// What its files hold now.
     pub(crate) fn load(&self) -> Result<Certificates, TlsError> {
-        let [cert, key, client_ca] = [&self.cert, &self.key, &self.client_ca].map(PathBuf::from);
         // Senders never read. A ticket that waits unread when a sender closes makes its kernel reset the
         // connection, and what was on its way to us is lost.
-        Certificates::load(Files { cert, key, client_ca }, |config| config.send_tls13_tickets = 0)
+        Certificates::load(&self.files(), |config| config.send_tls13_tickets = 0)
     }
 }
 

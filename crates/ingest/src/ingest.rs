@@ -184,10 +184,19 @@ impl Handle {
         &self.stats
     }
 
-    /// Reads lists, rewrite rules and certificates again. What is wrong stays as it was.
-    pub fn reload(&self) -> Result<(), ReloadError> {
-        let rules = self.rules.reload().err();
-        let reload = |(listener, one): &(Listener, Arc<Certificates>)| Some((*listener, one.reload().err()?));
+    /// Reads the lists, rewrite rules and certificates that the settings name now. What is wrong stays as
+    /// it was.
+    pub fn reload(&self, config: &Config) -> Result<(), ReloadError> {
+        let rules = self.rules.reload(config).err();
+        let reload = |(listener, one): &(Listener, Arc<Certificates>)| {
+            let tls = match listener {
+                Listener::Line => &config.line.tls,
+                Listener::Pickle => &config.pickle.tls,
+                Listener::Protobuf => &config.protobuf.tls,
+                Listener::Udp => return None,
+            };
+            Some((*listener, one.reload(&tls.files()).err()?))
+        };
         let tls: Vec<_> = self.certificates.iter().filter_map(reload).collect();
         if rules.is_none() && tls.is_empty() { Ok(()) } else { Err(ReloadError { rules, tls }) }
     }

@@ -72,7 +72,7 @@ async fn points_come_over_tls_and_only_over_tls() {
     until(|| daemon.stats().accepted() == 20_000).await;
     daemon.send(daemon.line(), b"plain 1 1700000000\n");
     until(|| handshakes_failed(&daemon)).await;
-    daemon.handle.reload().unwrap();
+    daemon.handle.reload(&encrypted()).unwrap();
     send(&daemon, false, b"after.reload 1 1700000000\n").await.unwrap();
     until(|| daemon.stats().accepted() == 20_001).await;
     assert!(daemon.stop().await.points.iter().all(|(name, ..)| name != "plain"));

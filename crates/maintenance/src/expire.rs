@@ -100,7 +100,9 @@ impl Expiring {
         }
         let columns = self.job.stores.points.read(&request).await?;
         let mut found = vec![false; rows.len()];
-        for (at, column) in owners.into_iter().zip(columns) {
+        for ((at, range), mut column) in owners.into_iter().zip(&request.ranges).zip(columns) {
+            // A window that only other writers have written counts too.
+            column.settle(range.aggregation);
             found[at] |= column.values.iter().any(|value| !value.is_nan());
         }
         Ok(found)

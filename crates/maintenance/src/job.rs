@@ -24,6 +24,9 @@ pub struct Stores {
     pub rows: Arc<dyn RowStore>,
     /// Metrics as readers see them.
     pub metadata: Arc<dyn MetadataStore>,
+    /// The same past any copy that readers have: a creation writes whatever rows of a metric are missing,
+    /// also of one that readers see.
+    pub listing: Arc<dyn MetadataStore>,
     /// Points.
     pub points: Arc<dyn PointStore>,
     /// Rows of directories, where the store has them.

@@ -1,4 +1,5 @@
-//! Rows of metrics that no reader can use: what is broken goes, what is only not listed is listed.
+//! Rows of metrics that no reader can use: what is broken goes, what is only not listed is listed. What is
+//! only not understood is left to the program that wrote it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const SUSPECTS_MAX: usize = 10_000;
 pub struct CleanRows {
     /// The rows.
     pub rows: Arc<dyn RowStore>,
-    /// For listing.
+    /// For listing: it writes what is missing of a metric that is there.
     pub metadata: Arc<dyn MetadataStore>,
 }
 
@@ -59,11 +60,16 @@ impl Steps for Cleaning {
         &mut self,
         rows: Vec<MetricRow>,
         context: &Context,
-        _: &mut Report,
+        report: &mut Report,
     ) -> Result<(), StoreError> {
         let (now, as_of_us) = (Instant::now(), context.as_of_us());
-        let suspects = rows.into_iter().filter(|row| row.problem.is_some());
-        self.suspects.extend(suspects.map(|row| (now, as_of_us, row.name)));
+        for row in rows {
+            match (&row.problem, &row.config) {
+                (None | Some(RowProblem::NotListed), None) => report.note_spared("unknown_config"),
+                (None, Some(_)) => {}
+                (Some(_), _) => self.suspects.push_back((now, as_of_us, row.name)),
+            }
+        }
         Ok(())
     }
 
@@ -139,7 +145,8 @@ enum Fate<'a> {
 fn decide(row: Option<&MetricRow>, written: bool) -> Fate<'_> {
     let Some(row) = row else { return Fate::Stays };
     match (&row.problem, &row.config) {
-        (None, _) => Fate::Stays,
+        // Without a configuration that we understand it may be another program's metric.
+        (None, _) | (Some(RowProblem::NotListed), None) => Fate::Stays,
         (Some(RowProblem::NotListed), Some(config)) => Fate::Listed(MetricMeta {
             name: row.name.clone(),
             config: config.clone(),
@@ -147,6 +154,22 @@ fn decide(row: Option<&MetricRow>, written: bool) -> Fate<'_> {
         }),
         (Some(_), _) if written => Fate::Spared,
         (Some(RowProblem::NoMetadata), _) => Fate::Goes("no_metadata", &row.name),
-        (Some(RowProblem::NotListed | RowProblem::Broken(_)), _) => Fate::Goes("broken_row", &row.name),
+        (Some(RowProblem::Broken(_)), _) => Fate::Goes("broken_row", &row.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_understood_stays() {
+        let stays = |problem| {
+            let row =
+                MetricRow { name: "a".to_owned(), config: None, created_on: 0, updated_on: None, problem };
+            matches!(decide(Some(&row), false), Fate::Stays)
+        };
+        assert!(stays(None) && stays(Some(RowProblem::NotListed)));
+        assert!(!stays(Some(RowProblem::Broken("no id".to_owned()))) && !stays(Some(RowProblem::NoMetadata)));
     }
 }

@@ -13,11 +13,11 @@ use plumbago_maintenance::expire::Expire;
 use plumbago_maintenance::job::Progress;
 use plumbago_maintenance::rows::CleanRows;
 use plumbago_maintenance::{Context, Job, JobError, LiveMetrics, MyTurn, NobodyWrites, Scheduler, Stores};
-use plumbago_model::{Aggregation, ManualClock, MetricConfig, MetricId};
+use plumbago_model::{Aggregation, ManualClock, MetricConfig, MetricId, Stage, Window};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{
-    DirectoryStore, FlushBatch, FlushStore, MetadataStore, MetricMeta, PointStore, ReadRequest, RowProblem,
-    RowStore, Run, Share, SlotRange, StateRow, StoreError, WriteBatch,
+    Appetite, Column, DirectoryStore, FlushBatch, FlushStore, MetadataStore, MetricMeta, Others, PointStore,
+    ReadRequest, RowProblem, RowStore, Run, Share, SlotRange, StateRow, StoreError, WriteBatch,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,7 @@ fn stores(store: &MemoryStore) -> Stores {
     Stores {
         rows: store.clone(),
         metadata: store.clone(),
+        listing: store.clone(),
         points: store.clone(),
         directories: Some(store.clone()),
         states: Some(store),
@@ -396,6 +397,52 @@ async fn metrics_that_nobody_writes_go_with_their_points() {
     assert_eq!(states, 4);
     let forgotten: BTreeSet<String> = live.forgotten.lock().unwrap().iter().cloned().collect();
     assert_eq!(forgotten, ["e.dead", "e.older", "e.silent"].map(str::to_owned).into());
+}
+
+/// Points of which the coarse windows were all written by others.
+#[derive(Debug)]
+struct OfOthers(MemoryStore);
+
+#[async_trait]
+impl PointStore for OfOthers {
+    async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        self.0.write(batch).await
+    }
+
+    async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        let columns = self.0.read(request).await?.into_iter().map(|column| {
+            if column.counts.is_empty() {
+                return column;
+            }
+            let windows = column.values.iter().zip(&column.counts);
+            let partners = windows.map(|(value, count)| Window { value: *value, count: *count }).collect();
+            let rivals = vec![Window::default(); column.values.len()];
+            let others = Some(Box::new(Others { partners, rivals }));
+            Column { others, ..Column::unknown(column.values.len(), true) }
+        });
+        Ok(columns.collect())
+    }
+
+    async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
+        PointStore::delete(&self.0, metrics).await
+    }
+
+    fn appetite(&self) -> Appetite {
+        self.0.appetite()
+    }
+}
+
+#[tokio::test]
+async fn windows_that_only_others_wrote_are_points() {
+    let store = MemoryStore::default();
+    create(&store, &["e.dead".to_owned(), "e.theirs".to_owned()], NOW - 100 * DAY).await;
+    // Older than the raw points that are looked at.
+    put_points(&store, "e.theirs", NOW - 10 * DAY).await;
+    let stores = Stores { points: Arc::new(OfOthers(store.clone())), ..stores(&store) };
+    let job = Expire { stores, after: Duration::from_secs(30 * DAY as u64) };
+    let report = job.run(&context()).await.unwrap();
+    assert_eq!((report.done["expired"], report.spared["has_points"]), (1, 1));
+    assert!(exists(&store, "e.theirs").await && !exists(&store, "e.dead").await);
 }
 
 /// A point comes between the forgetting and the deletion: the metric is there afterwards.

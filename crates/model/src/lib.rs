@@ -48,7 +48,7 @@ impl MetricConfig {
     /// Reads what [`MetricConfig::to_text`] wrote.
     pub fn from_text(text: &str) -> Option<Self> {
         let mut parts = text.split(' ');
-        let retention = parts.next()?.parse().ok()?;
+        let retention = Retention::from_text(parts.next()?).ok()?;
         let aggregation = parts.next()?.parse().ok()?;
         let x_files_factor = parts.next()?.parse().ok()?;
         parts.next().is_none().then_some(Self { retention, aggregation, x_files_factor })

@@ -31,7 +31,8 @@ impl fmt::Display for Stage {
     }
 }
 
-/// The stages of a metric, finest first; never empty, valid by whisper's rules.
+/// The stages of a metric, finest first; never empty, valid by the rules of [`Retention::of_stages`] at
+/// least.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Retention(Vec<Stage>);
 
@@ -65,10 +66,28 @@ pub enum RetentionError {
 }
 
 impl Retention {
-    /// Sorts the stages by resolution and checks whisper's rules.
-    pub fn new(mut stages: Vec<Stage>) -> Result<Self, RetentionError> {
+    /// Sorts the stages by resolution and checks whisper's rules: those of [`Retention::of_stages`], and a
+    /// finer stage has the slots to fill one of the next.
+    pub fn new(stages: Vec<Stage>) -> Result<Self, RetentionError> {
+        let retention = Self::of_stages(stages)?;
+        for pair in retention.0.windows(2) {
+            let (fine, coarse) = (pair[0], pair[1]);
+            if fine.points < coarse.resolution / fine.resolution {
+                return Err(RetentionError::TooFewPoints(fine, coarse));
+            }
+        }
+        Ok(retention)
+    }
+
+    /// Sorts the stages by resolution and checks BigGraphite's rules, which are weaker than whisper's:
+    /// resolutions are multiples of the finer ones, durations grow. One thing BigGraphite allows is
+    /// refused: two stages of one resolution, since a window would hold no more than a slot does.
+    pub fn of_stages(mut stages: Vec<Stage>) -> Result<Self, RetentionError> {
         if stages.is_empty() {
             return Err(RetentionError::Empty);
+        }
+        if let Some(stage) = stages.iter().find(|stage| stage.duration() == 0) {
+            return Err(RetentionError::Duration(stage.to_string()));
         }
         stages.sort_by_key(|s| s.resolution);
         for pair in stages.windows(2) {
@@ -82,11 +101,14 @@ impl Retention {
             if coarse.duration() <= fine.duration() {
                 return Err(RetentionError::NotLonger(coarse, fine));
             }
-            if fine.points < coarse.resolution / fine.resolution {
-                return Err(RetentionError::TooFewPoints(fine, coarse));
-            }
         }
         Ok(Self(stages))
+    }
+
+    /// Reads what was printed, by the rules of [`Retention::of_stages`]: a retention that comes from
+    /// BigGraphite has to be read again after it was kept.
+    pub fn from_text(text: &str) -> Result<Self, RetentionError> {
+        Self::of_stages(parse_stages(text)?)
     }
 
     /// The stages, finest first.
@@ -136,11 +158,12 @@ impl FromStr for Retention {
     /// Carbon's `60s:7d,15m:2y` (a bare length is a number of points) and the whisper tools' and
     /// go-carbon's longer unit names (`1min:7days`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.split(',')
-            .map(|part| parse_stage(part.trim()))
-            .collect::<Result<Vec<_>, _>>()
-            .and_then(Self::new)
+        Self::new(parse_stages(text)?)
     }
+}
+
+fn parse_stages(text: &str) -> Result<Vec<Stage>, RetentionError> {
+    text.split(',').map(|part| parse_stage(part.trim())).collect()
 }
 
 fn parse_stage(text: &str) -> Result<Stage, RetentionError> {
@@ -219,5 +242,26 @@ mod tests {
         assert!(matches!("60s:1d,120s:1d".parse::<Retention>(), Err(E::NotLonger(..))));
         assert!(matches!("1s:10,60s:1d".parse::<Retention>(), Err(E::TooFewPoints(..))));
         assert!(matches!("1s:200y".parse::<Retention>(), Err(E::TooLong(_))));
+    }
+
+    #[test]
+    fn retentions_of_biggraphite_need_not_be_whispers() {
+        use RetentionError as E;
+        let stage = |points, resolution| Stage { resolution, points };
+        let stages = vec![stage(1825, 86_400), stage(720, 60)];
+        assert!(matches!(Retention::new(stages.clone()), Err(E::TooFewPoints(..))));
+        let retention = Retention::of_stages(stages).unwrap();
+        assert_eq!(retention.stages(), [stage(720, 60), stage(1825, 86_400)]);
+        assert_eq!(Retention::from_text(&retention.to_string()), Ok(retention.clone()));
+        // As the copy of the names keeps it.
+        let config = crate::MetricConfig { retention, aggregation: Default::default(), x_files_factor: 0.5 };
+        assert_eq!(crate::MetricConfig::from_text(&config.to_text()), Some(config));
+        let refused = |stages: &[Stage]| Retention::of_stages(stages.to_vec()).unwrap_err();
+        assert!(matches!(refused(&[]), E::Empty));
+        assert!(matches!(refused(&[stage(0, 60)]), E::Duration(_)));
+        assert!(matches!(refused(&[stage(60, 0), stage(60, 60)]), E::Duration(_)));
+        assert!(matches!(refused(&[stage(60, 60), stage(70, 60)]), E::DuplicateResolution(60)));
+        assert!(matches!(refused(&[stage(60, 60), stage(60, 90)]), E::NotDivisible(60, 90)));
+        assert!(matches!(refused(&[stage(60, 60), stage(30, 120)]), E::NotLonger(..)));
     }
 }

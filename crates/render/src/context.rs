@@ -183,6 +183,11 @@ impl<'a> Context<'a> {
         self.may_hold(points.saturating_mul(size_of::<f64>()))
     }
 
+    /// Asked before names are made: so many, with so many bytes each.
+    pub(crate) fn may_hold_names(&self, names: usize, bytes: usize) -> Result<(), Fault> {
+        self.may_hold(names.saturating_mul(bytes))
+    }
+
     /// Counts the points of a result.
     pub(crate) fn count_made(&self, points: usize) -> Result<(), Fault> {
         let made = self.shared.points.get().saturating_add(points);

@@ -103,14 +103,21 @@ pub struct DrawOptions {
 }
 
 impl TimeSeries {
-    /// About what a series takes beside its values: itself, its name, its tags.
+    /// About what a series takes beside its values: itself, an ordinary name, its tags.
     pub const BYTES: usize = 512;
+
+    /// An ordinary name is no longer.
+    const NAME_BYTES: usize = 128;
 
     /// Memory that is this series' alone; values that others hold too are not.
     pub(crate) fn own_bytes(&self) -> usize {
         let is_shared = Arc::strong_count(&self.values) > 1;
         let values = if is_shared { 0 } else { self.values.len().saturating_mul(size_of::<f64>()) };
-        values.saturating_add(Self::BYTES)
+        // Functions make names out of those of all series.
+        let texts = [&self.name, &self.path_expression];
+        let texts = texts.into_iter().filter(|text| Arc::strong_count(text) == 1);
+        let texts = texts.map(|text| text.len().saturating_sub(Self::NAME_BYTES));
+        values.saturating_add(Self::BYTES).saturating_add(texts.sum())
     }
 
     /// A series as it was fetched for `expression`.

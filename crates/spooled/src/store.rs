@@ -59,7 +59,7 @@ impl SpooledStore {
         &self.spool
     }
 
-    /// Sends again what was acknowledged after `since_us` (microseconds since the epoch) and is still
+    /// Sends again what was acknowledged since `since_us` (microseconds since the epoch) and is still
     /// retained, with the same timestamps: after a server has lost what it had not written. Returns
     /// how many bytes of the spool that are.
     pub fn replay(&self, since_us: i64) -> Result<u64, StoreError> {

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{
-    COARSE, TimedRemote, eventually, id, open_store, range, run, sender_config, spool_config, values,
+    COARSE, RAW, TimedRemote, eventually, id, open_store, range, run, sender_config, spool_config, values,
 };
-use plumbago_model::{ManualClock, SystemClock};
+use plumbago_model::{Clock, ManualClock, SystemClock};
 use plumbago_spooled::{Sender, SpooledStore};
 use plumbago_store::layer::Faults;
 use plumbago_store::{ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, StateRow};
@@ -26,9 +26,12 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with(TimedRemote::new(Faults::new()), Arc::new(SystemClock))
+    }
+
+    fn with(remote: Arc<TimedRemote>, clock: Arc<dyn Clock>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let remote = TimedRemote::new(Faults::new());
-        let store = open_store(dir.path(), spool_config(), Arc::new(SystemClock), remote.clone());
+        let store = open_store(dir.path(), spool_config(), clock, remote.clone());
         Self { _dir: dir, remote, store, stop: CancellationToken::new() }
     }
 
@@ -132,6 +135,40 @@ async fn a_missing_table_holds_nothing_up() {
     sender.await.unwrap();
 }
 
+/// Nor does it keep anything else that was put aside from being tried again, however much lies before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_table_keeps_nothing_else_aside() {
+    let mut remote = TimedRemote::new(Faults::new());
+    // One call for each table of a chunk: so there is always one on its way that succeeds.
+    Arc::get_mut(&mut remote).unwrap().appetite.slots_per_call = 1 << 20;
+    let fixture = Fixture::with(remote, Arc::new(SystemClock));
+    let last = (1..=1500).map(id).max().unwrap();
+    fixture.remote.missing.lock().unwrap().insert(COARSE);
+    fixture.remote.dead.lock().unwrap().insert(last);
+    // More than a step, with the metric of the dead range at its end.
+    let noise: Vec<f64> = (0..100).map(|n| f64::from(n).sin()).collect();
+    let mut batch = FlushBatch::default();
+    for n in 1..=1500 {
+        batch.rows.push(run(id(n), 1, 100), &noise, Some(&[1; 100]));
+    }
+    batch.rows.push(run(last, 0, 1000), &[1.0], None);
+    fixture.store.commit(&batch).unwrap();
+    let sender = fixture.start();
+    let mut slot = 1000;
+    while fixture.store.status().spool.parked_rows < 150_001 {
+        slot += 1;
+        fixture.flush(1, slot, 1.0);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    fixture.remote.dead.lock().unwrap().clear();
+    eventually("the dead range is sent", || fixture.remote.cells().contains_key(&(last, RAW, false, 1000)))
+        .await;
+    fixture.remote.missing.lock().unwrap().clear();
+    fixture.sent().await;
+    fixture.stop.cancel();
+    sender.await.unwrap();
+}
+
 /// So does a range of which no replica answers, after a time, also when all calls have a part in it.
 async fn a_dead_range_holds_nothing_up(is_silent: bool) {
     let fixture = Fixture::new();
@@ -187,6 +224,31 @@ async fn what_a_server_lost_is_sent_again() {
     sender.await.unwrap();
 }
 
+/// What was acknowledged before a server went away is there for it when it returns, however late.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_does_not_expire() {
+    let clock = Arc::new(ManualClock::at(1_700_000_000));
+    let fixture = Fixture::with(TimedRemote::new(Faults::new()), clock.clone());
+    let sender = fixture.start();
+    fixture.flush(10, 1000, 1.0);
+    fixture.sent().await;
+    let retained = fixture.store.status().spool.retained_bytes;
+    fixture.store.spool().hold(true);
+    clock.advance(3600);
+    // Longer than the spool's house is left alone.
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert_eq!(fixture.store.status().spool.retained_bytes, retained);
+    fixture.remote.lose_everything();
+    assert_eq!(fixture.store.replay(0).unwrap(), retained);
+    fixture.sent().await;
+    assert_eq!(fixture.remote.cells().len(), 10);
+    fixture.store.spool().hold(false);
+    clock.advance(3600);
+    eventually("dropped", || fixture.store.status().spool.retained_bytes == 0).await;
+    fixture.stop.cancel();
+    sender.await.unwrap();
+}
+
 /// Points and states of a metric that is deleted while its rows are on their way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_wins_over_what_is_on_its_way() {
@@ -196,7 +258,7 @@ async fn a_deletion_wins_over_what_is_on_its_way() {
     fixture.flush(2, 1000, 1.0);
     eventually("a call is on its way", || fixture.remote.in_flight_max.load(Ordering::Relaxed) > 0).await;
     fixture.flush(2, 1001, 1.0);
-    fixture.store.delete(&[(id(0), vec![common::RAW])]).await.unwrap();
+    fixture.store.delete(&[(id(0), vec![RAW])]).await.unwrap();
     assert!(values(&fixture.store, id(0), 1000, 1002).await.iter().all(|value| value.is_nan()));
     fixture.sent().await;
     assert!(values(&fixture.store, id(0), 1000, 1002).await.iter().all(|value| value.is_nan()));

@@ -73,10 +73,10 @@ pub fn parse_retention(text: &str) -> Result<Retention, String> {
     }
 }
 
-/// Reads [`retention_text`].
+/// Reads [`retention_text`], by BigGraphite's rules: whisper's would refuse metrics that it serves.
 fn stages(text: &str) -> Option<Retention> {
     let stages: Option<Vec<Stage>> = text.split(':').map(parse_stage).collect();
-    Retention::new(stages?).ok()
+    Retention::of_stages(stages?).ok()
 }
 
 fn parse_stage(text: &str) -> Option<Stage> {
@@ -131,6 +131,10 @@ mod tests {
         let read =
             config_from_map(&map(&[("aggregator", "sum"), ("retention", "60*60s"), ("x", "y")])).unwrap();
         assert_eq!((read.aggregation, read.retention.to_string().as_str()), (Aggregation::Sum, "60s:3600s"));
+        // Against whisper's rules: half a day of raw points under windows of a day.
+        let pairs = [("retention", "720*60s:1825*86400s")];
+        let read = config_from_map(&map(&pairs)).unwrap();
+        assert_eq!(config_to_map(&read)["retention"], pairs[0].1);
         for wrong in [
             ("aggregator", "p95.5"),
             ("retention", "60s:1d"),

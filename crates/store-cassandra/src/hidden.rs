@@ -26,9 +26,11 @@ impl NameStore {
         flight::all(names.len(), CONCURRENCY, show).await.map(|_| ())
     }
 
+    /// Where the table is absent no series is hidden.
     pub(crate) async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
-        let rows: Vec<(String, Option<Uuid>)> =
-            self.rows("list hidden series", self.text.series_of_tag(), MARK).await?;
+        let rows: Result<Vec<(String, Option<Uuid>)>, _> =
+            self.rows("list hidden series", self.text.series_of_tag(), MARK).await;
+        let rows = self.without_tags(rows)?;
         let since = |id: Option<Uuid>| id.map_or(0, |id| seconds_of(CqlTimeuuid::from_bytes(*id.as_bytes())));
         Ok(rows.into_iter().map(|(name, id)| (name, since(id))).collect())
     }

@@ -35,6 +35,7 @@ mod session;
 mod stats;
 mod store;
 mod sync;
+mod tags;
 mod tls;
 mod told;
 mod write;

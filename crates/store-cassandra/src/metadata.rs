@@ -25,7 +25,8 @@ use crate::schema::{METADATA, METRICS};
 use crate::session::{Cluster, consistency};
 use crate::statements::Names;
 use crate::stats::Stats;
-use crate::{error, flight, hidden};
+use crate::tags::TagsTable;
+use crate::{error, flight};
 
 /// Requests for names in flight.
 pub(crate) const CONCURRENCY: usize = 64;
@@ -37,6 +38,17 @@ const UUID_EPOCH: u64 = 0x01B2_1DD2_1381_4000;
 /// A row of `metrics_metadata`: id, configuration, creation, update.
 pub(crate) type MetadataRow =
     (Option<Uuid>, Option<HashMap<String, String>>, Option<CqlTimeuuid>, Option<CqlTimeuuid>);
+
+/// Why a row is no metric here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoMetric {
+    /// Nobody can use it.
+    #[error("{0}")]
+    Broken(&'static str),
+    /// We do not understand its configuration; another program may.
+    #[error("{0}")]
+    Foreign(String),
+}
 
 /// The tables of names.
 #[derive(Debug)]
@@ -50,6 +62,7 @@ pub(crate) struct NameStore {
     /// Marks our own changes in the feed.
     pub(crate) origin: Uuid,
     pub(crate) counts: Counts,
+    pub(crate) tags: TagsTable,
     statements: NameStatements,
     known_configs: Mutex<HashMap<String, Arc<MetricConfig>>>,
     components: AtomicU32,
@@ -73,6 +86,7 @@ impl NameStore {
             stats,
             origin,
             counts: Counts::default(),
+            tags: TagsTable::default(),
             statements: NameStatements::new(),
             known_configs: Mutex::default(),
             components: AtomicU32::new(config.components),
@@ -182,7 +196,7 @@ impl NameStore {
         existing: Option<&MetadataRow>,
     ) -> Result<(), StoreError> {
         let id = Uuid::from_bytes(metric.id().0);
-        let config = config_to_map(&metric.config);
+        let config = map_to_write(metric, existing);
         let name = metric.name.as_str();
         let new = existing.is_none_or(|row| row.2.is_none());
         let level = self.level(session, true);
@@ -208,10 +222,7 @@ impl NameStore {
             (true, false) => session.batch(&batch, ((id, &config, name),)).await,
         };
         result.map_err(|error| self.failed("create a metric", error))?;
-        for (tag, value) in names::tags(name) {
-            self.execute(session, "write a tag", self.text.insert_tag(), (tag, value, name, id)).await?;
-        }
-        Ok(())
+        self.add_tags(session, name, id).await
     }
 
     pub(crate) async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
@@ -266,14 +277,14 @@ impl NameStore {
         name: &str,
         id: Option<Uuid>,
         config: Option<HashMap<String, String>>,
-    ) -> Result<Arc<MetricConfig>, String> {
+    ) -> Result<Arc<MetricConfig>, NoMetric> {
         let (Some(id), Some(config)) = (id, config) else {
-            return Err("it has no id or no configuration".to_owned());
+            return Err(NoMetric::Broken("it has no id or no configuration"));
         };
         if *id.as_bytes() != MetricId::of(name).0 {
-            return Err("its id does not follow from its name".to_owned());
+            return Err(NoMetric::Broken("its id does not follow from its name"));
         }
-        self.shared_config(&config)
+        self.shared_config(&config).map_err(NoMetric::Foreign)
     }
 
     /// Equal configurations share one allocation.
@@ -320,12 +331,7 @@ impl NameStore {
         self.stats.metadata_requests.add(1);
         let result = session.batch(&batch, ((name,), (name,))).await;
         result.map_err(|error| self.failed("delete a metric", error))?;
-        let mark = names::is_tagged(name).then_some(hidden::MARK);
-        for (tag, value) in names::tags(name).chain(mark) {
-            let text = self.text.delete_tag();
-            self.execute_at(session, "delete a tag", text, (tag, value, name), as_of_us).await?;
-        }
-        Ok(())
+        self.remove_tags(session, name, as_of_us).await
     }
 
     /// Notes in the metadata that metrics were written or read. Rows are looked up first, because the
@@ -437,6 +443,14 @@ impl NameStore {
     }
 }
 
+/// The map of a metric. One that is there stays as it is where it says the same, or where we do not
+/// understand it: then it is another program's.
+fn map_to_write(metric: &MetricMeta, existing: Option<&MetadataRow>) -> HashMap<String, String> {
+    let there = existing.and_then(|(_, config, ..)| config.as_ref());
+    let kept = there.filter(|map| config_from_map(map).map_or(true, |config| config == *metric.config));
+    kept.cloned().unwrap_or_else(|| config_to_map(&metric.config))
+}
+
 /// True for a row of a metric that exists.
 fn is_whole(row: Option<&MetadataRow>) -> bool {
     row.is_some_and(|(id, config, created_on, _)| id.is_some() && config.is_some() && created_on.is_some())
@@ -464,6 +478,26 @@ pub(crate) fn seconds_of(uuid: CqlTimeuuid) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_of_others_is_not_overwritten() {
+        let config = |retention: &str| {
+            let retention = retention.parse().unwrap();
+            Arc::new(MetricConfig { retention, aggregation: Default::default(), x_files_factor: 0.5 })
+        };
+        let metric = MetricMeta { name: "a".to_owned(), config: config("60s:1d"), created_on: 1 };
+        let ours = config_to_map(&metric.config);
+        assert_eq!(map_to_write(&metric, None), ours);
+        let written = |map: &HashMap<String, String>| {
+            map_to_write(&metric, Some(&(None, Some(map.clone()), None, None)))
+        };
+        assert_eq!(written(&config_to_map(&config("60s:2d"))), ours);
+        let mut theirs = ours.clone();
+        theirs.insert("more".to_owned(), "theirs".to_owned());
+        assert_eq!(written(&theirs), theirs, "it says the same");
+        theirs.insert("retention".to_owned(), "a week".to_owned());
+        assert_eq!(written(&theirs), theirs, "it is not understood");
+    }
 
     #[test]
     fn time_uuids_keep_their_second() {

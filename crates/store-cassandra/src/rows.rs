@@ -11,10 +11,10 @@ use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
 
 use crate::flight;
-use crate::metadata::{CONCURRENCY, NameStore, seconds_of};
+use crate::metadata::{CONCURRENCY, NameStore, NoMetric, seconds_of};
 use crate::names::is_tagged;
 use crate::scan::TokenRange;
-use crate::schema::DIRECTORIES;
+use crate::schema::{DIRECTORIES, METADATA};
 use crate::store::CassandraStore;
 
 /// Rows in one page at most, whatever is asked for.
@@ -72,7 +72,8 @@ impl NameStore {
         Ok(self.row(name.to_owned(), !listed.is_empty(), metadata))
     }
 
-    /// One metric from what the two tables have of it.
+    /// One metric from what the two tables have of it. A configuration that we do not understand is no
+    /// problem of the row: it may be another program's, and is only reported.
     fn row(
         &self,
         name: String,
@@ -85,10 +86,13 @@ impl NameStore {
             return listed.then_some(row);
         };
         let judged = self.judge(&name, id, config);
+        if let Err(NoMetric::Foreign(why)) = &judged {
+            self.damage.report(METADATA, &name, why);
+        }
         let problem = match &judged {
-            Err(why) => Some(RowProblem::Broken(why.clone())),
-            Ok(_) if !listed && !is_tagged(&name) => Some(RowProblem::NotListed),
-            Ok(_) => None,
+            Err(NoMetric::Broken(why)) => Some(RowProblem::Broken((*why).to_owned())),
+            _ if !listed && !is_tagged(&name) => Some(RowProblem::NotListed),
+            _ => None,
         };
         Some(MetricRow {
             config: judged.ok(),

@@ -206,7 +206,7 @@ impl Plan {
         let _writer = lock(&open.writer);
         for Part { layer, pieces } in &self.parts {
             for row in by_row(pieces).filter(|row| !row[0].whole) {
-                let known = encoder.load(core, layer, &row[0].key);
+                let known = encoder.load(core, layer, &row[0].key)?;
                 encoder.lay(layer, row, !known);
                 batch.insert(&layer.keyspace, row[0].key, encoder.row(&row[0].key));
                 core.stats.rows_read_before_write.add(1);
@@ -237,21 +237,27 @@ struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Reads what is stored; false when there is nothing.
-    fn load(&mut self, core: &Core, layer: &Layer, key: &Key) -> bool {
+    /// Reads what is stored; false when there is nothing, or nothing that can ever be read again. What cannot
+    /// be read just now (no file descriptor left) must not be written over.
+    fn load(&mut self, core: &Core, layer: &Layer, key: &Key) -> Result<bool, StoreError> {
         let row = match layer.keyspace.get(key) {
             Ok(Some(row)) => row,
-            Ok(None) => return false,
+            Ok(None) => return Ok(false),
             Err(error) => {
-                core.damage.report(&layer.keyspace, &key.escape_ascii(), &error);
-                return false;
+                let text = error.to_string();
+                let error = database::error("read a row before it is written anew", error);
+                if error.kind != ErrorKind::Corrupt {
+                    return Err(error);
+                }
+                core.damage.report(&layer.keyspace, &key.escape_ascii(), &text);
+                return Ok(false);
             }
         };
         let decoded = self.block.decode(key, &row, layer.block_slots() as usize, layer.coarse);
         if decoded.is_err() {
             core.damage.report(&layer.keyspace, &key.escape_ascii(), &"checksum mismatch");
         }
-        decoded.is_ok()
+        Ok(decoded.is_ok())
     }
 
     /// Lays a row's pieces over each other, or first over nothing.

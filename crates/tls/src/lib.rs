@@ -51,21 +51,19 @@ pub type Tune = fn(&mut ServerConfig);
 /// The certificates of one listener; those of new connections change with a reload.
 #[derive(Debug)]
 pub struct Certificates {
-    files: Files,
     tune: Tune,
     current: ArcSwapOption<ServerConfig>,
 }
 
 impl Certificates {
     /// What the files hold; nothing when none is named.
-    pub fn load(files: Files, tune: Tune) -> Result<Self, TlsError> {
-        let current = ArcSwapOption::new(files.load(tune)?);
-        Ok(Self { files, tune, current })
+    pub fn load(files: &Files, tune: Tune) -> Result<Self, TlsError> {
+        Ok(Self { tune, current: ArcSwapOption::new(files.load(tune)?) })
     }
 
-    /// Reads the files again; when they are wrong, the old ones stay.
-    pub fn reload(&self) -> Result<(), TlsError> {
-        self.current.store(self.files.load(self.tune)?);
+    /// Reads these files; when they are wrong, what was read before stays.
+    pub fn reload(&self, files: &Files) -> Result<(), TlsError> {
+        self.current.store(files.load(self.tune)?);
         Ok(())
     }
 

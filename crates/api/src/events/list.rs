@@ -57,7 +57,7 @@ impl List {
 
 impl Question {
     fn wants(&self, event: &Event) -> bool {
-        let has = |tag: &String| event.tags.contains(tag);
+        let has = |tag: &String| is_tagged(event, tag);
         (self.from..=self.until).contains(&event.when)
             && match &self.tags {
                 None => true,
@@ -66,4 +66,22 @@ impl Question {
                 Some(tags) => !tags.is_empty() && tags.iter().all(has),
             }
     }
+}
+
+/// Whether an event has a tag, by what Graphite's tagging library reads in its text: words between blanks, or
+/// between commas once there is one; what stands in double quotes is one tag.
+fn is_tagged(event: &Event, tag: &str) -> bool {
+    if !event.tags.iter().any(|text| text.contains([',', '"'])) {
+        return event.tags.iter().any(|text| text == tag);
+    }
+    let text = event.tags.join(" ");
+    let parts: Vec<&str> = text.split('"').collect();
+    // A quote that is not closed quotes nothing.
+    let is_quoted = |at: usize| at % 2 == 1 && at + 1 < parts.len();
+    let loose = || parts.iter().enumerate().filter(|(at, _)| !is_quoted(*at)).map(|(_, part)| *part);
+    let border = if loose().any(|part| part.contains(',')) { ',' } else { ' ' };
+    let quoted = parts.iter().enumerate().filter(|(at, _)| is_quoted(*at)).map(|(_, part)| *part);
+    quoted
+        .chain(loose().flat_map(|part| part.split(border)))
+        .any(|word| word.trim() == tag && !tag.is_empty())
 }

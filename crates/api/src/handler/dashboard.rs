@@ -10,13 +10,14 @@ use hyper::header::{HeaderValue, LOCATION};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+use super::below;
 use crate::error::plain;
 use crate::format::wrap;
 use crate::state::Api;
 
 /// Answers a request to `/dashboard` or something below it.
 pub(crate) async fn dashboard(_: Arc<Api>, request: Request) -> Response {
-    let path = request.uri().path().trim_start_matches("/dashboard").trim_matches('/').to_owned();
+    let path = below(&request, "/dashboard");
     let name = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     match path.split('/').collect::<Vec<_>>()[..] {
         ["find"] => json(&json!({"dashboards": []})),

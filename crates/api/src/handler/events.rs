@@ -9,7 +9,7 @@ use hyper::{Method, StatusCode};
 use plumbago_render::TimeZone;
 use serde_json::{Map, Value};
 
-use super::render_params;
+use super::{below, render_params};
 use crate::error::{ApiError, json_error, plain, quoted};
 use crate::events::{Event, EventError, Question};
 use crate::format::json::{list, push_string};
@@ -22,7 +22,7 @@ const WHEN_MAX: i64 = 253_402_300_799;
 
 /// Answers a request to `/events` or something below it.
 pub(crate) async fn events(api: Arc<Api>, request: Request) -> Response {
-    let path = request.uri().path().trim_start_matches("/events").trim_matches('/').to_owned();
+    let path = below(&request, "/events");
     let is_post = request.method() == Method::POST;
     let answer = match path.as_str() {
         "" if is_post => note(&api, request).await,

@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use plumbago_render::describe::{Constant, Description, Parameter, functions as all, pies};
 use serde_json::{Map, Value, json};
 
-use crate::error::{ApiError, plain, quoted};
+use crate::error::{ApiError, json_error};
 use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
@@ -32,10 +32,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
     } else {
         match known.iter().find(|function| function.name == name) {
             Some(function) => described(function),
-            None => {
-                let text = format!("there is no function {}\n", quoted(name));
-                return Ok(plain(StatusCode::NOT_FOUND, text));
-            }
+            None => return Ok(json_error(StatusCode::NOT_FOUND, &format!("Function not found: {name}"))),
         }
     };
     let wrapping = Wrapping::of(&params)?;

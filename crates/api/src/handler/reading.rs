@@ -48,7 +48,7 @@ impl Reading<'_> {
                 fetched.insert(fetch, vec![events]);
                 continue;
             }
-            let names = names(self.api, &fetch).await?;
+            let names = names(self.api, &fetch, self.asked.is_front_end).await?;
             self.count += names.len();
             if self.count > self.api.limits.series {
                 return Err(beyond("series", "series", self.api.limits.series));
@@ -178,16 +178,18 @@ impl Reading<'_> {
 type Names = Vec<Arc<str>>;
 
 /// The metrics of a fetch.
-async fn names(api: &Arc<Api>, fetch: &Fetch) -> Result<Names, ApiError> {
+async fn names(api: &Arc<Api>, fetch: &Fetch, is_front_end: bool) -> Result<Names, ApiError> {
     if fetch.source == Source::Tags {
-        let found = tag_search::series_by_tag(api, &fetch.expression).await;
-        let names = found.map_err(|error| match error {
-            ApiError::Invalid(_) => wrong_target(&fetch.expression, &error),
-            other => other,
-        })?;
-        return Ok(names.into_iter().map(Arc::from).collect());
+        return match tag_search::series_by_tag(api, &fetch.expression).await {
+            Ok(names) => Ok(names.into_iter().map(Arc::from).collect()),
+            // One wrong target of a front end takes no other with it.
+            Err(ApiError::Invalid(_)) if is_front_end => Ok(Vec::new()),
+            Err(error @ ApiError::Invalid(_)) => Err(wrong_target(&fetch.expression, &error)),
+            Err(other) => Err(other),
+        };
     }
-    if !has_glob(&fetch.expression) {
+    // A tagged series is asked for as it is called, whatever its values hold.
+    if !has_glob(&fetch.expression) || fetch.expression.contains(';') {
         return Ok(vec![Arc::clone(&fetch.expression)]);
     }
     let mut names: Names = search::leaves(api, &fetch.expression).await?.into_iter().map(Arc::from).collect();

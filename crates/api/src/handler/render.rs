@@ -88,7 +88,7 @@ async fn series(
     asked: &RenderParams,
     account: &Arc<Account>,
 ) -> Result<Vec<TimeSeries>, ApiError> {
-    let targets = targets(&asked.targets)?;
+    let targets = targets(asked)?;
     let mut plan = Plan::new(&targets, &asked.request).map_err(|error| wrong(&targets, account, &error))?;
     let mut reading = Reading { api, asked, account, count: 0, points: 0, largest: 0 };
     let mut evaluation = Box::new(Evaluation {
@@ -154,8 +154,13 @@ fn given_up() -> ApiError {
     ApiError::Unavailable("the request was given up".to_owned())
 }
 
-fn targets(texts: &[String]) -> Result<Vec<Target>, ApiError> {
-    texts.iter().map(|text| parse(text).map_err(|error| wrong_target(text, &error))).collect()
+/// A front end asks for many names at once, and some of them read like nothing: those are names.
+fn targets(asked: &RenderParams) -> Result<Vec<Target>, ApiError> {
+    let target = |text: &String| match parse(text) {
+        Err(_) if asked.is_front_end => Ok(Target::path(text)),
+        read => read.map_err(|error| wrong_target(text, &error)),
+    };
+    asked.targets.iter().map(target).collect()
 }
 
 /// What a client is told of an error in a target.

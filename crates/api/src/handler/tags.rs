@@ -9,6 +9,7 @@ use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use plumbago_index::{TagFilter, TagText};
 
+use super::below;
 use super::tag_search::{aside, expressions, search, series};
 use crate::error::{ApiError, json_error, quoted};
 use crate::format::json::{list, push_string};
@@ -22,7 +23,7 @@ const OFFERED: usize = 100;
 
 /// Answers a request to `/tags` or something below it.
 pub(crate) async fn tags(api: Arc<Api>, request: Request) -> Response {
-    let path = request.uri().path().trim_start_matches("/tags").trim_matches('/').to_owned();
+    let path = below(&request, "/tags");
     let writes = matches!(path.as_str(), "tagSeries" | "tagMultiSeries" | "delSeries");
     let reads_only = !matches!(path.as_str(), "findSeries" | "autoComplete/tags" | "autoComplete/values");
     let is_post = request.method() == Method::POST;

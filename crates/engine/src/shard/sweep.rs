@@ -49,11 +49,17 @@ impl Shard {
         if self.limits.at_intervals {
             return self.visit_at_interval(at, segment, now, flushes);
         }
-        let resolution = i64::from(self.plans[usize::from(head.config)].raw.resolution);
+        let plan = &self.plans[usize::from(head.config)];
+        let resolution = i64::from(plan.raw.resolution);
+        // Windows that need all their slots close while the store still has them.
+        let patience = if plan.config.aggregation.needs_all_slots() {
+            self.limits.idle_after.min(plan.raw.duration() as i64 / 2)
+        } else {
+            self.limits.idle_after
+        };
         // The span of a head at work, so that a slow metric is not taken for a silent one.
         let span = i64::from(self.layout.raw_slots + super::ALLOWANCE) * resolution;
-        let silent =
-            !head.is(flag::NEW) && now - i64::from(head.newest) * resolution > self.limits.idle_after + span;
+        let silent = !head.is(flag::NEW) && now - i64::from(head.newest) * resolution > patience + span;
         if silent && (!head.is_empty() || head.segment != 0) {
             self.build(at, Extent::All { now }, segment, flushes);
         } else if head.segment != 0 && segment.saturating_sub(head.segment) >= self.limits.checkpoint_segments

@@ -45,8 +45,13 @@ impl<'a> Emitter<'a> {
         self.context.now
     }
 
-    /// Takes a point, or counts why it is none.
-    pub(super) fn entry(&mut self, name: &[u8], point: Result<(u32, f64), Reject>) -> Flow {
+    /// Counts something that is no point. The name is charged: to find that out it was read.
+    pub(super) fn refused(&mut self, name: &[u8], reason: Reject) -> Flow {
+        self.entry(name, || Err(reason))
+    }
+
+    /// Takes a point, or counts why it is none. It is read only if it was not taken before.
+    pub(super) fn entry(&mut self, name: &[u8], point: impl FnOnce() -> Result<(u32, f64), Reject>) -> Flow {
         self.at.seen += 1;
         if self.at.seen <= self.skip {
             return Flow::Continue(());
@@ -56,7 +61,7 @@ impl<'a> Emitter<'a> {
             self.intake.tally.reject(Reject::Amplified, name);
             return Flow::Break(None);
         }
-        let taken = point.and_then(|(time, value)| self.intake.offer(name, time, value, self.context));
+        let taken = point().and_then(|(time, value)| self.intake.offer(name, time, value, self.context));
         if let Err(reason) = taken {
             self.intake.tally.reject(reason, name);
         }

@@ -114,6 +114,10 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
     let (rest, timestamp) = timestamp_field(line).or_else(|| last_field(line)).ok_or(Reject::Fields)?;
     let (name, value) = last_field(rest).ok_or(Reject::Fields)?;
     let too_many = || name.iter().any(|b| is_blank(*b)).then_some(Reject::Fields);
+    // A rule may take the blanks away: carbon counts the fields before.
+    if context.relabel.is_some() && has_blank_field(name, context.names.blanks_in_tags) {
+        return Err(Reject::Fields);
+    }
     let value = number::value(value).ok_or(Reject::Value);
     let timestamp = number::timestamp(timestamp, context.now);
     match (value, timestamp) {
@@ -124,6 +128,12 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
         // With a field too many, "bad value" would point at the wrong thing.
         (Err(reason), _) | (_, Err(reason)) => Err(too_many().unwrap_or(reason)),
     }
+}
+
+/// True when there are blanks in a name, but for those in its tags where these may have some.
+fn has_blank_field(name: &[u8], blanks_in_tags: bool) -> bool {
+    let tags = memchr(b';', name).filter(|_| blanks_in_tags);
+    name[..tags.unwrap_or(name.len())].iter().any(|b| is_blank(*b))
 }
 
 /// The same as [`last_field`] for the usual case: a blank and ten bytes behind it.

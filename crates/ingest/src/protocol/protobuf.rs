@@ -69,10 +69,10 @@ impl Decode for Protobuf {
 fn payload_of(payload: &Payload, emitter: &mut Emitter<'_>) -> Flow {
     for metric in &payload.metrics {
         if metric.points.is_empty() {
-            emitter.entry(&metric.metric, Err(Reject::Item))?;
+            emitter.refused(&metric.metric, Reject::Item)?;
         }
         for point in &metric.points {
-            emitter.entry(&metric.metric, Ok((point.timestamp, point.value)))?;
+            emitter.entry(&metric.metric, || Ok((point.timestamp, point.value)))?;
         }
     }
     Flow::Continue(())

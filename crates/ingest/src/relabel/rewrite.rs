@@ -41,6 +41,12 @@ impl Rewrites {
             }
             if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
                 section = section_of(name).map_err(|error| problems.push((i + 1, error))).ok();
+                // In carbon, too, the second section of a name takes the place of the first.
+                match section {
+                    Some(Section::Pre) => pre.clear(),
+                    Some(Section::Post) => post.clear(),
+                    None => {}
+                }
                 continue;
             }
             match (Rule::parse(line), section) {

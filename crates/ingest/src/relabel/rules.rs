@@ -12,11 +12,7 @@ use crate::config::Config;
 /// The lists and rewrite rules in force. Cloning shares them: a reload is seen by every listener with
 /// its next batch.
 #[derive(Debug, Clone)]
-pub struct Rules {
-    /// Blacklist, whitelist, rewrite rules.
-    files: [Option<PathBuf>; 3],
-    current: Arc<ArcSwap<Relabel>>,
-}
+pub struct Rules(Arc<ArcSwap<Relabel>>);
 
 /// One thing that is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,25 +42,24 @@ pub struct RulesError(pub Vec<RuleProblem>);
 impl Rules {
     /// Reads the files that the settings name.
     pub fn load(config: &Config) -> Result<Self, RulesError> {
-        let files = [&config.blacklist, &config.whitelist, &config.rewrite_rules];
-        let files = files.map(|file| (!file.is_empty()).then(|| PathBuf::from(file)));
-        let relabel = read(&files)?;
-        Ok(Self { files, current: Arc::new(ArcSwap::from_pointee(relabel)) })
+        Ok(Self(Arc::new(ArcSwap::from_pointee(read(config)?))))
     }
 
-    /// Reads the files again. When one of them is wrong, all stay as they were.
-    pub fn reload(&self) -> Result<(), RulesError> {
-        self.current.store(Arc::new(read(&self.files)?));
+    /// Reads the files that the settings name now. When one of them is wrong, all stay as they were.
+    pub fn reload(&self, config: &Config) -> Result<(), RulesError> {
+        self.0.store(Arc::new(read(config)?));
         Ok(())
     }
 
     /// What is in force now.
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Relabel>> {
-        self.current.load()
+        self.0.load()
     }
 }
 
-fn read(files: &[Option<PathBuf>; 3]) -> Result<Relabel, RulesError> {
+fn read(config: &Config) -> Result<Relabel, RulesError> {
+    let files = [&config.blacklist, &config.whitelist, &config.rewrite_rules];
+    let files = files.map(|file| (!file.is_empty()).then(|| PathBuf::from(file)));
     let mut found = Vec::new();
     let texts = files.each_ref().map(|file| {
         let Some(file) = file else { return String::new() };

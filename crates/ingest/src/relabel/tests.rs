@@ -89,18 +89,20 @@ fn a_reload_with_a_bad_file_changes_nothing() {
 
     std::fs::write(&config.blacklist, "^b\n").unwrap();
     std::fs::write(&config.whitelist, "^c\n(\n").unwrap();
-    let error = rules.reload().unwrap_err();
+    let error = rules.reload(&config).unwrap_err();
     assert!(error.to_string().contains("white:2: pattern \"(\""), "{error}");
     assert_eq!(outcome("a"), Err(Reject::Blacklist));
     assert_eq!(outcome("b"), Ok("b".to_owned()));
 
     std::fs::write(&config.whitelist, "^c\n").unwrap();
-    rules.reload().unwrap();
+    rules.reload(&config).unwrap();
     assert_eq!(outcome("b"), Err(Reject::Blacklist));
     assert_eq!(outcome("a"), Err(Reject::Whitelist));
 
     std::fs::remove_file(&config.blacklist).unwrap();
-    assert!(rules.reload().unwrap_err().to_string().contains("black"));
+    assert!(rules.reload(&config).unwrap_err().to_string().contains("black"));
     assert_eq!(outcome("b"), Err(Reject::Blacklist));
     assert!(Rules::load(&config).is_err());
+    rules.reload(&Config { blacklist: String::new(), ..config }).unwrap();
+    assert_eq!(outcome("b"), Err(Reject::Whitelist));
 }

@@ -1,5 +1,6 @@
 //! Keeping house: room, what is dropped, and opening again after a failure.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::SpoolError;
@@ -12,6 +13,10 @@ use crate::{lock, space};
 /// How long a commit waits for a slow disk before it is refused.
 const STALL_STEP: Duration = Duration::from_millis(5);
 const STALL_STEPS: u32 = 200;
+
+/// What is held while a server is away takes no more than this part of the ceiling: once the server is
+/// back all of it waits, and new commits need room meanwhile.
+const HELD_PART: u64 = 2;
 
 /// Dropping costs a few syncs, so not for every segment.
 const DROP_EVERY_MS: i64 = 15_000;
@@ -48,8 +53,16 @@ impl Shared {
         Err(SpoolError::unavailable("the disk is behind with writing"))
     }
 
+    /// True while what is retained does not expire.
+    fn holds(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) && lock(&self.segments).held_bytes() <= self.max_bytes / HELD_PART
+    }
+
     /// Drops what was retained for long enough.
     fn drop_expired(&self) -> Result<(), SpoolError> {
+        if self.holds() {
+            return Ok(());
+        }
         let now_ms = self.clock.now_ms();
         {
             let mut dropped_ms = lock(&self.dropped_ms);

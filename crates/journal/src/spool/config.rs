@@ -16,8 +16,8 @@ pub struct SpoolConfig {
     /// No commit is taken while the disk has less room than this.
     #[serde(deserialize_with = "setting::size")]
     pub min_free_bytes: u64,
-    /// How long slices are kept after their acknowledgement. A server without a durable log may lose
-    /// what it acknowledged up to 15 minutes ago: 20 minutes then.
+    /// How long slices are kept after their acknowledgement; while a server is away they are kept on. A
+    /// server without a durable log may lose what it acknowledged up to 15 minutes ago: 20 minutes then.
     #[serde(deserialize_with = "setting::period")]
     pub retain: Duration,
     /// How long the sender leaves new slices to gather when it has caught up: what is young is seen

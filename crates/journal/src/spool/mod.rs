@@ -153,8 +153,16 @@ impl Spool {
         self.shared.hurries.store(true, Ordering::Relaxed);
     }
 
-    /// Hands out again what is retained and younger than `since_us` (microseconds since the epoch),
-    /// with the same timestamps. Returns how many bytes that are.
+    /// While this is set nothing that is retained expires, as long as slices take no more than half of the
+    /// room. For the time in which a server is away: what it had acknowledged before is kept until it can
+    /// be sent again.
+    pub fn hold(&self, holds: bool) {
+        self.shared.holds.store(holds, Ordering::Relaxed);
+    }
+
+    /// Hands out again what was acknowledged since `since_us` (microseconds since the epoch) and is still
+    /// retained, with the same timestamps; after a restart all that is retained counts as acknowledged
+    /// then. Returns how many bytes that are.
     pub fn replay_since(&self, since_us: i64) -> Result<u64, SpoolError> {
         self.shared.replay_since(since_us)
     }

@@ -59,6 +59,8 @@ pub(super) struct Shared {
     pub(super) refusals: Throttle,
     /// Slices are not left to gather any more.
     pub(super) hurries: AtomicBool,
+    /// What is retained does not expire: a server is away.
+    pub(super) holds: AtomicBool,
 }
 
 pub(super) enum Held {
@@ -112,6 +114,7 @@ impl Shared {
             trouble: Mutex::new(None),
             refusals: Throttle::new(REFUSAL_LINE_MS),
             hurries: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
         };
         shared.show();
         Ok(shared)
@@ -304,7 +307,12 @@ impl Shared {
     pub(super) fn replay_since(&self, since_us: i64) -> Result<u64, SpoolError> {
         let (first, bytes) = {
             let mut segments = lock(&self.segments);
-            let wanted = segments.all.iter().find(|(_, segment)| segment.last_us >= since_us);
+            // By the time of the acknowledgement, as they are retained: what was committed long before
+            // it, while the server was away, is as young for the server.
+            let is_young = |segment: &Segment| {
+                segment.acknowledged_ms.is_none_or(|at| at.saturating_mul(1000) >= since_us)
+            };
+            let wanted = segments.all.iter().find(|(_, segment)| is_young(segment));
             let first = wanted.map_or(segments.sending, |(number, _)| *number).min(segments.sending);
             let before = segments.unsent().bytes;
             segments.epoch += 1;

@@ -67,7 +67,7 @@ impl Core {
 
 /// All jobs that make sense on these stores, with their intervals.
 pub(crate) fn jobs(config: &Config, stores: &Stores) -> Vec<(Arc<dyn Job>, Duration)> {
-    let clean_rows = CleanRows { rows: stores.rows.clone(), metadata: stores.metadata.clone() };
+    let clean_rows = CleanRows { rows: stores.rows.clone(), metadata: stores.listing.clone() };
     let mut jobs: Vec<(Arc<dyn Job>, Duration)> = vec![(Arc::new(clean_rows), config.clean_rows_every)];
     if let Some(directories) = stores.directories.clone() {
         let repair = RepairDirectories { rows: stores.rows.clone(), directories: directories.clone() };

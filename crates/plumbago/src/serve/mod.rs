@@ -30,6 +30,7 @@ use plumbago_model::Clock;
 use plumbago_peers::Client;
 use plumbago_telemetry::{Registry, log};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Loaded};
@@ -37,6 +38,8 @@ use crate::error::{Exit, Failure};
 
 /// How often expired points are dropped and closed days merged.
 const MAINTENANCE: Duration = Duration::from_secs(300);
+/// How long a stop waits for the listeners.
+const READING_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a stop waits for a store that fails; what is not stored by then stays in the journal.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -47,8 +50,13 @@ pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
     // One crypto provider for every listener; a second call finds it installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let rules = rules::Reload { file: file.map(Path::to_path_buf), level, certificates: Vec::new() };
-    let result = runtime.block_on(serve(loaded, rules));
+    let reload = rules::Reload {
+        file: file.map(Path::to_path_buf),
+        config: loaded.config.clone(),
+        level,
+        certificates: Vec::new(),
+    };
+    let result = runtime.block_on(serve(loaded, reload));
     runtime.shutdown_timeout(Duration::from_secs(5));
     result
 }
@@ -142,7 +150,7 @@ async fn serve(loaded: Loaded, mut reload: rules::Reload) -> Result<(), Failure>
     let reading = tokio::spawn(ingest.run(ingest_stop.clone()));
     let Some(found) = start(&core.engine, &stop).await? else {
         ingest_stop.cancel();
-        let _ = reading.await;
+        end_reading(reading).await;
         return close(core).await;
     };
     tracing::info!(
@@ -168,13 +176,13 @@ async fn serve(loaded: Loaded, mut reload: rules::Reload) -> Result<(), Failure>
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tokio::spawn(watchdog::run(core.engine.clone(), stop.clone()));
 
-    wait(&stop, &mut hangup, &reload, &rules, &listeners).await;
+    wait(&stop, &mut hangup, &mut reload, &rules, &listeners).await;
 
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     ingest_stop.cancel();
     // A job goes on where it is the next time.
     maintenance.abort();
-    let _ = reading.await;
+    end_reading(reading).await;
     let ledger = core.engine.stop(PATIENCE).await;
     http_stop.cancel();
     for server in [api, admin].into_iter().flatten() {
@@ -297,11 +305,19 @@ fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handl
     tokio::spawn(self_metrics::run(config.self_metrics.clone(), source, stop.clone()));
 }
 
+/// Waits for the listeners to hand over what they have read. They cannot while the engine takes nothing: the
+/// disk is full, or a store is away and too much waits for it.
+async fn end_reading(reading: JoinHandle<()>) {
+    if tokio::time::timeout(READING_PATIENCE, reading).await.is_err() {
+        tracing::error!("the engine takes no points: what senders sent last is lost");
+    }
+}
+
 /// Until a signal or the admin port ends it; reloads on SIGHUP.
 async fn wait(
     stop: &CancellationToken,
     hangup: &mut Signal,
-    reload: &rules::Reload,
+    reload: &mut rules::Reload,
     rules: &rules::Live,
     listeners: &plumbago_ingest::Handle,
 ) {

@@ -9,7 +9,7 @@ use plumbago_engine::ConfigFor;
 use plumbago_model::StorageRules;
 use plumbago_telemetry::log::LevelHandle;
 
-use crate::config;
+use crate::config::{self, Config};
 
 /// The rules in force.
 pub(crate) struct Live(Arc<ArcSwap<StorageRules>>);
@@ -34,6 +34,8 @@ impl Live {
 /// What SIGHUP reads again: rules, lists, certificates and the log level.
 pub(crate) struct Reload {
     pub(crate) file: Option<PathBuf>,
+    /// The last configuration that was right: its files are read again even when that of today is wrong.
+    pub(crate) config: Config,
     pub(crate) level: Option<LevelHandle>,
     /// Of the HTTP ports, each with its section.
     pub(crate) certificates: Vec<(&'static str, Arc<Certificates>)>,
@@ -41,20 +43,22 @@ pub(crate) struct Reload {
 
 impl Reload {
     /// Everything that is right takes effect; what is wrong stays as it was, and is named.
-    pub(crate) fn reload(&self, rules: &Live, listeners: &plumbago_ingest::Handle) {
+    pub(crate) fn reload(&mut self, rules: &Live, listeners: &plumbago_ingest::Handle) {
         match config::load(self.file.as_deref()) {
             Ok(loaded) => {
                 rules.0.store(Arc::new(loaded.rules));
                 self.set_level(&loaded.config.log.level);
+                self.config = loaded.config;
                 tracing::info!("storage rules reloaded; they apply to new metrics");
             }
             Err(problems) => tracing::error!(%problems, "nothing reloaded, the old rules stay"),
         }
-        if let Err(error) = listeners.reload() {
+        if let Err(error) = listeners.reload(&self.config.ingest) {
             tracing::error!(%error, "not all of the listeners' files reloaded");
         }
         for (section, certificates) in &self.certificates {
-            if let Err(error) = certificates.reload() {
+            let tls = if *section == "api" { &self.config.api.tls } else { &self.config.admin.tls };
+            if let Err(error) = certificates.reload(&tls.files()) {
                 tracing::error!(%error, "{section}.tls not reloaded, the old certificate stays");
             }
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plumbago_engine::{Engine, Ledger};
+use plumbago_ingest::Reject;
 use plumbago_model::{Clock, PointBatch};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,8 @@ struct Totals {
     creates: f64,
     dropped_creates: f64,
     errors: f64,
+    blacklisted: f64,
+    not_whitelisted: f64,
     cpu: f64,
 }
 
@@ -64,14 +67,8 @@ fn points(source: &Source, prefix: &str, before: Totals, now: Totals, interval: 
         ("cache.size", value("plumbago_engine_held_points")),
         ("cache.queues", value("plumbago_engine_metrics")),
         ("cache.overflow", 0.0),
-        (
-            "blacklistMatches",
-            source.listeners.stats().rejected_for(plumbago_ingest::Reject::Blacklist) as f64,
-        ),
-        (
-            "whitelistRejects",
-            source.listeners.stats().rejected_for(plumbago_ingest::Reject::Whitelist) as f64,
-        ),
+        ("blacklistMatches", now.blacklisted - before.blacklisted),
+        ("whitelistRejects", now.not_whitelisted - before.not_whitelisted),
         ("cpuUsage", (now.cpu - before.cpu) / interval.as_secs_f64() * 100.0),
         ("memUsage", memory::used_bytes() as f64),
     ];
@@ -93,6 +90,8 @@ async fn totals(source: &Source) -> Totals {
         creates: value("plumbago_engine_created_metrics_total"),
         dropped_creates: source.engine.ledger().await.map_or(0.0, |ledger| dropped_creates(&ledger) as f64),
         errors: stats.rejected() as f64,
+        blacklisted: stats.rejected_for(Reject::Blacklist) as f64,
+        not_whitelisted: stats.rejected_for(Reject::Whitelist) as f64,
         cpu: cpu_seconds(),
     }
 }

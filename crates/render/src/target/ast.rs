@@ -16,6 +16,14 @@ pub struct Target {
     pub expr: Expr,
 }
 
+impl Target {
+    /// The whole text as a metric name or glob.
+    pub fn path(text: &str) -> Self {
+        let expr = Expr { span: 0..text.len(), kind: ExprKind::Path(text.to_owned()) };
+        Self { text: text.to_owned(), expr }
+    }
+}
+
 impl Literal {
     /// The text of it as Python's `str` gives it, for names and tags.
     pub fn python(&self) -> String {

@@ -198,7 +198,8 @@ impl Parser<'_> {
         Some(literal)
     }
 
-    /// The raw text up to the same quote; a backslash keeps a quote from ending it and stays.
+    /// The raw text up to the same quote. A backslash keeps a quote from ending it, and so does a second one
+    /// right behind it; all of them stay.
     fn string(&mut self, quote: u8) -> Parsed<String> {
         let start = self.at;
         let bytes = self.text.as_bytes();
@@ -206,6 +207,7 @@ impl Parser<'_> {
         while at < bytes.len() {
             match bytes[at] {
                 b'\\' => at += 1,
+                byte if byte == quote && bytes.get(at + 1) == Some(&quote) => at += 1,
                 byte if byte == quote => {
                     self.at = at + 1;
                     return Ok(self.text[start + 1..at].to_owned());

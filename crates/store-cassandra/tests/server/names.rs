@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plumbago_model::MetricConfig;
-use plumbago_store::{MetadataStore, MetricMeta};
+use plumbago_model::{MetricConfig, MetricId};
+use plumbago_store::{MetadataStore, MetricMeta, RowProblem, RowStore};
 use plumbago_store_cassandra::{CassandraStore, Identity, TokenRange, config_from_map};
 use scylla::client::session::Session;
 use scylla::statement::unprepared::Statement;
@@ -37,12 +37,15 @@ pub async fn everything(keyspace: Keyspace) {
     nothing_absent_is_written(&store, &session, &metadata).await;
     names_that_cannot_be_kept_do_not_stop_the_others(&store).await;
     partial_rows_are_no_metrics(&store, &session, &metadata).await;
+    rows_of_other_programs_are_left(&store, &session, &metadata).await;
+    a_metric_that_is_not_listed_is_listed_again(&store, &session, &metadata).await;
     touches_do_not_bring_back_the_dead(&store, &session, &metadata).await;
     parts_of_the_ring_give_everything_once(&store).await;
     let other = keyspace.store().await;
     others_learn_of_changes(&store, &other).await;
     leases_are_held_by_one(&store, &other).await;
     writer_ids_are_taken_once(&store, &other).await;
+    series_need_no_table_of_tags(&keyspace, &session, &metadata).await;
     keyspace.drop().await;
 }
 
@@ -131,6 +134,46 @@ async fn partial_rows_are_no_metrics(store: &CassandraStore, session: &Session, 
     assert!(page.iter().all(|(name, _)| name != "half.row" && name != "odd.row"));
     store.create(&[metric("half.row", 9)]).await.unwrap();
     assert_eq!(store.get(&["half.row"]).await.unwrap(), [Some(metric("half.row", 9))]);
+}
+
+/// A configuration that we do not understand is no reason to delete or to overwrite a row.
+async fn rows_of_other_programs_are_left(store: &CassandraStore, session: &Session, metadata: &str) {
+    let id = Uuid::from_bytes(MetricId::of("their.row").0);
+    let text = format!(
+        "INSERT INTO \"{metadata}\".metrics_metadata (name, id, config) VALUES \
+         ('their.row', {id}, {{'retention': 'for ever'}})"
+    );
+    session.query_unpaged(text, ()).await.unwrap();
+    store.create(&[metric("their.row", 9)]).await.unwrap();
+    let row = store.look_up_rows(&["their.row"]).await.unwrap().remove(0).unwrap();
+    assert_eq!((row.config, row.problem), (None, None));
+    assert_eq!(store.get(&["their.row"]).await.unwrap(), [None]);
+}
+
+async fn a_metric_that_is_not_listed_is_listed_again(
+    store: &CassandraStore,
+    session: &Session,
+    metadata: &str,
+) {
+    store.create(&[metric("lost.row", 9)]).await.unwrap();
+    let text = format!("DELETE FROM \"{metadata}\".metrics WHERE name = 'lost.row'");
+    session.query_unpaged(text, ()).await.unwrap();
+    let row = async || store.look_up_rows(&["lost.row"]).await.unwrap().remove(0).unwrap();
+    assert_eq!(row().await.problem, Some(RowProblem::NotListed));
+    store.create(&[metric("lost.row", 10)]).await.unwrap();
+    assert_eq!((row().await.problem, row().await.created_on), (None, 9));
+}
+
+/// BigGraphite's keyspaces are without it.
+async fn series_need_no_table_of_tags(keyspace: &Keyspace, session: &Session, metadata: &str) {
+    session.query_unpaged(format!("DROP TABLE \"{metadata}\".plumbago_tags"), ()).await.unwrap();
+    let store = keyspace.store().await;
+    store.create(&[metric("cpu;dc=a", 3), metric("cpu.load", 3)]).await.unwrap();
+    let found = store.get(&["cpu;dc=a", "cpu.load"]).await.unwrap();
+    assert_eq!(found, [Some(metric("cpu;dc=a", 3)), Some(metric("cpu.load", 3))]);
+    assert_eq!(store.hidden().await.unwrap(), []);
+    store.delete(&["cpu;dc=a"]).await.unwrap();
+    assert_eq!(store.get(&["cpu;dc=a"]).await.unwrap(), [None]);
 }
 
 async fn touches_do_not_bring_back_the_dead(store: &CassandraStore, session: &Session, metadata: &str) {

@@ -7,6 +7,9 @@ use crate::protocol::number;
 
 /// Longest number read from text, in bytes.
 const NUMBER_BYTES_MAX: usize = 400;
+/// The same with quotes and escapes. A text may be named again and again by two bytes each, so one that is
+/// no number must be seen to be none without reading it.
+const NUMBER_RAW_MAX: usize = 4 * NUMBER_BYTES_MAX + 2;
 
 impl Tree<'_> {
     /// The bytes of a text; `None` when the node is something else, or badly quoted.
@@ -22,9 +25,21 @@ impl Tree<'_> {
         })
     }
 
+    /// What stands in the frame for a text in a line of its own; empty for everything else.
+    pub(super) fn raw(&self, node: Node) -> &[u8] {
+        match self.atom(node) {
+            Some((b'S' | b'V', rest)) => line(rest).unwrap_or_default(),
+            _ => b"",
+        }
+    }
+
     /// The value of a number, or of a text that spells one.
     pub(super) fn number(&self, node: Node) -> Option<f64> {
         let (opcode, rest) = self.atom(node)?;
+        // Of these the length is where the line ends.
+        if matches!(opcode, b'I' | b'F' | b'L' | b'S' | b'V') {
+            line(&rest[..rest.len().min(NUMBER_RAW_MAX + 1)])?;
+        }
         Some(match opcode {
             b'K' => f64::from(*rest.first()?),
             b'M' => f64::from(u16::from_le_bytes(*rest.first_chunk()?)),

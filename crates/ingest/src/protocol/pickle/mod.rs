@@ -51,10 +51,10 @@ fn frame_of(tree: &Tree<'_>, emitter: &mut Emitter<'_>) -> Flow {
         // Carbon walks over any outer shape and finds an error in each entry.
         Kind::Dict(entries) => {
             for _ in 0..entries {
-                emitter.entry(b"entry of a dict", Err(Reject::Item))?;
+                emitter.refused(b"entry of a dict", Reject::Item)?;
             }
         }
-        Kind::Atom => emitter.entry(b"neither list nor tuple", Err(Reject::Item))?,
+        Kind::Atom => emitter.refused(b"neither list nor tuple", Reject::Item)?,
     }
     Flow::Continue(())
 }
@@ -62,17 +62,21 @@ fn frame_of(tree: &Tree<'_>, emitter: &mut Emitter<'_>) -> Flow {
 /// `(name, (timestamp, value), …)`: carbon writes one point, go-carbon takes several.
 fn item_of(tree: &Tree<'_>, item: Node, emitter: &mut Emitter<'_>) -> Flow {
     let Kind::Sequence(mut parts) = tree.kind(item) else {
-        return emitter.entry(b"an item that is no pair", Err(Reject::Item));
+        return emitter.refused(b"an item that is no pair", Reject::Item);
     };
-    let Some(name) = parts.next().and_then(|node| tree.text(node)) else {
-        return emitter.entry(b"an item without a name", Err(Reject::Item));
+    let node = parts.next();
+    let Some(name) = node.and_then(|node| tree.text(node)) else {
+        let raw = node.map_or(&b""[..], |node| tree.raw(node));
+        let sample = if raw.is_empty() { b"an item without a name" } else { raw };
+        return emitter.refused(sample, Reject::Item);
     };
+    let now = emitter.now();
     let mut empty = true;
     for part in parts {
         empty = false;
-        emitter.entry(&name, point_of(tree, part, emitter.now()))?;
+        emitter.entry(&name, || point_of(tree, part, now))?;
     }
-    if empty { emitter.entry(&name, Err(Reject::Item)) } else { Flow::Continue(()) }
+    if empty { emitter.refused(&name, Reject::Item) } else { Flow::Continue(()) }
 }
 
 fn point_of(tree: &Tree<'_>, point: Node, now: u32) -> Result<(u32, f64), Reject> {

@@ -240,6 +240,23 @@ fn a_name_repeated_without_end_is_cut_off() {
     assert!(largest < BATCH_BYTES + 32_000, "{largest}");
 }
 
+/// What was read in full for each of them would keep a thread busy for minutes.
+#[test]
+fn a_huge_text_repeated_without_end_is_not_read_each_time() {
+    let huge = [&b"S'\\\\"[..], &b"x".repeat(500_000), b"'\n"].concat();
+    // Ten items of a name and 250,000 times the same pair, whose numbers are that text.
+    let pair = [&huge[..], b"q\x00h\x00\x86q\x01"].concat();
+    let item = [&b"(U\x01a"[..], &pair, &b"h\x01".repeat(250_000), b"tq\x02"].concat();
+    let frame = [b"](", &item[..], &b"h\x02".repeat(9), b"e."].concat();
+    assert_eq!(reasons(&decoded(&frame)), [(Reject::Value, 2_500_010)]);
+    // A name that is quoted badly, at its end.
+    let name = [&b"S'"[..], &b"\\x41".repeat(100_000), b"\\xzz'\n"].concat();
+    let item = [&b"("[..], &name, b"(K\x01K\x02ttq\x00"].concat();
+    let frame = [b"](", &item[..], &b"h\x00".repeat(250_000), b"e."].concat();
+    let refused = reasons(&decoded(&frame));
+    assert!(matches!(refused[..], [(Reject::Item, 1..1000), (Reject::Amplified, 1)]), "{refused:?}");
+}
+
 #[test]
 fn frames_as_they_come() {
     let good = framed(b"(l(S'a'\n(I1\nI2\ntta.");

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use plumbago_engine::{Engine, NameCheck, NameRefusal};
 use plumbago_journal::Spool;
 use plumbago_model::Clock;
 use plumbago_spooled::{Sender, SpooledStore};
-use plumbago_store::{BlockLayout, MetadataStore, MetricMeta, StoreError};
+use plumbago_store::{BlockLayout, MetaEntry, MetadataStore, MetricMeta, StoreError};
 use plumbago_store_cassandra::layout::Table;
 use plumbago_store_cassandra::{CassandraStore, Changes, NameProblem, Report, TokenRange, schema};
 use plumbago_store_embedded::EmbeddedStore;
@@ -38,6 +38,13 @@ const CHECK_AGAIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long a stop waits for what is on its way; the spool keeps the rest.
 const DRAIN: Duration = Duration::from_secs(10);
+/// How soon after a start, or a failure, it is noted which metrics are being written.
+const TOUCH_SOON: Duration = Duration::from_secs(60);
+/// How often the nodes are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long all nodes are there before what is retained expires again: the return of one is noticed by
+/// then.
+const SETTLED: Duration = Duration::from_secs(60);
 /// Tries to draw a writer id that nobody has.
 const DRAWS: usize = 16;
 
@@ -54,12 +61,23 @@ pub(in crate::serve) struct Cassandra {
     clock: Arc<dyn Clock>,
     /// Tables that the storage rules ask for.
     tables: BTreeSet<Table>,
-    retain: Duration,
     touch_after: Duration,
+    /// Who we are, as the file and the store say too.
+    own: Arc<tokio::sync::Mutex<Own>>,
+    /// Where the store says how many nodes there are.
+    registry: Registry,
     /// What the last check of the server found fatal.
     troubles: Arc<Mutex<Vec<String>>>,
     checked: Arc<watch::Sender<bool>>,
     sending: CancellationToken,
+}
+
+/// The writer of this process.
+#[derive(Debug)]
+struct Own {
+    writer: Writer,
+    /// The ids are ours, and rows carry them.
+    is_registered: bool,
 }
 
 impl Cassandra {
@@ -104,13 +122,14 @@ impl Cassandra {
             by_sasi,
             notes_reads: settings.read_on_sampling > 0,
             clock: Arc::clone(clock),
-            retain: config.spool.retain,
             touch_after: settings.touch_after.0,
+            own: Arc::new(tokio::sync::Mutex::new(Own { writer, is_registered: false })),
+            registry: registry.clone(),
             troubles: Arc::default(),
             checked: Arc::new(checked),
             sending: CancellationToken::new(),
         };
-        tokio::spawn(this.clone().prepare(writer, config.sender.clone(), stop.clone()));
+        tokio::spawn(this.clone().prepare(config.sender.clone(), stop.clone()));
         Ok(this)
     }
 
@@ -167,10 +186,10 @@ impl Cassandra {
     }
 
     /// Once the server answers: what is it, may we write as we are? Only then rows are sent.
-    async fn prepare(self, writer: Writer, sender: plumbago_spooled::SenderConfig, stop: CancellationToken) {
+    async fn prepare(self, sender: plumbago_spooled::SenderConfig, stop: CancellationToken) {
         let known = async {
             loop {
-                match self.check_and_register(&writer).await {
+                match self.check_and_register().await {
                     Ok(()) => return,
                     Err(error) => tracing::warn!(error = %format!("{error:#}"), "Cassandra is not ready yet"),
                 }
@@ -181,11 +200,11 @@ impl Cassandra {
             return;
         }
         self.checked.send_replace(true);
-        tokio::spawn(run_until(stop, self.clone().check_again(writer)));
+        tokio::spawn(run_until(stop, self.clone().check_again()));
         Sender::new(self.spooled.clone(), sender).run(self.sending.clone()).await;
     }
 
-    async fn check_and_register(&self, writer: &Writer) -> anyhow::Result<()> {
+    async fn check_and_register(&self) -> anyhow::Result<()> {
         self.store.wait().await?;
         let report = self.check().await?;
         report.log();
@@ -194,13 +213,13 @@ impl Cassandra {
             tracing::info!("BigGraphite's keyspaces: xFilesFactor is not applied, as it never was");
         }
         if report.features.writers {
-            self.register(writer.clone()).await?;
+            self.register().await?;
         }
         Ok(())
     }
 
     /// Looks again while something is wrong with the tables: `syncdb` is run beside a running daemon.
-    async fn check_again(self, writer: Writer) {
+    async fn check_again(self) {
         loop {
             tokio::time::sleep(CHECK_AGAIN).await;
             let troubled = !self.troubles.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
@@ -210,7 +229,7 @@ impl Cassandra {
             let before = self.store.writer().refused_tables().len();
             match self.check().await {
                 Ok(report) if report.fatal().next().is_some() || self.lacks_sasi(&report) => {}
-                Ok(_) => match self.check_and_register(&writer).await {
+                Ok(_) => match self.check_and_register().await {
                     Ok(()) => tracing::info!(refused_before = before, "the tables are as they should be now"),
                     Err(error) => {
                         tracing::warn!(error = %format!("{error:#}"), "the tables were not looked at");
@@ -236,15 +255,23 @@ impl Cassandra {
         Ok(report)
     }
 
-    async fn register(&self, mut writer: Writer) -> anyhow::Result<()> {
-        let host = host();
+    /// Registers who we are; another writer is drawn while somebody else has the ids. Ids that were ours
+    /// are kept: rows of open windows carry them, and under others their points would be counted twice.
+    async fn register(&self) -> anyhow::Result<()> {
+        let (host, mut own) = (host(), self.own.lock().await);
         for _ in 0..DRAWS {
-            if self.store.register_writer(writer.identity, writer.instance, &host).await? {
+            let (identity, instance) = (own.writer.identity, own.writer.instance);
+            if self.store.register_writer(identity, instance, &host).await? {
+                own.is_registered = true;
                 return Ok(());
             }
-            tracing::warn!(writer = writer.identity.writer(), "another instance has this writer id");
-            writer = writer.draw_again()?;
-            self.store.set_identity(writer.identity);
+            if own.is_registered {
+                tracing::error!(writer = identity.writer(), "another instance has taken our writer id");
+                return Ok(());
+            }
+            tracing::warn!(writer = identity.writer(), "another instance has this writer id");
+            own.writer = own.writer.draw_again()?;
+            self.store.set_identity(own.writer.identity);
         }
         anyhow::bail!("no free writer id found")
     }
@@ -252,13 +279,12 @@ impl Cassandra {
     /// Learns of metrics that others create and delete; where names are found by the server, only of
     /// those that were deleted.
     async fn follow(self, engine: Engine) {
-        let mut checked = self.checked.subscribe();
-        if checked.wait_for(|checked| *checked).await.is_err() {
-            return;
-        }
+        self.wait_until_checked().await;
         let mut feed = self.store.change_feed();
+        // What is not taken over yet.
+        let mut changes = Vec::new();
         loop {
-            let rescanned = std::time::Instant::now();
+            let rescanned = Instant::now();
             if !self.by_sasi
                 && let Err(error) = self.rescan(&engine).await
             {
@@ -277,42 +303,56 @@ impl Cassandra {
                     continue;
                 }
                 match feed.poll().await {
-                    Ok(changes) if changes.missed => break,
-                    Ok(changes) => {
-                        if let Err(error) = self.take_changes(&engine, changes).await {
-                            tracing::warn!(error = %format!("{error:#}"), "changes of others not taken over");
+                    Ok(Changes { names, missed }) => {
+                        changes.extend(names);
+                        if missed {
                             break;
                         }
                     }
                     Err(error) => tracing::debug!(%error, "the change feed cannot be read"),
                 }
+                match self.take_changes(&engine, &changes).await {
+                    Ok(()) => changes.clear(),
+                    Err(error) => {
+                        tracing::warn!(error = %format!("{error:#}"), "changes of others not taken over yet");
+                    }
+                }
             }
         }
     }
 
-    async fn take_changes(&self, engine: &Engine, changes: Changes) -> anyhow::Result<()> {
-        let (deleted, created): (Vec<_>, Vec<_>) =
-            changes.names.into_iter().partition(|(_, deleted)| *deleted);
-        let names =
-            |list: &[(String, bool)]| -> Vec<String> { list.iter().map(|(name, _)| name.clone()).collect() };
-        let created = if self.by_sasi { Vec::new() } else { names(&created) };
+    /// Takes over what others created (`false`) and deleted, as the server has it now; may be repeated.
+    async fn take_changes(&self, engine: &Engine, changes: &[(String, bool)]) -> anyhow::Result<()> {
+        let names = |wanted: bool| -> Vec<&str> {
+            changes.iter().filter(|(_, deleted)| *deleted == wanted).map(|(name, _)| name.as_str()).collect()
+        };
+        let created = if self.by_sasi { Vec::new() } else { names(false) };
         for names in created.chunks(PAGE) {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let metas = self.names.get(&names).await?.into_iter().flatten().collect();
+            let metas = self.names.get(names).await?.into_iter().flatten().collect();
             engine.adopt(&self.names.take_over(metas).await?).await?;
         }
-        for names in names(&deleted).chunks(PAGE) {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for names in names(true).chunks(PAGE) {
             // One that was created again since then stays.
-            let still: Vec<bool> = self.names.get(&names).await?.iter().map(Option::is_some).collect();
+            let still: Vec<bool> = self.names.get(names).await?.iter().map(Option::is_some).collect();
             let gone: Vec<&str> =
                 names.iter().zip(still).filter(|(_, still)| !still).map(|(name, _)| *name).collect();
             let forgotten = engine.forget(&gone, self.clock.now()).await?;
-            let gone: Vec<&str> =
-                gone.iter().zip(forgotten).filter(|(_, gone)| *gone).map(|(name, _)| *name).collect();
+            let (gone, written): (Vec<_>, Vec<_>) =
+                gone.into_iter().zip(forgotten).partition(|(_, forgotten)| *forgotten);
+            let gone: Vec<&str> = gone.into_iter().map(|(name, _)| name).collect();
             self.names.drop_from_copy(&gone).await?;
+            let written: Vec<&str> = written.into_iter().map(|(name, _)| name).collect();
+            let kept: Vec<MetricMeta> =
+                self.names.copy().get(&written).await?.into_iter().flatten().collect();
+            self.note_written(&kept).await?;
         }
         Ok(())
+    }
+
+    /// Waits until it is known what the server is.
+    async fn wait_until_checked(&self) {
+        // The sender is our own, so this ends with nothing else.
+        let _ = self.checked.subscribe().wait_for(|checked| *checked).await;
     }
 
     /// Reads all names; those that are new here are taken in.
@@ -322,16 +362,8 @@ impl Cassandra {
             let page = self.store.scan_range(TokenRange::ALL, position, PAGE).await?;
             let names: Vec<&str> = page.iter().map(|(name, _)| name).collect();
             let known = engine.know(&names).await?;
-            let new: Vec<MetricMeta> = page
-                .iter()
-                .zip(known)
-                .filter(|(_, known)| !known)
-                .map(|((name, entry), _)| MetricMeta {
-                    name: name.to_owned(),
-                    config: Arc::clone(&entry.config),
-                    created_on: entry.created_on,
-                })
-                .collect();
+            let new: Vec<MetricMeta> =
+                page.iter().zip(known).filter(|(_, known)| !known).map(|(entry, _)| meta_of(entry)).collect();
             if !new.is_empty() {
                 engine.adopt(&self.names.take_over(new).await?).await?;
             }
@@ -345,13 +377,18 @@ impl Cassandra {
         }
     }
 
-    /// Notes, for the clean-up, which metrics are being written.
+    /// Notes, for the clean-up, which metrics are being written; soon after a start for the first time,
+    /// since nobody knows how long nothing was noted before it.
     async fn touch(self, engine: Engine) {
-        let every = (self.touch_after / 2).max(Duration::from_secs(60));
+        self.wait_until_checked().await;
+        let every = (self.touch_after / 2).max(TOUCH_SOON);
+        let mut pause = TOUCH_SOON;
         loop {
-            tokio::time::sleep(every).await;
+            tokio::time::sleep(pause).await;
+            pause = every;
             if let Err(error) = self.touch_written(&engine, every).await {
                 tracing::warn!(error = %format!("{error:#}"), "updated_on not renewed, trying later");
+                pause = TOUCH_SOON;
             }
         }
     }
@@ -363,9 +400,9 @@ impl Cassandra {
             let page = self.names.copy().scan(position, PAGE).await?;
             let names: Vec<&str> = page.iter().map(|(name, _)| name).collect();
             let written = engine.are_written(&names, since).await?;
-            let written: Vec<&str> =
-                names.iter().zip(written).filter(|(_, written)| *written).map(|(name, _)| *name).collect();
-            self.store.touch(&written).await?;
+            let written: Vec<MetricMeta> =
+                page.iter().zip(written).filter(|(_, written)| *written).map(|(e, _)| meta_of(e)).collect();
+            self.note_written(&written).await?;
             position = page.next;
             if position.is_none() {
                 return Ok(());
@@ -373,19 +410,63 @@ impl Cassandra {
         }
     }
 
-    /// A node that returns may have lost what it had confirmed: it is sent again.
+    /// Notes that metrics are being written. Those that the server has lost, or that somebody else has
+    /// deleted, are created again as the copy has them: nobody could find their points otherwise.
+    async fn note_written(&self, metrics: &[MetricMeta]) -> anyhow::Result<()> {
+        let names: Vec<&str> = metrics.iter().map(|meta| meta.name.as_str()).collect();
+        let found = self.store.get(&names).await?;
+        let lost: Vec<MetricMeta> =
+            metrics.iter().zip(found).filter(|(_, found)| found.is_none()).map(|(m, _)| m.clone()).collect();
+        if !lost.is_empty() {
+            tracing::info!(metrics = lost.len(), "names were gone, but their points come: created again");
+            self.names.create(&lost).await?;
+        }
+        // Only now: there is nothing to be noted in a row that is missing.
+        Ok(self.store.touch(&names).await?)
+    }
+
+    /// A node that returns may have lost what it had confirmed: all that is retained is sent again. While
+    /// one is away nothing of that expires.
     async fn send_again(self) {
-        let mut returns = self.store.node_returns();
-        returns.mark_unchanged();
-        while returns.changed().await.is_ok() {
-            let since_us = (self.clock.now_ms() - self.retain.as_millis() as i64) * 1000;
-            match self.spooled.replay(since_us) {
-                Ok(0) => {}
-                Ok(bytes) => tracing::info!(bytes, "a node has returned: what was sent lately is sent again"),
-                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "nothing sent again"),
+        let returns = self.store.node_returns();
+        // Counted from the connecting on, so that a return before this task began is answered too.
+        let mut answered = 0;
+        let mut missed_at = Instant::now();
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if self.misses_a_node() {
+                missed_at = Instant::now();
             }
+            let seen = *returns.borrow();
+            if seen != answered && self.replay() {
+                answered = seen;
+            }
+            self.spooled.spool().hold(seen != answered || missed_at.elapsed() < SETTLED);
         }
     }
+
+    /// Sends all again that is retained; false when that has to be tried once more.
+    fn replay(&self) -> bool {
+        match self.spooled.replay(0) {
+            Ok(0) => {}
+            Ok(bytes) => tracing::info!(bytes, "a node has returned: what was sent lately is sent again"),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "nothing sent again");
+                return !error.is_transient();
+            }
+        }
+        true
+    }
+
+    /// True while a known node, or the whole cluster, is out of reach.
+    fn misses_a_node(&self) -> bool {
+        let count = |name| self.registry.value(name).unwrap_or(0.0);
+        !self.store.is_up() || count("plumbago_cassandra_nodes_up") < count("plumbago_cassandra_nodes")
+    }
+}
+
+fn meta_of((name, entry): (&str, &MetaEntry)) -> MetricMeta {
+    MetricMeta { name: name.to_owned(), config: Arc::clone(&entry.config), created_on: entry.created_on }
 }
 
 /// The name of this machine.

@@ -83,12 +83,15 @@ impl Backend {
         match &self.keeper {
             Keeper::Embedded(store) => {
                 let rows = Arc::new(store.clone());
-                Stores { rows, metadata, points, directories: None, states, delete_points: true }
+                let listing = Arc::clone(&metadata);
+                Stores { rows, metadata, listing, points, directories: None, states, delete_points: true }
             }
             Keeper::Cassandra(cassandra) => {
                 let rows = Arc::new(cassandra.store.clone());
                 let directories: Option<Arc<dyn DirectoryStore>> = Some(Arc::clone(&rows) as _);
-                Stores { rows, metadata, points, directories, states, delete_points: false }
+                // The names take a metric that has metadata for whole, and write nothing.
+                let listing: Arc<dyn MetadataStore> = rows.clone();
+                Stores { rows, metadata, listing, points, directories, states, delete_points: false }
             }
         }
     }

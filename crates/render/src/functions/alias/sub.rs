@@ -15,12 +15,15 @@ pub(super) const ALL: &[Function] = &[Function::new(
     "aliasSub(host.*.load, '^host.([^.]+).*', '\\1')",
 )];
 
-fn alias_sub(args: &mut Args, _: &mut Context<'_>) -> Outcome {
+fn alias_sub(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let pattern = Pattern::new(args.text(1))?;
     let replacement = pattern.replacement(args.text(2))?;
     let mut series = args.series(0);
+    let mut named = 0;
     for series in &mut series {
         series.name = pattern.replace_all(&series.name, &replacement)?.into();
+        named += series.name.len();
+        context.may_hold_names(1, named)?;
     }
     Ok(series.into())
 }

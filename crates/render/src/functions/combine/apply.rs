@@ -35,6 +35,7 @@ fn apply_by_node(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let prefixes: BTreeSet<String> = series.iter().map(|series| prefix(&series.name)).collect();
     let Some(last) = series.last() else { return Ok(Vec::new().into()) };
     let (mut results, mut is_missing) = (Vec::new(), false);
+    let mut named = 0;
     for prefix in prefixes {
         let applied = match context.target(&template.replace('%', &prefix)) {
             Err(Fault::Missing) => {
@@ -46,6 +47,8 @@ fn apply_by_node(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         for mut series in applied {
             if let Some(name) = &new_name {
                 series.name = name.replace('%', &prefix).into();
+                named += series.name.len();
+                context.may_hold_names(1, named)?;
             }
             series.path_expression = prefix.as_str().into();
             (series.start, series.end) = (last.start, last.end);

@@ -29,6 +29,7 @@ fn divide(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         }
         return Ok(dividends.into());
     };
+    context.may_hold_names(dividends.len(), divisor.name.len())?;
     let quotients = dividends
         .iter()
         .map(|dividend| quotient(dividend, divisor, context))

@@ -77,6 +77,7 @@ fn of_total(
     grid: &Grid,
     context: &Context<'_>,
 ) -> Result<Vec<TimeSeries>, Fault> {
+    context.may_hold_names(series.len(), total.len())?;
     let share = |series: &TimeSeries| {
         let values = by_index(&grid.align(series), column, context, percent)?;
         let name = format!("asPercent({},{total})", series.name);
@@ -110,6 +111,8 @@ fn of_series(
     if totals.len() == series.len() {
         series.sort_by(|a, b| a.name.cmp(&b.name));
         totals.sort_by(|a, b| a.name.cmp(&b.name));
+        let longest = totals.iter().map(|total| total.name.len()).max().unwrap_or(0);
+        context.may_hold_names(totals.len(), longest)?;
         return series.iter().zip(&totals).map(|(series, total)| pair(series, total, context)).collect();
     }
     let [total] = &totals[..] else {
