@@ -1,6 +1,8 @@
 //! A daemon on Cassandra while nodes die, hang and lose what they confirmed: afterwards every point and
 //! every aggregate is that of a run without faults.
 
+use std::time::Duration;
+
 use plumbago_cassandra_node::server::{self, cluster_for_test};
 use plumbago_cassandra_node::{Cluster, CommitlogSync, Options};
 use plumbago_tests::answer::alike;
@@ -79,7 +81,7 @@ impl Run {
     /// kill -9 of the daemon once all points are in its journal, and a start.
     pub(crate) fn kill_and_start(&mut self) {
         let (daemon, _) = self.daemon.take().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
         daemon.kill();
         self.start();
     }
@@ -137,6 +139,12 @@ impl Run {
         self.daemon().log().matches("a node has returned").count()
     }
 
+    /// The same once the daemon, which looks every second, has seen what there was to see at its start.
+    pub(crate) fn returns_at_rest(&self) -> usize {
+        std::thread::sleep(Duration::from_secs(2));
+        self.returns()
+    }
+
     pub(crate) fn ready(&self) -> http::Response {
         http::get(self.daemon().admin(), "/readyz")
     }
@@ -179,7 +187,7 @@ fn what_a_killed_node_forgot_is_sent_again() {
     run.start();
     run.steps(40);
     run.sent();
-    let before = run.returns();
+    let before = run.returns_at_rest();
     cluster.node(0).kill();
     // Accepted, and kept for the server, while there is none.
     run.steps(10);

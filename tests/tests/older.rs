@@ -23,7 +23,7 @@ fn cassandra_4_1() {
     run.steps(10);
     run.sent();
     run.check("after a kill of the daemon");
-    let before = run.returns();
+    let before = run.returns_at_rest();
     cluster.node(0).kill();
     run.steps(5);
     cluster.node(0).start().unwrap();
