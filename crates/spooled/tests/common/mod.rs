@@ -215,21 +215,24 @@ impl RemotePoints for TimedRemote {
 #[derive(Debug, Default)]
 pub(crate) struct MemoryRemote {
     store: MemoryStore,
-    /// When slots were written, and stages deleted (slot `None`).
-    stamps: Mutex<HashMap<(Series, Option<u32>), i64>>,
+    /// Held until what it has let through is in the store: else a deletion in between would be undone.
+    stamps: tokio::sync::Mutex<Stamps>,
 }
 
-impl MemoryRemote {
+/// When slots were written, and stages deleted (slot `None`).
+#[derive(Debug, Default)]
+struct Stamps(HashMap<(Series, Option<u32>), i64>);
+
+impl Stamps {
     /// The batch without what is outdated.
-    fn news(&self, batch: &WriteBatch, timestamp_us: i64) -> WriteBatch {
-        let mut stamps = self.stamps.lock().unwrap();
+    fn news(&mut self, batch: &WriteBatch, timestamp_us: i64) -> WriteBatch {
         let mut news = WriteBatch::default();
         for run in &batch.runs {
             let series = (run.id, run.stage, run.stage_index > 0);
-            let grave = stamps.get(&(series, None)).copied().unwrap_or(i64::MIN);
+            let grave = self.0.get(&(series, None)).copied().unwrap_or(i64::MIN);
             let mut values = batch.values(run).to_vec();
             for (slot, value) in (run.first_slot..).zip(&mut values) {
-                let stamp = stamps.entry((series, Some(slot))).or_insert(grave);
+                let stamp = self.0.entry((series, Some(slot))).or_insert(grave);
                 if timestamp_us < (*stamp).max(grave) {
                     *value = f64::NAN;
                 } else if !value.is_nan() {
@@ -245,7 +248,8 @@ impl MemoryRemote {
 #[async_trait]
 impl RemotePoints for MemoryRemote {
     async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
-        let news = self.news(batch, timestamp_us);
+        let mut stamps = self.stamps.lock().await;
+        let news = stamps.news(batch, timestamp_us);
         Ok(self.store.write(&news).await?)
     }
 
@@ -258,10 +262,11 @@ impl RemotePoints for MemoryRemote {
         metrics: &[(MetricId, Vec<Stage>)],
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
+        let mut stamps = self.stamps.lock().await;
         for (id, stage) in metrics.iter().flat_map(|(id, stages)| stages.iter().map(move |stage| (id, stage)))
         {
             for coarse in [false, true] {
-                self.stamps.lock().unwrap().insert(((*id, *stage, coarse), None), timestamp_us);
+                stamps.0.insert(((*id, *stage, coarse), None), timestamp_us);
             }
         }
         PointStore::delete(&self.store, metrics).await
