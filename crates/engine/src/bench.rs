@@ -38,9 +38,9 @@ impl CreateGate for OpenGate {
     fn config_for(&self, _: &str) -> Arc<MetricConfig> {
         Arc::clone(&self.config)
     }
-    fn next_number(&mut self) -> u32 {
+    fn next_number(&mut self) -> Option<u32> {
         self.next += 1;
-        self.next
+        Some(self.next)
     }
     fn submit(&mut self, metric: NewMetric) {
         self.made.push(metric.at);

@@ -1,7 +1,7 @@
 //! Creation of metrics: written to the metadata store, then added to the index, in batches; points
 //! wait in their heads meanwhile.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use plumbago_model::MetricConfig;
 use plumbago_store::{MetadataStore, MetricMeta};
 use tokio::sync::mpsc;
 
+use crate::places::FreeNumbers;
 use crate::refusal::NameCheck;
 use crate::stats::{Reject, Stats};
 use crate::task::Control;
@@ -43,8 +44,8 @@ pub(crate) trait CreateGate {
     /// Says no with a reason.
     fn admit(&mut self, now: i64) -> Result<(), Reject>;
     fn config_for(&self, name: &str) -> Arc<MetricConfig>;
-    /// A number that no metric has.
-    fn next_number(&mut self) -> u32;
+    /// A number that no metric has, if there are any left.
+    fn next_number(&mut self) -> Option<u32>;
     fn submit(&mut self, metric: NewMetric);
 }
 
@@ -52,7 +53,7 @@ pub(crate) trait CreateGate {
 pub(crate) struct Shared {
     pub(crate) config_for: ConfigFor,
     pub(crate) name_check: NameCheck,
-    pub(crate) next_number: AtomicU32,
+    pub(crate) numbers: Mutex<FreeNumbers>,
     pub(crate) memory_full: Arc<AtomicBool>,
     /// `None` for no limit.
     pub(crate) bucket: Option<Mutex<Bucket>>,
@@ -143,8 +144,8 @@ impl CreateGate for Gate {
         (self.shared.config_for)(name)
     }
 
-    fn next_number(&mut self) -> u32 {
-        self.shared.next_number.fetch_add(1, Ordering::Relaxed)
+    fn next_number(&mut self) -> Option<u32> {
+        self.shared.numbers.lock().unwrap_or_else(PoisonError::into_inner).take_lowest()
     }
 
     fn submit(&mut self, metric: NewMetric) {

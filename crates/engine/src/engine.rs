@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::fmt::{self, Debug};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::create::{self, ConfigFor, Gate, NewMetric};
 use crate::fetch::FetchError;
 use crate::flusher::Flusher;
 use crate::ledger::Ledger;
+use crate::places::FreeNumbers;
 use crate::reader::Reader;
 use crate::recover::{self, Recovered, Sources, StartError};
 use crate::refusal::NameCheck;
@@ -147,7 +148,7 @@ impl Engine {
             now: inner.parts.clock.now(),
         };
         let start = recover::recover(&sources, &mut shards).await?;
-        self.run(ends, shards, start.creations, start.next_number)?;
+        self.run(ends, shards, start.creations, start.numbers)?;
         tokio::spawn(self.clone().keep_house());
         Ok(start.report)
     }
@@ -327,7 +328,7 @@ impl Engine {
         ends: Vec<Ends>,
         shards: Vec<Shard>,
         creations: Vec<Vec<NewMetric>>,
-        next_number: u32,
+        numbers: FreeNumbers,
     ) -> Result<(), StartError> {
         let inner = &*self.0;
         let (queue, new_metrics) = mpsc::channel(create::QUEUE);
@@ -335,7 +336,7 @@ impl Engine {
         let shared = Arc::new(create::Shared {
             config_for: Arc::clone(&inner.parts.config_for),
             name_check: Arc::clone(&inner.parts.name_check),
-            next_number: AtomicU32::new(next_number),
+            numbers: Mutex::new(numbers),
             memory_full: Arc::clone(&inner.pause),
             bucket: (per_minute > 0).then(|| Mutex::new(create::Bucket::new(per_minute))),
         });

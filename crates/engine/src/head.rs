@@ -40,6 +40,8 @@ pub(crate) mod flag {
     pub(crate) const WAITS: u16 = 512;
     /// A held slot has changed that the store was handed already.
     pub(crate) const REWRITE: u16 = 1024;
+    /// Its metric was forgotten, and no other has it yet.
+    pub(crate) const VACANT: u16 = 2048;
 }
 
 /// Slots and their values, in time order.

@@ -1,6 +1,12 @@
-//! Where metrics are, by their ids and by their numbers in the journal: what a start looks up.
+//! Where metrics are, by their ids and by their numbers in the journal: what a start looks up. And the
+//! numbers that no metric has.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use plumbago_model::MetricId;
+
+use crate::shard::NUMBER_BITS;
 
 /// A metric's place: shard and number in it.
 pub(crate) type Place = (u16, u32);
@@ -39,25 +45,45 @@ impl Places {
 /// Places by number, and how far state rows cover the journal records. Numbers are dense, and records
 /// come in the order of the numbers more often than not.
 #[derive(Default)]
-pub(crate) struct Numbers(Vec<Option<(Place, u64)>>);
+pub(crate) struct Numbers {
+    places: Vec<Option<(Place, u64)>>,
+    /// Numbers of metrics that are gone, and that something still names.
+    retired: HashSet<u32>,
+    /// State rows of metrics that are gone, and how far they cover the journal.
+    orphans: HashMap<MetricId, u64>,
+}
 
 impl Numbers {
     pub(crate) fn set(&mut self, number: u32, place: Place, covered: u64) {
         let at = number as usize;
-        if at >= self.0.len() {
-            self.0.resize(at + 1, None);
+        if at >= self.places.len() {
+            self.places.resize(at + 1, None);
         }
-        self.0[at] = Some((place, covered));
+        self.places[at] = Some((place, covered));
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<(Place, u64)> {
-        self.0.get(number as usize).copied().flatten()
+        self.places.get(number as usize).copied().flatten()
     }
 
-    pub(crate) fn forget(&mut self, number: u32) {
-        if let Some(entry) = self.0.get_mut(number as usize) {
+    /// The metric is gone, but a record or a state row with its number is not: no other metric may get the
+    /// number, which those would then be taken for.
+    pub(crate) fn retire(&mut self, number: u32) {
+        if let Some(entry) = self.places.get_mut(number as usize) {
             *entry = None;
         }
+        self.retired.insert(number);
+    }
+
+    /// The metric is gone, but its state row is not.
+    pub(crate) fn orphan(&mut self, id: MetricId, number: u32, covered: u64) {
+        self.retired.insert(number);
+        self.orphans.insert(id, covered);
+    }
+
+    /// How far the state row of a metric covers the journal that is gone, or was.
+    pub(crate) fn covered(&self, id: &MetricId) -> u64 {
+        self.orphans.get(id).copied().unwrap_or(0)
     }
 
     /// Has the entry in the cache before it is set.
@@ -65,9 +91,41 @@ impl Numbers {
         std::hint::black_box(self.get(number));
     }
 
-    /// The first number that no metric has.
-    pub(crate) fn next(&self) -> u32 {
-        self.0.len().max(1) as u32
+    /// The numbers that nothing has and nothing names.
+    pub(crate) fn free(&self) -> FreeNumbers {
+        let known = self.places.len().max(1) as u32;
+        let is_taken = |number: &u32| self.get(*number).is_some() || self.retired.contains(number);
+        let mut beyond: Vec<u32> = self.retired.iter().copied().filter(|number| *number >= known).collect();
+        beyond.sort_unstable();
+        let (mut ranges, mut from) = (Vec::new(), 1);
+        for taken in (1..known).filter(is_taken).chain(beyond).chain([1 << NUMBER_BITS]) {
+            if from < taken {
+                ranges.push(from..taken);
+            }
+            from = taken + 1;
+        }
+        ranges.reverse();
+        FreeNumbers { ranges }
+    }
+}
+
+/// Numbers that no metric has. One that a metric of this process had is not among them: the journal may
+/// name it until the next start.
+#[derive(Debug)]
+pub(crate) struct FreeNumbers {
+    /// The lowest last.
+    ranges: Vec<Range<u32>>,
+}
+
+impl FreeNumbers {
+    /// The lowest; `None` when there are none left.
+    pub(crate) fn take_lowest(&mut self) -> Option<u32> {
+        let range = self.ranges.last_mut()?;
+        let number = range.next();
+        if range.start >= range.end {
+            self.ranges.pop();
+        }
+        number
     }
 }
 
@@ -94,12 +152,34 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_known_until_forgotten() {
+    fn numbers_are_known_until_retired() {
         let mut numbers = Numbers::default();
-        assert_eq!(numbers.next(), 1);
         numbers.set(4, (0, 7), 12);
-        assert_eq!((numbers.get(4), numbers.get(3), numbers.next()), (Some(((0, 7), 12)), None, 5));
-        numbers.forget(4);
+        assert_eq!((numbers.get(4), numbers.get(3)), (Some(((0, 7), 12)), None));
+        numbers.retire(4);
         assert_eq!(numbers.get(4), None);
+    }
+
+    #[test]
+    fn free_numbers_are_those_that_nothing_names() {
+        let mut numbers = Numbers::default();
+        assert_eq!(numbers.free().take_lowest(), Some(1));
+        [1, 2, 5, 6].into_iter().for_each(|number| numbers.set(number, (0, 0), 0));
+        numbers.retire(5);
+        numbers.retire(8);
+        let mut free = numbers.free();
+        let taken: Vec<u32> = std::iter::from_fn(|| free.take_lowest()).take(5).collect();
+        assert_eq!(taken, [3, 4, 7, 9, 10]);
+    }
+
+    #[test]
+    fn numbers_end_before_they_run_into_the_kinds_of_records() {
+        let mut numbers = Numbers::default();
+        numbers.retire((1 << NUMBER_BITS) - 3);
+        let mut free = FreeNumbers { ranges: numbers.free().ranges[..1].to_vec() };
+        assert_eq!(
+            (free.take_lowest(), free.take_lowest(), free.take_lowest()),
+            (Some((1 << 28) - 2), Some((1 << 28) - 1), None)
+        );
     }
 }

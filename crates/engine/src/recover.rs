@@ -11,7 +11,7 @@ use plumbago_store::{FlushStore, MetaPage, MetadataStore, StoreError};
 
 use crate::create::{ConfigFor, NewMetric};
 use crate::head::flag;
-use crate::places::{Numbers, Place, Places};
+use crate::places::{FreeNumbers, Numbers, Place, Places};
 use crate::router::Router;
 use crate::shard::NUMBER_BITS;
 use crate::shard::Shard;
@@ -80,8 +80,8 @@ pub(crate) struct Sources<'a> {
 /// What the owners start with.
 pub(crate) struct Start {
     pub(crate) report: Recovered,
-    /// The next free metric number.
-    pub(crate) next_number: u32,
+    /// Numbers for new metrics.
+    pub(crate) numbers: FreeNumbers,
     /// Metrics of each shard that the journal knows and the metadata does not.
     pub(crate) creations: Vec<Vec<NewMetric>>,
 }
@@ -103,7 +103,7 @@ pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Resu
     let sequence = shards.iter().map(|s| s.sequence).max().unwrap_or(0);
     sources.journal.start_at(sources.journal.sequence().max(sequence) + 1);
     shards.iter_mut().for_each(Shard::show);
-    Ok(Start { report, next_number: numbers.next(), creations })
+    Ok(Start { report, numbers: numbers.free(), creations })
 }
 
 async fn load_metrics(
@@ -211,14 +211,25 @@ fn take_states(
                 shard.stats.damaged_states.add(1);
             }
             tracing::error!(metric = %id, "damaged state row: its unflushed points come from the journal only");
+            State::number_of(bytes).filter(is_number).into_iter().for_each(|number| numbers.retire(number));
             continue;
         };
-        // A state row without metadata: the metric was deleted by another program.
-        let Some(place) = place.filter(|_| state.number >> NUMBER_BITS == 0) else { continue };
+        if !is_number(&state.number) {
+            continue;
+        }
+        // A state row without metadata: the metric was deleted.
+        let Some(place) = place else {
+            numbers.orphan(*id, state.number, state.sequence);
+            continue;
+        };
         shards[usize::from(place.0)].restore(place.1, &state);
         numbers.set(state.number, place, state.sequence);
         report.states += 1;
     }
+}
+
+fn is_number(number: &u32) -> bool {
+    number >> NUMBER_BITS == 0
 }
 
 fn replay(
@@ -232,17 +243,25 @@ fn replay(
     let segment = sources.journal.segments().iter().map(|s| s.number).min().unwrap_or(1);
     sources.journal.replay(&mut |record| match record {
         Record::Creation { sequence, metric, name } => {
-            if metric >> NUMBER_BITS != 0 || numbers.get(metric).is_some() {
+            if !is_number(&metric) || numbers.get(metric).is_some() {
+                return;
+            }
+            if let Some((place, covered)) =
+                restored(sources, shards, numbers, name).filter(|(_, c)| sequence <= *c)
+            {
+                // Of a metric that was deleted and made again since then: the state row knows all of it.
+                numbers.set(metric, place, covered);
                 return;
             }
             let place = explain(sources, shards, creations, name, metric, segment);
             let shard = &mut shards[usize::from(place.0)];
             shard.sequence = shard.sequence.max(sequence);
-            numbers.set(metric, place, 0);
+            numbers.set(metric, place, numbers.covered(&MetricId::of(name)));
         }
         Record::Point { sequence, metric, timestamp, value } => {
             let record = Replayed { sequence, metric, timestamp, value };
             let Some((place, covered)) = numbers.get(record.number()) else {
+                numbers.retire(record.number());
                 report.unexplained += 1;
                 return;
             };
@@ -253,16 +272,27 @@ fn replay(
             report.replayed += 1;
             shards[usize::from(place.0)].replay(place.1, record, sources.now, segment);
         }
-        Record::Removal { sequence, metric } => {
+        Record::Removal { sequence, metric } => match numbers.get(metric) {
             // What was written later, a state row vouches for.
-            if let Some((place, _)) = numbers.get(metric).filter(|(_, covered)| sequence > *covered) {
-                // Still there, since the deletion did not come through: it needs a number of its own again.
-                shards[usize::from(place.0)].heads[place.1].number = 0;
-                numbers.forget(metric);
+            Some((_, covered)) if sequence <= covered => {}
+            Some(((shard, at), _)) => {
+                numbers.retire(metric);
+                if shards[usize::from(shard)].forgotten(at) {
+                    creations[usize::from(shard)].retain(|creation| creation.at != at);
+                }
             }
-        }
+            None if is_number(&metric) => numbers.retire(metric),
+            None => {}
+        },
     })?;
     Ok(())
+}
+
+/// A metric that has a number already, and how far its state row covers the journal.
+fn restored(sources: &Sources<'_>, shards: &[Shard], numbers: &Numbers, name: &str) -> Option<(Place, u64)> {
+    let hash = sources.router.hash(name);
+    let shard = &shards[sources.router.shard(&hash)];
+    numbers.get(shard.heads[shard.find(&hash)?].number)
 }
 
 /// Finds or adds the metric of a creation record.

@@ -103,6 +103,7 @@ pub(crate) struct Progress {
     ready: VecDeque<Job>,
     /// The last job that reads was one of late points.
     late_went_last: bool,
+    flush_first: bool,
     reads: Vec<Read>,
     /// Shares taken off the queue.
     taken: u64,
@@ -124,10 +125,22 @@ struct Read {
 
 #[derive(Debug)]
 struct FlushAll {
-    /// All slots, or only state rows.
+    /// All slots, or only state rows: a stop.
     slots: bool,
+    /// Metrics to flush.
     order: VecDeque<u32>,
+    /// Those whose flush is handed over.
+    sent: VecDeque<u32>,
+    /// Late points that came later need not be in the store; without it none may be left.
+    sequence: Option<u64>,
     done: Vec<oneshot::Sender<()>>,
+}
+
+impl FlushAll {
+    /// True while nothing else is flushed.
+    fn goes_first(&self) -> bool {
+        !self.slots || !self.order.is_empty()
+    }
 }
 
 impl Default for Progress {
@@ -143,6 +156,7 @@ impl Default for Progress {
             under_way: 0,
             ready: VecDeque::new(),
             late_went_last: false,
+            flush_first: false,
             reads: Vec::new(),
             taken: 0,
             walked: None,
@@ -216,7 +230,8 @@ impl Owner {
                 // One that is under way goes on as part of this one.
                 let mut waiting = self.state.flush_all.take().map(|all| all.done).unwrap_or_default();
                 waiting.push(done);
-                self.state.flush_all = Some(FlushAll { slots: true, order, done: waiting });
+                let (sent, sequence) = (VecDeque::new(), Some(self.shard.sequence));
+                self.state.flush_all = Some(FlushAll { slots: true, order, sent, sequence, done: waiting });
             }
             Control::Ledger(answer) => {
                 let _ = answer.send(self.shard.ledger);
@@ -281,12 +296,13 @@ impl Owner {
             self.take(share, from);
         }
         self.walk(now);
+        self.end_flush_all();
         self.stop_when_drained();
         self.show();
     }
 
     fn walk(&mut self, now: i64) {
-        if !self.has_room() || self.state.flush_all.is_some() {
+        if !self.has_room() || self.state.flush_all.as_ref().is_some_and(FlushAll::goes_first) {
             return;
         }
         let interval = self.walk_every;
@@ -321,24 +337,38 @@ impl Owner {
     }
 
     /// Hands jobs to the flushers while they have room: late points first, so that a later state row
-    /// covers them.
+    /// covers them, then both in turn.
     fn flush(&mut self) {
         while self.has_room() {
             if !self.shard.late.is_empty()
                 && let Some(flushes) = self.shard.take_aged(self.writer.segment(), self.clock.now())
             {
                 flushes.into_jobs().for_each(|job| self.send(job));
-            } else if self.late_may_go()
-                && !self.shard.late.is_empty()
-                && let Some(job) = self.shard.take_late()
-            {
-                self.send(Job::Late(job));
-            } else if let Some(flushes) = self.next_flush() {
-                flushes.into_jobs().for_each(|job| self.send(job));
-            } else {
+                continue;
+            }
+            let flush_first = std::mem::take(&mut self.state.flush_first);
+            if !(flush_first && self.send_flush() || self.send_late() || !flush_first && self.send_flush()) {
                 return;
             }
         }
+    }
+
+    /// What waits of late points. The next turn is a flush's: else a metric with late points all the time
+    /// would never be flushed.
+    fn send_late(&mut self) -> bool {
+        if !self.late_may_go() || self.shard.late.is_empty() {
+            return false;
+        }
+        let Some(job) = self.shard.take_late() else { return false };
+        self.send(Job::Late(job));
+        self.state.flush_first = true;
+        true
+    }
+
+    fn send_flush(&mut self) -> bool {
+        let Some(flushes) = self.next_flush() else { return false };
+        flushes.into_jobs().for_each(|job| self.send(job));
+        true
     }
 
     /// True when a flush can be handed over; also looks whether one may that reads.
@@ -358,8 +388,11 @@ impl Owner {
     }
 
     fn next_flush(&mut self) -> Option<Flushes> {
-        if self.state.flush_all.is_some() {
-            return self.next_of_all();
+        if let Some(flushes) = self.next_of_all() {
+            return Some(flushes);
+        }
+        if self.state.flush_all.as_ref().is_some_and(FlushAll::goes_first) {
+            return None;
         }
         if self.shard.flushing.is_empty() && self.shard.due.is_empty() {
             return None;
@@ -402,25 +435,37 @@ impl Owner {
                 break;
             }
             let Some(at) = all.order.pop_front() else { break };
+            if self.shard.heads[at].is(flag::VACANT) {
+                continue;
+            }
             if self.shard.may_flush(at) {
                 self.shard.build(at, extent, segment, &mut flushes);
+                all.sent.push_back(at);
             } else {
                 all.order.push_back(at);
             }
         }
-        if flushes.len() > 0 {
-            return Some(flushes);
-        }
+        (flushes.len() > 0).then_some(flushes)
+    }
+
+    /// Looks whether all that was there when it was asked for is committed. What has come since, and goes
+    /// on coming, is not waited for.
+    fn end_flush_all(&mut self) {
+        let Some(all) = &mut self.state.flush_all else { return };
+        while all.sent.pop_front_if(|at| !self.shard.heads[*at].is(flag::IN_FLIGHT)).is_some() {}
+        let is_stored = || match all.sequence {
+            Some(sequence) => self.shard.late.are_stored(sequence),
+            None => self.shard.late.is_idle() && self.state.under_way == 0,
+        };
         if all.order.is_empty()
-            && self.state.under_way == 0
-            && self.shard.late.is_idle()
+            && all.sent.is_empty()
+            && is_stored()
             && let Some(all) = self.state.flush_all.take()
         {
             for done in all.done {
                 let _ = done.send(());
             }
         }
-        None
     }
 
     /// A stop: once every queued point is applied, all heads get state rows, in id order.
@@ -441,7 +486,8 @@ impl Owner {
         } else {
             self.shard.unflushed_in_id_order()
         };
-        self.state.flush_all = Some(FlushAll { slots: false, order, done: Vec::new() });
+        let (sent, done) = (VecDeque::new(), Vec::new());
+        self.state.flush_all = Some(FlushAll { slots: false, order, sent, sequence: None, done });
     }
 
     fn may_end(&mut self) -> bool {
@@ -462,7 +508,7 @@ impl Owner {
         self.shard.show();
         self.shown.applied.store(self.shard.ledger.received, Ordering::Relaxed);
         self.shown.held.store(self.shard.ledger.held, Ordering::Relaxed);
-        self.shown.metrics.store(self.shard.len() as u64, Ordering::Relaxed);
+        self.shown.metrics.store(self.shard.metrics() as u64, Ordering::Relaxed);
         self.shown.bytes.store(self.shard.bytes() as u64, Ordering::Relaxed);
         self.shown.needed_from.store(self.shard.sweep.needed_from, Ordering::Relaxed);
         self.shown.paused.store(self.state.rest.is_some(), Ordering::Relaxed);

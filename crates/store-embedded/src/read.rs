@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use plumbago_store::{Column, ReadRequest, SlotRange};
+use plumbago_store::{Column, ErrorKind, ReadRequest, SlotRange, StoreError};
 
 use crate::catalogue::{Layer, StageBuckets, StageKey};
 use crate::columns::part;
+use crate::database;
 use crate::open::Open;
 use crate::row::{Block, key, overlay, overlay_counts, parse_key};
 use crate::store::{self, Core};
@@ -20,12 +21,18 @@ pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
     request.ranges.iter().map(rows).sum()
 }
 
-/// Reads columns. What cannot be read is reported and unknown.
-pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Vec<Column> {
-    let mut reader = Reader { core, open, stage: None, block: Block::default(), damaged: false };
-    // Those who compute rows from the answer ask for a few slots, and once.
+/// Reads columns. What cannot be read is reported and unknown; but those who compute rows from the answer
+/// must not take a disk that fails for slots without points: they get the error and ask again.
+pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+    let mut reader =
+        Reader { core, open, stage: None, block: Block::default(), damaged: false, failure: None };
+    // They ask for a few slots, and once.
     let column = |range| if request.forgotten_too { reader.stored(range) } else { reader.column(range) };
-    request.ranges.iter().map(column).collect()
+    let columns = request.ranges.iter().map(column).collect();
+    match reader.failure {
+        Some(error) if request.forgotten_too => Err(error),
+        _ => Ok(columns),
+    }
 }
 
 struct Reader<'a> {
@@ -36,6 +43,8 @@ struct Reader<'a> {
     block: Block,
     /// A row of the column could not be read.
     damaged: bool,
+    /// Why a row could not be read that is perhaps sound.
+    failure: Option<StoreError>,
 }
 
 impl Reader<'_> {
@@ -120,7 +129,13 @@ impl Reader<'_> {
         match layer.keyspace.get(key(&range.id, number)) {
             Ok(Some(row)) => self.row(layer, range, number, &row, slots, column),
             Ok(None) => {}
-            Err(error) => self.report(layer, range, number, &error),
+            Err(error) => {
+                self.report(layer, range, number, &error);
+                let error = database::error("read points", error);
+                if error.kind != ErrorKind::Corrupt {
+                    self.failure = Some(error);
+                }
+            }
         }
     }
 

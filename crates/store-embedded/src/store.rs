@@ -236,7 +236,7 @@ impl EmbeddedStore {
         let request = ReadRequest { ranges: ranges.to_vec(), forgotten_too, ..Default::default() };
         run_blocking("read points", move || {
             let open = store.core.open()?;
-            Ok(crate::read::read(&store.core, &open, &request))
+            crate::read::read(&store.core, &open, &request)
         })
     }
 }
@@ -290,7 +290,7 @@ impl PointStore for EmbeddedStore {
             && crate::read::rows(request, self.core.config.block_slots) <= INLINE_ROWS
         {
             let open = self.core.open()?;
-            return Ok(crate::read::read(&self.core, &open, request));
+            return crate::read::read(&self.core, &open, request);
         }
         let readers = std::thread::available_parallelism().map_or(1, usize::from);
         let share = request.ranges.len().div_ceil(readers).max(RANGES_PER_READER);

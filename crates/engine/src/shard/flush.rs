@@ -113,10 +113,11 @@ impl Shard {
         metrics.into()
     }
 
-    /// True when a flush of this metric may be built.
+    /// True when a flush of this metric may be built. Late points that only wait come after it.
     pub(crate) fn may_flush(&self, at: u32) -> bool {
         let head = &self.heads[at];
-        head.is(flag::CREATED) && !head.is(flag::IN_FLIGHT | flag::STALE) && self.may_close(at)
+        let late_is_under_way = || head.is(flag::STALE) && self.late.is_under_way(at);
+        head.is(flag::CREATED) && !head.is(flag::IN_FLIGHT) && !late_is_under_way() && self.may_close(at)
     }
 
     /// True unless its windows need slots from a store that cannot be asked.

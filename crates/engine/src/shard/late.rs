@@ -48,6 +48,18 @@ impl LateList {
         under_way.copied().or_else(|| self.place.get(&at).map(|place| self.metrics[*place].first_sequence))
     }
 
+    /// True when late points of a metric are on their way to the store.
+    pub(crate) fn is_under_way(&self, at: u32) -> bool {
+        self.under_way.contains_key(&at)
+    }
+
+    /// True when the store has all points that came up to this sequence.
+    pub(crate) fn are_stored(&self, sequence: u64) -> bool {
+        let waiting = self.metrics.iter().map(|metric| metric.first_sequence);
+        let under_way = self.under_way.values().filter_map(|jobs| jobs.front().copied());
+        waiting.chain(under_way).all(|first| first > sequence)
+    }
+
     /// True when nothing waits and nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.metrics.is_empty() && self.under_way.is_empty()
@@ -109,13 +121,7 @@ impl Shard {
     /// slots would take the windows back. Comes before [`Shard::take_late`].
     pub(crate) fn take_aged(&mut self, segment: u32, now: i64) -> Option<Flushes> {
         let ready = |metric: &&LateMetric| {
-            let head = &self.heads[metric.at];
-            metric.aged_until > 0
-                && head.is(flag::CREATED)
-                && !head.is(flag::IN_FLIGHT)
-                && !self.late.under_way.contains_key(&metric.at)
-                && self.may_close(metric.at)
-                && self.holds_aged_window(metric)
+            metric.aged_until > 0 && self.may_flush(metric.at) && self.holds_aged_window(metric)
         };
         let metrics: Vec<u32> =
             self.late.metrics.iter().filter(ready).take(FLUSH_MAX).map(|metric| metric.at).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plumbago_journal::JournalWriter;
-use plumbago_model::{MetricConfig, MetricId};
+use plumbago_model::{MetricConfig, MetricId, Window};
 
 use super::{Shard, table_hash};
 use crate::head::flag;
@@ -41,23 +41,41 @@ impl Shard {
         i64::from(head.newest) * resolution >= since
     }
 
-    /// Forgets a metric that got no point since then and holds none; false when it must stay. Its
-    /// number is not used again, so that old records of the journal cannot mean another metric.
+    /// Forgets a metric that got no point since then and holds none; false when it must stay. The next
+    /// metric gets its head, but not its number: old records of the journal must not mean another metric.
     pub(crate) fn forget(&mut self, hash: &NameHash, since: i64, writer: &mut JournalWriter) -> bool {
         let Some(at) = self.find(hash) else { return true };
         let head = &self.heads[at];
-        if self.is_written(hash, since) || head.segment != 0 || !head.is_empty() {
+        if self.is_written(hash, since) || head.is(flag::DUE) || head.segment != 0 || !head.is_empty() {
             return false;
         }
-        if let Ok(entry) = self.table.find_entry(table_hash(hash), |found| *found == at) {
-            entry.remove();
-        }
-        let head = &mut self.heads[at];
         if head.number != 0 {
             self.sequence = writer.removal(head.number);
         }
-        head.number = 0;
-        head.set(flag::NEW);
+        self.vacate(at);
         true
+    }
+
+    pub(super) fn clear_windows(&mut self, at: u32) {
+        let head = &self.heads[at];
+        for k in 0..self.plans[usize::from(head.config)].coarse() as u32 {
+            self.windows[head.windows + k] = Window::default();
+        }
+    }
+
+    /// Takes the name off a head that holds nothing, so that the next metric may have it.
+    pub(super) fn vacate(&mut self, at: u32) {
+        let hash = table_hash(&self.heads[at].hash);
+        if let Ok(entry) = self.table.find_entry(hash, |found| *found == at) {
+            entry.remove();
+        }
+        self.clear_windows(at);
+        self.heads[at].number = 0;
+        self.heads[at].flags = flag::NEW | flag::VACANT;
+        let coarse = self.plans[usize::from(self.heads[at].config)].coarse();
+        if self.limits.at_intervals {
+            self.unwritten_from[at] = 0;
+        }
+        self.vacant.entry(coarse).or_default().push(at);
     }
 }

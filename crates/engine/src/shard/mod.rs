@@ -77,6 +77,8 @@ pub(crate) struct Shard {
     pub(crate) pool: Pool,
     pub(crate) plans: Vec<Arc<Plan>>,
     plan_of: HashMap<String, u16>,
+    /// Heads of metrics that were forgotten, by how many coarse stages they have windows for.
+    pub(crate) vacant: HashMap<usize, Vec<u32>>,
     pub(crate) scratch: Scratch,
     /// Metrics that may have something to flush.
     pub(crate) due: Vec<u32>,
@@ -125,6 +127,7 @@ impl Shard {
             pool: Pool::default(),
             plans: Vec::new(),
             plan_of: HashMap::new(),
+            vacant: HashMap::new(),
             scratch: Scratch::default(),
             due: Vec::new(),
             flushing: VecDeque::new(),
@@ -190,6 +193,11 @@ impl Shard {
     }
 
     /// Number of metrics.
+    pub(crate) fn metrics(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Number of heads; some may be vacant.
     pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }
@@ -209,17 +217,24 @@ impl Shard {
         flags: u16,
     ) -> u32 {
         let plan = self.plan(config);
-        let windows = self.windows.len() as u32;
-        for _ in 0..self.plans[usize::from(plan)].coarse() {
-            self.windows.push(Window::default());
-        }
-        let at = self.heads.push(Head::new(hash, id, number, windows, plan, flags));
-        if self.limits.at_intervals {
-            self.unwritten_from.push(0);
-        }
+        let coarse = self.plans[usize::from(plan)].coarse();
+        let at = self.vacant.get_mut(&coarse).and_then(Vec::pop).unwrap_or_else(|| self.push_vacant(coarse));
+        self.heads[at] = Head::new(hash, id, number, self.heads[at].windows, plan, flags);
         let heads = &self.heads;
         self.table.insert_unique(table_hash(&hash), at, |at| table_hash(&heads[*at].hash));
         at
+    }
+
+    /// Adds a head that no metric has yet.
+    fn push_vacant(&mut self, coarse: usize) -> u32 {
+        let windows = self.windows.len() as u32;
+        for _ in 0..coarse {
+            self.windows.push(Window::default());
+        }
+        if self.limits.at_intervals {
+            self.unwritten_from.push(0);
+        }
+        self.heads.push(Head::new(NameHash::default(), MetricId([0; 16]), 0, windows, 0, 0))
     }
 
     /// Adds what happened since the last call to the exported counters.
@@ -264,22 +279,24 @@ impl Shard {
             let Some(known) = known else { return };
             at = known;
         }
-        if self.heads[at].number == 0 {
-            self.assign_number(at, batch.name(point), world);
+        if self.heads[at].number == 0 && !self.assign_number(at, batch.name(point), world) {
+            return self.ledger.reject(Reject::MemoryLimited);
         }
         self.accept(at, point.timestamp, point.value, world);
     }
 
-    /// A metric that only the metadata knew (another program's, or its state row was lost).
+    /// A metric that only the metadata knew (another program's, or its state row was lost). False when
+    /// there is no number left.
     #[cold]
-    fn assign_number(&mut self, at: u32, name: &str, world: &mut World<'_>) {
-        let number = world.gate.next_number();
+    fn assign_number(&mut self, at: u32, name: &str, world: &mut World<'_>) -> bool {
+        let Some(number) = world.gate.next_number() else { return false };
         self.sequence = world.writer.creation(number, name);
         let head = &mut self.heads[at];
         head.number = number;
         if head.segment == 0 {
             head.segment = world.writer.segment();
         }
+        true
     }
 
     /// Judges a point by the clock and puts it where it belongs.
@@ -448,7 +465,10 @@ impl Shard {
             return None;
         }
         let config = world.gate.config_for(name);
-        let number = world.gate.next_number();
+        let Some(number) = world.gate.next_number() else {
+            self.ledger.reject(Reject::MemoryLimited);
+            return None;
+        };
         let at = self.insert(*hash, MetricId::of(name), number, &config, 0);
         self.sequence = world.writer.creation(number, name);
         self.heads[at].segment = world.writer.segment();

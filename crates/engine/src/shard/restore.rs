@@ -71,6 +71,25 @@ impl Shard {
         self.look_whether_due(at);
     }
 
+    /// A metric that was forgotten after what is known of it. True when nothing is left of it here: only
+    /// the journal had it. It stays when it was made again since, when its deletion did not come through,
+    /// or when the store has lost the state row that knew of its points.
+    pub(crate) fn forgotten(&mut self, at: u32) -> bool {
+        let head = &mut self.heads[at];
+        head.number = 0;
+        if !head.is_empty() || head.is(flag::STALE | flag::WAITS) {
+            return false;
+        }
+        if head.is(flag::CREATED) {
+            // Windows that were open then are not taken up again.
+            head.set(flag::NEW | flag::MERGE);
+            self.clear_windows(at);
+            return false;
+        }
+        self.vacate(at);
+        true
+    }
+
     /// Applies a record again. What it was judged to be stands: the clock is not asked.
     pub(crate) fn replay(&mut self, at: u32, record: Replayed, now: i64, segment: u32) {
         // State rows of other metrics may be further; this point is no newer than its record.

@@ -17,6 +17,7 @@ use super::flush::Extent;
 use super::*;
 use crate::flusher::do_job;
 use crate::jobs::{Done, Flushes, Job};
+use crate::places::{FreeNumbers, Numbers};
 use crate::recover::{Sources, recover};
 use crate::router::Router;
 use crate::shard::read::{HeadAnswer, HeadQuery};
@@ -34,7 +35,7 @@ const METHODS: [&str; 10] =
 /// Creates metrics at once.
 struct OpenGate<'a> {
     config: Arc<MetricConfig>,
-    next: &'a mut u32,
+    numbers: &'a mut FreeNumbers,
     made: Vec<NewMetric>,
 }
 
@@ -48,9 +49,8 @@ impl CreateGate for OpenGate<'_> {
     fn config_for(&self, _: &str) -> Arc<MetricConfig> {
         Arc::clone(&self.config)
     }
-    fn next_number(&mut self) -> u32 {
-        *self.next += 1;
-        *self.next - 1
+    fn next_number(&mut self) -> Option<u32> {
+        self.numbers.take_lowest()
     }
     fn submit(&mut self, metric: NewMetric) {
         self.made.push(metric);
@@ -71,7 +71,7 @@ struct World1 {
     shard: Shard,
     journal: Option<Journal>,
     writer: Option<JournalWriter>,
-    next_number: u32,
+    numbers: FreeNumbers,
     /// Done by the store, not yet told to the shard.
     unacknowledged: Vec<Done>,
     jobs: Vec<Job>,
@@ -80,6 +80,7 @@ struct World1 {
     /// a younger point had the window folded again.
     aged: BTreeMap<(usize, u32), Option<f64>>,
     crashes: u32,
+    forgotten: u32,
 }
 
 impl World1 {
@@ -110,18 +111,20 @@ impl World1 {
             stats,
             journal: Some(journal),
             writer: Some(writer),
-            next_number: 1,
+            numbers: Numbers::default().free(),
             unacknowledged: Vec::new(),
             jobs: Vec::new(),
             model: BTreeMap::new(),
             aged: BTreeMap::new(),
             crashes: 0,
+            forgotten: 0,
         }
     }
 
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
-            0..60 => self.points(),
+            0..58 => self.points(),
+            58..60 => self.forget(),
             60..75 => self.clock.advance(self.rng.random_range(1..9)),
             75..85 => self.build(),
             85..92 => self.work(),
@@ -135,8 +138,11 @@ impl World1 {
         self.release();
         let mut batch = PointBatch::default();
         for _ in 0..self.rng.random_range(1..6) {
-            // The third is seldom written.
+            // The third is seldom written, and falls silent for minutes.
             let metric = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2][self.rng.random_range(0..12)];
+            if metric == 2 && (now - START) % 300 > 100 {
+                continue;
+            }
             let shift: i64 = match self.rng.random_range(0..20) {
                 0 => -self.rng.random_range(20..100),
                 5 if self.spans == SHORT => -self.rng.random_range(201..400),
@@ -156,12 +162,31 @@ impl World1 {
         let share = self.router.split(batch).remove(0);
         let Some(writer) = self.writer.as_mut() else { return };
         let mut gate =
-            OpenGate { config: Arc::clone(&self.config), next: &mut self.next_number, made: Vec::new() };
+            OpenGate { config: Arc::clone(&self.config), numbers: &mut self.numbers, made: Vec::new() };
         let mut world = World { writer, gate: &mut gate, now };
         self.shard.apply(&share, 0, &mut world).unwrap();
         writer.hand_over().unwrap();
         let made = gate.made;
         self.create(made);
+    }
+
+    /// As the clean-up does with a metric that gets no points any more.
+    fn forget(&mut self) {
+        let metric = 2;
+        let name = format!("m.{metric}");
+        let Some(writer) = self.writer.as_mut() else { return };
+        let is_known = self.shard.find(&self.router.hash(&name)).is_some();
+        let forgotten = self.shard.forget(&self.router.hash(&name), self.clock.now() - 30, writer);
+        writer.hand_over().unwrap();
+        if !(is_known && forgotten) {
+            return;
+        }
+        self.forgotten += 1;
+        let stages = vec![(MetricId::of(&name), self.config.retention.stages().to_vec())];
+        self.runtime.block_on(PointStore::delete(&*self.store, &stages)).unwrap();
+        self.runtime.block_on(MetadataStore::delete(&*self.store, &[&name])).unwrap();
+        self.model.retain(|(of, _), _| *of != metric);
+        self.aged.retain(|(of, _), _| *of != metric);
     }
 
     fn remember(&mut self, metric: usize, timestamp: u32, value: f64, now: i64) {
@@ -265,7 +290,7 @@ impl World1 {
         };
         let start = self.runtime.block_on(recover(&sources, &mut shards)).unwrap();
         assert_eq!(start.report.unexplained, 0);
-        self.next_number = start.next_number;
+        self.numbers = start.numbers;
         let [shard] = shards;
         self.shard = shard;
         self.writer = Some(journal.writer());
@@ -398,7 +423,7 @@ fn open(dir: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Journal {
 #[test]
 fn every_slot_and_window_survives_crashes() {
     let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let mut crashes = 0;
+    let (mut crashes, mut forgotten) = (0, 0);
     for (i, method) in METHODS.iter().cycle().take(4 * METHODS.len()).enumerate() {
         let seed = first + i as u64;
         println!("seed {seed} {method}");
@@ -419,8 +444,10 @@ fn every_slot_and_window_survives_crashes() {
         world.check();
         world.check_store_alone();
         crashes += world.crashes;
+        forgotten += world.forgotten;
     }
     assert!(crashes > 60, "{crashes} crashes only");
+    assert!(forgotten > 20, "{forgotten} metrics forgotten only");
 }
 
 /// A whole flush reaches past the newest slot; a point that comes between the two, while the flush is
