@@ -191,3 +191,36 @@ fn bridged(slots: &BTreeSet<u32>) -> Vec<(u32, u32)> {
     }
     ranges
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use plumbago_model::{Aggregation, MetricConfig, MetricId};
+    use plumbago_store::memory::MemoryStore;
+
+    use super::*;
+    use crate::downsample::Plan;
+
+    /// A start long after a crash finds a late point in the journal whose raw slots are gone meanwhile.
+    #[tokio::test]
+    async fn a_window_outlives_the_slots_it_was_folded_from() {
+        let config = MetricConfig {
+            retention: "1s:100s,10s:1000s".parse().unwrap(),
+            aggregation: Aggregation::Average,
+            x_files_factor: 0.0,
+        };
+        let (plan, id) = (Arc::new(Plan::new(Arc::new(config))), MetricId::of("m"));
+        let store = MemoryStore::default();
+        let mut stored = WriteBatch::default();
+        stored.push(plan.run(id, 1, 50), &[10.0], Some(&[4]));
+        store.write(&stored).await.unwrap();
+        let points = vec![(0, 505, 2.0), (0, 515, 7.0)];
+        let late =
+            LateMetric { at: 0, id, plan, base: 900, now: 900, first_sequence: 1, aged_until: 0, points };
+        let (rows, _) = compute(&store, &LateJob { metrics: vec![late] }).await.unwrap();
+        let windows = rows.runs.iter().find(|run| run.stage_index == 1).unwrap();
+        assert_eq!((windows.first_slot, rows.values(windows)), (50, [12.0, 7.0].as_slice()));
+        assert_eq!(rows.counts(windows), [5, 1]);
+    }
+}

@@ -125,15 +125,10 @@ impl SeriesSource for Reader {
     }
 }
 
+/// The slots of the store that an answer goes over.
 pub(crate) fn stage_range(answer: &HeadAnswer) -> SlotRange {
-    SlotRange {
-        id: answer.id,
-        stage: answer.plan.stage(answer.stage),
-        stage_index: answer.stage as u8,
-        aggregation: answer.plan.config.aggregation,
-        from: answer.slots.0,
-        until: answer.slots.1,
-    }
+    let (from, until) = answer.slots;
+    answer.plan.range(answer.id, answer.stage, from, until)
 }
 
 /// For methods that need all slots of a window at once: the raw slots of the head's first window
@@ -144,9 +139,7 @@ pub(crate) fn window_ranges(answer: &HeadAnswer) -> Option<SlotRange> {
     }
     let per = answer.plan.per[answer.stage - 1];
     let from = answer.base / per * per;
-    let range =
-        SlotRange { stage: answer.plan.raw, stage_index: 0, from, until: answer.base, ..stage_range(answer) };
-    (from < answer.base).then_some(range)
+    (from < answer.base).then(|| answer.plan.range(answer.id, 0, from, answer.base))
 }
 
 pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Option<Column>) -> Vec<f64> {

@@ -21,6 +21,8 @@ pub(crate) struct Refold {
     part: Part,
     /// Raw slots that are past their retention, and may be there all the same.
     raw: Option<Part>,
+    /// The read of the window itself, when no finer stage covers it any more.
+    itself: Option<usize>,
 }
 
 /// The slots `from..until` of a stage.
@@ -45,22 +47,41 @@ impl Refold {
     ) -> Self {
         let start = i64::from(window) * i64::from(metric.plan.stage(stage).resolution);
         let covers = |s: &usize| metric.now - start <= metric.plan.stage(*s).duration() as i64;
-        let source = (0..stage).find(covers).unwrap_or(stage - 1);
+        let covering = (0..stage).find(covers);
+        let source = covering.unwrap_or(stage - 1);
         let mut part = |source| Part::new(metric, stage, window, source, request);
         let raw = (is_young && source > 0).then(|| part(0));
-        Self { stage, window, open: is_open(metric, stage, window), part: part(source), raw }
+        let (part, open) = (part(source), is_open(metric, stage, window));
+        let itself = (covering.is_none() && !open).then_some(request.ranges.len());
+        if itself.is_some() {
+            request.ranges.push(metric.plan.range(metric.id, stage, window, window + 1));
+        }
+        Self { stage, window, open, part, raw, itself }
     }
 
     /// Folds it; says from which stage.
     pub(crate) fn fold(&self, plan: &Plan, columns: &[Column], laid: &Laid) -> (usize, Window) {
         let source = self.part.stage;
         let folded = self.part.fold(plan, columns, laid);
+        let known = self.itself.map_or(Window::default(), |at| window_at(&columns[at], 0));
+        if known.count > 0 && self.part.has_expired(columns) {
+            return (source, self.complete(known, plan, laid));
+        }
         match &self.raw {
             Some(raw) if folded.count > 0 && self.is_of(raw, plan, columns, laid) => {
                 (0, raw.fold(plan, columns, laid))
             }
             _ => (source, folded),
         }
+    }
+
+    /// The window as it is stored with the late points added, since what it was folded from has expired. One
+    /// that replaced a slot counts beside it.
+    fn complete(&self, known: Window, plan: &Plan, laid: &Laid) -> Window {
+        let per = plan.per[self.stage - 1];
+        let slots = laid[0].range(self.window * per..(self.window + 1) * per);
+        let late = plan.config.aggregation.fold_all(slots.map(|(_, slot)| slot.value));
+        plan.config.aggregation.merge_all([late, known].into_iter())
     }
 
     /// True when these raw slots give the very windows that the other stage has: all of them are still there,
@@ -91,6 +112,11 @@ impl Part {
             request.ranges.push(metric.plan.range(metric.id, source, from, until));
         }
         Self { stage: source, from, until, read }
+    }
+
+    /// True when the store has none of its slots.
+    fn has_expired(&self, columns: &[Column]) -> bool {
+        self.read.is_none_or(|at| columns[at].values.iter().all(|value| value.is_nan()))
     }
 
     fn fold(&self, plan: &Plan, columns: &[Column], laid: &Laid) -> Window {

@@ -55,7 +55,8 @@ pub enum Reject {
     Whitelist,
     /// A name for which a rule's pattern could not be decided within its limit of steps.
     Rule,
-    /// A point from a datagram that came while the engine was behind.
+    /// A point that the engine did not take: from a datagram that came while it was behind, or on any way
+    /// when it has failed or its start was given up.
     Overflow,
 }
 

@@ -208,7 +208,10 @@ impl ListenerStats {
     pub(crate) fn dropped(&self, points: usize, now_ms: i64) {
         self.rejected[Reject::Overflow as usize].add(points as u64);
         if self.samples[Reject::Overflow as usize].pass(now_ms).is_some() {
-            warn!(listener = self.listener.label(), points, "the engine is behind, datagrams are dropped");
+            warn!(
+                listener = self.listener.label(),
+                points, "the engine is behind or has failed: points are dropped"
+            );
         }
     }
 

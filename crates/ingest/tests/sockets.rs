@@ -42,6 +42,17 @@ async fn every_listener_takes_its_protocol() {
     }
 }
 
+/// On one thread the listener does not run before the stop.
+#[tokio::test]
+async fn senders_that_nobody_has_accepted_yet_are_read_at_the_end() {
+    let daemon = Daemon::start(&config());
+    for n in 0..20 {
+        let mut sender = TcpStream::connect(daemon.line()).unwrap();
+        writeln!(sender, "waits.{n} 1 1700000000").unwrap();
+    }
+    assert_eq!(daemon.stop().await.points.len(), 20);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_senders_and_idle_ones_do_not_touch_a_good_one() {
     let daemon = Daemon::start(&config());

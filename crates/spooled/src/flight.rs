@@ -17,7 +17,9 @@ impl Sender {
         let mut pause = self.config.retry_first;
         loop {
             let Err(refusal) = self.try_once(&call.batch, timestamp_us).await else { return Ok(()) };
-            let had_patience = !refusal.error.is_transient() || started.elapsed() >= self.config.patience;
+            let is_lasting = !refusal.error.is_transient();
+            let waited = started.elapsed() >= self.config.patience;
+            let had_patience = is_lasting || waited;
             let runs = call.batch.runs.len();
             if !refusal.runs.is_empty() {
                 call.keep(&refusal.runs);
@@ -28,7 +30,9 @@ impl Sender {
                 continue;
             }
             let others_succeed = self.store.health.successes.load(Ordering::Relaxed) > successes;
-            if others_succeed && had_patience {
+            // An answer that nothing changes, for so long: all calls on their way may be for one missing
+            // table, and those behind them are not.
+            if others_succeed && had_patience || is_lasting && waited {
                 return Err((refusal.error, call));
             }
             tokio::time::sleep(with_jitter(pause)).await;

@@ -135,6 +135,30 @@ async fn a_missing_table_holds_nothing_up() {
     sender.await.unwrap();
 }
 
+/// Not even when all calls on their way are for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_table_alone_holds_nothing_up() {
+    let mut remote = TimedRemote::new(Faults::new());
+    let appetite = &mut Arc::get_mut(&mut remote).unwrap().appetite;
+    (appetite.concurrency, appetite.slots_per_call) = (2, 1);
+    let fixture = Fixture::with(remote, Arc::new(SystemClock));
+    fixture.remote.missing.lock().unwrap().insert(COARSE);
+    let mut batch = FlushBatch::default();
+    for n in 0..20 {
+        batch.rows.push(run(id(n), 1, 100), &[1.0], Some(&[1]));
+    }
+    fixture.store.commit(&batch).unwrap();
+    let sender = fixture.start();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    fixture.flush(1, 1000, 1.0);
+    eventually("the other is sent", || fixture.remote.cells().len() == 1).await;
+    fixture.remote.missing.lock().unwrap().clear();
+    fixture.sent().await;
+    assert_eq!(fixture.remote.cells().len(), 21);
+    fixture.stop.cancel();
+    sender.await.unwrap();
+}
+
 /// Nor does it keep anything else that was put aside from being tried again, however much lies before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_table_keeps_nothing_else_aside() {

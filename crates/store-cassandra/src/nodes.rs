@@ -11,8 +11,6 @@ use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancing
 use scylla::statement::Statement;
 use uuid::Uuid;
 
-use crate::stats::Stats;
-
 /// How often the state of the nodes is looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -24,8 +22,9 @@ struct Seen {
     start: Option<i32>,
 }
 
-/// Looks at the nodes for ever. `returned` hears of each that may have lost something.
-pub(crate) async fn watch(session: &Session, stats: &Stats, returned: impl Fn()) {
+/// Looks at the nodes for ever. `returned` hears of each that may have lost something, `counted` how many
+/// are known and how many of them connected.
+pub(crate) async fn watch(session: &Session, returned: impl Fn(), counted: impl Fn(usize, usize)) {
     let mut known: HashMap<Uuid, Seen> = HashMap::new();
     loop {
         let state = session.get_cluster_state();
@@ -44,8 +43,7 @@ pub(crate) async fn watch(session: &Session, stats: &Stats, returned: impl Fn())
                 returned();
             }
         }
-        stats.nodes.set(nodes.len() as f64);
-        stats.nodes_up.set(nodes.iter().filter(|node| node.is_connected()).count() as f64);
+        counted(nodes.len(), nodes.iter().filter(|node| node.is_connected()).count());
         tokio::time::sleep(EVERY).await;
     }
 }

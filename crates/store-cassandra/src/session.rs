@@ -2,6 +2,7 @@
 //! no error, calls fail with `Unavailable` until it is there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plumbago_store::{ErrorKind, StoreError};
@@ -27,6 +28,9 @@ use crate::{error, nodes, tls};
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// The longest pause between two tries to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// The role of a cluster that has names only.
+const NAMES: &str = "names";
 
 /// How far the connecting got.
 #[derive(Debug)]
@@ -67,6 +71,8 @@ struct Shared {
     link: watch::Sender<Link>,
     /// Grows whenever a node is seen to return.
     returns: watch::Sender<u64>,
+    /// Nodes that are known and not connected.
+    away: AtomicUsize,
     stats: Stats,
 }
 
@@ -103,7 +109,7 @@ impl Clusters {
         }
         let other = &config.metadata;
         let settings = Settings {
-            role: "names",
+            role: NAMES,
             contact_points: other.contact_points.clone(),
             keyspaces: vec![metadata],
             datacenter: other.datacenter.clone(),
@@ -129,6 +135,7 @@ impl Cluster {
             settings,
             link: watch::Sender::new(Link::Trying),
             returns: watch::Sender::new(0),
+            away: AtomicUsize::new(0),
             stats: stats.clone(),
         });
         let task = tokio::spawn(run(shared.clone(), tls));
@@ -138,6 +145,11 @@ impl Cluster {
     /// True when the connections are there.
     pub fn is_up(&self) -> bool {
         self.current().is_ok()
+    }
+
+    /// True while a known node, or the whole cluster, is out of reach.
+    pub fn misses_a_node(&self) -> bool {
+        !self.is_up() || self.shared.away.load(Ordering::Relaxed) > 0
     }
 
     /// The connections, or why there are none at this moment.
@@ -201,7 +213,7 @@ async fn run(shared: Arc<Shared>, tls: Option<Arc<rustls::ClientConfig>>) {
     if failed {
         shared.returned();
     }
-    nodes::watch(&session, &shared.stats, || shared.returned()).await;
+    nodes::watch(&session, || shared.returned(), |known, up| shared.counted(known, up)).await;
 }
 
 fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
@@ -249,6 +261,15 @@ impl Shared {
     fn returned(&self) {
         self.stats.nodes_returned.add(1);
         self.returns.send_modify(|n| *n += 1);
+    }
+
+    fn counted(&self, known: usize, up: usize) {
+        self.away.store(known.saturating_sub(up), Ordering::Relaxed);
+        // Those of the points, where there are two clusters.
+        if self.settings.role != NAMES {
+            self.stats.nodes.set(known as f64);
+            self.stats.nodes_up.set(up as f64);
+        }
     }
 }
 

@@ -55,8 +55,8 @@ impl Stats {
                 "nodes_returned_total",
                 "nodes seen to return that may have lost what they had confirmed",
             ),
-            nodes: gauge("nodes", "nodes known"),
-            nodes_up: gauge("nodes_up", "nodes connected"),
+            nodes: gauge("nodes", "nodes known of the cluster that has the points"),
+            nodes_up: gauge("nodes_up", "nodes of it that are connected"),
             clock_difference: gauge(
                 "clock_difference_seconds",
                 "the server's clock minus this machine's, at the last check",

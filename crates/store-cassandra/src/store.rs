@@ -100,6 +100,11 @@ impl CassandraStore {
         self.clusters.is_up()
     }
 
+    /// True while a known node of the points, or a whole cluster, is out of reach.
+    pub fn misses_a_node(&self) -> bool {
+        !self.is_up() || self.clusters.points.misses_a_node()
+    }
+
     /// Why the clusters cannot be asked, for people; `None` when they can.
     pub fn trouble(&self) -> Option<String> {
         let down =

@@ -249,3 +249,35 @@ fn a_clean_stop_writes_open_windows() {
     daemon.stop_well();
     compare(&mut beside, &test, start, start + 3600);
 }
+
+/// What BigGraphite has deleted is found no more after the next scan of all names, and comes back with its
+/// next point.
+#[test]
+fn what_biggraphite_deletes_is_forgotten() {
+    let Some(mut beside) = Beside::made_by_biggraphite("interop_deleted", &[RETENTION]) else { return };
+    let start = next_hour();
+    let metrics: Vec<Metric> = (0..10)
+        .map(|n| Metric {
+            name: format!("deleted.dir{n}.metric"),
+            retention: RETENTION.to_owned(),
+            aggregator: "average".to_owned(),
+            factor: 0.5,
+        })
+        .collect();
+    beside.biggraphite.create(ONE, &metrics);
+    let setup = setup(&beside, start);
+    let daemon = setup.start();
+    daemon.wait_names(10);
+    daemon.stop_well();
+
+    let gone: Vec<&str> = metrics[..3].iter().map(|metric| metric.name.as_str()).collect();
+    beside.biggraphite.delete(ONE, &gone);
+    let daemon = setup.start();
+    daemon.wait_names(7);
+    assert!(daemon.names().iter().all(|name| !gone.contains(&name.as_str())));
+    daemon.put(&[Point::new(gone[0], start, 1.0)]);
+    daemon.wait_names(8);
+    sent(&daemon);
+    daemon.stop_well();
+    assert!(beside.biggraphite.get(ONE, &gone)[0].is_some());
+}

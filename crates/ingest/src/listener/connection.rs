@@ -170,8 +170,11 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
             let points = std::mem::take(&mut self.intake.points);
             if !points.is_empty() {
                 let count = points.len();
-                self.shared.sink.push(points).await;
-                self.stats.pushed(count);
+                if self.shared.sink.push(points).await {
+                    self.stats.pushed(count);
+                } else {
+                    self.stats.dropped(count, self.shared.clock.now_ms());
+                }
             }
             if step != Step::Again {
                 break;

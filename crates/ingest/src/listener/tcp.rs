@@ -62,7 +62,12 @@ pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationTok
     let socket = TcpListener::from_std(socket)?;
     let peers = Peers::new(connections_max);
     let tasks = TaskTracker::new();
+    let mut after_stop = 0;
     while let Some((stream, origin)) = accept(&socket, listener, &shared, &stop).await {
+        after_stop += i32::from(stop.is_cancelled());
+        if after_stop > BACKLOG {
+            break;
+        }
         let stats = shared.stats.of(listener);
         stats.opened();
         let Some(place) = peers.enter(&stop, || shared.clock.now_ms()).await else {
@@ -83,7 +88,8 @@ pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationTok
     Ok(())
 }
 
-/// The next connection; `None` at shutdown.
+/// The next connection; `None` at shutdown, once all that the kernel has taken for us are taken: their
+/// senders may have written already.
 async fn accept(
     socket: &TcpListener,
     listener: Listener,
@@ -94,14 +100,17 @@ async fn accept(
     loop {
         let accepted = tokio::select! {
             biased;
-            () = stop.cancelled() => return None,
             accepted = socket.accept() => accepted,
+            () = stop.cancelled() => return None,
         };
         match accepted {
             Ok(accepted) => return Some(accepted),
             Err(error) => {
                 if FAILED.pass(shared.clock.now_ms()).is_some() {
                     warn!(listener = listener.label(), %error, "cannot accept connections");
+                }
+                if stop.is_cancelled() {
+                    return None;
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }

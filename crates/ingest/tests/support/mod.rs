@@ -75,10 +75,11 @@ impl Collect {
 
 #[async_trait]
 impl PointSink for Collect {
-    async fn push(&self, batch: PointBatch) {
+    async fn push(&self, batch: PointBatch) -> bool {
         let mut held = self.held.subscribe();
         held.wait_for(|held| !held).await.expect("the sink lives");
         self.take(&batch);
+        true
     }
 
     fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch> {

@@ -10,11 +10,8 @@ pub(crate) struct EngineSink(pub(crate) Engine);
 
 #[async_trait]
 impl PointSink for EngineSink {
-    async fn push(&self, batch: PointBatch) {
-        if !self.0.push(batch).await {
-            // Listeners end before the engine does; only a failed engine refuses.
-            tracing::error!("the engine takes no points any more");
-        }
+    async fn push(&self, batch: PointBatch) -> bool {
+        self.0.push(batch).await
     }
 
     fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch> {

@@ -1,4 +1,5 @@
-//! Cassandra behind a spool: connecting, checking, sending, and following what others do.
+//! Cassandra behind a spool: connecting, checking, sending. What others do is followed in
+//! `follow.rs`.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -12,7 +13,7 @@ use plumbago_model::Clock;
 use plumbago_spooled::{Sender, SpooledStore};
 use plumbago_store::{BlockLayout, MetaEntry, MetadataStore, MetricMeta, StoreError};
 use plumbago_store_cassandra::layout::Table;
-use plumbago_store_cassandra::{CassandraStore, Changes, NameProblem, Report, TokenRange, schema};
+use plumbago_store_cassandra::{CassandraStore, NameProblem, Report, schema};
 use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::{Registry, Throttle};
 use tokio::sync::watch;
@@ -25,17 +26,12 @@ use crate::config::{Config, IndexMode};
 use crate::error::{Exit, Failure};
 use crate::serve::rules;
 
-/// How often the change feed of other daemons is read.
-const FEED_EVERY: Duration = Duration::from_secs(2);
-/// How often all names are read again, with a change feed and without.
-const RESCAN_WITH_FEED: Duration = Duration::from_secs(3600);
-const RESCAN_WITHOUT: Duration = Duration::from_secs(300);
 /// Names looked at together.
-const PAGE: usize = 5000;
+pub(super) const PAGE: usize = 5000;
 /// How often the tables are looked at while something is wrong with them.
 const CHECK_AGAIN: Duration = Duration::from_secs(5);
 /// A pause after the server could not be asked.
-const PAUSE: Duration = Duration::from_secs(2);
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
 /// How long a stop waits for what is on its way; the spool keeps the rest.
 const DRAIN: Duration = Duration::from_secs(10);
 /// How soon after a start, or a failure, it is noted which metrics are being written.
@@ -58,14 +54,12 @@ pub(in crate::serve) struct Cassandra {
     pub(super) by_sasi: bool,
     /// Reads are noted in the metadata.
     pub(super) notes_reads: bool,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     /// Tables that the storage rules ask for.
     tables: BTreeSet<Table>,
     touch_after: Duration,
     /// Who we are, as the file and the store say too.
     own: Arc<tokio::sync::Mutex<Own>>,
-    /// Where the store says how many nodes there are.
-    registry: Registry,
     /// What the last check of the server found fatal.
     troubles: Arc<Mutex<Vec<String>>>,
     checked: Arc<watch::Sender<bool>>,
@@ -124,7 +118,6 @@ impl Cassandra {
             clock: Arc::clone(clock),
             touch_after: settings.touch_after.0,
             own: Arc::new(tokio::sync::Mutex::new(Own { writer, is_registered: false })),
-            registry: registry.clone(),
             troubles: Arc::default(),
             checked: Arc::new(checked),
             sending: CancellationToken::new(),
@@ -276,105 +269,10 @@ impl Cassandra {
         anyhow::bail!("no free writer id found")
     }
 
-    /// Learns of metrics that others create and delete; where names are found by the server, only of
-    /// those that were deleted.
-    async fn follow(self, engine: Engine) {
-        self.wait_until_checked().await;
-        let mut feed = self.store.change_feed();
-        // What is not taken over yet.
-        let mut changes = Vec::new();
-        loop {
-            let rescanned = Instant::now();
-            if !self.by_sasi
-                && let Err(error) = self.rescan(&engine).await
-            {
-                tracing::warn!(error = %format!("{error:#}"), "names not read again, trying later");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-            loop {
-                tokio::time::sleep(FEED_EVERY).await;
-                let has_feed = self.store.features().await.is_ok_and(|(_, features)| features.changes);
-                let every = if has_feed { RESCAN_WITH_FEED } else { RESCAN_WITHOUT };
-                if rescanned.elapsed() > every {
-                    break;
-                }
-                if !has_feed {
-                    continue;
-                }
-                match feed.poll().await {
-                    Ok(Changes { names, missed }) => {
-                        changes.extend(names);
-                        if missed {
-                            break;
-                        }
-                    }
-                    Err(error) => tracing::debug!(%error, "the change feed cannot be read"),
-                }
-                match self.take_changes(&engine, &changes).await {
-                    Ok(()) => changes.clear(),
-                    Err(error) => {
-                        tracing::warn!(error = %format!("{error:#}"), "changes of others not taken over yet");
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes over what others created (`false`) and deleted, as the server has it now; may be repeated.
-    async fn take_changes(&self, engine: &Engine, changes: &[(String, bool)]) -> anyhow::Result<()> {
-        let names = |wanted: bool| -> Vec<&str> {
-            changes.iter().filter(|(_, deleted)| *deleted == wanted).map(|(name, _)| name.as_str()).collect()
-        };
-        let created = if self.by_sasi { Vec::new() } else { names(false) };
-        for names in created.chunks(PAGE) {
-            let metas = self.names.get(names).await?.into_iter().flatten().collect();
-            engine.adopt(&self.names.take_over(metas).await?).await?;
-        }
-        for names in names(true).chunks(PAGE) {
-            // One that was created again since then stays.
-            let still: Vec<bool> = self.names.get(names).await?.iter().map(Option::is_some).collect();
-            let gone: Vec<&str> =
-                names.iter().zip(still).filter(|(_, still)| !still).map(|(name, _)| *name).collect();
-            let forgotten = engine.forget(&gone, self.clock.now()).await?;
-            let (gone, written): (Vec<_>, Vec<_>) =
-                gone.into_iter().zip(forgotten).partition(|(_, forgotten)| *forgotten);
-            let gone: Vec<&str> = gone.into_iter().map(|(name, _)| name).collect();
-            self.names.drop_from_copy(&gone).await?;
-            let written: Vec<&str> = written.into_iter().map(|(name, _)| name).collect();
-            let kept: Vec<MetricMeta> =
-                self.names.copy().get(&written).await?.into_iter().flatten().collect();
-            self.note_written(&kept).await?;
-        }
-        Ok(())
-    }
-
     /// Waits until it is known what the server is.
-    async fn wait_until_checked(&self) {
+    pub(super) async fn wait_until_checked(&self) {
         // The sender is our own, so this ends with nothing else.
         let _ = self.checked.subscribe().wait_for(|checked| *checked).await;
-    }
-
-    /// Reads all names; those that are new here are taken in.
-    async fn rescan(&self, engine: &Engine) -> anyhow::Result<()> {
-        let mut position = None;
-        loop {
-            let page = self.store.scan_range(TokenRange::ALL, position, PAGE).await?;
-            let names: Vec<&str> = page.iter().map(|(name, _)| name).collect();
-            let known = engine.know(&names).await?;
-            let new: Vec<MetricMeta> =
-                page.iter().zip(known).filter(|(_, known)| !known).map(|(entry, _)| meta_of(entry)).collect();
-            if !new.is_empty() {
-                engine.adopt(&self.names.take_over(new).await?).await?;
-            }
-            position = page.next;
-            if position.is_none() {
-                if !self.names.is_complete() {
-                    self.names.mark();
-                }
-                return Ok(());
-            }
-        }
     }
 
     /// Notes, for the clean-up, which metrics are being written; soon after a start for the first time,
@@ -412,7 +310,7 @@ impl Cassandra {
 
     /// Notes that metrics are being written. Those that the server has lost, or that somebody else has
     /// deleted, are created again as the copy has them: nobody could find their points otherwise.
-    async fn note_written(&self, metrics: &[MetricMeta]) -> anyhow::Result<()> {
+    pub(super) async fn note_written(&self, metrics: &[MetricMeta]) -> anyhow::Result<()> {
         let names: Vec<&str> = metrics.iter().map(|meta| meta.name.as_str()).collect();
         let found = self.store.get(&names).await?;
         let lost: Vec<MetricMeta> =
@@ -434,7 +332,7 @@ impl Cassandra {
         let mut missed_at = Instant::now();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            if self.misses_a_node() {
+            if self.store.misses_a_node() {
                 missed_at = Instant::now();
             }
             let seen = *returns.borrow();
@@ -457,15 +355,9 @@ impl Cassandra {
         }
         true
     }
-
-    /// True while a known node, or the whole cluster, is out of reach.
-    fn misses_a_node(&self) -> bool {
-        let count = |name| self.registry.value(name).unwrap_or(0.0);
-        !self.store.is_up() || count("plumbago_cassandra_nodes_up") < count("plumbago_cassandra_nodes")
-    }
 }
 
-fn meta_of((name, entry): (&str, &MetaEntry)) -> MetricMeta {
+pub(super) fn meta_of((name, entry): (&str, &MetaEntry)) -> MetricMeta {
     MetricMeta { name: name.to_owned(), config: Arc::clone(&entry.config), created_on: entry.created_on }
 }
 

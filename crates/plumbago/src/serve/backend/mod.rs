@@ -1,6 +1,7 @@
 //! What is behind the engine: the embedded store, or Cassandra with a spool in front of it.
 
 mod cassandra;
+mod follow;
 mod identity;
 mod load;
 mod names;
