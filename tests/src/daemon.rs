@@ -330,10 +330,11 @@ impl Daemon {
         Ended { status, output }
     }
 
-    /// SIGTERM; panics unless it ended well.
+    /// SIGTERM; panics unless it ended well, with everything stored.
     pub fn stop_well(self) -> Ended {
         let ended = self.stop();
         assert!(ended.status.success(), "{:?}\n{}", ended.status, ended.output);
+        assert!(!ended.output.contains("has not taken everything"), "{}", ended.output);
         ended
     }
 }

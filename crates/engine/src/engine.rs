@@ -292,7 +292,10 @@ impl Engine {
         for answer in answers {
             match tokio::time::timeout_at(deadline, answer).await {
                 Ok(Ok(ledger)) => whole += ledger,
-                _ => self.0.give_up.store(true, Ordering::Relaxed),
+                _ => {
+                    tracing::error!("the store has not taken everything in time: the journal keeps it");
+                    self.0.give_up.store(true, Ordering::Relaxed);
+                }
             }
         }
         if !self.0.give_up.load(Ordering::Relaxed) {

@@ -42,6 +42,8 @@ pub(crate) mod flag {
     pub(crate) const REWRITE: u16 = 1024;
     /// Its metric was forgotten, and no other has it yet.
     pub(crate) const VACANT: u16 = 2048;
+    /// A flush of it waits for late points that are on their way; those that come now wait for the flush.
+    pub(crate) const HOLDS_LATE: u16 = 4096;
 }
 
 /// Slots and their values, in time order.

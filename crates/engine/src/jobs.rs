@@ -99,6 +99,8 @@ pub(crate) struct LateMetric {
     pub(crate) now: i64,
     /// Journal sequence of the first of the points.
     pub(crate) first_sequence: u64,
+    /// Journal segment that it is in, or an earlier one.
+    pub(crate) segment: u32,
     /// Raw slot at which the last window ends that a point older than stage 0 replaces; 0 for none.
     pub(crate) aged_until: u32,
     /// Stage, slot of the stage, value; in the order of arrival.

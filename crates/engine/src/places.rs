@@ -72,12 +72,17 @@ impl Numbers {
         if let Some(entry) = self.places.get_mut(number as usize) {
             *entry = None;
         }
+        self.reserve(number);
+    }
+
+    /// Whoever has this number keeps it; nobody gets it.
+    pub(crate) fn reserve(&mut self, number: u32) {
         self.retired.insert(number);
     }
 
     /// The metric is gone, but its state row is not.
     pub(crate) fn orphan(&mut self, id: MetricId, number: u32, covered: u64) {
-        self.retired.insert(number);
+        self.reserve(number);
         self.orphans.insert(id, covered);
     }
 

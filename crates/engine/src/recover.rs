@@ -211,25 +211,29 @@ fn take_states(
                 shard.stats.damaged_states.add(1);
             }
             tracing::error!(metric = %id, "damaged state row: its unflushed points come from the journal only");
-            State::number_of(bytes).filter(is_number).into_iter().for_each(|number| numbers.retire(number));
+            State::number_of(bytes).filter(is_number).into_iter().for_each(|number| numbers.reserve(number));
             continue;
         };
-        if !is_number(&state.number) {
+        if state.number != 0 && !is_number(&state.number) {
             continue;
         }
-        // A state row without metadata: the metric was deleted.
+        // A state row without metadata: the metric was deleted, and held nothing then.
         let Some(place) = place else {
-            numbers.orphan(*id, state.number, state.sequence);
+            let is_empty = state.held == 0 && state.waiting.is_empty();
+            numbers.orphan(*id, state.number, if is_empty { state.sequence } else { 0 });
             continue;
         };
         shards[usize::from(place.0)].restore(place.1, &state);
-        numbers.set(state.number, place, state.sequence);
+        // Without a number its next point gets it one.
+        if is_number(&state.number) {
+            numbers.set(state.number, place, state.sequence);
+        }
         report.states += 1;
     }
 }
 
 fn is_number(number: &u32) -> bool {
-    number >> NUMBER_BITS == 0
+    *number != 0 && number >> NUMBER_BITS == 0
 }
 
 fn replay(
@@ -243,8 +247,15 @@ fn replay(
     let segment = sources.journal.segments().iter().map(|s| s.number).min().unwrap_or(1);
     sources.journal.replay(&mut |record| match record {
         Record::Creation { sequence, metric, name } => {
-            if !is_number(&metric) || numbers.get(metric).is_some() {
+            if !is_number(&metric) {
                 return;
+            }
+            if let Some(((shard, at), covered)) = numbers.get(metric) {
+                let head = &mut shards[usize::from(shard)].heads[at];
+                if head.hash == sources.router.hash(name) || sequence <= covered {
+                    return;
+                }
+                head.number = 0;
             }
             if let Some((place, covered)) =
                 restored(sources, shards, numbers, name).filter(|(_, c)| sequence <= *c)
@@ -253,10 +264,15 @@ fn replay(
                 numbers.set(metric, place, covered);
                 return;
             }
+            let covered = numbers.covered(&MetricId::of(name));
             let place = explain(sources, shards, creations, name, metric, segment);
             let shard = &mut shards[usize::from(place.0)];
             shard.sequence = shard.sequence.max(sequence);
-            numbers.set(metric, place, numbers.covered(&MetricId::of(name)));
+            if covered > 0 {
+                // Its points may still be in the store.
+                shard.heads[place.1].set(flag::MERGE);
+            }
+            numbers.set(metric, place, covered);
         }
         Record::Point { sequence, metric, timestamp, value } => {
             let record = Replayed { sequence, metric, timestamp, value };
@@ -277,14 +293,15 @@ fn replay(
             Some((_, covered)) if sequence <= covered => {}
             Some(((shard, at), _)) => {
                 numbers.retire(metric);
-                if shards[usize::from(shard)].forgotten(at) {
-                    creations[usize::from(shard)].retain(|creation| creation.at != at);
-                }
+                shards[usize::from(shard)].forgotten(at);
             }
             None if is_number(&metric) => numbers.retire(metric),
             None => {}
         },
     })?;
+    for (shard, creations) in shards.iter_mut().zip(creations) {
+        creations.retain(|creation| !shard.is_gone(creation.at));
+    }
     Ok(())
 }
 
@@ -292,6 +309,7 @@ fn replay(
 fn restored(sources: &Sources<'_>, shards: &[Shard], numbers: &Numbers, name: &str) -> Option<(Place, u64)> {
     let hash = sources.router.hash(name);
     let shard = &shards[sources.router.shard(&hash)];
+    // Number 0 is none, and nothing is known of it.
     numbers.get(shard.heads[shard.find(&hash)?].number)
 }
 

@@ -103,7 +103,6 @@ pub(crate) struct Progress {
     ready: VecDeque<Job>,
     /// The last job that reads was one of late points.
     late_went_last: bool,
-    flush_first: bool,
     reads: Vec<Read>,
     /// Shares taken off the queue.
     taken: u64,
@@ -156,7 +155,6 @@ impl Default for Progress {
             under_way: 0,
             ready: VecDeque::new(),
             late_went_last: false,
-            flush_first: false,
             reads: Vec::new(),
             taken: 0,
             walked: None,
@@ -296,8 +294,9 @@ impl Owner {
             self.take(share, from);
         }
         self.walk(now);
-        self.end_flush_all();
+        // In this order, so that a stop sees the end of its own flush before it begins another.
         self.stop_when_drained();
+        self.end_flush_all();
         self.show();
     }
 
@@ -337,7 +336,7 @@ impl Owner {
     }
 
     /// Hands jobs to the flushers while they have room: late points first, so that a later state row
-    /// covers them, then both in turn.
+    /// covers them; but those of a metric whose turn it is to be flushed wait for that.
     fn flush(&mut self) {
         while self.has_room() {
             if !self.shard.late.is_empty()
@@ -346,22 +345,18 @@ impl Owner {
                 flushes.into_jobs().for_each(|job| self.send(job));
                 continue;
             }
-            let flush_first = std::mem::take(&mut self.state.flush_first);
-            if !(flush_first && self.send_flush() || self.send_late() || !flush_first && self.send_flush()) {
+            if !(self.send_late() || self.send_flush()) {
                 return;
             }
         }
     }
 
-    /// What waits of late points. The next turn is a flush's: else a metric with late points all the time
-    /// would never be flushed.
     fn send_late(&mut self) -> bool {
         if !self.late_may_go() || self.shard.late.is_empty() {
             return false;
         }
         let Some(job) = self.shard.take_late() else { return false };
         self.send(Job::Late(job));
-        self.state.flush_first = true;
         true
     }
 
@@ -442,6 +437,7 @@ impl Owner {
                 self.shard.build(at, extent, segment, &mut flushes);
                 all.sent.push_back(at);
             } else {
+                self.shard.hold_late_back(at);
                 all.order.push_back(at);
             }
         }

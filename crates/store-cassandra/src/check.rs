@@ -85,6 +85,11 @@ impl CassandraStore {
     /// differences are refused, and only they; the number of components is taken from the server.
     pub async fn check(&self, tables: &BTreeSet<Table>) -> Result<Report, StoreError> {
         let live = self.live_schema().await?;
+        // The driver looks once a minute only, and its view of the keyspaces decides on consistency levels.
+        let refreshed = self.clusters.points.session().await?.refresh_metadata().await;
+        if let Err(error) = refreshed {
+            tracing::debug!(error = &error as &dyn std::error::Error, "metadata not refreshed");
+        }
         let metadata = self.config.metadata_keyspace();
         let components = live.components(&metadata).filter(|n| *n > 0).unwrap_or(self.config.components);
         let wanted = Schema::with_components(&self.config, components, tables, self.clock.now());

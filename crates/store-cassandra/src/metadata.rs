@@ -235,6 +235,11 @@ impl NameStore {
         Ok(metas.collect())
     }
 
+    pub(crate) async fn are_there(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
+        let rows = self.fetch(names, true).await?;
+        Ok(rows.iter().map(|row| is_whole(row.as_ref())).collect())
+    }
+
     /// Metadata rows by name, in the order asked.
     async fn fetch(&self, names: &[&str], for_write: bool) -> Result<Vec<Option<MetadataRow>>, StoreError> {
         flight::all(names.len(), CONCURRENCY, |i| self.fetch_one(names[i], for_write)).await

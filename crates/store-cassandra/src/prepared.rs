@@ -1,6 +1,6 @@
 //! Prepared statements, made when they are first needed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,8 @@ pub(crate) struct Tables {
     config: Config,
     ready: RwLock<HashMap<Table, Arc<TableStatements>>>,
     refused: Mutex<HashMap<Table, (Instant, String)>>,
+    /// Tables that were wanted for writing: one that is only asked for and is not there lacks nothing.
+    written: RwLock<HashSet<Table>>,
     /// Tables that the check found unfit, until the next check.
     unfit: RwLock<HashMap<Table, String>>,
 }
@@ -51,20 +53,34 @@ impl Tables {
             config: config.clone(),
             ready: RwLock::default(),
             refused: Mutex::default(),
+            written: RwLock::default(),
             unfit: RwLock::default(),
         }
     }
 
     /// Takes the findings of a check: these tables, and no others, are not to be used.
     pub(crate) fn set_unfit(&self, unfit: HashMap<Table, String>) {
-        let mut ready = self.ready.write().unwrap_or_else(PoisonError::into_inner);
-        ready.retain(|table, _| !unfit.contains_key(table));
+        // All of them: the replicas decide on the level of a statement, and may be others now.
+        self.ready.write().unwrap_or_else(PoisonError::into_inner).clear();
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
         *self.unfit.write().unwrap_or_else(PoisonError::into_inner) = unfit;
     }
 
     pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
         self.cluster.session().await
+    }
+
+    /// The same, for writing.
+    pub(crate) async fn get_to_write(&self, table: Table) -> Result<Arc<TableStatements>, StoreError> {
+        let statements = self.get(table).await;
+        if statements.is_err() && !self.is_written(table) {
+            self.written.write().unwrap_or_else(PoisonError::into_inner).insert(table);
+        }
+        statements
+    }
+
+    fn is_written(&self, table: Table) -> bool {
+        self.written.read().unwrap_or_else(PoisonError::into_inner).contains(&table)
     }
 
     /// The statements of a table. One that is missing or of another form is an error of the kind
@@ -106,13 +122,13 @@ impl Tables {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Tables that were refused lately.
+    /// Tables that writes were refused for lately.
     pub(crate) fn refused(&self) -> Vec<(Table, String)> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = refused
             .iter()
-            .filter(|(table, _)| !ready.contains_key(table))
+            .filter(|(table, _)| !ready.contains_key(table) && self.is_written(**table))
             .map(|(table, (_, why))| (*table, why.clone()))
             .collect();
         let unfit = self.unfit.read().unwrap_or_else(PoisonError::into_inner);
@@ -192,10 +208,10 @@ fn check_types(insert: &PreparedStatement, table: Table) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Statements on the names, by their text.
+/// Statements on the names, by their text and the level they are asked with.
 #[derive(Debug)]
 pub(crate) struct NameStatements {
-    ready: RwLock<HashMap<String, Arc<PreparedStatement>>>,
+    ready: RwLock<HashMap<(String, u16), Arc<PreparedStatement>>>,
 }
 
 impl NameStatements {
@@ -203,23 +219,25 @@ impl NameStatements {
         Self { ready: RwLock::default() }
     }
 
-    /// The statement of this text.
+    /// The statement of this text. One text is asked with several levels: who writes must know more than who
+    /// reads.
     pub(crate) async fn get(
         &self,
         session: &Session,
         text: String,
         consistency: Consistency,
     ) -> Result<Arc<PreparedStatement>, StoreError> {
-        if let Some(ready) = self.ready.read().unwrap_or_else(PoisonError::into_inner).get(&text) {
+        let key = (text, consistency as u16);
+        if let Some(ready) = self.ready.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(ready.clone());
         }
-        let prepared = Arc::new(statement(session, &text, consistency).await?);
+        let prepared = Arc::new(statement(session, &key.0, consistency).await?);
         let mut ready = self.ready.write().unwrap_or_else(PoisonError::into_inner);
         // Globs decide on the form of searches, so the number of texts has no other bound.
         if ready.len() >= TEXTS_MAX {
             ready.clear();
         }
-        ready.insert(text, prepared.clone());
+        ready.insert(key, prepared.clone());
         Ok(prepared)
     }
 }

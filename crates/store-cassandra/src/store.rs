@@ -113,6 +113,17 @@ impl CassandraStore {
         Some(format!("{down}{why}"))
     }
 
+    /// Which of these names are there, asked with the level of writes: for those who take an absence for a
+    /// deletion.
+    pub async fn are_there(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
+        self.names.are_there(names).await
+    }
+
+    /// As [`CassandraStore::node_returns`], of the cluster that has the names.
+    pub fn node_returns_of_names(&self) -> watch::Receiver<u64> {
+        self.clusters.names.returns()
+    }
+
     /// A number that grows whenever a node is seen to return, or is reached after it could not be:
     /// then what was confirmed shortly before is sent again.
     pub fn node_returns(&self) -> watch::Receiver<u64> {

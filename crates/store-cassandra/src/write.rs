@@ -150,7 +150,7 @@ impl PointWriter {
         // Closing the semaphore is nobody's doing.
         let _permit =
             self.in_flight.acquire().await.map_err(|_| StoreError::new(ErrorKind::Closed, "write points"))?;
-        let statements = self.tables.get(request.table).await?;
+        let statements = self.tables.get_to_write(request.table).await?;
         let rows = request.rows.len() as u64;
         self.stats.write_requests.add(1);
         match execute(session, &statements, &request, timestamp_us).await {

@@ -141,6 +141,14 @@ pub(crate) fn io_error(operation: impl Into<String>, error: io::Error) -> StoreE
     StoreError::with(io_kind(&error), operation, error)
 }
 
+/// True when the disk says that it cannot give the data back.
+pub(crate) fn is_lost(error: &StoreError) -> bool {
+    use fjall::{Error, LsmError};
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
+    matches!(cause, Some(Error::Io(io) | Error::Storage(LsmError::Io(io)))
+        if io.raw_os_error() == Some(nix::errno::Errno::EIO as i32))
+}
+
 fn kind_of(error: &fjall::Error) -> ErrorKind {
     use fjall::{Error, LsmError};
     match error {

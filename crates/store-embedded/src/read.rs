@@ -132,7 +132,8 @@ impl Reader<'_> {
             Err(error) => {
                 self.report(layer, range, number, &error);
                 let error = database::error("read points", error);
-                if error.kind != ErrorKind::Corrupt {
+                // A sector that cannot be read will not be readable later.
+                if error.kind != ErrorKind::Corrupt && !database::is_lost(&error) {
                     self.failure = Some(error);
                 }
             }

@@ -60,6 +60,7 @@ impl Shard {
                 self.heads[at].clear(flag::DUE);
                 self.build(at, self.usual_extent(), segment, &mut flushes);
             } else {
+                self.hold_late_back(at);
                 self.due.push(at);
             }
         }
@@ -120,6 +121,13 @@ impl Shard {
         head.is(flag::CREATED) && !head.is(flag::IN_FLIGHT) && !late_is_under_way() && self.may_close(at)
     }
 
+    /// A metric with late points all the time would never be flushed: the next ones wait for the flush.
+    pub(crate) fn hold_late_back(&mut self, at: u32) {
+        if self.late.is_under_way(at) {
+            self.heads[at].set(flag::HOLDS_LATE);
+        }
+    }
+
     /// True unless its windows need slots from a store that cannot be asked.
     pub(super) fn may_close(&self, at: u32) -> bool {
         let config = || usize::from(self.heads[at].config);
@@ -167,15 +175,15 @@ impl Shard {
         state.hold(kept, &mut self.scratch);
         let bytes = state.encode();
         job.batch.states.push(StateRow { id: head.id, bytes });
-        // Pending late points go on needing the segment that the head needs now.
-        let segment = if head.is(flag::STALE) && head.segment != 0 { head.segment } else { segment };
+        // The row knows nothing from the first pending late point on.
+        let segment = self.late.segment(at).unwrap_or(segment);
         job.items.push(FlushItem { at, until, open, stored: gone.len() as u32, segment });
         if self.limits.at_intervals && extent != Extent::State {
             self.unwritten_from[at] = self.heads[at].newest + 1;
             self.heads[at].clear(flag::REWRITE);
         }
         let head = &mut self.heads[at];
-        head.clear(flag::SINCE | flag::TOUCHED);
+        head.clear(flag::SINCE | flag::TOUCHED | flag::HOLDS_LATE);
         head.set(if matches!(extent, Extent::All { .. }) {
             flag::IN_FLIGHT | flag::ALL
         } else {

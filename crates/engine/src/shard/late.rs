@@ -48,6 +48,11 @@ impl LateList {
         under_way.copied().or_else(|| self.place.get(&at).map(|place| self.metrics[*place].first_sequence))
     }
 
+    /// The journal segment of the first late point of a metric that waits.
+    pub(crate) fn segment(&self, at: u32) -> Option<u32> {
+        self.place.get(&at).map(|place| self.metrics[*place].segment)
+    }
+
     /// True when late points of a metric are on their way to the store.
     pub(crate) fn is_under_way(&self, at: u32) -> bool {
         self.under_way.contains_key(&at)
@@ -80,6 +85,7 @@ impl Shard {
                 base: 0,
                 now,
                 first_sequence: self.sequence,
+                segment: self.segment,
                 aged_until: 0,
                 points: Vec::new(),
             });
@@ -101,7 +107,7 @@ impl Shard {
         let mut kept = Vec::new();
         for mut metric in std::mem::take(&mut self.late.metrics) {
             let head = &self.heads[metric.at];
-            let waits = head.is(flag::IN_FLIGHT) || !head.is(flag::CREATED);
+            let waits = head.is(flag::IN_FLIGHT | flag::HOLDS_LATE) || !head.is(flag::CREATED);
             if points >= JOB_POINTS || waits || self.holds_aged_window(&metric) {
                 kept.push(metric);
                 continue;

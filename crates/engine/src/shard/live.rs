@@ -70,7 +70,7 @@ impl Shard {
             entry.remove();
         }
         self.clear_windows(at);
-        self.heads[at].number = 0;
+        (self.heads[at].number, self.heads[at].segment) = (0, 0);
         self.heads[at].flags = flag::NEW | flag::VACANT;
         let coarse = self.plans[usize::from(self.heads[at].config)].coarse();
         if self.limits.at_intervals {

@@ -95,6 +95,8 @@ pub(crate) struct Shard {
     shown: Ledger,
     /// The last journal sequence applied.
     pub(crate) sequence: u64,
+    /// The journal segment of the points that are being applied, or an earlier one.
+    pub(crate) segment: u32,
 }
 
 /// The parts of the world a shard needs while it applies points.
@@ -139,6 +141,7 @@ impl Shard {
             ledger: Ledger::default(),
             shown: Ledger::default(),
             sequence: 0,
+            segment: 0,
         }
     }
 
@@ -158,6 +161,7 @@ impl Shard {
             if self.late.is_full() || world.gate.is_full() {
                 return Err((done, Halt::Busy));
             }
+            self.segment = world.writer.segment();
             self.look_up(entries, &mut found);
             for (at, (hash, place)) in found.iter().zip(entries) {
                 let point = &share.batch.points()[*place as usize];
@@ -439,6 +443,7 @@ impl Shard {
             self.heads[point.at].clear(flag::WAITS);
         }
         self.next_release = i64::MAX;
+        self.segment = writer.segment();
         for point in waiting {
             self.keep_waiting(point);
         }

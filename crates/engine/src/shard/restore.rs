@@ -1,7 +1,7 @@
 //! Start: heads from state rows, then journal records that are newer.
 
 use super::{KIND_RELEASED, KIND_WAITING, NUMBER_BITS, Shard, table_hash};
-use crate::head::flag;
+use crate::head::{Head, flag};
 use crate::router::NameHash;
 use crate::state_row::State;
 
@@ -20,6 +20,10 @@ impl Replayed {
     pub(crate) fn number(&self) -> u32 {
         self.metric & ((1 << NUMBER_BITS) - 1)
     }
+}
+
+fn holds_nothing(head: &Head) -> bool {
+    head.is_empty() && !head.is(flag::STALE | flag::WAITS)
 }
 
 impl Shard {
@@ -71,29 +75,34 @@ impl Shard {
         self.look_whether_due(at);
     }
 
-    /// A metric that was forgotten after what is known of it. True when nothing is left of it here: only
-    /// the journal had it. It stays when it was made again since, when its deletion did not come through,
-    /// or when the store has lost the state row that knew of its points.
-    pub(crate) fn forgotten(&mut self, at: u32) -> bool {
+    /// A metric that was forgotten after what is known of it. It stays when it was made again since, when its
+    /// deletion did not come through, or when the store has lost the state row that knew of its points.
+    pub(crate) fn forgotten(&mut self, at: u32) {
         let head = &mut self.heads[at];
         head.number = 0;
-        if !head.is_empty() || head.is(flag::STALE | flag::WAITS) {
-            return false;
-        }
-        if head.is(flag::CREATED) {
+        if head.is(flag::CREATED) && holds_nothing(head) {
             // Windows that were open then are not taken up again.
             head.set(flag::NEW | flag::MERGE);
+            head.segment = 0;
             self.clear_windows(at);
-            return false;
         }
-        self.vacate(at);
-        true
+    }
+
+    /// True when nothing is left of a metric that only the journal had, and that was forgotten.
+    pub(crate) fn is_gone(&mut self, at: u32) -> bool {
+        let head = &self.heads[at];
+        let gone = head.number == 0 && !head.is(flag::CREATED) && holds_nothing(head);
+        if gone {
+            self.vacate(at);
+        }
+        gone
     }
 
     /// Applies a record again. What it was judged to be stands: the clock is not asked.
     pub(crate) fn replay(&mut self, at: u32, record: Replayed, now: i64, segment: u32) {
         // State rows of other metrics may be further; this point is no newer than its record.
         let known = std::mem::replace(&mut self.sequence, record.sequence);
+        self.segment = segment;
         self.put_again(at, record, now, segment);
         self.sequence = known.max(record.sequence);
     }

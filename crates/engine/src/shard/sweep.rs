@@ -43,11 +43,19 @@ impl Shard {
         if head.segment != 0 {
             self.sweep.oldest = self.sweep.oldest.min(head.segment);
         }
-        if !self.may_flush(at) {
+        if self.limits.at_intervals {
+            if self.may_flush(at) {
+                self.visit_at_interval(at, segment, now, flushes);
+            } else if self.late.is_under_way(at) && !self.heads[at].is(flag::DUE) {
+                // As soon as they are stored.
+                self.heads[at].set(flag::DUE);
+                self.due.push(at);
+            }
             return;
         }
-        if self.limits.at_intervals {
-            return self.visit_at_interval(at, segment, now, flushes);
+        // Late points go first, so that the state row covers them.
+        if !self.may_flush(at) || head.is(flag::STALE) {
+            return;
         }
         let plan = &self.plans[usize::from(head.config)];
         let resolution = i64::from(plan.raw.resolution);

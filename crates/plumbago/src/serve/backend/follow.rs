@@ -17,8 +17,6 @@ const RESCAN_WITH_FEED: Duration = Duration::from_secs(3600);
 const RESCAN_WITHOUT: Duration = Duration::from_secs(300);
 /// A name that is younger, in seconds, may have been made behind a scan.
 const YOUNG: i64 = 60;
-/// So many names may be missing, whatever part of all that is.
-const FEW: usize = 100;
 
 impl Cassandra {
     /// Learns of metrics that others create and delete; where names are found by the server, only of
@@ -26,7 +24,7 @@ impl Cassandra {
     pub(super) async fn follow(self, engine: Engine) {
         self.wait_until_checked().await;
         let mut feed = self.store.change_feed();
-        let returns = self.store.node_returns();
+        let returns = self.store.node_returns_of_names();
         // Returns that the names were looked through for; those before this task began count too.
         let mut answered = 0;
         // What is not taken over yet.
@@ -84,7 +82,7 @@ impl Cassandra {
         }
         for names in names(true).chunks(PAGE) {
             // One that was created again since then stays.
-            let still: Vec<bool> = self.names.get(names).await?.iter().map(Option::is_some).collect();
+            let still = self.store.are_there(names).await?;
             let gone: Vec<&str> =
                 names.iter().zip(still).filter(|(_, still)| !still).map(|(name, _)| *name).collect();
             let forgotten = engine.forget(&gone, self.clock.now()).await?;
@@ -158,7 +156,7 @@ impl Cassandra {
             }
             return Ok(());
         }
-        if gone.len() > FEW && gone.len() > names / 2 {
+        if gone.len() > names / 2 {
             tracing::warn!(
                 missing = gone.len(),
                 names,
