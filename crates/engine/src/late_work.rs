@@ -216,8 +216,17 @@ mod tests {
         stored.push(plan.run(id, 1, 50), &[10.0], Some(&[4]));
         store.write(&stored).await.unwrap();
         let points = vec![(0, 505, 2.0), (0, 515, 7.0)];
-        let late =
-            LateMetric { at: 0, id, plan, base: 900, now: 900, first_sequence: 1, segment: 1, aged_until: 0, points };
+        let late = LateMetric {
+            at: 0,
+            id,
+            plan,
+            base: 900,
+            now: 900,
+            first_sequence: 1,
+            segment: 1,
+            aged_until: 0,
+            points,
+        };
         let (rows, _) = compute(&store, &LateJob { metrics: vec![late] }).await.unwrap();
         let windows = rows.runs.iter().find(|run| run.stage_index == 1).unwrap();
         assert_eq!((windows.first_slot, rows.values(windows)), (50, [12.0, 7.0].as_slice()));
