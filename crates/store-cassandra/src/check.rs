@@ -63,6 +63,11 @@ impl Report {
         self.differences.iter().filter(|difference| difference.severity == Severity::Fatal)
     }
 
+    /// What makes that some feature cannot be used.
+    pub fn features_off(&self) -> impl Iterator<Item = &Difference> {
+        self.differences.iter().filter(|difference| difference.severity == Severity::Feature)
+    }
+
     /// Writes the findings to the log.
     pub fn log(&self) {
         for difference in &self.differences {

@@ -16,7 +16,7 @@ pub const WRITERS: u16 = 1 << 14;
 pub const IDS_PER_WRITER: u16 = 8;
 
 /// What a `smallint` count holds.
-const COUNT_MAX: i32 = i16::MAX as i32;
+pub(crate) const COUNT_MAX: i32 = i16::MAX as i32;
 
 /// The largest count that the rows of one writer hold together.
 pub const COUNT_TOTAL_MAX: i32 = COUNT_MAX * IDS_PER_WRITER as i32;

@@ -5,7 +5,7 @@
 
 use plumbago_model::{Aggregation, Window};
 
-use crate::layout::replica_of;
+use crate::layout::{COUNT_MAX, IDS_PER_WRITER, replica_of, writer_of};
 
 /// One row of a coarse table, of some slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,11 +28,36 @@ pub struct Partial {
     /// The order among rows that exclude each other: greatest wins.
     rank: (i64, i16),
     known: bool,
+    /// The last window of a percentile, put together.
+    run: Run,
+}
+
+/// The rows of one window that one writer had to split for its count.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Run {
+    writer: u16,
+    value: u64,
+    count: i64,
+}
+
+impl Run {
+    /// Adds a row, or begins anew with it; says how full the window is.
+    fn take(&mut self, cell: &Cell) -> i64 {
+        let (writer, value) = (writer_of(cell.shard) / IDS_PER_WRITER, cell.value.to_bits());
+        let full = i64::from(COUNT_MAX);
+        let split = cell.count == full || self.count % full == 0;
+        if (self.writer, self.value) == (writer, value) && split {
+            self.count += cell.count;
+        } else {
+            *self = Self { writer, value, count: cell.count };
+        }
+        self.count
+    }
 }
 
 impl Default for Partial {
     fn default() -> Self {
-        Self { value: 0.0, count: 0, rank: (i64::MIN, i16::MIN), known: false }
+        Self { value: 0.0, count: 0, rank: (i64::MIN, i16::MIN), known: false, run: Run::default() }
     }
 }
 
@@ -42,16 +67,16 @@ impl Partial {
         if cell.value.is_nan() {
             return;
         }
-        let rank = (if needs_count(method) { cell.count } else { cell.written_us }, cell.shard);
+        let rank = (if needs_count(method) { self.run.take(&cell) } else { cell.written_us }, cell.shard);
         if !self.known {
-            *self = Self { value: cell.value, count: cell.count, rank, known: true };
+            *self = Self { value: cell.value, count: cell.count, rank, known: true, run: self.run };
             return;
         }
         match method {
             // Each was computed from all slots that there were then: the fullest row has the others in it.
             Aggregation::Percentile(_) => {
                 if rank > self.rank {
-                    (self.value, self.rank, self.count) = (cell.value, rank, cell.count);
+                    (self.value, self.rank, self.count) = (cell.value, rank, rank.0);
                 }
                 return;
             }
@@ -138,6 +163,16 @@ mod tests {
         // Percentiles of writers do not add up, so a replica is as full as its fullest row.
         assert_eq!(merged(Aggregation::Percentile(500), &cells), Some((99.0, 4)));
         assert_eq!(merged(Aggregation::Percentile(500), &cells[..2]), Some((20.0, 3)));
+    }
+
+    /// As one writer splits a count that a row does not hold.
+    #[test]
+    fn a_split_percentile_is_as_full_as_its_rows_together() {
+        let full = i64::from(COUNT_MAX);
+        let cells =
+            [cell(0, 8, 7.0, full), cell(0, 9, 7.0, full), cell(0, 10, 7.0, 5), cell(0, 16, 9.0, full)];
+        assert_eq!(merged(Aggregation::Percentile(500), &cells), Some((7.0, 2 * full as u32 + 5)));
+        assert_eq!(merged(Aggregation::Percentile(500), &cells[2..]), Some((9.0, full as u32)));
     }
 
     #[test]

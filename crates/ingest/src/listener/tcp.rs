@@ -62,17 +62,11 @@ pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationTok
     let socket = TcpListener::from_std(socket)?;
     let peers = Peers::new(connections_max);
     let tasks = TaskTracker::new();
-    let mut after_stop = 0;
-    while let Some((stream, origin)) = accept(&socket, listener, &shared, &stop).await {
-        after_stop += i32::from(stop.is_cancelled());
-        if after_stop > BACKLOG {
-            break;
-        }
-        let stats = shared.stats.of(listener);
+    let stats = shared.stats.of(listener);
+    let take = async |stream: TcpStream, origin| {
         stats.opened();
         let Some(place) = peers.enter(&stop, || shared.clock.now_ms()).await else {
-            stats.closed(Closed::Shutdown);
-            break;
+            return stats.closed(Closed::Shutdown);
         };
         let shared = Arc::clone(&shared);
         let (protocol, acceptor) = (protocol(), certificates.acceptor());
@@ -81,15 +75,33 @@ pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationTok
             let client = Client { protocol, origin, idle_timeout, place: &place, shared: &shared, stats };
             stats.closed(client.serve(stream, acceptor).await);
         });
+    };
+    while let Some((stream, origin)) = accept(&socket, listener, &shared, &stop).await {
+        take(stream, origin).await;
     }
-    drop(socket);
+    for (stream, origin) in waiting(socket)? {
+        take(stream, origin).await;
+    }
     tasks.close();
     tasks.wait().await;
     Ok(())
 }
 
-/// The next connection; `None` at shutdown, once all that the kernel has taken for us are taken: their
-/// senders may have written already.
+/// The connections that the kernel has taken for us: their senders may have written already. Closes the
+/// socket.
+fn waiting(socket: TcpListener) -> io::Result<Vec<(TcpStream, SocketAddr)>> {
+    let socket = socket.into_std()?;
+    let mut accepted = Vec::new();
+    while accepted.len() < BACKLOG as usize
+        && let Ok((stream, origin)) = socket.accept()
+    {
+        stream.set_nonblocking(true)?;
+        accepted.push((TcpStream::from_std(stream)?, origin));
+    }
+    Ok(accepted)
+}
+
+/// The next connection; `None` at shutdown.
 async fn accept(
     socket: &TcpListener,
     listener: Listener,
@@ -100,17 +112,14 @@ async fn accept(
     loop {
         let accepted = tokio::select! {
             biased;
-            accepted = socket.accept() => accepted,
             () = stop.cancelled() => return None,
+            accepted = socket.accept() => accepted,
         };
         match accepted {
             Ok(accepted) => return Some(accepted),
             Err(error) => {
                 if FAILED.pass(shared.clock.now_ms()).is_some() {
                     warn!(listener = listener.label(), %error, "cannot accept connections");
-                }
-                if stop.is_cancelled() {
-                    return None;
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }

@@ -154,12 +154,12 @@ fn turn_name(job: &str, shard: Option<Share>) -> String {
 async fn run_job(job: &dyn Job, context: Context) -> Result<(), Failure> {
     let bar = bar(job.name());
     let shown = bar.clone();
-    let dry_run = context.dry_run;
+    let (dry_run, grace) = (context.dry_run, context.grace);
     let progress = Progress(Arc::new(move |report: &Report| show(&shown, report)));
     let result = job.run(&Context { progress, ..context }).await;
     bar.finish_and_clear();
     match result {
-        Ok(report) => Ok(print(&summary(&report, dry_run))?),
+        Ok(report) => Ok(print(&summary(&report, dry_run, grace))?),
         Err(error @ JobError::Stopped { .. }) => {
             let hint = anyhow!(error).context("the next run goes on from there");
             Err(Failure::new(Exit::Internal, hint))
@@ -185,7 +185,7 @@ fn counts(separator: &str, counts: &BTreeMap<String, u64>) -> String {
     counts.iter().map(|(kind, n)| format!("{separator}{kind} {n}")).collect()
 }
 
-fn summary(report: &Report, dry_run: bool) -> String {
+fn summary(report: &Report, dry_run: bool, grace: Duration) -> String {
     let mut text = format!("{}: {} looked at", report.job, report.scanned);
     text.push_str(&counts(", ", &report.done));
     if !report.spared.is_empty() {
@@ -195,6 +195,12 @@ fn summary(report: &Report, dry_run: bool) -> String {
         text.push_str("; went on from where an earlier run was ended");
     }
     text.push_str(if dry_run { "; dry run, nothing is changed\n" } else { "\n" });
+    if report.job.starts_with("clean") && !report.done.is_empty() && !grace.is_zero() {
+        let seconds = grace.as_secs();
+        text.push_str(&format!(
+            "  of these, what was written in the last {seconds} s stays for a later run (maintenance.grace)\n"
+        ));
+    }
     for (kind, names) in &report.examples {
         text.push_str(&format!("  {kind}: {}\n", names.join(", ")));
     }
@@ -215,7 +221,7 @@ fn ask_daemon(config: &Config, wanted: &[&str], dry_run: bool) -> Result<(), Fai
             return Err(failed(anyhow!("it answers {}", String::from_utf8_lossy(&answer.body).trim())));
         }
         let report = follow(&mut client, name, &known).map_err(failed)?;
-        print(&summary(&report, dry_run))?;
+        print(&summary(&report, dry_run, config.maintenance.grace))?;
     }
     Ok(())
 }

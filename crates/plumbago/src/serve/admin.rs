@@ -72,7 +72,9 @@ impl Readiness for Control {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.peers.troubles()
+        let mut warnings = self.keeper.warnings();
+        warnings.extend(self.peers.troubles());
+        warnings
     }
 }
 

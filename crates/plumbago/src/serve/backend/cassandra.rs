@@ -30,6 +30,10 @@ use crate::serve::rules;
 pub(super) const PAGE: usize = 5000;
 /// How often the tables are looked at while something is wrong with them.
 const CHECK_AGAIN: Duration = Duration::from_secs(5);
+/// The same while only some feature is off.
+const CHECK_FEATURES: Duration = Duration::from_secs(60);
+/// Differences that `/readyz` names.
+const LACKING_MAX: usize = 10;
 /// A pause after the server could not be asked.
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
 /// How long a stop waits for what is on its way; the spool keeps the rest.
@@ -62,6 +66,8 @@ pub(in crate::serve) struct Cassandra {
     own: Arc<tokio::sync::Mutex<Own>>,
     /// What the last check of the server found fatal.
     troubles: Arc<Mutex<Vec<String>>>,
+    /// What it found that only some feature lacks.
+    lacking: Arc<Mutex<Vec<String>>>,
     checked: Arc<watch::Sender<bool>>,
     sending: CancellationToken,
 }
@@ -119,6 +125,7 @@ impl Cassandra {
             touch_after: settings.touch_after.0,
             own: Arc::new(tokio::sync::Mutex::new(Own { writer, is_registered: false })),
             troubles: Arc::default(),
+            lacking: Arc::default(),
             checked: Arc::new(checked),
             sending: CancellationToken::new(),
         };
@@ -158,6 +165,11 @@ impl Cassandra {
         }
         reasons.extend(self.spooled.spool().trouble());
         reasons
+    }
+
+    /// What does not work although this is ready.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn spawn_chores(&self, engine: &Engine, stop: &CancellationToken) {
@@ -213,15 +225,20 @@ impl Cassandra {
 
     /// Looks again while something is wrong with the tables: `syncdb` is run beside a running daemon.
     async fn check_again(self) {
+        let mut looked = Instant::now();
         loop {
             tokio::time::sleep(CHECK_AGAIN).await;
             let troubled = !self.troubles.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-            if !troubled && self.store.writer().refused_tables().is_empty() {
+            let before = self.store.writer().refused_tables().len();
+            let lacking = self.warnings().len();
+            let hurry = troubled || before > 0;
+            if !hurry && (lacking == 0 || looked.elapsed() < CHECK_FEATURES) {
                 continue;
             }
-            let before = self.store.writer().refused_tables().len();
+            looked = Instant::now();
             match self.check().await {
                 Ok(report) if report.fatal().next().is_some() || self.lacks_sasi(&report) => {}
+                Ok(_) if !hurry && self.warnings().len() == lacking => {}
                 Ok(_) => match self.check_and_register().await {
                     Ok(()) => tracing::info!(refused_before = before, "the tables are as they should be now"),
                     Err(error) => {
@@ -239,6 +256,9 @@ impl Cassandra {
 
     async fn check(&self) -> Result<Report, StoreError> {
         let report = self.store.check(&self.tables).await?;
+        let off = report.features_off().take(LACKING_MAX);
+        let off = off.map(|difference| format!("{difference}; run `plumbago syncdb`")).collect();
+        *self.lacking.lock().unwrap_or_else(PoisonError::into_inner) = off;
         let mut fatal: Vec<String> =
             report.fatal().map(|difference| format!("{difference}; run `plumbago syncdb`")).collect();
         if self.lacks_sasi(&report) {

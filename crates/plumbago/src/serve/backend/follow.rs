@@ -104,20 +104,36 @@ impl Cassandra {
         let began = self.clock.now();
         let mut seen = Seen::default();
         let mut position = None;
+        let mut changed = 0;
         loop {
             let page = self.store.scan_range(TokenRange::ALL, position, PAGE).await?;
             let names: Vec<&str> = page.iter().map(|(name, _)| name).collect();
             names.iter().for_each(|name| seen.push(name));
             let known = engine.know(&names).await?;
-            let new: Vec<MetricMeta> =
-                page.iter().zip(known).filter(|(_, known)| !known).map(|(entry, _)| meta_of(entry)).collect();
+            let copies = self.names.copy().get(&names).await?;
+            let (mut new, mut others) = (Vec::new(), Vec::new());
+            for ((entry, known), copy) in page.iter().zip(known).zip(copies) {
+                if !known {
+                    new.push(meta_of(entry));
+                } else if copy.is_some_and(|copy| copy.config != entry.1.config) {
+                    others.push(meta_of(entry));
+                }
+            }
             if !new.is_empty() {
                 engine.adopt(&self.names.take_over(new).await?).await?;
             }
+            changed += others.len();
+            self.names.copy().create(&others).await?;
             position = page.next;
             if position.is_none() {
                 break;
             }
+        }
+        if changed > 0 {
+            tracing::warn!(
+                metrics = changed,
+                "others keep metrics differently now: as here from the next start on"
+            );
         }
         if !self.names.is_complete() {
             self.names.mark();

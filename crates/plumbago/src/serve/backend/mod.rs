@@ -162,6 +162,14 @@ impl Keeper {
         }
     }
 
+    /// What does not work although it is ready.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::Embedded(_) => Vec::new(),
+            Self::Cassandra(cassandra) => cassandra.warnings(),
+        }
+    }
+
     /// Sends again what a remote store has acknowledged since then (seconds since the epoch), as far as
     /// it is still kept; gives the bytes of it.
     pub(super) fn replay(&self, since: i64) -> anyhow::Result<u64> {
