@@ -23,8 +23,9 @@ impl Grid {
     pub(crate) fn of<'a>(
         series: impl IntoIterator<Item = &'a TimeSeries> + Clone,
     ) -> Result<Option<Self>, Fault> {
-        /// About three years; larger ones come only from steps made up to be different.
-        const STEP_MAX: i64 = 100_000_000;
+        /// Far beyond any graph, where all of a series falls into one slot, as in Graphite; and far below
+        /// what a number holds.
+        const STEP_MAX: i64 = 1 << 40;
         let all = || series.clone().into_iter();
         let Some(first) = all().next() else { return Ok(None) };
         let mut step = first.step;

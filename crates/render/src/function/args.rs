@@ -67,7 +67,7 @@ impl Args {
             }
         }
         for (name, value) in named {
-            match params.iter().position(|param| param.name == name) {
+            match params.iter().position(|param| [param.name, param.alias].contains(&name.as_str())) {
                 Some(at) if values[at].is_empty() => values[at].push(value),
                 Some(_) => return Err(format!("the argument {name} is given twice")),
                 None => return Err(format!("has no argument {name}")),

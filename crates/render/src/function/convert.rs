@@ -132,6 +132,8 @@ fn integer(literal: &Literal) -> Option<i64> {
         Literal::Integer(number) => Some(*number),
         Literal::Boolean(flag) => Some(i64::from(*flag)),
         Literal::String(text) => text.trim().parse().ok(),
+        // Numbers of a template have come as texts, and are floats whatever they look like.
+        Literal::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => Some(*number as i64),
         _ => None,
     }
 }

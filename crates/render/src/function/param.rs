@@ -12,6 +12,8 @@ pub(crate) struct Param {
     /// The values it may have, beside those of its kind.
     pub(crate) options: &'static [&'static str],
     pub(crate) suggestions: &'static [Default],
+    /// Another name of it: Graphite's declaration and its code differ in some.
+    pub(crate) alias: &'static str,
 }
 
 /// What a parameter is when it is not given.
@@ -74,6 +76,7 @@ impl Param {
             default: Default::None,
             options: &[],
             suggestions: &[],
+            alias: "",
         }
     }
 
@@ -92,6 +95,10 @@ impl Param {
 
     pub(crate) const fn options(self, options: &'static [&'static str]) -> Self {
         Self { options, ..self }
+    }
+
+    pub(crate) const fn alias(self, alias: &'static str) -> Self {
+        Self { alias, ..self }
     }
 
     pub(crate) const fn suggest(self, suggestions: &'static [Default]) -> Self {

@@ -170,7 +170,8 @@ fn cacti_style(args: &mut Args, _: &mut Context<'_>) -> Outcome {
         // Widths are those of whole parts, and of 3 where there is nothing to show, as in Graphite.
         let width = |series: &TimeSeries| match method.of(&series.values) {
             value if value.is_nan() || value == 0.0 => format(3.0).chars().count(),
-            value => format(value.trunc()).chars().count(),
+            // Added to a zero the sign of "-0" goes.
+            value => format(value.trunc() + 0.0).chars().count(),
         };
         series.iter().map(width).max().unwrap_or(0) as i64 + 3
     };

@@ -1,9 +1,12 @@
 //! The order of series.
 
+use std::cmp::Reverse;
+
 use super::highest::{Order, sort};
 use crate::aggregate::Aggregate;
 use crate::context::Context;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
+use crate::series::TimeSeries;
 
 const REVERSE: Param = Param::new("reverse", Kind::Boolean).default(Default::Boolean(false));
 
@@ -52,15 +55,12 @@ fn by_minima(args: &mut Args, _: &mut Context<'_>) -> Outcome {
 fn by_name(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let (is_natural, is_reverse) = (args.flag(1), args.flag(2));
     let mut series = args.series(0);
-    series.sort_by_cached_key(
-        |series| if is_natural { natural(&series.name) } else { series.name.to_string() },
-    );
+    let key = |series: &TimeSeries| if is_natural { natural(&series.name) } else { series.name.to_string() };
     if is_reverse {
-        // Those of the same name stay in their order.
-        series.reverse();
-        for same in series.chunk_by_mut(|a, b| a.name == b.name) {
-            same.reverse();
-        }
+        // Those that are equal stay in their order.
+        series.sort_by_cached_key(|series| Reverse(key(series)));
+    } else {
+        series.sort_by_cached_key(key);
     }
     Ok(series.into())
 }

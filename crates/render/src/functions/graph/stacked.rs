@@ -11,7 +11,7 @@ const DEFAULT: &str = "__DEFAULT__";
 pub(super) const ALL: &[Function] = &[Function::new(
     "stacked",
     Group::Graph,
-    &[SERIES, Param::new("stack", Kind::String).optional()],
+    &[SERIES, Param::new("stack", Kind::String).optional().alias("stackName")],
     stacked,
 )
 .about(

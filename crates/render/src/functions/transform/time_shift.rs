@@ -27,7 +27,7 @@ pub(super) const ALL: &[Function] = &[
             SERIES,
             Param::new("timeShift", Kind::Interval).suggest(SHIFTS),
             Param::new("resetEnd", Kind::Boolean).default(Default::Boolean(true)),
-            Param::new("alignDst", Kind::Boolean).default(Default::Boolean(false)),
+            Param::new("alignDst", Kind::Boolean).default(Default::Boolean(false)).alias("alignDST"),
         ],
         time_shift,
     )
