@@ -36,7 +36,12 @@ fn first_path(name: &str) -> Option<String> {
     if !name.ends_with(')') {
         return None;
     }
-    path(&parse_beginning(name)?).map(str::to_owned)
+    let expr = parse_beginning(name)?;
+    match &expr.kind {
+        // To Graphite no call, but a path and what follows it.
+        ExprKind::Call { name, args, kwargs } if args.is_empty() && !kwargs.is_empty() => Some(name.clone()),
+        _ => path(&expr).map(str::to_owned),
+    }
 }
 
 /// Series by their key, in the order in which the keys first come.

@@ -73,20 +73,22 @@ impl Spec {
     fn number(&self, value: f64) -> Option<String> {
         let precision = self.precision.unwrap_or(6);
         let body = match self.conversion {
-            'd' | 'i' | 'u' => value.is_finite().then(|| whole(value))?,
+            'd' | 'i' | 'u' => {
+                value.is_finite().then(|| filled(&whole(value), self.precision.unwrap_or(0)))?
+            }
             'f' | 'F' if value.is_finite() => format!("{value:.precision$}"),
             'e' | 'E' if value.is_finite() => exponent(value, precision),
             'g' | 'G' if self.precision.is_none_or(|p| p == 6) => general(value),
             'g' | 'G' => shortest(value, precision),
-            'f' | 'F' | 'e' | 'E' | 's' | 'r' => python_float(value),
+            'f' | 'F' | 'e' | 'E' | 's' | 'r' | 'a' => python_float(value),
             _ => return None,
         };
         let body = match self.conversion {
-            's' | 'r' => body.chars().take(self.precision.unwrap_or(usize::MAX)).collect(),
+            's' | 'r' | 'a' => body.chars().take(self.precision.unwrap_or(usize::MAX)).collect(),
             'E' | 'G' | 'F' => body.to_uppercase(),
             _ => body,
         };
-        let is_text = matches!(self.conversion, 's' | 'r');
+        let is_text = matches!(self.conversion, 's' | 'r' | 'a');
         let sign = match (body.starts_with('-'), self.has_sign, self.has_space) {
             (false, true, _) if !is_text => "+",
             (false, false, true) if !is_text => " ",
@@ -109,6 +111,12 @@ fn digits(text: &str) -> Option<(usize, &str)> {
     let (number, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
     let number = if number.is_empty() { 0 } else { number.parse().ok()? };
     (number <= WIDTH_MAX).then_some((number, rest))
+}
+
+/// A whole number with zeros up to a number of digits.
+fn filled(number: &str, digits: usize) -> String {
+    let (sign, number) = number.strip_prefix('-').map_or(("", number), |number| ("-", number));
+    format!("{sign}{number:0>digits$}")
 }
 
 fn exponent(value: f64, precision: usize) -> String {
@@ -151,6 +159,9 @@ mod tests {
             ("%g%%", 0.1, "0.1%"),
             ("%+08.1f|", 2.25, "+00002.2|"),
             ("%-8d|", -5.0, "-5      |"),
+            ("%.3d", 2.0, "002"),
+            ("%06.3d", -2.0, "-00002"),
+            ("%a", 2.5, "2.5"),
             ("%e", 12345.678, "1.234568e+04"),
             ("%.3g", 1234.5, "1.23e+03"),
         ] {

@@ -1,7 +1,7 @@
 //! The arguments of a call, sorted into parameters.
 
 use super::convert::convert;
-use super::param::{Default, Param};
+use super::param::{Default, Kind, Param};
 use crate::aggregate::Aggregate;
 use crate::series::TimeSeries;
 use crate::target::Literal;
@@ -74,6 +74,11 @@ impl Args {
             }
         }
         for (param, values) in params.iter().zip(&mut values) {
+            if param.kind == Kind::Boolean {
+                // As Python takes it: whatever the default is.
+                let none = values.iter_mut().filter(|value| matches!(value, Value::Literal(Literal::None)));
+                none.for_each(|value| *value = Value::Literal(Literal::Boolean(false)));
+            }
             if !param.is_required && !param.is_multiple {
                 values.retain(|value| !matches!(value, Value::Literal(Literal::None)));
             }

@@ -55,6 +55,10 @@ fn percentiles(
     }
     for series in &mut series {
         series.rename(format!("{function}({}, {})", series.name, general(n)));
+        if n > 100.0 {
+            // Graphite finds no such value, and leaves the series as it is.
+            continue;
+        }
         let limit = percentile(series.values.iter().copied(), n, false);
         if !limit.is_nan() {
             series.tags.set("nPercentile", python_float(n));
