@@ -273,7 +273,7 @@ fn what_biggraphite_deletes_is_forgotten() {
     let gone: Vec<&str> = metrics[..3].iter().map(|metric| metric.name.as_str()).collect();
     beside.biggraphite.delete(ONE, &gone);
     let daemon = setup.start();
-    daemon.wait_names(7);
+    wait_until("what was deleted to be forgotten", || daemon.names().len() == 7);
     assert!(daemon.names().iter().all(|name| !gone.contains(&name.as_str())));
     daemon.put(&[Point::new(gone[0], start, 1.0)]);
     daemon.wait_names(8);

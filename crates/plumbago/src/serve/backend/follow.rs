@@ -25,8 +25,9 @@ impl Cassandra {
         self.wait_until_checked().await;
         let mut feed = self.store.change_feed();
         let returns = self.store.node_returns_of_names();
-        // Returns that the names were looked through for; those before this task began count too.
-        let mut answered = 0;
+        // Returns that the names were looked through for. One before this task began may be no more than a
+        // first try to connect that failed.
+        let mut answered = *returns.borrow();
         // What is not taken over yet.
         let mut changes = Vec::new();
         loop {
