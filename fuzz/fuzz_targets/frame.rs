@@ -1,5 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: (&[u8], &[u8])| {
-    let _ = plumbago_journal::frame::visit_frame(data.0, data.1, &mut |_| {});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let _ = plumbago_journal::frame::visit_frame(data, &mut |_| {});
 });

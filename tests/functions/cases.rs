@@ -1,4 +1,4 @@
-//! Every function, by default and with each option, over every kind of series.
+//! Every function, with its defaults and with each option, over all kinds of series.
 
 use std::fmt;
 
@@ -11,9 +11,11 @@ pub(crate) struct Case {
     pub(crate) from: i64,
     pub(crate) until: i64,
     pub(crate) zone: &'static str,
+    /// The time zone of graphite-web's server.
+    pub(crate) server_zone: &'static str,
     pub(crate) factor: f64,
     pub(crate) width: Option<usize>,
-    /// Its values are drawn by chance.
+    /// The values are random.
     pub(crate) is_random: bool,
 }
 
@@ -24,7 +26,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// Series that functions are tried on.
+/// Series as arguments of functions.
 const SERIES: &[&str] = &[
     "dense.a",
     "dense.*",
@@ -46,14 +48,14 @@ const SERIES: &[&str] = &[
     "missing.none",
 ];
 
-/// Those that are cheap to go a week back with.
+/// Series for which reading a week is cheap.
 const SEASONAL: &[&str] =
     &["daily.d", "coarse.z", "hour.h", "null.a", "group(daily.d,coarse.z)", "missing.none"];
 
-/// Calls with every option; `@` stands for series.
+/// Calls with every option. `@` stands for series.
 const CALLS: &str = include_str!("calls.txt");
 
-/// Calls of functions that learn from a week.
+/// Calls of functions that read the week before the graph.
 const SEASONAL_CALLS: &str = "
 holtWintersForecast(@)
 holtWintersForecast(@, '3d')
@@ -72,10 +74,18 @@ summarize(@, '1w')
 movingAverage(@, '1d')
 ";
 
-/// Whole targets.
+/// Complete targets.
 const WHOLE: &str = include_str!("targets.txt");
 
-/// All cases: each over one range, or over all when the run is to be a long one.
+/// Calls whose times graphite-web shifts if the request has another time zone than the server.
+const ZONED: &[&str] = &[
+    "sinFunction('s')",
+    "timeFunction('t')",
+    "integralByInterval(dense.a, '1d')",
+    "linearRegression(dense.a)",
+];
+
+/// All cases. A short run takes one range for each, a long run all of them.
 pub(crate) fn all(is_whole: bool) -> impl Iterator<Item = Case> {
     let fitting = |line: &&str| !line.is_empty() && !line.starts_with('#');
     let calls = CALLS
@@ -92,10 +102,12 @@ pub(crate) fn all(is_whole: bool) -> impl Iterator<Item = Case> {
         let cases = ranges.iter().enumerate().map(|(at, range)| case(&target, *range, index + at));
         cases.collect::<Vec<_>>()
     });
-    plain.chain(seasonal.enumerate().map(|(index, target)| case(&target, RANGES[3], index)))
+    let seasonal = seasonal.enumerate().map(|(index, target)| case(&target, RANGES[3], index));
+    let zoned = ZONED.iter().map(|target| Case { server_zone: "UTC", ..case(target, RANGES[1], 0) });
+    plain.chain(seasonal).chain(zoned)
 }
 
-/// From, until and a zone. A step of ten and one of sixty begin at the same second in the first.
+/// From, until and a time zone. In the first range series of steps 10 and 60 begin at the same second.
 const RANGES: [(i64, i64, &str); 4] = [
     (NOW - 3600 - 31, NOW, "UTC"),
     (MIDNIGHT - 1234, MIDNIGHT + 2000, "Europe/Rome"),
@@ -109,6 +121,7 @@ fn case(target: &str, (from, until, zone): (i64, i64, &'static str), index: usiz
         from,
         until,
         zone,
+        server_zone: zone,
         factor: [0.0, 0.0, 0.0, 0.5][index % 4],
         width: [None, Some(10), None, Some(1), Some(37)][index % 5],
         is_random: target.contains("randomWalk"),

@@ -1,4 +1,4 @@
-//! What differs between two answers.
+//! Compares two answers.
 
 use plumbago_render::describe::{Constant, Description};
 use serde_json::Value;
@@ -6,13 +6,13 @@ use serde_json::Value;
 /// How names and tags are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Texts {
-    /// To the letter.
+    /// Byte by byte.
     Exact,
-    /// Numbers in them to nine digits.
+    /// Numbers in them may differ after the ninth digit.
     ByNumber,
 }
 
-/// The first difference in words; `None` when the answers are equal.
+/// Describes the first difference; `None` if the answers are equal.
 pub(crate) fn difference(ours: &Value, theirs: &Value, texts: Texts) -> Option<String> {
     let (Some(ours), Some(theirs)) = (ours["series"].as_array(), theirs["series"].as_array()) else {
         return (ours["series"].is_array() != theirs["series"].is_array())
@@ -54,18 +54,14 @@ fn of_values(ours: &Value, theirs: &Value) -> Option<String> {
     Some(format!("value {different} {} theirs {}", ours[different], theirs[different]))
 }
 
-/// The first difference between thinned points.
+/// Describes the first difference between consolidated points.
 pub(crate) fn points(ours: &Value, theirs: &Value) -> Option<String> {
     let (ours, theirs) = (ours["points"].as_array()?, theirs["points"].as_array()?);
-    // When no series has a value, the JSON of graphite-web has no series.
-    if theirs.is_empty() && ours.iter().all(|points| points.as_array().is_some_and(Vec::is_empty)) {
-        return None;
-    }
     (!ours.iter().zip(theirs).all(|(ours, theirs)| is_equal(ours, theirs)) || ours.len() != theirs.len())
         .then(|| format!("points {ours:?} theirs {theirs:?}"))
 }
 
-/// Numbers are equal to nine digits.
+/// Compares values; numbers may differ after the ninth digit.
 fn is_equal(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(a), Value::Number(b)) => {
@@ -82,7 +78,7 @@ fn is_equal(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-/// Texts, or tags, in which numbers are equal to nine digits and everything else to the letter.
+/// Compares texts or tags; numbers in them may differ after the ninth digit.
 fn same_text(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::String(a), Value::String(b)) => {
@@ -100,7 +96,7 @@ fn same_text(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-/// A text cut before and behind each number.
+/// Splits a text before and after each number.
 fn pieces(text: &str) -> Vec<&str> {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let mut pieces = Vec::new();
@@ -116,7 +112,7 @@ fn pieces(text: &str) -> Vec<&str> {
 /// A parameter: name, type, required, multiple, default, options.
 pub(crate) type Declared = (String, String, bool, bool, Option<String>, Vec<String>);
 
-/// A declaration of ours: its group and parameters.
+/// A declaration of Plumbago: its group and parameters.
 pub(crate) fn declaration(ours: &Description) -> (String, Vec<Declared>) {
     let params = ours.params.iter().map(|param| {
         let default = param.default.map(|default| match default {
@@ -137,8 +133,8 @@ pub(crate) fn declaration(ours: &Description) -> (String, Vec<Declared>) {
     (ours.group.to_owned(), params.collect())
 }
 
-/// A parameter as graphite-web declares it. Options are left to the cases: they are wider than what its
-/// functions take.
+/// A parameter of graphite-web's declaration. Its options are not compared: they include values that its
+/// functions refuse.
 pub(crate) fn declared(param: &Value) -> Declared {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     (

@@ -1,9 +1,9 @@
-//! Calls whose options are drawn by chance from a fixed seed, over series of every kind, step and size.
+//! Calls with random options from a fixed seed, over series of all kinds, steps and sizes.
 
 use crate::cases::Case;
 use crate::world::{MIDNIGHT, NOW, Random};
 
-/// `@` is series or a call, `#` and a letter one of [`OPTIONS`].
+/// `@` stands for series or a call, `#` and a letter for one of [`OPTIONS`].
 const CALLS: &[&str] = &[
     "aggregate(@,'#a',#x)",
     "aggregateLine(@,'#a',#b)",
@@ -133,7 +133,7 @@ const LEAVES: &[&str] = &[
     "consolidateBy(fine.*,'max')",
 ];
 
-/// So many cases.
+/// Makes `count` cases.
 pub(crate) fn all(count: usize) -> impl Iterator<Item = Case> {
     let mut random = Random(4711);
     (0..count).map(move |_| {
@@ -143,11 +143,14 @@ pub(crate) fn all(count: usize) -> impl Iterator<Item = Case> {
             1 => NOW - 3 * 3600 - random.below(1800) as i64,
             _ => NOW - 600 - random.below(5400) as i64,
         };
+        let until = (from + 60 + random.below(7200) as i64).min(NOW);
+        let zone = ["UTC", "Europe/Rome", "America/New_York", "Asia/Kathmandu"][random.below(4)];
         Case {
             targets,
             from,
-            until: (from + 60 + random.below(7200) as i64).min(NOW),
-            zone: ["UTC", "Europe/Rome", "America/New_York", "Asia/Kathmandu"][random.below(4)],
+            until,
+            zone,
+            server_zone: zone,
             factor: [0.0, 0.0, 0.0, 0.5, 1.0][random.below(5)],
             width: (random.next() < 0.4).then(|| 1 + random.below(120)),
             is_random: false,
@@ -155,7 +158,7 @@ pub(crate) fn all(count: usize) -> impl Iterator<Item = Case> {
     })
 }
 
-/// A call, three times in ten of a call.
+/// A random call. Three of ten arguments are calls too.
 fn call(random: &mut Random, depth: usize) -> String {
     if depth == 0 {
         return (*random.pick(LEAVES)).to_owned();

@@ -1,4 +1,4 @@
-//! graphite-web's evaluation, in a process of its own.
+//! Runs graphite-web's evaluation in a separate process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::cases::Case;
 use crate::world;
 
-/// The running engine.
+/// The running process.
 #[derive(Debug)]
 pub(crate) struct Engine {
     questions: ChildStdin,
@@ -20,17 +20,17 @@ pub(crate) struct Engine {
     _directory: TempDir,
 }
 
-/// How graphite-web is asked.
+/// How graphite-web treats wrong arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// As it is.
+    /// It accepts them, as it does by default.
     Plain,
-    /// It refuses what its own declarations say is wrong.
+    /// It refuses arguments that its own declarations call wrong.
     Strict,
 }
 
 impl Engine {
-    /// Starts it; `None` (a recorded skip) where Python or its packages are missing.
+    /// Starts the process. `None` (a recorded skip) if Python or its packages are missing.
     pub(crate) fn start() -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("plumbago-functions-").tempdir().unwrap();
         let log = directory.path().join("engine.log");
@@ -43,16 +43,16 @@ impl Engine {
         let questions = process.child().stdin.take().unwrap();
         let answers = BufReader::new(process.child().stdout.take().unwrap());
         let mut engine = Self { questions, answers, _process: process, _directory: directory };
-        engine.ask(&json!({"cmd": "world", "series": world::told(&world::world())}));
+        engine.ask(&json!({"cmd": "world", "series": world::to_json(&world::world())}));
         Some(engine)
     }
 
-    /// What it declares.
+    /// graphite-web's declarations.
     pub(crate) fn functions(&mut self) -> Value {
         self.ask(&json!({"cmd": "functions"}))
     }
 
-    /// What it answers.
+    /// graphite-web's answer.
     pub(crate) fn evaluate(&mut self, case: &Case, mode: Mode) -> Value {
         self.ask(&json!({
             "cmd": "evaluate",
@@ -61,6 +61,7 @@ impl Engine {
             "until": case.until,
             "now": world::NOW,
             "zone": case.zone,
+            "server_zone": case.server_zone,
             "factor": case.factor,
             "width": case.width,
             "strict": mode == Mode::Strict,

@@ -1,4 +1,4 @@
-//! Whether a difference was agreed upon.
+//! Decides whether a difference is agreed.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::engine::{Engine, Mode};
 use crate::ours;
 use crate::world::{self, Stored};
 
-/// Differences that show in the target itself: the id, and a text that it contains.
+/// Agreed differences of certain targets: the id, and texts that such targets contain.
 const BY_TARGET: &[(&str, &[&str])] = &[
     (
         "functions.again",
@@ -26,7 +26,7 @@ const BY_TARGET: &[(&str, &[&str])] = &[
     ("functions.no-name", &["alias(dense.a, none)", "alias(dense.a, 5)", "verticalLine('-30min')"]),
 ];
 
-/// Compares cases and counts.
+/// Compares cases and counts the results.
 #[derive(Debug)]
 pub(crate) struct Judge {
     engine: Engine,
@@ -36,14 +36,14 @@ pub(crate) struct Judge {
     wrong: Vec<String>,
     cases: usize,
     equal: usize,
-    /// Those that graphite-web has an answer for.
+    /// Cases for which graphite-web has an answer.
     answered: usize,
     answered_equal: usize,
     started: Instant,
 }
 
 impl Judge {
-    /// `None` (a recorded skip) where graphite-web is missing.
+    /// Starts graphite-web. `None` (a recorded skip) if it is missing.
     pub(crate) fn start() -> Option<Self> {
         Some(Self {
             engine: Engine::start()?,
@@ -79,7 +79,7 @@ impl Judge {
                 if !self.agreed.contains_key(id) {
                     self.differences.seen(id);
                 }
-                // What its own declarations call wrong is no answer to go by.
+                // An answer to arguments that its own declarations call wrong does not count.
                 self.answered -= usize::from(is_answered && id == "functions.strict");
                 *self.agreed.entry(id).or_default() += 1;
             }
@@ -96,7 +96,13 @@ impl Judge {
         if let Some((id, _)) = BY_TARGET.iter().find(|(_, texts)| texts.iter().any(|text| has(text))) {
             return Some(id);
         }
-        if difference(case, ours, theirs, Texts::ByNumber).is_none() {
+        if case.server_zone != case.zone {
+            let same_zone = Case { server_zone: case.zone, ..case.clone() };
+            let theirs = self.engine.evaluate(&same_zone, Mode::Plain);
+            return difference(case, ours, &theirs, Texts::Exact).is_none().then_some("functions.zone");
+        }
+        if difference(case, ours, theirs, Texts::ByNumber).is_none() && !has("isNonNull(") && !has("changed(")
+        {
             return Some("functions.number-text?");
         }
         if theirs["failed"].is_string() {
@@ -104,7 +110,7 @@ impl Judge {
         }
         if ours["refused"].is_string() {
             if theirs["series"].as_array().is_some_and(|series| series.is_empty()) {
-                // Arguments are checked also where there are no series.
+                // Plumbago checks arguments even if there are no series.
                 return case.targets[0].contains("missing.none").then_some("functions.strict");
             }
             let strict = self.engine.evaluate(case, Mode::Strict);
@@ -115,8 +121,8 @@ impl Judge {
             .then_some("functions.noise?")
     }
 
-    /// Prints the counts; fails on a difference that was not agreed upon, or on one that was and did not
-    /// show, among those whose id begins so.
+    /// Prints the counts. Fails on a difference that is not agreed, and on an agreed difference that did not
+    /// occur, if its id begins with `all_seen`.
     pub(crate) fn finish(self, at_least: usize, all_seen: &str) {
         let share = |equal: usize, of: usize| 100.0 * equal as f64 / of as f64;
         println!(

@@ -1,8 +1,7 @@
-//! Plumbago's functions against graphite-web's own, over the same series.
+//! Compares Plumbago's functions with graphite-web's own, over the same series.
 //!
-//! `cases`, `nested` and `drawn` generate requests, `engine` asks graphite-web
-//! (`tests/python/functions.py`), `ours` asks `plumbago-render`,
-//! `compare` says what differs, and `judge` which differences were agreed upon.
+//! `cases`, `nested` and `drawn` generate requests. `engine` runs graphite-web (`tests/python/functions.py`),
+//! `ours` runs `plumbago-render`. `compare` finds differences, and `judge` knows which ones are agreed.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cases;
@@ -16,7 +15,7 @@ mod world;
 
 use judge::Judge;
 
-/// With `PLUMBAGO_LONG` in the environment several times as many cases are tried.
+/// With `PLUMBAGO_LONG` in the environment several times as many cases run.
 fn is_long() -> bool {
     std::env::var_os("PLUMBAGO_LONG").is_some()
 }
@@ -48,7 +47,7 @@ fn drawn_options_answer_as_graphite_webs_do() {
     judge.finish(4_000, "");
 }
 
-/// Everything that graphite-web declares is there, with its parameters.
+/// All functions that graphite-web declares exist, with the same parameters.
 #[test]
 fn functions_are_declared_as_graphite_webs_are() {
     let Some(mut engine) = engine::Engine::start() else { return };
@@ -63,7 +62,7 @@ fn functions_are_declared_as_graphite_webs_are() {
         let ours = compare::declaration(ours);
         let params = theirs["params"].as_array().unwrap().iter().map(compare::declared);
         let theirs = (theirs["group"].as_str().unwrap().to_owned(), params.collect::<Vec<_>>());
-        // graphite-web declares n as required here, and gives it a default.
+        // graphite-web declares n as required for these, but gives it a default.
         if ours != theirs && !matches!(name.as_str(), "highest" | "lowest") {
             wrong.push(format!("{name}:\n  ours   {ours:?}\n  theirs {theirs:?}"));
         }

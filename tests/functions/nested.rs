@@ -1,9 +1,9 @@
-//! Calls in calls, drawn by chance from a fixed seed: what a person would not think of.
+//! Nested random calls from a fixed seed.
 
 use crate::cases::Case;
 use crate::world::{MIDNIGHT, NOW, Random};
 
-/// Calls with series for `@` and options to choose from.
+/// Calls with `@` for series.
 const CALLS: &[&str] = &[
     "sumSeries(@)",
     "sumSeries(@,@)",
@@ -124,10 +124,10 @@ const LEAVES: &[&str] = &[
     "rare.r",
 ];
 
-/// Series of other steps, in one case of twenty.
+/// Series of other steps, used in one of twenty cases.
 const OTHER_STEPS: &[&str] = &["fine.x", "fine.*", "coarse.z", "hour.h"];
 
-/// So many cases.
+/// Makes `count` cases.
 pub(crate) fn all(count: usize) -> impl Iterator<Item = Case> {
     let mut random = Random(42);
     (0..count).map(move |_| {
@@ -141,6 +141,7 @@ pub(crate) fn all(count: usize) -> impl Iterator<Item = Case> {
             from: begin,
             until: begin + 1800 + random.below(1800) as i64,
             zone: "UTC",
+            server_zone: "UTC",
             factor: if random.next() < 0.2 { 0.5 } else { 0.0 },
             width: (random.next() < 0.3).then(|| 1 + random.below(40)),
             is_random: false,
@@ -155,7 +156,8 @@ fn call(random: &mut Random, depth: usize, is_mixed: bool) -> String {
     }
     let mut text = (*random.pick(CALLS)).to_owned();
     while let Some(at) = text.find('@') {
-        // Only the first series goes deep: what is evaluated again grows with the power of the depth.
+        // Only the first argument is nested deeply: the number of evaluations grows exponentially with the
+        // depth.
         let inner = if text[..at].contains(',') { depth.min(2) - 1 } else { depth - 1 };
         text.replace_range(at..=at, &call(random, inner, is_mixed));
     }

@@ -1,9 +1,9 @@
-//! `plumbago-render` over the same series, answered in the words of the engine.
+//! Evaluates with `plumbago-render`, and returns the answer in the form of the engine.
 
 use std::collections::BTreeMap;
 
 use plumbago_model::Series;
-use plumbago_render::consolidate::{points, time_span};
+use plumbago_render::consolidate::{has_slots, points, time_span};
 use plumbago_render::{
     Fetch, Fetched, Limits, Request, Source, Step, TimeRange, TimeSeries, TimeZone, evaluate, parse,
 };
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cases::Case;
 use crate::world::{self, NOW, Stored};
 
-/// A need that follows from a need that follows from a need.
+/// Maximum number of rounds of an evaluation.
 const ROUNDS_MAX: usize = 100;
 
 /// The answer: `{"series": […]}` or `{"refused": text}`.
@@ -63,7 +63,7 @@ fn read(world: &[Stored], fetch: &Fetch) -> Vec<TimeSeries> {
     found.iter().map(cut).collect()
 }
 
-/// There are none in either.
+/// An empty series of events. graphite-web has no events either.
 fn no_events(fetch: &Fetch) -> TimeSeries {
     let TimeRange { from, until } = fetch.range;
     let values = vec![f64::NAN; usize::try_from(until - from).unwrap()];
@@ -83,6 +83,7 @@ fn shown(series: &[TimeSeries], case: &Case) -> Value {
             let point = |(at, value): (i64, &f64)| json!([number(*value), points.start + at * points.step]);
             (0..).zip(points.values.iter()).map(point).collect::<Vec<_>>()
         };
+        let series = if has_slots(series) { series } else { &[] };
         answer["points"] = series.iter().map(thinned).collect::<Vec<_>>().into();
     }
     answer

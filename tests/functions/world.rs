@@ -1,28 +1,28 @@
-//! The series that both evaluate over.
+//! The series over which both programs evaluate.
 
 use plumbago_model::{Pattern, Series};
 use serde_json::{Value, json};
 
-/// The request's now: a quarter of an hour past six, in a day that begins at `MIDNIGHT`.
+/// The current time of all requests: 6:15:25 on a day that begins at `MIDNIGHT`.
 pub(crate) const NOW: i64 = MIDNIGHT + 6 * 3600 + 15 * 60 + 25;
 
 /// Midnight in UTC.
 pub(crate) const MIDNIGHT: i64 = 1_700_006_400;
 
-/// Points begin so long before.
+/// The number of days before that have points.
 const DAYS: i64 = 16;
 
-/// A resolution of a series, finest first.
+/// A resolution of a series. The finest one comes first.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
     step: i64,
     first: i64,
-    /// Requests that begin earlier get the next stage.
+    /// Requests that begin earlier get the next resolution.
     kept_from: i64,
     values: Vec<f64>,
 }
 
-/// A series by its name.
+/// A series.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) name: &'static str,
@@ -48,21 +48,21 @@ enum Shape {
     Sparse,
     Nothing,
     Constant(f64),
-    /// Grows, with gaps, and falls back now and then.
+    /// A counter with gaps and occasional resets.
     Counter,
-    /// Few whole numbers.
+    /// Small whole numbers.
     State,
-    /// Around zero.
+    /// Positive and negative values.
     Signed,
     /// From 0 to 1.
     Share,
-    /// One point in five.
+    /// One of five points is known.
     Rare,
-    /// A wave a day long.
+    /// A wave with a period of one day.
     Daily,
-    /// Known only up to midnight.
+    /// Unknown from midnight on.
     Ended,
-    /// Around this size, of either sign.
+    /// Values of about this size, of either sign.
     Scaled(f64),
 }
 
@@ -151,12 +151,12 @@ impl Shape {
     }
 }
 
-/// A generator whose numbers stay the same.
+/// A random generator with a fixed sequence.
 #[derive(Debug)]
 pub(crate) struct Random(pub u64);
 
 impl Random {
-    /// From 0 up to 1.
+    /// A number from 0 to 1 (exclusive).
     pub(crate) fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -173,8 +173,8 @@ impl Random {
     }
 }
 
-/// The world as the engine is told it.
-pub(crate) fn told(world: &[Stored]) -> Value {
+/// The series in the form that the engine reads.
+pub(crate) fn to_json(world: &[Stored]) -> Value {
     let value = |value: &f64| if value.is_nan() { Value::Null } else { json!(value) };
     let stage = |stage: &Stage| {
         json!({
@@ -190,7 +190,7 @@ pub(crate) fn told(world: &[Stored]) -> Value {
 }
 
 impl Stored {
-    /// The slots after `from`, up to and including `until`.
+    /// The slots of a range: after `from`, up to and including `until`.
     pub(crate) fn cut(&self, from: i64, until: i64) -> Series {
         let stage =
             self.stages.iter().find(|stage| from >= stage.kept_from.max(0)).or(self.stages.last()).unwrap();
@@ -207,13 +207,13 @@ impl Stored {
     }
 }
 
-/// The series of a glob.
+/// The series that match a glob.
 pub(crate) fn matching<'a>(world: &'a [Stored], glob: &str) -> Vec<&'a Stored> {
     let Ok(pattern) = Pattern::parse(glob) else { return Vec::new() };
     world.iter().filter(|stored| pattern.matches(stored.name)).collect()
 }
 
-/// The series of a `seriesByTag` whose expressions are all `tag=value`.
+/// The series that match a `seriesByTag` whose expressions are all `tag=value`.
 pub(crate) fn tagged<'a>(world: &'a [Stored], call: &str) -> Vec<&'a Stored> {
     let texts = call.split(['\'', '"']).skip(1).step_by(2);
     let asked: Vec<(&str, &str)> = texts.filter_map(|text| text.split_once('=')).collect();

@@ -1,24 +1,24 @@
-"""The real BigGraphite, driven by one JSON object a line over stdin and stdout.
+"""Drives the real BigGraphite: commands on stdin and answers on stdout, one JSON object per line.
 
 Commands (`cmd`):
-  `accessor`   opens BigGraphite's Cassandra accessor under a name, with a replica and a writer id (none:
-               BigGraphite draws one, as its daemons do); opening a name again is a restart of that writer
-  `syncdb`     makes tables with BigGraphite's own code; the keyspaces must exist
+  `accessor`   opens BigGraphite's Cassandra accessor under a name, with a replica id and a writer id. Without
+               a writer id BigGraphite draws one, like its daemons. Opening a name again restarts that writer
+  `syncdb`     creates tables with BigGraphite's own code; the keyspaces must exist
   `create`     creates metrics
-  `insert`     feeds points through the accessor's downsampler; answers what the downsampler emitted
-  `load`       feeds many points of many metrics, and answers how long it took: seconds, and processor seconds
-  `flush`      writes what the delayed writer holds back
+  `insert`     writes points through the accessor's downsampler; answers the rows that it emitted
+  `load`       writes many points of many metrics; answers wall time and processor time in seconds
+  `flush`      writes the rows that the delayed writer has queued
   `fetch`      reads points as BigGraphite's readers do
-  `get`        the metadata of metrics, as BigGraphite understands them (null: it does not)
-  `glob`       names of metrics and directories
-  `time_globs` how long it takes to find the metrics of globs: milliseconds of each try
-  `delete`     deletes metrics, not their points
+  `get`        answers the metadata of metrics; null if BigGraphite cannot read them
+  `glob`       answers names of metrics and directories
+  `time_globs` answers the milliseconds that each attempt to find the metrics of globs took
+  `delete`     deletes metrics, but not their points
 
-Every answer waits until the server has acknowledged all that the command sent; BigGraphite itself would
-not. Nothing here looks at a clock: which slot a point falls into follows from its own timestamp, and the
-timestamps of writes must stay those of the machine, since other writers' cells are compared with them.
+Unlike BigGraphite itself, every answer waits until the server has acknowledged all writes of the command.
+No clock is changed here. The slot of a point follows from its timestamp, and write timestamps must be those
+of the machine, because they are compared with those of other writers.
 
-Values are strings, so that no parser of JSON rounds them and NaN can be said.
+Values are strings, so that JSON parsers do not round them and NaN is possible.
 """
 import json
 import logging
@@ -26,7 +26,7 @@ import os
 import sys
 import time
 
-# What libraries print must not end up in the answers.
+# Output of libraries must not get into the answers.
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
@@ -40,7 +40,7 @@ accessors = {}
 
 
 class Sent:
-    """Stands before a driver session and remembers what was sent, so that it can be waited for."""
+    """Wraps a session of the driver and records requests, so that their results can be awaited."""
 
     def __init__(self, session):
         self._session = session
@@ -61,7 +61,7 @@ class Sent:
 
 
 class Emitted:
-    """Stands before the downsampler and remembers what it made of the last points."""
+    """Wraps the downsampler and records the rows that it emitted for the last points."""
 
     def __init__(self, downsampler):
         self._downsampler = downsampler
@@ -137,7 +137,7 @@ def create(command):
 
 
 def known(accessor, name):
-    """Carbon's daemon keeps metrics in a cache; so one object lives as long as the accessor."""
+    """Keeps one object per metric for the lifetime of the accessor, like the cache of carbon's daemon."""
     cache = accessor.__dict__.setdefault("plumbago_metrics", {})
     if name not in cache:
         metric = accessor.get_metric(bg_metric.sanitize_metric_name(name))

@@ -1,9 +1,9 @@
-"""graphite-web's own evaluation of targets over given series, one JSON object a line over stdin and stdout.
+"""Evaluates targets with graphite-web over given series. Reads and writes one JSON object per line.
 
-`world` gives the series: name, step, time of the first value, values. A finder in memory answers
-fetches from them by whisper's rule (after `from`, up to and including `until`). `evaluate` answers with
-what graphite-web's functions make of targets; with `strict` they refuse what their declarations call
-wrong. `functions` gives the declarations that `/functions` serves.
+`world` sets the series: name, step, time of the first value, values. A finder in memory answers
+fetches by whisper's rule (after `from`, up to and including `until`). `evaluate` returns
+the series of the targets; with `strict` functions refuse arguments that their declarations call
+wrong. `functions` returns the declarations of `/functions`.
 """
 import fnmatch
 import json
@@ -86,7 +86,12 @@ def one(name, part):
 
 
 def cut(series, start, end):
-    """The slots after `start`, up to and including `end`; coarser where the finest do not reach back."""
+    """The slots after `start`, up to and including `end`; coarser where the finest do not reach back.
+
+    Fails as graphite-web's own finders do if the range ends before it begins.
+    """
+    if start > end:
+        raise ValueError("Invalid interval start=%s end=%s" % (start, end))
     stage = next((s for s in series if start >= s["kept_from"]), series[-1])
     step, first, values = stage["step"], stage["first"], stage["values"]
     start = start - start % step + step
@@ -141,7 +146,7 @@ def evaluate(asked):
     global now, zone
     now = asked["now"]
     zone = pytz.timezone(asked.get("zone", "UTC"))
-    os.environ["TZ"] = settings.TIME_ZONE = asked.get("zone", "UTC")
+    os.environ["TZ"] = settings.TIME_ZONE = asked.get("server_zone", asked.get("zone", "UTC"))
     time.tzset()
     settings.ENFORCE_INPUT_VALIDATION = asked.get("strict", False)
     moment = lambda seconds: datetime.fromtimestamp(seconds, zone)

@@ -1,4 +1,4 @@
-"""Settings of the graphite-web that answers as the oracle: no cache, no peers, tags in memory."""
+"""Settings of the graphite-web of the oracle: no cache, no peers, a local tag database."""
 import os
 
 STORAGE_DIR = os.environ["GRAPHITE_STORAGE_DIR"]

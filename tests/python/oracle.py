@@ -1,10 +1,9 @@
-"""whisper and graphite-web as an oracle, driven by one JSON object a line over stdin and stdout.
+"""whisper and graphite-web as an oracle: commands on stdin and answers on stdout, one JSON object per line.
 
-Commands (`cmd`): `create` makes whisper files, `update` and `fill` write points at a given instant, `get`
-answers HTTP requests with the real graphite-web at a given instant, `decode` reads MessagePack and
-pickles, `parse` gives what carbon's own receivers make of bytes, `post` sends a form, `pickles` frames
-as Python's senders make them. The clock of the whole process
-is the instant of the last command, so nothing depends on the machine's clock.
+Commands (`cmd`): `create` creates whisper files; `update` and `fill` write points; `get` and `post` send HTTP
+requests to the real graphite-web; `decode` decodes MessagePack and pickles; `parse` answers the points that
+carbon's own receivers accept; `pickles` answers frames as Python's senders write them. A command may contain
+the time, to which the clock of the whole process is set, so that nothing depends on the machine's clock.
 """
 import io
 import json
@@ -16,11 +15,11 @@ import time
 import types
 from urllib.parse import unquote_to_bytes
 
-# What libraries print must not end up in the answers.
+# Output of libraries must not get into the answers.
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 
-# PNG is never asked for; without this the import would need the cairo library.
+# PNG is never requested. Without this stub the import would need the cairo library.
 sys.modules["cairocffi"] = types.ModuleType("cairocffi")
 for name in ("FORMAT_ARGB32", "ImageSurface", "Context"):
     setattr(sys.modules["cairocffi"], name, None)
@@ -47,7 +46,7 @@ call_command("migrate", run_syncdb=True, verbosity=0)
 
 
 class NoCache:
-    """Stands where graphite-web asks carbon-cache for points not yet on disk: there is no cache."""
+    """Replaces the client of carbon-cache, which has points that are not on disk yet: here there are none."""
 
     def query(self, metric):
         return []
@@ -71,14 +70,14 @@ def create(command):
 
 
 def update(command):
-    """One whisper update for each point, in the order of arrival, as a carbon with an idle disk does."""
+    """Updates whisper once per point, in the order of arrival, like carbon with an idle disk."""
     for name, timestamp, value in command["points"]:
         whisper.update_many(path_of(name), [(timestamp, value)], now=command["now"])
     return {}
 
 
 def fill(command):
-    """Many points of each metric at once, from one time on."""
+    """Writes consecutive points of each metric."""
     for name, start, step, values in command["series"]:
         points = [(start + i * step, value) for i, value in enumerate(values)]
         whisper.update_many(path_of(name), points, now=command["now"])
@@ -131,7 +130,7 @@ def request(path, form=None, accept=None):
 
 
 def decoded(kind, content):
-    """The text of an answer; of MessagePack and pickles the JSON of what they hold."""
+    """The body of an answer as text. MessagePack and pickles are decoded to JSON."""
     if kind == "application/x-msgpack":
         return json.dumps(msgpack.loads(content))
     if kind == "application/pickle":

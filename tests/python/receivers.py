@@ -1,4 +1,4 @@
-"""Carbon's own receivers, fed with bytes, and pickles as Python's senders make them."""
+"""Parses bytes with carbon's own receivers, and makes pickles as Python's senders do."""
 import pickle
 import struct
 
@@ -16,14 +16,14 @@ events.metricReceived.handlers[:] = [lambda metric, datapoint: received.append((
 
 
 class Transport(StringTransport):
-    """A connection that knows whether it was cut."""
+    """A connection that records whether it was closed."""
 
     def setTcpKeepAlive(self, on):
         pass
 
 
 def parse(kind, data):
-    """The points that carbon takes from one connection or datagram: name, time, value as text."""
+    """The points that carbon accepts from a connection or datagram: name, time, value as text."""
     received.clear()
     state.listeningPorts = []
     receiver = {
@@ -58,7 +58,7 @@ def frame(data):
 
 
 def pickles():
-    """Frames by what makes them: every protocol of Python, every shape that senders use."""
+    """Frames with a description: every protocol version of Python, every structure that senders use."""
     when = 1699999990
     shapes = {
         "tuples": lambda n: [(n + ".a", (when, 1.5)), (n + ".b", (when, 2))],
@@ -82,7 +82,7 @@ def pickles():
         for what, shape in shapes.items():
             name = "p%d.%s" % (protocol, what)
             yield name, frame(pickle.dumps(shape(name), protocol=protocol))
-    # statsd makes its pickles by hand: text keys, long times, text values, no memo.
+    # statsd writes its pickles by hand: text keys, long timestamps, text values, no memo.
     items = "".join("(S'statsd.k%d'\n(L%dL\nS'%s'\ntta" % (i, when, v) for i, v in enumerate(["1", "2.5", "-7"]))
     yield "statsd", frame(("(l" + items + ".").encode())
     good = frame(pickle.dumps([("mix.good", (when, 1.0))], protocol=2))

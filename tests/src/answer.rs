@@ -1,28 +1,31 @@
-//! What `/render` answers, in the formats that the tests read.
+//! Parses the answers of `/render` in the formats that the tests use.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// One series of an answer.
+/// A series of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Its name.
+    /// Name of the series.
     pub name: String,
-    /// Seconds between two slots; 0 when the format does not say and there are not two.
+    /// Seconds between two slots. 0 if the format does not contain the step and there are fewer than two slots.
     pub step: i64,
-    /// Time and value of each slot.
+    /// Time in seconds since the epoch and value of each slot. `None` is an unknown value.
     pub slots: Vec<(i64, Option<f64>)>,
 }
 
 impl Series {
-    /// The known slots.
+    /// The slots that have a value.
     pub fn known(&self) -> BTreeMap<i64, f64> {
         self.slots.iter().filter_map(|(t, v)| Some((*t, (*v)?))).collect()
     }
 }
 
-/// Reads `format=json`; an error names what is wrong with the text.
+/// Parses `format=json`.
+///
+/// # Errors
+/// A message with the part of the text that is not as expected.
 pub fn json(text: &str) -> Result<Vec<Series>, String> {
     let value: Value = serde_json::from_str(text).map_err(|e| format!("{e}: {}", short(text)))?;
     let list = value.as_array().ok_or_else(|| format!("not a list: {}", short(text)))?;
@@ -36,7 +39,10 @@ fn series(value: &Value) -> Option<Series> {
     Some(Series { name: value.get("target")?.as_str()?.to_owned(), step, slots })
 }
 
-/// Reads `format=csv`: rows of name, time as text, value.
+/// Parses `format=csv` into rows of name, time as text, and value.
+///
+/// # Errors
+/// A message with the first line that is not a row.
 pub fn csv(text: &str) -> Result<Vec<(String, String, Option<f64>)>, String> {
     let row = |line: &str| {
         let mut parts = line.rsplitn(3, ',');
@@ -50,7 +56,10 @@ pub fn csv(text: &str) -> Result<Vec<(String, String, Option<f64>)>, String> {
     text.split_terminator("\r\n").map(|l| row(l).ok_or_else(|| format!("not a row: {}", short(l)))).collect()
 }
 
-/// Reads `format=raw`, whose numbers are exact.
+/// Parses `format=raw`, whose numbers are exact.
+///
+/// # Errors
+/// A message with the first line that is not a series.
 pub fn raw(text: &str) -> Result<Vec<Series>, String> {
     text.lines().map(|l| raw_line(l).ok_or_else(|| format!("not a raw line: {}", short(l)))).collect()
 }
@@ -71,7 +80,7 @@ fn raw_line(line: &str) -> Option<Series> {
     Some(Series { name, step, slots })
 }
 
-/// True when two values are one, within what different orders of adding may differ.
+/// True if two values are equal up to the rounding that different orders of addition cause.
 pub fn alike(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -80,7 +89,7 @@ pub fn alike(a: Option<f64>, b: Option<f64>) -> bool {
     }
 }
 
-/// The beginning of a text, for messages.
+/// The first 300 characters of a text, for messages.
 pub fn short(text: &str) -> String {
     text.chars().take(300).collect()
 }

@@ -1,4 +1,4 @@
-//! The real BigGraphite on a real server, through its own accessor.
+//! The real BigGraphite on a real server, driven through its own accessor.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -10,44 +10,44 @@ use tempfile::TempDir;
 use crate::counterpart;
 use crate::json_lines::JsonLines;
 
-/// A metric as BigGraphite is told to keep it.
+/// The definition of a metric for BigGraphite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
-    /// Like `60*1s:1440*60s`.
+    /// Retention, like `60*1s:1440*60s`.
     pub retention: String,
-    /// BigGraphite's word: `average`, `total`, `minimum`, `maximum`, `last`.
+    /// Aggregation method in BigGraphite's spelling: `average`, `total`, `minimum`, `maximum` or `last`.
     pub aggregator: String,
     /// xFilesFactor.
     pub factor: f64,
 }
 
-/// A metric's metadata, as BigGraphite reads it.
+/// The metadata of a metric as BigGraphite reads them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// The id.
+    /// Id of the metric.
     pub id: String,
-    /// Retention.
+    /// Retention, like `60*1s:1440*60s`.
     pub retention: String,
-    /// Aggregator.
+    /// Aggregation method in BigGraphite's spelling.
     pub aggregator: String,
     /// xFilesFactor as stored.
     pub factor: String,
 }
 
-/// Points of one metric: Unix time and value.
+/// Points of a metric: seconds since the epoch and value.
 pub type Points = Vec<(i64, f64)>;
 
-/// What BigGraphite's downsampler made of a call: time, value, count, stage (`1440*60s_aggr`).
+/// A row that BigGraphite's downsampler emitted: time, value, count, stage (`1440*60s_aggr`).
 pub type Emitted = Vec<(i64, f64, u64, String)>;
 
-/// A stretch of a stage, half open, both ends on its slots.
+/// A half-open range of a stage. Both ends are starts of slots.
 #[derive(Debug, Clone)]
 pub struct Range {
-    /// The metric.
+    /// Name of the metric.
     pub name: String,
-    /// Like `1440*60s_aggr`.
+    /// The stage, like `1440*60s_aggr`.
     pub stage: String,
     /// Unix time.
     pub start: i64,
@@ -55,29 +55,29 @@ pub struct Range {
     pub end: i64,
 }
 
-/// What a glob finds, sorted; or why BigGraphite fails on it.
+/// The sorted result of a glob, or the error that BigGraphite raises.
 pub type Found = Result<Names, String>;
 
-/// Names of both kinds.
+/// Names of metrics and directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Of metrics.
+    /// Names of metrics.
     pub metrics: Vec<String>,
-    /// Of directories.
+    /// Names of directories.
     pub directories: Vec<String>,
 }
 
-/// The running BigGraphite.
+/// A running BigGraphite.
 #[derive(Debug)]
 pub struct BigGraphite {
     process: JsonLines,
     _directory: TempDir,
 }
 
-/// The name of the accessor when a test needs only one.
+/// The name of the accessor for tests that need only one.
 pub const ONE: &str = "one";
 
-/// Makes both keyspaces as BigGraphite's documentation says, empty ones.
+/// Creates both keyspaces, empty, as BigGraphite's documentation describes.
 pub fn make_keyspaces(server: SocketAddr, keyspace: &str) {
     let mut cql = Connection::open(server, None).unwrap();
     for (keyspace, durable) in [(keyspace.to_owned(), false), (format!("{keyspace}_metadata"), true)] {
@@ -89,7 +89,7 @@ pub fn make_keyspaces(server: SocketAddr, keyspace: &str) {
 }
 
 impl BigGraphite {
-    /// Starts it for a keyspace; `None` (a recorded skip) where its Python environment is missing.
+    /// Starts BigGraphite on a keyspace. `None`, and a recorded skip, if its Python environment is missing.
     pub fn start(server: SocketAddr, keyspace: &str, components: u32) -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("plumbago-biggraphite-").tempdir().unwrap();
         let mut command = Command::new(counterpart::python_biggraphite()?);
@@ -100,12 +100,13 @@ impl BigGraphite {
         Some(Self { process, _directory: directory })
     }
 
-    /// Makes its tables, with those of these retentions.
+    /// Creates its tables, including those for these retentions.
     pub fn syncdb(&mut self, retentions: &[&str]) {
         self.process.ask(&json!({"cmd": "syncdb", "retentions": retentions}));
     }
 
-    /// Opens an accessor, which is a writer; a name that is open already is restarted. Gives its shard.
+    /// Opens an accessor, which is a writer, or restarts the open one of this name. Returns its number: the
+    /// column `shard` of its rows.
     pub fn open(&mut self, accessor: &str, replica: u8, writer: Option<u16>) -> i16 {
         let question = json!({"cmd": "accessor", "accessor": accessor, "replica": replica, "writer": writer});
         self.process.ask(&question)["shard"].as_i64().unwrap() as i16
@@ -118,7 +119,7 @@ impl BigGraphite {
         self.process.ask(&json!({"cmd": "create", "accessor": accessor, "metrics": metrics}));
     }
 
-    /// One call of its writer for each element, in this order; gives what the downsampler emitted.
+    /// Makes one call of the writer per element, in order. Returns the rows that the downsampler emitted.
     pub fn insert(&mut self, accessor: &str, calls: &[(&str, Points)]) -> Vec<Emitted> {
         let text = |(t, v): &(i64, f64)| json!([t, format!("{v:?}")]);
         let points: Vec<Value> = calls
@@ -129,8 +130,8 @@ impl BigGraphite {
         array(&answer["emitted"]).iter().map(|call| array(call).iter().map(emitted).collect()).collect()
     }
 
-    /// Feeds each metric points at `times` (first, step, how many), so many of them in a call, and gives
-    /// the seconds and the processor seconds that it took until all were acknowledged.
+    /// Writes points at `times` (first, step, number) to each metric, with a fixed number of points per call.
+    /// Returns the wall time and the processor time, in seconds, until all were acknowledged.
     pub fn load(
         &mut self,
         accessor: &str,
@@ -145,7 +146,7 @@ impl BigGraphite {
         (answer["seconds"].as_f64().unwrap(), answer["cpu"].as_f64().unwrap())
     }
 
-    /// How many metrics it finds for each glob, and how many milliseconds each try took.
+    /// The number of metrics that it finds for each glob, and the milliseconds that each attempt took.
     pub fn time_globs(&mut self, accessor: &str, globs: &[&str], tries: usize) -> Vec<(usize, Vec<f64>)> {
         let question = json!({"cmd": "time_globs", "accessor": accessor, "globs": globs, "tries": tries});
         let timed = |one: &Value| {
@@ -155,19 +156,19 @@ impl BigGraphite {
         array(&self.process.ask(&question)["timed"]).iter().map(timed).collect()
     }
 
-    /// Writes what the delayed writer holds back: hourly and coarser windows.
+    /// Writes what its delayed writer has queued: hourly and coarser windows.
     pub fn flush(&mut self, accessor: &str) {
         self.process.ask(&json!({"cmd": "flush", "accessor": accessor}));
     }
 
-    /// Reads; `None` for a metric that it does not know.
+    /// Reads a range. `None` if the metric does not exist.
     pub fn fetch(&mut self, accessor: &str, ranges: &[Range]) -> Vec<Option<Points>> {
         let point = |p: &Value| (p[0].as_i64().unwrap(), float(&p[1]));
         let series = self.fetch_series(accessor, ranges, true);
         series.iter().map(|s| Some(s.as_array()?.iter().map(point).collect())).collect()
     }
 
-    /// Reads without the last step: values merged over writers, with their counts; sums for averages.
+    /// Reads without the last step: values and counts merged over writers, where averages are still sums.
     pub fn fetch_counted(&mut self, accessor: &str, ranges: &[Range]) -> Vec<Option<Vec<(i64, f64, u64)>>> {
         let point = |p: &Value| (p[0].as_i64().unwrap(), float(&p[1]), p[2].as_u64().unwrap());
         let series = self.fetch_series(accessor, ranges, false);
@@ -181,7 +182,7 @@ impl BigGraphite {
         array(&self.process.ask(&question)["series"]).clone()
     }
 
-    /// Metadata by name, in the order asked; `None` for what BigGraphite takes for no metric.
+    /// Metadata of names, in the given order. `None` for a name that is not a metric.
     pub fn get(&mut self, accessor: &str, names: &[&str]) -> Vec<Option<Known>> {
         let answer = self.process.ask(&json!({"cmd": "get", "accessor": accessor, "names": names}));
         let known = |m: &Value| {
@@ -197,7 +198,7 @@ impl BigGraphite {
         array(&answer["metrics"]).iter().map(known).collect()
     }
 
-    /// What it finds for each glob.
+    /// The result of each glob.
     pub fn glob(&mut self, accessor: &str, globs: &[&str]) -> Vec<Found> {
         let answer = self.process.ask(&json!({"cmd": "glob", "accessor": accessor, "globs": globs}));
         let found = |f: &Value| match f["error"].as_str() {
@@ -207,7 +208,7 @@ impl BigGraphite {
         array(&answer["found"]).iter().map(found).collect()
     }
 
-    /// Deletes metrics; their points stay.
+    /// Deletes metrics. Their points stay.
     pub fn delete(&mut self, accessor: &str, names: &[&str]) {
         self.process.ask(&json!({"cmd": "delete", "accessor": accessor, "names": names}));
     }

@@ -1,13 +1,14 @@
-//! A TCP listener that keeps what it is sent: the second destination of a real sender, to know what
-//! the sender really said.
+//! A TCP listener that records what it receives. As the second destination of a real sender, it shows what
+//! the sender sent to the daemon.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::send::Point;
+use crate::wait::wait_for;
 
-/// Takes connections until the process ends.
+/// A recording listener. It accepts connections until the process ends.
 #[derive(Debug)]
 pub struct Capture {
     address: SocketAddr,
@@ -22,7 +23,7 @@ impl Capture {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&bytes);
         std::thread::spawn(move || {
-            // One connection at a time, so that lines of two do not mix.
+            // One connection at a time, so that lines of two connections are not mixed.
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let mut buffer = [0; 65536];
@@ -34,12 +35,12 @@ impl Capture {
         Self { address, bytes }
     }
 
-    /// Where it listens.
+    /// Address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The whole lines so far that hold a point, unknown values left out.
+    /// The points of all complete lines so far. Unknown values (NaN) are left out.
     pub fn points(&self) -> Vec<Point> {
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -56,7 +57,14 @@ fn point(line: &str) -> Option<Point> {
     (!value.is_nan()).then(|| Point::new(name, timestamp as i64, value))
 }
 
-/// A port that is free now, for programs that cannot be given port 0.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// An address for a program that does not accept port 0, or that must keep its port over a restart. The
+/// loopback address is random, and the port lies below those that the kernel assigns. So no other socket of
+/// the tests takes the address between this call and the program's bind.
+pub fn own_address() -> SocketAddr {
+    wait_for("a free loopback address", || {
+        let [a, b, c]: [u8; 3] = rand::random();
+        let address = Ipv4Addr::new(127, a.clamp(1, 254), b, c.clamp(1, 254));
+        let address = SocketAddr::from((address, rand::random_range(10_000..30_000)));
+        TcpListener::bind(address).is_ok().then_some(address)
+    })
 }

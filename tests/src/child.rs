@@ -1,4 +1,4 @@
-//! A process that never outlives its test.
+//! A process that does not outlive its test.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::wait::wait_for;
 
-/// A child process whose output goes to a file; killed when dropped.
+/// A child process whose output goes to a file. It is killed when dropped.
 #[derive(Debug)]
 pub struct Guarded {
     child: Child,
@@ -17,14 +17,14 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// Starts a command; what it prints and is not otherwise connected goes to `log`.
+    /// Starts a command with standard output and standard error redirected to the file `log`.
     pub fn start(mut command: Command, log: &Path) -> Self {
         let output = File::create(log).unwrap();
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         Self::adopt(command.spawn().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}")), log)
     }
 
-    /// Guards a child that was started elsewhere.
+    /// Takes over a child that was started elsewhere. `log` is the file that has its output.
     pub fn adopt(child: Child, log: &Path) -> Self {
         Self { child, log: log.to_owned() }
     }
@@ -34,7 +34,7 @@ impl Guarded {
         self.child.id()
     }
 
-    /// The child, for its pipes.
+    /// The child, for access to its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -44,17 +44,17 @@ impl Guarded {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// Waits for the end.
+    /// Waits until the process ends.
     pub fn wait(&mut self) -> ExitStatus {
         wait_for("a process to end", || self.child.try_wait().unwrap())
     }
 
-    /// True while it runs.
+    /// True while the process is running.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// What it printed.
+    /// The output so far.
     pub fn output(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }

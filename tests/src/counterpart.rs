@@ -1,4 +1,4 @@
-//! Where the programs are that `tests/install.sh` gets, and what happens when one is missing.
+//! Finds the programs that `tests/install.sh` installs, and records a skipped test if one is missing.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -6,12 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Python with graphite-web, whisper and carbon of `tests/requirements.txt`.
+/// Python with graphite-web, whisper and carbon, as pinned in `tests/requirements.txt`.
 pub fn python() -> Option<PathBuf> {
     environment("python", "requirements.txt", include_str!("../requirements.txt"))
 }
 
-/// Python with BigGraphite, of `tests/requirements-biggraphite.txt`.
+/// Python with BigGraphite, as pinned in `tests/requirements-biggraphite.txt`.
 pub fn python_biggraphite() -> Option<PathBuf> {
     let wanted = include_str!("../requirements-biggraphite.txt");
     environment("biggraphite", "requirements-biggraphite.txt", wanted)
@@ -34,7 +34,7 @@ pub fn python_script(name: &str) -> Option<Command> {
     Some(command)
 }
 
-/// carbonapi, of `tests/carbonapi/go.mod`.
+/// carbonapi, as pinned in `tests/carbonapi/go.mod`.
 pub fn carbonapi() -> Option<Command> {
     let home = cache()?.join("carbonapi");
     let built = std::fs::read_to_string(home.join("go.sum")).unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn carbonapi() -> Option<Command> {
     Some(Command::new(home.join("carbonapi")))
 }
 
-/// A command of a Debian package, and the directory it is unpacked in ("/" when it is installed).
+/// A program of a Debian package, and the root directory of the package: "/" if it is installed.
 pub fn debian(program: &str) -> Option<(Command, PathBuf)> {
     let unpacked = cache()?.join("debian");
     for root in [unpacked.as_path(), Path::new("/")] {
@@ -60,7 +60,7 @@ pub fn debian(program: &str) -> Option<(Command, PathBuf)> {
     skip(program)
 }
 
-/// A program that belongs to the machine.
+/// A program that is installed on the machine.
 pub fn on_path(program: &str) -> Option<Command> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).map(|d| d.join(program)).find(|p| p.is_file());
@@ -70,20 +70,21 @@ pub fn on_path(program: &str) -> Option<Command> {
     }
 }
 
-/// True for root, which some tests need.
+/// `None`, and a recorded skip, unless the process runs as root.
 pub fn root(why: &str) -> Option<()> {
     let owner = std::fs::metadata("/proc/self").map(|m| m.uid());
     if owner.is_ok_and(|uid| uid == 0) { Some(()) } else { skip(&format!("root, {why}")) }
 }
 
-/// Records that this test cannot run. Always `None`; under `CI=true` it is a failure.
+/// Records that the current test cannot run because `missing` is not available, and returns `None`. With
+/// `CI=true` it panics instead.
 pub fn skip<T>(missing: &str) -> Option<T> {
     let thread = std::thread::current();
-    let line = format!("{}: not to be had: {missing}", thread.name().unwrap_or("?"));
+    let line = format!("{}: not available: {missing}", thread.name().unwrap_or("?"));
     if std::env::var_os("CI").is_some_and(|v| v == "true") {
         panic!("{line} (run tests/install.sh)");
     }
-    // Straight to the descriptor: the harness shows nothing of a test that passes.
+    // Written directly, because the harness hides what a passing test prints.
     let _ = writeln!(std::io::stderr(), "SKIPPED {line}");
     if let Some(path) = std::env::var_os("PLUMBAGO_SKIPPED")
         && let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path)

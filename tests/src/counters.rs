@@ -1,16 +1,16 @@
-//! The daemon's own counters, read from the admin port as Prometheus would.
+//! The daemon's metrics, read from the admin port in Prometheus's format.
 
 use std::collections::BTreeMap;
 
-/// One scrape.
+/// The values of one scrape.
 #[derive(Debug, Clone, Default)]
 pub struct Counters(BTreeMap<String, f64>);
 
-/// The name of the counter that a crash may be judged by.
+/// Counter of the points that survive a kill of the process.
 pub const JOURNAL_WRITTEN: &str = "plumbago_journal_written_points_total";
 
 impl Counters {
-    /// Reads the text format.
+    /// Parses the text format.
     pub fn parse(text: &str) -> Self {
         let lines = text.lines().filter(|l| !l.starts_with('#'));
         Self(
@@ -21,37 +21,37 @@ impl Counters {
         )
     }
 
-    /// The sum over all label sets of a name; 0 when there is none.
+    /// The sum of a metric over all label sets. 0 if there is none.
     pub fn sum(&self, name: &str) -> u64 {
         self.with(name, "")
     }
 
-    /// The sum over the label sets of a name that contain a text, like `reason="nan"`.
+    /// The sum of a metric over the label sets that contain `label`, like `reason="nan"`.
     pub fn with(&self, name: &str, label: &str) -> u64 {
         let of = |key: &str| key.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with('{'));
         self.0.iter().filter(|(key, _)| of(key) && key.contains(label)).map(|(_, v)| *v as u64).sum()
     }
 
-    /// All keys with a prefix, and their values: for messages.
+    /// All keys that start with `prefix` and their values, for messages.
     pub fn starting(&self, prefix: &str) -> Vec<(&str, f64)> {
         self.0.iter().filter(|(k, _)| k.starts_with(prefix)).map(|(k, v)| (k.as_str(), *v)).collect()
     }
 }
 
-/// DESIGN's ledger: what came in is what is kept, replaced or rejected.
+/// The daemon's ledger: every point that came in is stored, held, replaced or rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ledger {
-    /// Points taken from listeners.
+    /// Points received by listeners.
     pub received: u64,
-    /// Points found in the journal at start.
+    /// Points replayed from the journal at the start.
     pub recovered: u64,
     /// Points in the store.
     pub stored: u64,
-    /// Points in heads.
+    /// Points in memory that are not stored yet.
     pub held: u64,
-    /// Points whose slot was written again, or that expired before they were stored.
+    /// Points that a later point of their slot replaced, or that expired before they were stored.
     pub replaced: u64,
-    /// Points refused, all reasons.
+    /// Points refused for any reason.
     pub rejected: u64,
 }
 
@@ -68,8 +68,8 @@ impl Ledger {
         }
     }
 
-    /// The ledger as the admin port tells it (`/admin/ledger`): taken at one moment, and with what
-    /// the listeners refused.
+    /// Parses `/admin/ledger`. Unlike a scrape, it is a consistent snapshot and includes points that the
+    /// listeners refused.
     pub fn parse(json: &str) -> Option<Self> {
         let value: serde_json::Value = serde_json::from_str(json).ok()?;
         let field = |name: &str| value.get(name)?.as_u64();
@@ -83,7 +83,12 @@ impl Ledger {
         })
     }
 
-    /// True when nothing is unaccounted for.
+    /// The points that `/admin/ledger` shows as queued: they are received, but no shard has applied them.
+    pub fn queued(json: &str) -> Option<u64> {
+        serde_json::from_str::<serde_json::Value>(json).ok()?.get("queued")?.as_u64()
+    }
+
+    /// True if every point is accounted for.
     pub fn balances(&self) -> bool {
         self.received + self.recovered == self.stored + self.held + self.replaced + self.rejected
     }

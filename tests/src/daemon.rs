@@ -1,12 +1,11 @@
-//! The built daemon as a process: started on free ports and a data directory of its own, asked,
-//! stopped, killed and started again.
+//! Runs the built daemon as a process, on free ports and in a data directory of its own. A test can query,
+//! stop, kill and restart it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::Signal;
@@ -17,33 +16,21 @@ use crate::child::Guarded;
 use crate::counters::{Counters, Ledger};
 use crate::http::{self, Response};
 use crate::send::{LineSender, Point};
-use crate::turn::{self, Turn};
-use crate::wait::wait_for;
+use crate::wait::{wait_for, wait_until};
 
-/// Directory and settings of a daemon; survives its process, so that it can be started again.
+/// Directory and settings of a daemon. They outlive its process, so that it can be restarted.
 #[derive(Debug)]
 pub struct Setup {
     directory: TempDir,
     settings: BTreeMap<String, String>,
     starts: std::cell::Cell<u32>,
-    _turn: Rc<Turn>,
 }
 
 impl Setup {
-    /// An empty data directory, all listeners on free ports, no self-metrics among the points.
+    /// An empty data directory, all listeners on free ports, and no self-metrics.
     pub fn new() -> Self {
-        Self::with(turn::shared())
-    }
-
-    /// The same, with the machine to itself.
-    pub fn alone() -> Self {
-        Self::with(turn::alone())
-    }
-
-    fn with(turn: Rc<Turn>) -> Self {
         let directory = tempfile::Builder::new().prefix("plumbago-test-").tempdir().unwrap();
-        let mut setup =
-            Self { directory, settings: BTreeMap::new(), starts: Default::default(), _turn: turn };
+        let mut setup = Self { directory, settings: BTreeMap::new(), starts: Default::default() };
         setup.set("data_dir", setup.path().join("data").to_str().unwrap());
         for listener in ["ingest.line", "ingest.udp", "ingest.pickle", "ingest.protobuf", "api", "admin"] {
             setup.set(&format!("{listener}.listen"), "127.0.0.1:0");
@@ -52,50 +39,51 @@ impl Setup {
         setup
     }
 
-    /// Sets a configuration key, like `ingest.line.listen`, through the environment.
+    /// Sets a key of the configuration, like `ingest.line.listen`, through the environment.
     pub fn set(&mut self, key: &str, value: &str) -> &mut Self {
         let name = format!("PLUMBAGO__{}", key.to_ascii_uppercase().replace('.', "__"));
         self.settings.insert(name, value.to_owned());
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets a variable of the daemon's environment.
     pub fn environment(&mut self, name: &str, value: &str) -> &mut Self {
         self.settings.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// Leaves a configuration key to its default again.
+    /// Resets a key of the configuration to its default.
     pub fn unset(&mut self, key: &str) -> &mut Self {
         self.settings.remove(&format!("PLUMBAGO__{}", key.to_ascii_uppercase().replace('.', "__")));
         self
     }
 
-    /// Starts on a clock that stands at `now` until [`Daemon::set_clock`] moves it.
+    /// Makes the daemon use a clock that stands still at `now` (seconds since the epoch) until
+    /// [`Daemon::set_clock`] moves it.
     pub fn clock(&mut self, now: i64) -> &mut Self {
         self.set("debug.clock", &now.to_string())
     }
 
-    /// Writes a file beside the data directory and gives its path.
+    /// Writes a file next to the data directory and returns its path.
     pub fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, content).unwrap();
         path
     }
 
-    /// Uses these storage schemas.
+    /// Writes storage-schemas.conf and uses it.
     pub fn schemas(&mut self, content: &str) -> &mut Self {
         let path = self.file("storage-schemas.conf", content);
         self.set("storage_schemas", path.to_str().unwrap())
     }
 
-    /// Uses these storage aggregations.
+    /// Writes storage-aggregation.conf and uses it.
     pub fn aggregation(&mut self, content: &str) -> &mut Self {
         let path = self.file("storage-aggregation.conf", content);
         self.set("storage_aggregation", path.to_str().unwrap())
     }
 
-    /// The directory that holds everything of this test.
+    /// The directory with all files of this test.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -105,7 +93,7 @@ impl Setup {
         self.settings["PLUMBAGO__DATA_DIR"].clone().into()
     }
 
-    /// A command line of the daemon in this set-up.
+    /// A command of the binary with these settings.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         for (name, _) in std::env::vars_os() {
@@ -117,7 +105,7 @@ impl Setup {
         command
     }
 
-    /// Starts the daemon and waits until it serves.
+    /// Starts the daemon and waits until it is ready.
     pub fn start(&self) -> Daemon {
         let mut starting = self.launch();
         let ready = wait_for("the daemon to be ready", || {
@@ -133,7 +121,7 @@ impl Setup {
         starting
     }
 
-    /// Starts the daemon and does not wait.
+    /// Starts the daemon without waiting.
     pub fn launch(&self) -> Daemon {
         self.starts.set(self.starts.get() + 1);
         let log = self.path().join(format!("daemon-{}.log", self.starts.get()));
@@ -151,7 +139,7 @@ impl Setup {
         Daemon { process, lines, reader: Some(reader) }
     }
 
-    /// Runs a daemon that is expected to end by itself.
+    /// Runs a command of the binary until it ends by itself.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         let log = self.path().join("command.log");
         let mut process = Guarded::start(self.command(arguments), &log);
@@ -166,16 +154,16 @@ impl Default for Setup {
     }
 }
 
-/// How a process ended, and all it printed.
+/// The end of a process.
 #[derive(Debug)]
 pub struct Ended {
-    /// The status.
+    /// Exit status.
     pub status: ExitStatus,
     /// Standard output and standard error.
     pub output: String,
 }
 
-/// A running daemon; killed when dropped.
+/// A running daemon. It is killed when dropped.
 #[derive(Debug)]
 pub struct Daemon {
     process: Guarded,
@@ -189,12 +177,12 @@ impl Daemon {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.process.output()
     }
 
-    /// The bound address of a listener, as printed: `listening line tcp 127.0.0.1:40001`.
+    /// The bound address of a listener, as the daemon printed it: `listening line tcp 127.0.0.1:40001`.
     pub fn address(&self, listener: &str) -> SocketAddr {
         let lines = self.stdout();
         let start = format!("listening {listener} ");
@@ -203,63 +191,63 @@ impl Daemon {
         found.unwrap_or_else(|| panic!("no line {start:?} among {lines:#?}"))
     }
 
-    /// The line protocol over TCP.
+    /// Address of the line protocol over TCP.
     pub fn line(&self) -> SocketAddr {
         self.address("line tcp")
     }
 
-    /// A new line connection.
+    /// Opens a connection of the line protocol.
     pub fn sender(&self) -> LineSender {
         LineSender::connect(self.line())
     }
 
-    /// Graphite's API.
+    /// Address of Graphite's API.
     pub fn api(&self) -> SocketAddr {
         self.address("http")
     }
 
-    /// The admin port.
+    /// Address of the admin port.
     pub fn admin(&self) -> SocketAddr {
         self.address("admin")
     }
 
-    /// Asks Graphite's API.
+    /// Sends a GET request to Graphite's API.
     pub fn get(&self, path: &str) -> Response {
         http::get(self.api(), path)
     }
 
-    /// Series of a `/render` query without its format, exact.
+    /// The series of a `/render` query, with exact numbers.
     pub fn render(&self, target: &str, from: i64, until: i64, now: i64) -> Vec<Series> {
         let path = raw_path(target, from, until, now);
         series(&path, &self.get(&path))
     }
 
-    /// The same of a daemon whose store is in trouble: refusals for the time being are waited out.
+    /// Like [`Self::render`], but retries while the daemon answers 503 because its store is unavailable.
     pub fn render_in_trouble(&self, target: &str, from: i64, until: i64, now: i64) -> Vec<Series> {
         let path = raw_path(target, from, until, now);
         let answer = wait_for(&path, || Some(self.get(&path)).filter(|response| response.status != 503));
         series(&path, &answer)
     }
 
-    /// Every name that the index knows.
+    /// All names in the index.
     pub fn names(&self) -> Vec<String> {
         let response = self.get("/metrics/index.json");
         assert_eq!(response.status, 200, "{}", response.body);
         serde_json::from_str(&response.body).unwrap_or_else(|e| panic!("{e}: {}", response.body))
     }
 
-    /// Waits until the index knows this many names: creation goes on behind the points.
+    /// Waits until the index has this many names. Metrics are created after their points were accepted.
     pub fn wait_names(&self, count: usize) {
         wait_for("the names to be indexed", || (self.names().len() >= count).then_some(()));
     }
 
-    /// Moves the manual clock.
+    /// Sets the clock of [`Setup::clock`].
     pub fn set_clock(&self, now: i64) {
         let response = http::post(self.admin(), &format!("/admin/clock?now={now}"), "");
         assert!(response.status < 300, "clock: {response:?}");
     }
 
-    /// Flushes everything to the store now.
+    /// Flushes all points to the store.
     pub fn flush(&self) {
         let response = http::post(self.admin(), "/admin/flush", "");
         assert!(response.status < 300, "flush: {response:?}");
@@ -272,13 +260,13 @@ impl Daemon {
         Counters::parse(&response.body)
     }
 
-    /// The ledger now.
+    /// The current ledger.
     pub fn ledger(&self) -> Ledger {
         let response = http::get(self.admin(), "/admin/ledger");
         Ledger::parse(&response.body).unwrap_or_else(|| panic!("no ledger: {response:?}"))
     }
 
-    /// The ledger, once it shows this many received points and balances.
+    /// Waits until this many points were received and the ledger balances. Returns that ledger.
     pub fn ledger_at(&self, received: u64) -> Ledger {
         wait_for(&format!("{received} points to be received"), || {
             let ledger = self.ledger();
@@ -286,7 +274,15 @@ impl Daemon {
         })
     }
 
-    /// Sends points over a connection of their own and waits until they are applied.
+    /// Waits until this many points were received and none is in a queue any more.
+    pub fn applied_at(&self, received: u64) {
+        self.ledger_at(received);
+        wait_until("the queued points to be applied", || {
+            Ledger::queued(&http::get(self.admin(), "/admin/ledger").body) == Some(0)
+        });
+    }
+
+    /// Sends points over a new connection and waits until they are received.
     pub fn put(&self, points: &[Point]) {
         let before = self.ledger().received;
         self.sender().send(points);
@@ -298,29 +294,36 @@ impl Daemon {
         self.process.id()
     }
 
+    /// A field of the kernel's about its memory, like `VmRSS` or `VmHWM` (the peak of it), in bytes.
+    pub fn memory(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find(|l| l.starts_with(field)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
 
-    /// True while it runs.
+    /// True while the process is running.
     pub fn runs(&mut self) -> bool {
         self.process.runs()
     }
 
-    /// kill -9.
+    /// Kills the process with SIGKILL.
     pub fn kill(mut self) {
         self.process.signal(Signal::SIGKILL);
         self.process.wait();
     }
 
-    /// SIGTERM, and waits for the end.
+    /// Sends SIGTERM and waits until the process ends.
     pub fn stop(self) -> Ended {
         self.process.signal(Signal::SIGTERM);
         self.wait()
     }
 
-    /// Waits for the end.
+    /// Waits until the process ends.
     pub fn wait(mut self) -> Ended {
         let status = self.process.wait();
         if let Some(reader) = self.reader.take() {
@@ -330,16 +333,16 @@ impl Daemon {
         Ended { status, output }
     }
 
-    /// SIGTERM; panics unless it ended well, with everything stored.
+    /// Sends SIGTERM and waits. Panics unless the process ended successfully with all points stored.
     pub fn stop_well(self) -> Ended {
         let ended = self.stop();
         assert!(ended.status.success(), "{:?}\n{}", ended.status, ended.output);
-        assert!(!ended.output.contains("has not taken everything"), "{}", ended.output);
+        assert!(!ended.output.contains("before all points were stored"), "{}", ended.output);
         ended
     }
 }
 
-/// The binary under test: `PLUMBAGO_BIN`, or the one beside the tests' own build.
+/// Path of the binary under test: `PLUMBAGO_BIN`, or else the one of the build that the tests belong to.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("PLUMBAGO_BIN") {
         return path.into();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The list, and how often each difference showed.
+/// The listed differences, and how often each was seen.
 #[derive(Debug)]
 pub struct Differences(BTreeMap<&'static str, usize>);
 
@@ -14,12 +14,12 @@ impl Differences {
         Self(ids.filter(|id| id.starts_with(prefix)).map(|id| (id, 0)).collect())
     }
 
-    /// Notes that a difference showed; panics when it is not listed.
+    /// Records that a difference was seen. Panics if it is not listed.
     pub fn seen(&mut self, id: &str) {
         *self.0.get_mut(id).unwrap_or_else(|| panic!("{id} is not in agreed-differences.txt")) += 1;
     }
 
-    /// Panics when a listed difference never showed: then the list is out of date.
+    /// Panics if a listed difference was never seen, which means that the list is out of date.
     pub fn assert_all_seen(&self) {
         let never: Vec<_> =
             self.0.iter().filter(|(id, n)| **n == 0 && !id.ends_with('?')).map(|(id, _)| id).collect();
@@ -32,11 +32,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_told_of_every_difference() {
-        let told = include_str!("../../docs/compatibility.md");
+    fn every_difference_is_documented() {
+        let documentation = include_str!("../../docs/compatibility.md");
         let listed = Differences::listed("");
         for id in listed.0.keys() {
-            assert!(told.contains(&format!("`{}`", id.trim_end_matches('?'))), "{id}");
+            assert!(documentation.contains(&format!("`{}`", id.trim_end_matches('?'))), "{id}");
         }
     }
 }

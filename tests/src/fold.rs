@@ -1,11 +1,11 @@
-//! The aggregates as DESIGN defines them, written once more and as simply as can be: every stage is
-//! folded from the slots of stage 0, and xFilesFactor is applied on reading.
+//! A second, simple implementation of the aggregates: every stage is folded from the slots of stage 0, and
+//! xFilesFactor is applied when a slot is read.
 //!
-//! The tests compare the daemon with this where it differs from whisper on purpose, and after crashes.
+//! The tests compare the daemon with it after crashes, and where the daemon differs from whisper on purpose.
 
 use std::collections::BTreeMap;
 
-/// All that was ever written to one metric.
+/// All points ever written to a metric.
 #[derive(Debug, Clone)]
 pub struct Flat {
     method: String,
@@ -15,7 +15,7 @@ pub struct Flat {
     direct: BTreeMap<(usize, i64), f64>,
 }
 
-/// What is known of a window: its points in time order.
+/// The known points of a window, in the order of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Window {
     value: f64,
@@ -23,13 +23,13 @@ struct Window {
 }
 
 impl Flat {
-    /// A metric; `stages` are seconds per slot and number of slots, finest first.
+    /// A metric without points. `stages` are seconds per slot and number of slots, finest first.
     pub fn new(method: &str, factor: f64, stages: &[(i64, i64)]) -> Self {
         let (slots, direct) = (BTreeMap::new(), BTreeMap::new());
         Self { method: method.to_owned(), factor, stages: stages.to_vec(), slots, direct }
     }
 
-    /// Writes a point that arrives at `now`, into the finest stage that covers its age.
+    /// Writes a point that arrives at `now` into the finest stage that covers its age.
     pub fn put(&mut self, now: i64, timestamp: i64, value: f64) {
         let age = now - timestamp;
         let Some(stage) = self.stages.iter().position(|(step, n)| step * n >= age) else { return };
@@ -46,7 +46,7 @@ impl Flat {
         &self.slots
     }
 
-    /// What a reader sees of a slot of a stage.
+    /// The value that a reader sees in a slot of a stage.
     pub fn shown(&self, stage: usize, slot: i64) -> Option<f64> {
         let window = self.window(stage, slot);
         let whole = self.stages[stage].0 / self.stages[0].0;
@@ -60,7 +60,7 @@ impl Flat {
         })
     }
 
-    /// True when every stage-0 slot of the window is known.
+    /// True if every slot of stage 0 in the window has a value.
     pub fn full(&self, stage: usize, slot: i64) -> bool {
         self.window(stage, slot).count == self.stages[stage].0 / self.stages[0].0
     }
@@ -108,7 +108,7 @@ impl Flat {
     }
 }
 
-/// The start of the slot that a time falls into.
+/// The start of the slot that contains a time.
 pub fn floor(timestamp: i64, step: i64) -> i64 {
     timestamp - timestamp.rem_euclid(step)
 }

@@ -1,4 +1,4 @@
-//! A small blocking HTTP client: one request, one connection.
+//! A small blocking HTTP client that uses one connection per request.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,43 +7,46 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wait::HANG;
 
-/// What came back.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// The header lines, names in lower case.
+    /// Names, in lower case, and values of the headers.
     pub headers: Vec<(String, String)>,
     /// The body as text.
     pub body: String,
-    /// The body as it came.
+    /// The body as bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Response {
-    /// The first value of a header.
+    /// The first value of a header. `name` is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 }
 
-/// A GET.
+/// Sends a GET request. Panics if there is no response.
 pub fn get(address: SocketAddr, path: &str) -> Response {
     request(address, "GET", path, "", "")
 }
 
-/// A POST of a form.
+/// Sends a POST request with a form. Panics if there is no response.
 pub fn post(address: SocketAddr, path: &str, form: &str) -> Response {
     request(address, "POST", path, "Content-Type: application/x-www-form-urlencoded\r\n", form)
 }
 
-/// Any request; `headers` are whole lines. Panics when there is no answer.
+/// Sends any request. `headers` are complete lines. Panics if there is no response.
 pub fn request(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Response {
     try_request(address, method, path, headers, body)
         .unwrap_or_else(|error| panic!("{method} {path} of {address}: {error}"))
 }
 
-/// Any request, where no answer is to be expected at times.
+/// Sends any request, where there may be no response.
+///
+/// # Errors
+/// If the connection fails, or the response is not complete HTTP.
 pub fn try_request(
     address: SocketAddr,
     method: &str,
@@ -62,7 +65,10 @@ pub fn try_request(
     read_response(&mut stream)
 }
 
-/// Reads one response until the connection closes.
+/// Reads a response until the connection closes.
+///
+/// # Errors
+/// If reading fails, or the response is not complete HTTP.
 pub fn read_response(stream: &mut impl Read) -> std::io::Result<Response> {
     let broken = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
     let mut bytes = Vec::new();
@@ -106,12 +112,12 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A text as part of a query string.
+/// Escapes a text for a query string.
 pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, KEPT).to_string()
 }
 
-/// `path?name=value&…` from pairs.
+/// Builds `path?name=value&…`.
 pub fn url(path: &str, parameters: &[(&str, &str)]) -> String {
     let query: Vec<String> = parameters.iter().map(|(n, v)| format!("{n}={}", encode(v))).collect();
     format!("{path}?{}", query.join("&"))

@@ -1,4 +1,4 @@
-//! A long-lived child that answers questions: one JSON object a line each way.
+//! A child process that answers questions. Questions and answers are JSON objects, one per line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// Starts it; what it says on standard error goes to `log`.
+    /// Starts the child with standard error redirected to the file `log`.
     pub fn start(mut command: Command, log: &Path) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(std::fs::File::create(log).unwrap());
@@ -27,7 +27,7 @@ impl JsonLines {
         Self { questions, answers, _process: process }
     }
 
-    /// Asks and waits for the answer; an answer with `error` ends the test.
+    /// Sends a question and waits for the answer. Panics if the answer has a field `error`.
     pub fn ask(&mut self, question: &Value) -> Value {
         writeln!(self.questions, "{question}").unwrap();
         let mut line = String::new();

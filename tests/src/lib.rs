@@ -1,10 +1,12 @@
-//! What the system tests share: the built daemon as a process, its counters and answers, real
-//! senders, whisper with graphite-web as an oracle, and BigGraphite.
+//! Helpers of tests. For the system tests: the built daemon as a process, its metrics and answers, real
+//! senders, whisper and graphite-web as an oracle, and BigGraphite. For the tests of all crates: waiting for
+//! a condition ([`wait`]), killing a process ([`crash`]) and filling a disk ([`small_disk`]).
 //!
-//! Must not know: any crate of the daemon. The tests see what a user sees: the binary, its ports and
-//! its files. Only those in `tests/interop/` lay the Cassandra store itself beside BigGraphite.
+//! Must not know: any crate of the daemon. System tests see what a user sees: the binary, its ports and its
+//! files. The exceptions are `tests/interop/`, which compares the Cassandra store with BigGraphite, and
+//! `functions/`, which compares the renderer with graphite-web.
 //!
-//! Start with [`daemon`]; the tests are in `tests/tests/`. Failing is a panic here, as in any test.
+//! Start with [`daemon`]. The tests are in `tests/tests/`. Helpers report a failure by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod answer;
@@ -13,12 +15,14 @@ pub mod capture;
 pub mod child;
 pub mod counterpart;
 pub mod counters;
+pub mod crash;
 pub mod daemon;
 pub mod differences;
 pub mod fold;
 pub mod http;
 pub mod json_lines;
 pub mod oracle;
+pub mod power;
 pub mod send;
-pub mod turn;
+pub mod small_disk;
 pub mod wait;

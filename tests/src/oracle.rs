@@ -1,4 +1,4 @@
-//! whisper and graphite-web, the real ones, in one long-lived Python process.
+//! The real whisper and graphite-web, in one Python process.
 
 use std::process::Command;
 
@@ -9,14 +9,14 @@ use crate::counterpart;
 use crate::json_lines::JsonLines;
 use crate::send::Point;
 
-/// A metric as whisper is told to keep it.
+/// The definition of a metric for whisper.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
     /// Seconds per slot and number of slots, finest first.
     pub stages: Vec<(i64, i64)>,
-    /// The share of known slots that a coarser slot needs.
+    /// xFilesFactor: the fraction of slots that must be known for an aggregate.
     pub factor: f64,
     /// The aggregation method.
     pub method: String,
@@ -35,7 +35,7 @@ pub struct Answer {
     pub seconds: f64,
 }
 
-/// The running oracle.
+/// A running oracle.
 #[derive(Debug)]
 pub struct Oracle {
     process: JsonLines,
@@ -43,7 +43,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Starts it; `None` (a recorded skip) where Python or its packages are missing.
+    /// Starts the oracle. `None`, and a recorded skip, if Python or its packages are missing.
     pub fn start() -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("plumbago-oracle-").tempdir().unwrap();
         std::fs::create_dir(directory.path().join("whisper")).unwrap();
@@ -54,51 +54,51 @@ impl Oracle {
         Some(Self { process: JsonLines::start(command, &log), _directory: directory })
     }
 
-    /// Makes whisper files.
+    /// Creates whisper files.
     pub fn create<'a>(&mut self, metrics: impl IntoIterator<Item = &'a Kept>) {
         let files: Vec<Value> =
             metrics.into_iter().map(|m| json!([m.name, m.stages, m.factor, m.method])).collect();
         self.process.ask(&json!({"cmd": "create", "files": files}));
     }
 
-    /// Writes points at an instant, one by one, in this order.
+    /// Writes points one by one, in this order, with the clock at `now`.
     pub fn update(&mut self, now: i64, points: &[Point]) {
         let points: Vec<Value> = points.iter().map(|p| json!([p.name, p.timestamp, p.value])).collect();
         self.process.ask(&json!({"cmd": "update", "now": now, "points": points}));
     }
 
-    /// Writes many values of one metric at an instant, `step` seconds apart from `start` on.
+    /// Writes values of a metric, `step` seconds apart from `start` on, with the clock at `now`.
     pub fn fill(&mut self, now: i64, name: &str, (start, step): (i64, i64), values: &[f64]) {
         self.process.ask(&json!({"cmd": "fill", "now": now, "series": [[name, start, step, values]]}));
     }
 
-    /// Moves the oracle's clock.
+    /// Sets the clock.
     pub fn set_clock(&mut self, now: i64) {
         self.update(now, &[]);
     }
 
-    /// What Python's reader of a content type (MessagePack, pickle) makes of bytes, as JSON.
+    /// Decodes MessagePack or pickle with Python's libraries. Returns the content as JSON.
     pub fn decode(&mut self, kind: &str, bytes: &[u8]) -> Value {
         let answer = self.process.ask(&json!({"cmd": "decode", "kind": kind, "bytes": hex(bytes)}));
         serde_json::from_str(answer["text"].as_str().unwrap()).unwrap()
     }
 
-    /// Asks graphite-web at an instant; the body of a binary answer is what it holds, as JSON.
+    /// Sends a GET request to graphite-web, with the clock at `now`. A binary body is decoded to JSON.
     pub fn get(&mut self, now: i64, path: &str) -> Answer {
         answer(&self.process.ask(&json!({"cmd": "get", "now": now, "paths": [path]})))
     }
 
-    /// As [`Self::get`], with a header `Accept`.
+    /// Like [`Self::get`], with an `Accept` header.
     pub fn get_accepting(&mut self, now: i64, path: &str, accept: &str) -> Answer {
         answer(&self.process.ask(&json!({"cmd": "get", "now": now, "paths": [path], "accept": accept})))
     }
 
-    /// Posts a form, or any other body, to graphite-web.
+    /// Sends a POST request with a form, or any other body, to graphite-web.
     pub fn post(&mut self, now: i64, path: &str, form: &str) -> Answer {
         answer(&self.process.ask(&json!({"cmd": "post", "now": now, "path": path, "form": form})))
     }
 
-    /// What carbon's own receiver (`line`, `udp` or `pickle`) takes from the bytes of one connection.
+    /// The points that carbon's own receiver (`line`, `udp` or `pickle`) accepts from the bytes of a connection.
     pub fn parse(&mut self, kind: &str, bytes: &[u8]) -> Vec<Point> {
         let answer = self.process.ask(&json!({"cmd": "parse", "kind": kind, "bytes": hex(bytes)}));
         let point = |p: &Value| {
@@ -108,7 +108,7 @@ impl Oracle {
         answer["points"].as_array().unwrap().iter().map(|p| point(p).unwrap()).collect()
     }
 
-    /// Pickle frames of Python's senders, and what each is.
+    /// Pickle frames as Python's senders write them, each with a description.
     pub fn pickles(&mut self) -> Vec<(String, Vec<u8>)> {
         let answer = self.process.ask(&json!({"cmd": "pickles"}));
         let frames = answer["frames"].as_array().unwrap();

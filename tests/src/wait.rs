@@ -1,25 +1,59 @@
-//! Waiting for something to happen. The guard is against hanging for ever, not a speed limit.
+//! Waits for a condition. No test waits for a fixed time: the only limit is a guard of minutes against a test
+//! that hangs.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before the test is called hung.
+/// How long a condition may take before the test counts as hung.
 pub const HANG: Duration = Duration::from_secs(240);
 
-/// Polls until `ready` gives a value; panics with `what` after minutes.
+/// The first and the longest pause between two checks of a condition.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(50));
+
+/// Polls until `ready` returns a value. Panics with `what` after [`HANG`].
 pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    let mut pause = Duration::from_micros(500);
+    wait_ok(what, || ready().ok_or("it did not happen"))
+}
+
+/// Polls until `ready` is true. Panics with `what` after [`HANG`].
+pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    wait_for(what, || ready().then_some(()));
+}
+
+/// Polls until `ready` succeeds. Panics with `what` and the last error after [`HANG`].
+pub fn wait_ok<T, E: Display>(what: &str, mut ready: impl FnMut() -> Result<T, E>) -> T {
+    let mut pauses = Pauses::new();
     loop {
-        if let Some(value) = ready() {
-            return value;
+        match ready() {
+            Ok(value) => return value,
+            Err(error) => std::thread::sleep(pauses.next(what, &error)),
         }
-        assert!(start.elapsed() < HANG, "hung while waiting for {what}");
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 
-/// Polls until `ready` is true; panics with `what` after minutes.
-pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
-    wait_for(what, || ready().then_some(()));
+/// Polls until `ready` is true, for tests on tokio. Panics with `what` after [`HANG`].
+pub async fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
+    let mut pauses = Pauses::new();
+    while !ready() {
+        tokio::time::sleep(pauses.next(what, "it did not happen")).await;
+    }
+}
+
+/// The growing pauses between checks, until the guard ends them.
+struct Pauses {
+    started: Instant,
+    next: Duration,
+}
+
+impl Pauses {
+    fn new() -> Self {
+        Self { started: Instant::now(), next: PAUSES.0 }
+    }
+
+    fn next(&mut self, what: &str, state: impl Display) -> Duration {
+        assert!(self.started.elapsed() < HANG, "hung while waiting for {what}: {state}");
+        let pause = self.next;
+        self.next = (pause * 2).min(PAUSES.1);
+        pause
+    }
 }

@@ -1,10 +1,10 @@
-//! carbonapi as a front end: it finds and fetches over the HTTP port in its own protocols, evaluates
-//! functions itself, and what it answers is what the daemon answers.
+//! carbonapi as a front end of the daemon. It finds and fetches over HTTP in its own protocols and evaluates
+//! functions itself. Its answers must equal those of the daemon.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use plumbago_tests::capture::free_port;
+use plumbago_tests::capture::own_address;
 use plumbago_tests::child::Guarded;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -46,7 +46,7 @@ const TARGETS: &[&str] = &[
     "sumSeries(seriesByTag('name=cpu'))",
 ];
 
-/// Functions that are carbonapi's own.
+/// Functions that only carbonapi and the daemon have.
 const ITS_OWN: &[&str] = &[
     "join(app.*.load,app.{h1,h2}.load)",
     "join(app.*.load,app.h1.load,'SUB')",
@@ -79,7 +79,7 @@ const ITS_OWN: &[&str] = &[
     "stddev(app.*.load)",
 ];
 
-/// Those whose answers carbonapi begins where the request does and not at a slot: the values are compared.
+/// Functions for which carbonapi does not align the answer to slots. Only the values are compared.
 const ITS_OWN_UNALIGNED: &[&str] = &[
     "kolmogorovSmirnovTest2(bases.one,bases.two,10)",
     "ksTest2(app.h1.load,app.h2.load,7)",
@@ -129,7 +129,7 @@ fn carbonapi_answers_what_it_fetched() {
     daemon.stop_well();
 }
 
-/// Loads with gaps, full series, and tagged ones, once a minute for an hour.
+/// Series with gaps, without gaps, and with tags: one point per minute for an hour.
 fn points() -> Vec<Point> {
     let minutes = || (0..60).map(|minute| (minute, NOW - 3600 + 60 * minute));
     let mut points = Vec::new();
@@ -165,7 +165,7 @@ struct Front {
 
 impl Front {
     fn start(program: &std::ffi::OsStr, protocol: &str, setup: &Setup, daemon: &Daemon) -> Self {
-        let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+        let address = own_address();
         let timeouts = "{find: 60s, render: 60s, connect: 10s}";
         let configuration = setup.file(
             &format!("{protocol}.yaml"),
@@ -204,7 +204,7 @@ fn json(address: SocketAddr, path: &str) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{path}: {error}: {}", answer.body))
 }
 
-/// What both say of a node, sorted.
+/// The fields of each node that both answers have, sorted.
 fn nodes(address: SocketAddr, path: &str) -> Vec<Value> {
     const FIELDS: [&str; 5] = ["id", "text", "leaf", "expandable", "allowChildren"];
     let answer = json(address, path);
@@ -221,14 +221,14 @@ fn series(address: SocketAddr, path: &str) -> Vec<Value> {
     answer.as_array().unwrap().iter().map(pair).collect()
 }
 
-/// Leaves the values of a series.
+/// Removes the times of a series.
 fn forget_times(series: &mut Value) {
     for point in series[1].as_array_mut().unwrap() {
         point[1] = Value::Null;
     }
 }
 
-/// Numbers to nine digits of what is around 100.
+/// Compares JSON. Numbers may differ by rounding: by 1e-9 of the larger one, or of 100 if both are smaller.
 fn alike(a: &[Value], b: &[Value]) -> bool {
     fn same(a: &Value, b: &Value) -> bool {
         match (a, b) {

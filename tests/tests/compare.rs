@@ -1,28 +1,28 @@
-//! Every slot of every stage of a daemon beside the model of the load that it was sent.
+//! Compares every slot of every stage of a daemon with the model of the points that it was sent.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use plumbago_tests::daemon::Daemon;
 use plumbago_tests::fold::floor;
+use plumbago_tests::wait::wait_ok;
 
 use crate::load::{GROUPS, Load, METHODS, Metric};
 
-/// How long the late points may take to reach the store before a flush is asked for.
-const LATE: Duration = Duration::from_secs(3);
+/// How often [`settled`] looks before it flushes the daemon.
+const CHECKS_BEFORE_FLUSH: u32 = 40;
 
-/// Says whether what is seen is what is wanted.
+/// Whether the value of the daemon equals that of the model.
 pub(crate) type Same = fn(Option<f64>, Option<f64>) -> bool;
 
-/// Every slot of every stage is the model's.
+/// Waits until every slot of every stage equals the model.
 pub(crate) fn all(daemon: &Daemon, load: &Load, same: Same, what: &str) {
     let what = format!("{what}, from {} to {}", load.start, load.now);
     settled(daemon, &what, || complaints(daemon, load, same));
 }
 
-/// What is not as the model has it, a line each.
-pub(crate) fn complaints(daemon: &Daemon, load: &Load, same: Same) -> String {
+/// All differences from the model, one per line.
+fn complaints(daemon: &Daemon, load: &Load, same: Same) -> String {
     let mut complaints = String::new();
     for stage in 0..3 {
         let judge = |at: usize, slot, seen| {
@@ -38,7 +38,8 @@ pub(crate) fn complaints(daemon: &Daemon, load: &Load, same: Same) -> String {
     complaints
 }
 
-/// Reads a stage of all metrics and lets `judge` look at every slot.
+/// Reads a stage of all metrics and passes every slot to `judge`, which returns what is wrong with it. Returns
+/// the number of series.
 pub(crate) fn stage(
     daemon: &Daemon,
     load: &Load,
@@ -68,29 +69,27 @@ pub(crate) fn stage(
     series_seen
 }
 
-/// Panics unless there is nothing to complain of in the end: late points reach the store behind the
-/// others, so a first look may be too early.
+/// Waits until there are no complaints. Late points reach the store after the others. If complaints remain, the
+/// daemon is flushed once: a percentile of slots from two writers is complete only after its window was written.
 pub(crate) fn settled(daemon: &Daemon, what: &str, complaints: impl Fn() -> String) {
-    let start = Instant::now();
-    while start.elapsed() < LATE {
-        if complaints().is_empty() {
-            return;
+    let mut checks = 0;
+    wait_ok(what, || {
+        checks += 1;
+        if checks == CHECKS_BEFORE_FLUSH {
+            daemon.flush();
         }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    daemon.flush();
-    let left = complaints();
-    let (all, short) = (left.lines().count(), left.lines().take(30).collect::<Vec<_>>().join("\n"));
-    assert!(left.is_empty(), "{what}: {all} differences\n{short}");
+        let left = complaints();
+        let (all, short) = (left.lines().count(), left.lines().take(30).collect::<Vec<_>>().join("\n"));
+        if left.is_empty() { Ok(()) } else { Err(format!("{all} differences\n{short}")) }
+    });
 }
 
-/// The same bits.
+/// Equal bit for bit.
 pub(crate) fn same(a: Option<f64>, b: Option<f64>) -> bool {
     a.map(f64::to_bits) == b.map(f64::to_bits)
 }
 
-/// The earliest time whose read is answered by this stage and that covers the whole test, as far as
-/// one read can.
+/// The start of a read that this stage answers and that covers the whole test, as far as one read can.
 fn first_time(stages: &[(i64, i64)], stage: usize, start: i64, now: i64) -> i64 {
     if stage == 0 {
         return now - stages[0].0 * stages[0].1;

@@ -1,5 +1,6 @@
-//! kill -9 under load, again and again on one data directory: what the journal's counter covered is
-//! there afterwards, and every aggregate is that of a run without crashes, bit for bit.
+//! Kills the daemon under load with SIGKILL, many times on the same data directory. Afterwards every point that
+//! the journal's counter covered is there, and every aggregate equals that of a run without crashes, bit for
+//! bit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ use crate::compare::{self, same};
 use crate::load::{self, Load, Sent};
 
 const KILLS_UNDER_LOAD: usize = 20;
-/// After some of them the next start is killed too.
+/// Number of kills after which the next start is killed too.
 const KILLS_AT_START: usize = 6;
 
 #[test]
@@ -31,7 +32,7 @@ fn crashes_lose_and_change_nothing() {
     println!("seed {seed} (PLUMBAGO_SEED)");
     let mut setup = Setup::new();
     setup.schemas(load::SCHEMAS).aggregation(&load::aggregation());
-    // Short segments, so that they are dropped while the test runs.
+    // Short segments, so that some are dropped during the test.
     setup.set("journal.segment", "1m").set("engine.checkpoint_after", "3m");
     let mut run = Run {
         setup,
@@ -50,26 +51,26 @@ fn crashes_lose_and_change_nothing() {
     println!("{} kills, {} metrics", run.kills, run.load.metrics.len());
 }
 
-/// The test's side of one data directory.
+/// A data directory and what the test knows about its points.
 struct Run {
     setup: Setup,
     load: Load,
     random: StdRng,
-    /// Points that the journal's counter has not covered yet, in the order of sending; those of
-    /// one process and no other.
+    /// Points that the journal's counter does not cover yet, in the order of sending. All were sent to the
+    /// current process.
     unproven: Vec<Sent>,
-    /// The clock when the process started.
+    /// The clock at the start of the process.
     process_start: i64,
-    /// When points ahead of now may leave their list: the journal counts them once more then.
+    /// The times at which points from the future become due. The journal then counts them a second time.
     releases: Vec<i64>,
     kills: usize,
 }
 
-/// How a round sends.
+/// How a round sends its points.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     connections: usize,
-    /// With one connection and one shard, points are journaled in the order of sending.
+    /// One connection and one shard: points reach the journal in the order of sending.
     ordered: bool,
 }
 
@@ -98,7 +99,7 @@ impl Run {
         self.load_until_killed(daemon, process);
     }
 
-    /// A start that is killed before it serves, or just when it does.
+    /// Starts the daemon and kills it before it is ready, or about then.
     fn kill_at_start(&mut self) {
         let starting = self.setup.launch();
         std::thread::sleep(Duration::from_millis(self.random.random_range(5..400)));
@@ -120,7 +121,7 @@ impl Run {
         while !killed.load(Ordering::SeqCst) {
             let sent = self.load.step();
             let clock = format!("/admin/clock?now={}", self.load.now);
-            // What is sent after the kill is unproven, like all that no scrape covered.
+            // Points sent after the kill are unproven, like all points that no scrape covered.
             let moved = http::try_request(admin, "POST", &clock, "", "");
             let gone = self.send(&mut process, sent).is_err() || moved.is_err();
             if gone {
@@ -143,7 +144,7 @@ impl Run {
         self.kills += 1;
     }
 
-    /// Sends points, and notes them as unproven before the first byte goes out.
+    /// Records points as unproven, then sends them.
     fn send(&mut self, process: &mut Process, sent: Vec<Sent>) -> std::io::Result<()> {
         let connections = process.senders.len();
         let mut parts = vec![Vec::new(); connections];
@@ -159,12 +160,12 @@ impl Run {
         Ok(())
     }
 
-    /// Asks the counter, and forgets the points that it covers.
+    /// Reads the counter and removes the points that it covers from the unproven ones.
     fn prove(&mut self, process: &mut Process) {
         let (sent, now) = (process.sent, self.load.now);
         let Some(counters) = try_counters(process.admin) else { return };
         let written = counters.sum(JOURNAL_WRITTEN);
-        // A point ahead of now may have been counted again when it was released.
+        // A point from the future may have been counted again when it became due.
         let since = self.process_start - 600;
         let again = self.releases.iter().filter(|r| (since..=now).contains(*r)).count() as u64;
         let covered = written.saturating_sub(again).min(sent);
@@ -174,19 +175,19 @@ impl Run {
         }
     }
 
-    /// Holds still until everything is covered: with several shards only the total proves it.
+    /// Stops sending until all points are covered. With several shards only the total proves anything.
     fn prove_all(&mut self, process: &mut Process, killed: &AtomicBool) {
         while !self.unproven.is_empty() && !killed.load(Ordering::SeqCst) {
             let before = self.unproven.len();
             self.prove(process);
             let ripe = self.releases.iter().filter(|r| **r >= self.process_start - 600).count();
             if before == self.unproven.len() && before <= ripe {
-                return; // The allowance for releases may never be used up.
+                return; // Points that became due may or may not have been counted twice.
             }
         }
     }
 
-    /// Everything proven is there, in stage 0; what is not proven may be there or not, but nothing else.
+    /// Checks stage 0: every proven point is there, an unproven one may be there, and nothing else is.
     fn check_unproven(&self, daemon: &Daemon, what: &str) {
         let mut open: HashMap<(usize, i64), Vec<f64>> = HashMap::new();
         for sent in &self.unproven {
@@ -216,7 +217,7 @@ impl Run {
         });
     }
 
-    /// The values before the unproven ones, for their slots; `None` when nothing was there.
+    /// For the slots of unproven points, the value before the first of them. `None` if the slot was empty.
     fn proven(&self) -> BTreeMap<(usize, i64), Option<f64>> {
         let mut before = BTreeMap::new();
         for sent in &self.unproven {
@@ -226,7 +227,7 @@ impl Run {
         before
     }
 
-    /// A last start, a clean stop and a start after it.
+    /// Starts once more, stops cleanly, and starts again.
     fn end(&mut self) {
         self.setup.clock(self.load.now);
         let daemon = self.setup.start();
@@ -249,7 +250,7 @@ impl Run {
     }
 }
 
-/// A running daemon's connections and what was sent to it.
+/// The connections to a running daemon, and the number of points sent to it.
 struct Process {
     admin: SocketAddr,
     senders: Vec<LineSender>,
@@ -264,7 +265,7 @@ impl Process {
     }
 }
 
-/// Asks the counters, where the daemon may be gone.
+/// Reads the counters of a daemon that may have been killed.
 fn try_counters(admin: SocketAddr) -> Option<Counters> {
     let response = http::try_request(admin, "GET", "/metrics", "", "").ok()?;
     Some(Counters::parse(&response.body))

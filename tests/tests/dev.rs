@@ -1,4 +1,4 @@
-//! `plumbago dev cassandra`, as a person uses it.
+//! `plumbago dev cassandra`, as a user runs it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use plumbago_cassandra_node::cql::Connection;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::binary;
 
-/// Stops the node however the test ends.
+/// A node that is stopped however the test ends.
 struct Dev {
     directory: tempfile::TempDir,
     address: Ipv4Addr,
@@ -58,14 +58,14 @@ fn a_node_for_people_is_started_found_and_stopped() {
     let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
     cql.query(&format!("CREATE KEYSPACE mine WITH replication = {replication}")).unwrap();
 
-    // Asked again, it is the same one.
+    // A second call finds the running node.
     assert_eq!(String::from_utf8(dev.run(&[]).stdout).unwrap(), said);
 
     assert_eq!(dev.run(&["--stop"]).stdout, b"stopped\n");
     assert!(dev.connect().is_none());
-    assert_eq!(dev.run(&["--stop"]).stdout, b"does not run\n");
+    assert_eq!(dev.run(&["--stop"]).stdout, b"not running\n");
 
-    // Its data are still there.
+    // After a stop and a start its data are still there.
     assert!(dev.run(&[]).status.success());
     let keyspaces =
         dev.connect().unwrap().query("SELECT keyspace_name FROM system_schema.keyspaces").unwrap();

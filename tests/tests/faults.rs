@@ -1,30 +1,34 @@
-//! A daemon on Cassandra while nodes die, hang and lose what they confirmed: afterwards every point and
-//! every aggregate is that of a run without faults.
+//! A daemon on Cassandra whose nodes die, hang and lose rows that they acknowledged. Afterwards every point and
+//! every aggregate equals that of a run without faults.
 
-use std::time::Duration;
-
+use plumbago_cassandra_node::cql::{Connection, Consistency, SUPERUSER};
 use plumbago_cassandra_node::server::{self, cluster_for_test};
-use plumbago_cassandra_node::{Cluster, CommitlogSync, Options};
+use plumbago_cassandra_node::{Cluster, CommitlogSync, Node, Options};
 use plumbago_tests::answer::alike;
-use plumbago_tests::counters::Ledger;
+use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::{LineSender, Point};
 use plumbago_tests::wait::wait_until;
+use uuid::Uuid;
 
 use crate::compare;
 use crate::load::{self, Load, Sent};
 
-/// A daemon under load, and the model of what it was sent.
+/// A daemon under load, and the model of the points that it was sent.
 pub(crate) struct Run {
     pub(crate) setup: Setup,
     pub(crate) load: Load,
     daemon: Option<(Daemon, LineSender)>,
     /// Points received by the running process.
     received: u64,
-    /// The data directory is going to be lost, or was until then. Points far ahead of now would be lost
-    /// with it, and what another writer had written cannot be replaced any more.
+    /// The clock at its start.
+    started: i64,
+    /// Set if the test loses the data directory: then no points from the future are sent, which would be lost
+    /// with it. After the loss, points before this time replace none, because they belong to another writer.
     lost_until: Option<i64>,
+    /// A node, and the keyspace of the names.
+    names: (String, String),
 }
 
 impl Run {
@@ -36,12 +40,14 @@ impl Run {
         setup
             .set("store.cassandra.request_timeout", "3s")
             .set("sender.retry_max", "500ms")
-            .set("sender.parked_every", "2s");
-        setup.set("spool.gather", "100ms").set("engine.flush_interval", "1s");
-        // On the clock of the load, which runs ahead of the machine's.
+            .set("sender.retry_deferred_every", "2s");
+        setup.set("spool.linger", "100ms").set("engine.flush_interval", "1s");
+        // Measured on the clock of the load, which is ahead of the machine's.
         setup.set("spool.retain", "1d");
         setup.schemas(load::SCHEMAS).aggregation(&load::aggregation());
-        Self { setup, load: Load::new(seed, 2), daemon: None, received: 0, lost_until: None }
+        let load = Load::new(seed, 2);
+        let names = (contact_points[0].clone(), format!("{keyspace}_metadata"));
+        Self { setup, load, daemon: None, received: 0, started: 0, lost_until: None, names }
     }
 
     pub(crate) fn syncdb(&self) {
@@ -54,13 +60,14 @@ impl Run {
         let sender = daemon.sender();
         self.daemon = Some((daemon, sender));
         self.received = 0;
+        self.started = self.load.now;
     }
 
     pub(crate) fn daemon(&self) -> &Daemon {
         &self.daemon.as_ref().unwrap().0
     }
 
-    /// Minutes of the load, each point received before the clock goes on.
+    /// Sends steps of the load. The clock advances only after all points of a step were applied.
     pub(crate) fn steps(&mut self, count: usize) {
         for _ in 0..count {
             let mut sent = self.load.step();
@@ -73,20 +80,20 @@ impl Run {
             daemon.set_clock(self.load.now);
             sender.send(&points);
             self.received += points.len() as u64;
-            let received = self.received;
-            wait_until("the points to be received", || Ledger::of(&daemon.counters()).received >= received);
+            daemon.applied_at(self.received);
         }
     }
 
-    /// kill -9 of the daemon once all points are in its journal, and a start.
+    /// Kills the daemon with SIGKILL once all points are in its journal, and starts it again.
     pub(crate) fn kill_and_start(&mut self) {
         let (daemon, _) = self.daemon.take().unwrap();
-        std::thread::sleep(Duration::from_millis(200));
+        let journaled = self.received + self.load.released(self.started) as u64;
+        wait_until("the points to be in the journal", || daemon.counters().sum(JOURNAL_WRITTEN) >= journaled);
         daemon.kill();
         self.start();
     }
 
-    fn stop_and_start(&mut self) {
+    pub(crate) fn stop_and_start(&mut self) {
         let (daemon, _) = self.daemon.take().unwrap();
         let ended = daemon.stop_well();
         assert!(ended.output.contains("missing 0"), "{}", ended.output);
@@ -94,18 +101,22 @@ impl Run {
     }
 
     fn unsent(&self) -> u64 {
-        self.daemon().counters().sum("plumbago_spool_unsent_rows")
+        self.daemon().counters().sum("plumbago_spool_pending_rows")
     }
 
-    /// Everything is in the heads or acknowledged by the server.
+    fn sent_again(&self) -> bool {
+        self.daemon().counters().sum("plumbago_spool_resend_bytes") == 0
+    }
+
+    /// Flushes, and waits until the server has acknowledged all rows, also those that are sent again.
     pub(crate) fn sent(&self) {
         self.daemon().flush();
-        wait_until("the spool to be empty", || self.unsent() == 0);
+        wait_until("the spool to be empty", || self.unsent() == 0 && self.sent_again());
     }
 
     pub(crate) fn check(&self, what: &str) {
         wait_until("the answers", || {
-            // A read that meets a node in trouble is refused, never short.
+            // While nodes are failing a read is refused, but never incomplete.
             let path = format!("/render?target=load.a.sum.*.*&format=raw&now={}", self.load.now);
             self.daemon().get(&path).status == 200
         });
@@ -114,16 +125,17 @@ impl Run {
         assert!(ledger.balances(), "{what}: {ledger:?}");
     }
 
-    /// What the server alone has: read by a daemon with an empty data directory.
+    /// Checks the rows on the server: reads them with a daemon that has an empty data directory.
     pub(crate) fn check_server(&mut self, what: &str) {
         self.sent();
+        let names = self.load.metrics.iter().filter(|m| m.exists()).count();
+        wait_until("the names to be on the server", || self.names_on_server() >= names);
         let (daemon, _) = self.daemon.take().unwrap();
         daemon.stop_well();
         let data = self.setup.data();
         let kept = data.with_extension("kept");
         std::fs::rename(&data, &kept).unwrap();
         self.start();
-        let names = self.load.metrics.iter().filter(|m| m.exists()).count();
         self.daemon().wait_names(names);
         self.check(what);
         let (daemon, _) = self.daemon.take().unwrap();
@@ -133,16 +145,37 @@ impl Run {
         self.start();
     }
 
-    /// How often the daemon has sent again what a returned node may have lost. A start whose first try to
-    /// connect fails counts as a return.
-    pub(crate) fn returns(&self) -> usize {
-        self.daemon().log().matches("a node has returned").count()
+    /// The names that the server has. Reads all replicas, which repairs those that lack some. A node that was
+    /// killed may have lost names too; the daemon creates them again a while after its return.
+    fn names_on_server(&self) -> usize {
+        let (node, keyspace) = &self.names;
+        let query = format!("SELECT name FROM {keyspace}.metrics_metadata");
+        // A server without authentication asks for no credentials.
+        let names = Connection::open(node.parse().unwrap(), Some(SUPERUSER))
+            .and_then(|mut cql| cql.query_at(Consistency::All, &query).map(|rows| rows.len()));
+        names.unwrap_or(0)
     }
 
-    /// The same once the daemon, which looks every second, has seen what there was to see at its start.
-    pub(crate) fn returns_at_rest(&self) -> usize {
-        std::thread::sleep(Duration::from_secs(2));
-        self.returns()
+    /// Waits until the daemon has noted the present start of each node. What the nodes may have lost by then
+    /// is sent again.
+    pub(crate) fn starts_noted(&self, cluster: &Cluster) {
+        let file = self.setup.data().join("nodes");
+        wait_until("the starts of all nodes to be noted", || {
+            let noted = std::fs::read_to_string(&file).unwrap_or_default();
+            let mut present = cluster.nodes().iter().map(start_of);
+            present.all(|start| start.is_some_and(|start| noted.contains(&start)))
+        });
+    }
+
+    /// Kills the only node of the cluster and waits until the daemon has noticed.
+    pub(crate) fn kill_node(&self, cluster: &mut Cluster) {
+        wait_until("the node to be seen", || self.nodes_up() == 1);
+        cluster.node(0).kill();
+        wait_until("the loss of the node to be seen", || self.nodes_up() == 0);
+    }
+
+    fn nodes_up(&self) -> u64 {
+        self.daemon().counters().sum("plumbago_cassandra_nodes_up")
     }
 
     pub(crate) fn ready(&self) -> http::Response {
@@ -150,16 +183,25 @@ impl Run {
     }
 }
 
+/// The line of the file `nodes` for the present start of a node.
+fn start_of(node: &Node) -> Option<String> {
+    let mut cql = node.connect().ok()?;
+    let local = cql.query("SELECT host_id, gossip_generation FROM system.local WHERE key = 'local'").ok()?;
+    let row = local.iter().next()?;
+    let host = Uuid::from_slice(row.bytes(0)?).ok()?;
+    Some(format!("node {host} {}\n", row.integer(1)?))
+}
+
 fn cluster(size: usize, options: &Options) -> Option<Cluster> {
     cluster_for_test(size, &Options { heap_mib: 320, sasi: false, ..options.clone() })
 }
 
-/// A node that was out of reach has what it confirmed: it is told from one that was started anew.
+/// A node that was only unreachable has lost nothing: the daemon tells it from one that was restarted.
 #[test]
 fn a_node_out_of_reach_forgets_nothing() {
     let Some(cluster) = cluster(1, &Options::default()) else { return };
     let mut run = Run::new("out_of_reach", &cluster.contact_points(), 65);
-    // A busy machine may be long in saying that the node is the same.
+    // On a busy machine it may take long to find out that the node was not restarted.
     run.setup.set("store.cassandra.request_timeout", "30s");
     run.syncdb();
     run.start();
@@ -170,14 +212,14 @@ fn a_node_out_of_reach_forgets_nothing() {
     cluster.nodes()[0].pause();
     wait_until("its connections to be given up", || count("nodes_up") == 0);
     cluster.nodes()[0].resume();
-    wait_until("it to be in reach again", || run.daemon().log().contains("it was not restarted"));
+    wait_until("it to be in reach again", || run.daemon().log().contains("without a restart"));
     assert_eq!(count("nodes_returned_total"), returned);
     run.steps(10);
     run.sent();
     run.check("after a node was out of reach");
 }
 
-/// The only node of a keyspace without commit log loses all that it holds in memory.
+/// Without a commit log, the only node loses all rows that it has in memory.
 #[test]
 fn what_a_killed_node_forgot_is_sent_again() {
     let Some(mut cluster) = cluster(1, &Options::default()) else { return };
@@ -187,19 +229,18 @@ fn what_a_killed_node_forgot_is_sent_again() {
     run.start();
     run.steps(40);
     run.sent();
-    let before = run.returns_at_rest();
-    cluster.node(0).kill();
-    // Accepted, and kept for the server, while there is none.
+    run.kill_node(&mut cluster);
+    // Points are accepted and spooled while there is no node.
     run.steps(10);
     cluster.node(0).start().unwrap();
-    wait_until("the return to be seen", || run.returns() > before);
+    run.starts_noted(&cluster);
     run.sent();
     run.check_server("after the only node lost its memory");
 
-    // By hand, for what the daemon could not see.
+    // A replay by hand, for a loss that the daemon could not notice.
     cluster.node(0).kill();
     let (daemon, _) = run.daemon.take().unwrap();
-    // What needs the server's slots stays in the journal.
+    // Points that cannot be merged without the server's rows stay in the journal.
     let ended = daemon.stop();
     assert!(ended.status.success(), "{}", ended.output);
     cluster.node(0).start().unwrap();
@@ -216,7 +257,7 @@ fn what_a_killed_node_forgot_is_sent_again() {
     run.check_server("after a replay by hand");
 }
 
-/// Three nodes that keep a confirmed write for ten seconds in memory only.
+/// Three nodes, each of which keeps acknowledged writes only in memory for up to ten seconds.
 #[test]
 fn three_nodes_in_trouble() {
     let options = Options { commitlog_sync: CommitlogSync::Periodic, ..Options::default() };
@@ -225,21 +266,18 @@ fn three_nodes_in_trouble() {
     for what in ["data", "metadata"] {
         run.setup.set(&format!("store.cassandra.replication.{what}"), "3");
     }
-    for what in ["read", "metadata_read"] {
-        run.setup.set(&format!("store.cassandra.consistency.{what}"), "LOCAL_QUORUM");
-    }
     run.syncdb();
     run.start();
     run.steps(30);
 
-    // One dies: nobody notices.
+    // One node dies: reads and writes continue.
     cluster.node(2).kill();
     run.steps(15);
     run.sent();
     run.check("without one of three");
     cluster.node(2).start().unwrap();
 
-    // One hangs.
+    // One node hangs.
     run.steps(5);
     cluster.node(1).pause();
     run.steps(10);
@@ -247,12 +285,12 @@ fn three_nodes_in_trouble() {
     cluster.node(1).resume();
     run.sent();
 
-    // Two die: what comes is kept, over a kill -9 of the daemon too.
+    // Two nodes die: points are spooled, and survive a kill of the daemon.
     cluster.node(1).kill();
     cluster.node(2).kill();
     run.steps(10);
     wait_until("rows to wait", || run.unsent() > 0);
-    wait_until("the trouble to be told", || run.ready().status == 503);
+    wait_until("the problem to be reported", || run.ready().status == 503);
     run.kill_and_start();
     run.steps(10);
     run.kill_and_start();
@@ -262,18 +300,19 @@ fn three_nodes_in_trouble() {
     run.sent();
     run.check("after two of three were away");
 
-    // All die at once.
+    // All nodes die at the same time.
     run.steps(10);
     cluster.kill_all();
     run.steps(5);
     cluster.start_all().unwrap();
     run.steps(5);
+    run.starts_noted(&cluster);
     run.check_server("after all were away");
     run.stop_and_start();
     run.check("at the end");
 }
 
-/// A table is dropped under the daemon, and made again; before that there was no schema at all.
+/// First there is no schema at all. Later a table is dropped while the daemon is running, and created again.
 #[test]
 fn without_a_schema_and_without_a_table() {
     let Some(server) = server::for_tests() else { return };
@@ -284,7 +323,7 @@ fn without_a_schema_and_without_a_table() {
     let mut run = Run::new("faults_schema", &[server.contact_point()], 63);
     run.start();
     run.steps(10);
-    wait_until("the trouble to be told", || run.ready().body.contains("syncdb"));
+    wait_until("the problem to be reported", || run.ready().body.contains("syncdb"));
     run.kill_and_start();
     run.syncdb();
     run.sent();
@@ -299,9 +338,9 @@ fn without_a_schema_and_without_a_table() {
     cql.query(&format!("DROP TABLE faults_schema.{table}")).unwrap();
     run.steps(10);
     wait_until("rows to wait", || run.unsent() > 0);
-    wait_until("the trouble to be told", || run.ready().body.contains("1440p_10s"));
+    wait_until("the problem to be reported", || run.ready().body.contains("1440p_10s"));
     run.syncdb();
-    // What was in the table is sent again, since it is retained.
+    // The spool retains rows after the server acknowledged them, so the rows of the table can be sent again.
     let response =
         http::post(run.daemon().admin(), &format!("/admin/replay?since={}", run.load.start - 3600), "");
     assert!(response.status < 300, "{response:?}");
@@ -313,9 +352,9 @@ fn without_a_schema_and_without_a_table() {
     }
 }
 
-/// The data directory is lost between two starts: the next writer is another one, and what both wrote
-/// adds up. One that was moved is the same writer. A copy beside the original is another; no point of it
-/// is lost (the windows that were open are counted by both, see docs/decisions/writer-id.md).
+/// A data directory that is lost, moved and copied. After a loss the daemon gets a new writer id, and the points
+/// of both writers add up. A moved directory keeps its writer id. A copy next to the original gets a new one:
+/// no point of it is lost, but both count the windows that were open (docs/decisions/writer-id.md).
 #[test]
 fn a_data_directory_lost_and_cloned() {
     let Some(server) = server::for_tests() else { return };
@@ -343,11 +382,11 @@ fn a_data_directory_lost_and_cloned() {
     let copy = data.with_extension("copy");
     let copied = std::process::Command::new("cp").arg("-r").arg(&data).arg(&copy).status().unwrap();
     assert!(copied.success());
-    // As between file systems: the files are others.
+    // As after a move to another file system: the files are new ones.
     std::fs::remove_dir_all(&data).unwrap();
     run.setup.set("data_dir", copy.to_str().unwrap());
     run.start();
-    assert!(run.daemon().log().contains("its writer id is kept"), "{}", run.daemon().log());
+    assert!(run.daemon().log().contains("it keeps its writer id"), "{}", run.daemon().log());
     run.steps(5);
     run.sent();
     run.check("after the data directory was moved");
@@ -359,7 +398,7 @@ fn a_data_directory_lost_and_cloned() {
     run.setup.set("data_dir", data.to_str().unwrap());
     run.lost_until = Some(run.load.now + 600);
     run.start();
-    assert!(run.daemon().log().contains("a copy: a new one is drawn"), "{}", run.daemon().log());
+    assert!(run.daemon().log().contains("choosing a new writer id"), "{}", run.daemon().log());
     run.steps(20);
     let mut complaints = String::new();
     let judge = |at: usize, slot, seen| {

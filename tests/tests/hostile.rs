@@ -1,5 +1,5 @@
-//! Bad input of every kind: refused by name, counted by reason, in bounded memory, beside a client
-//! that is served as if nothing happened.
+//! Bad input of every kind. It is refused with a clear message, counted by reason, and takes bounded memory,
+//! while another client is served normally.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 const NOW: i64 = 1_700_000_000;
 const SECONDS: &str = "[all]\npattern = .*\nretentions = 1s:1d\n";
-/// What bad input may take of the memory: several times less than one bomb asks for.
+/// How far bad input may increase the memory of the daemon. A single bomb asks for several times more.
 const GROWTH_BYTES: u64 = 300 << 20;
 
 #[test]
@@ -104,7 +104,7 @@ fn hostile_clients_harm_nobody() {
     daemon.stop_well();
 }
 
-/// Sends points while the others misbehave.
+/// Sends good points while other clients send bad input.
 fn good_client(daemon: &Daemon, over: Arc<AtomicBool>) -> std::thread::JoinHandle<Vec<Point>> {
     let (mut sender, mut pickle) =
         (daemon.sender(), TcpStream::connect(daemon.address("pickle tcp")).unwrap());
@@ -168,7 +168,7 @@ fn garbage(daemon: &Daemon) {
     }
 }
 
-/// 64 MiB without an end of line, and a good line behind them on the same connection.
+/// A line of 64 MiB, followed by a good line on the same connection.
 fn long_lines(daemon: &Daemon) {
     let mut sender = daemon.sender();
     let chunk = vec![b'x'; 1 << 20];
@@ -179,7 +179,7 @@ fn long_lines(daemon: &Daemon) {
     wait_until("the line after the long one", || daemon.names().contains(&"long.after".to_owned()));
 }
 
-/// What a pickle must not do to its reader (`reference/deps.md`, finding 1).
+/// Pickles that would fill the memory, exhaust the stack, or run code in a careless decoder.
 fn bombs(daemon: &Daemon) {
     let repeated = |start: &str, text: &str, times: usize, end: &str| {
         [start, &text.repeat(times), end].concat().into_bytes()
@@ -229,11 +229,11 @@ fn http_garbage(daemon: &Daemon) {
     }
 }
 
-/// Sends and waits until the other side is done with it.
+/// Sends bytes and waits until the daemon has handled them.
 fn send(daemon: &Daemon, listener: &str, bytes: &[u8]) {
     let mut stream = TcpStream::connect(daemon.address(listener)).unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
-    // It may hang up on us in the middle.
+    // The daemon may close the connection early.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let _ = stream.read(&mut [0]);
@@ -267,7 +267,7 @@ fn a_newer_format_is_refused() {
     }
 }
 
-/// Each file in turn is damaged: the daemon starts and answers, or names the file and ends.
+/// Damages one file after another. The daemon either starts and answers, or names the data directory and exits.
 #[test]
 fn damaged_files_are_named() {
     let (setup, whole) = stored();
@@ -285,7 +285,7 @@ fn damaged_files_are_named() {
     println!("{report}");
 }
 
-/// Rows that were committed and are not in a table yet are in the store's log alone.
+/// Rows that are committed but not in a table yet exist only in the store's log.
 #[test]
 fn a_damaged_log_of_the_store_is_said() {
     let (setup, whole) = stored();
@@ -300,12 +300,12 @@ fn a_damaged_log_of_the_store_is_said() {
 
 const POINTS: usize = 9000;
 
-/// A set-up with points in its store, and a copy of its data directory.
+/// A setup with points in its store, and a copy of its data directory.
 fn stored() -> (Setup, PathBuf) {
     let mut setup = Setup::new();
     setup.schemas("[all]\npattern = .*\nretentions = 10s:1h,1m:1d\n");
     for round in 1..=3 {
-        // Several starts, so that tables are written and logs turned.
+        // Several starts, so that tables are written and logs are rotated.
         let start = NOW - 1800 + (round - 1) * 600;
         let daemon = setup.clock(start + 600).start();
         let mut sender = daemon.sender();
@@ -351,7 +351,7 @@ fn choose(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
     files
 }
 
-/// What a start made of damage.
+/// How a start with a damaged file ends.
 #[derive(Debug)]
 enum Outcome {
     Started { points: usize, code: Option<i32>, said: Vec<String>, panicked: bool },
@@ -359,11 +359,11 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// It started and ended well, or ended with a text that names the place.
+    /// It started and stopped successfully, or exited with a message that names the directory.
     fn is_clear(&self) -> bool {
         match self {
             Self::Started { code, panicked, .. } => *code == Some(0) && !panicked,
-            // A panic of the database is caught: the code is ours, not that of a panic.
+            // A panic of the database is caught, so the exit code is not that of a panic.
             Self::Refused { code, named, said } => {
                 code.is_some_and(|c| c != 0 && c != 101) && *named && !said.is_empty()
             }
@@ -396,7 +396,7 @@ fn outcome(setup: &Setup) -> Outcome {
 
 fn damage(file: &Path, cut: bool) {
     let mut bytes = std::fs::read(file).unwrap();
-    // Logs are laid out in advance: zeros follow what is used.
+    // Logs are preallocated: the used part is followed by zeros.
     let length = bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
     if cut {
         bytes.truncate(length / 2);
@@ -412,7 +412,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.success());
 }
 
-/// All files with something in them.
+/// All files that are not empty.
 fn files_of(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     list(directory, &mut files);
@@ -427,14 +427,14 @@ fn list(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// A line of /proc/…/status in bytes.
+/// A value of /proc/…/status in bytes.
 fn memory(daemon: &Daemon, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id())).unwrap();
     let line = status.lines().find(|l| l.starts_with(field)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Over a thousand connections on both sides.
+/// Allows more than a thousand connections, for the test and for the daemon.
 fn more_files() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard.min(16_384), hard).unwrap();

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::load::{self, Load};
 
-/// `/admin/ledger`, one field at a time.
+/// The answer of `/admin/ledger`.
 struct Ledger(Value);
 
 impl Ledger {
@@ -69,7 +69,7 @@ fn adds_up_at_every_moment() {
         let bad = refused_lines(step, load.now);
         refused += bad.lines().count() as u64;
         sender.try_bytes(bad.as_bytes()).unwrap();
-        // So that no point meets a clock that has run away from it.
+        // The clock must not advance before the points of this step were received.
         wait_for_received(&daemon, sent + refused);
     }
     stop.store(true, Ordering::SeqCst);
@@ -109,7 +109,7 @@ fn wait_for_received(daemon: &Daemon, count: u64) {
     wait_until("the points to be received", || Ledger::of(daemon.admin()).get("received") >= count);
 }
 
-/// The same when it begins with what a killed process left.
+/// The ledger also adds up after a start that recovers points of a killed process.
 #[test]
 fn adds_up_after_a_kill() {
     let mut load = Load::new(11, 5);

@@ -1,8 +1,8 @@
-//! The load of the crash tests and the model it is compared with: points of every kind on a clock
-//! that only the test moves, and every aggregate folded anew, flat and in slot order.
+//! The load of the crash tests, and the model that the daemon is compared with. The load has points of every
+//! kind, on a clock that only the test moves. The model folds each aggregate from all slots of stage 0.
 //!
-//! `fold::Flat` folds stage by stage; here the last bit counts, so the order of adding must be the
-//! daemon's promise (stage-0 slots in slot order), written down once more.
+//! Results are compared to the last bit. The model therefore adds in the order that the daemon promises, by
+//! slots of stage 0; `fold::Flat` does not.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 pub(crate) const METHODS: [&str; 8] = ["average", "sum", "min", "max", "last", "count", "avg_zero", "median"];
-/// Groups of metrics, and their stages: seconds per slot and number of slots.
+/// Groups of metrics with their stages: seconds per slot and number of slots.
 pub(crate) const GROUPS: [(&str, &[(i64, i64)]); 2] =
     [("a", &[(10, 1440), (60, 1440), (600, 4320)]), ("b", &[(30, 480), (300, 576)])];
 const FACTORS: [(&str, f64); 2] = [("x0", 0.0), ("x50", 0.5)];
-/// A head's allowance in slots: points further ahead of now wait.
+/// How many slots ahead of now a point may be. Points further ahead are kept until they are due.
 const ALLOWANCE: i64 = 20;
-/// Late points stay well inside stage 0, so that it does not matter at which clock they are judged.
+/// Largest age of late points in seconds. It is well inside stage 0, so that the exact clock does not matter.
 const LATEST: i64 = 1200;
 
 /// storage-schemas.conf of [`GROUPS`].
 pub(crate) const SCHEMAS: &str = "[a]\npattern = ^load\\.a\\.\nretentions = 10s:4h,1m:1d,10m:30d\n\
      [b]\npattern = ^load\\.b\\.\nretentions = 30s:4h,5m:2d\n";
 
-/// storage-aggregation.conf by parts of the name.
+/// storage-aggregation.conf that derives method and factor from the name.
 pub(crate) fn aggregation() -> String {
     let mut text = String::new();
     for method in METHODS {
@@ -38,7 +38,7 @@ pub(crate) fn aggregation() -> String {
     text
 }
 
-/// One metric and all that was written to it.
+/// A metric and all points written to it.
 #[derive(Debug)]
 pub(crate) struct Metric {
     pub(crate) name: String,
@@ -51,7 +51,7 @@ pub(crate) struct Metric {
 }
 
 impl Metric {
-    /// What a reader sees of a slot of a stage at `now`. Points too far ahead are not part of it.
+    /// The value that a reader sees in a slot of a stage at `now`. Points too far in the future are not visible.
     pub(crate) fn shown(&self, stage: usize, slot: i64, now: i64) -> Option<f64> {
         let (step, first) = (self.stages[stage].0, self.stages[0].0);
         let visible = (now + ALLOWANCE * first + 1).min(slot + step);
@@ -67,7 +67,7 @@ impl Metric {
         Some(fold(self.method, &known, whole))
     }
 
-    /// True once a point was sent to it.
+    /// True once it has a point.
     pub(crate) fn exists(&self) -> bool {
         !self.slots.is_empty()
     }
@@ -77,7 +77,7 @@ impl Metric {
     }
 }
 
-/// Folds known slots in their order.
+/// Folds known values in the order of their slots.
 fn fold(method: &str, known: &[f64], whole: f64) -> f64 {
     let sum = || known[1..].iter().fold(known[0], |a, b| a + b);
     match method {
@@ -97,28 +97,29 @@ fn fold(method: &str, known: &[f64], whole: f64) -> f64 {
     }
 }
 
-/// A point on its way, and the clock at which it may leave the list of points ahead of now (0 when
-/// it was never on it).
+/// A point to send. `release` is the time at which a point from the future becomes due; 0 for all others.
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) metric: usize,
     pub(crate) point: Point,
     pub(crate) release: i64,
-    /// What its slot held before.
+    /// The earlier value of its slot.
     pub(crate) before: Option<f64>,
 }
 
-/// The stream of points and what it should lead to.
+/// The stream of points, and the expected result.
 #[derive(Debug)]
 pub(crate) struct Load {
     random: StdRng,
     pub(crate) metrics: Vec<Metric>,
     pub(crate) now: i64,
     pub(crate) start: i64,
+    /// The times at which points from the future become due.
+    releases: Vec<i64>,
 }
 
 impl Load {
-    /// `each` metrics for every group, method and factor.
+    /// A load with `each` metrics for every group, method and factor.
     pub(crate) fn new(seed: u64, each: usize) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let start = 1_700_000_000 + random.random_range(0..100_000);
@@ -140,24 +141,34 @@ impl Load {
                 }
             }
         }
-        Self { random, metrics, now: start, start }
+        Self { random, metrics, now: start, start, releases: Vec::new() }
     }
 
-    /// Moves the clock and gives what arrives then, in order.
+    /// Advances the clock and returns the points that arrive, in order.
     pub(crate) fn step(&mut self) -> Vec<Sent> {
         self.now += self.random.random_range(3..=30);
         let mut sent = Vec::new();
         for at in 0..self.metrics.len() {
             self.emit(at, &mut sent);
         }
+        self.releases.extend(sent.iter().map(|one| one.release).filter(|release| *release > 0));
         sent
     }
 
-    /// Drops some of these points again.
+    /// Number of points from the future that have become due since the clock stood at `since`. The journal
+    /// contains each of them twice.
+    pub(crate) fn released(&self, since: i64) -> usize {
+        self.releases.iter().filter(|release| (since + 1..=self.now).contains(release)).count()
+    }
+
+    /// Removes points from `sent` and from the model.
     pub(crate) fn take_back(&mut self, sent: &mut Vec<Sent>, doomed: impl Fn(&Sent) -> bool) {
-        // Backwards: what a point replaced may have been sent just before it.
+        // Backwards, because a point may have replaced one that was sent just before it.
         for at in (0..sent.len()).rev().filter(|at| doomed(&sent[*at])).collect::<Vec<_>>() {
             let one = sent.remove(at);
+            if let Some(listed) = self.releases.iter().rposition(|release| *release == one.release) {
+                self.releases.remove(listed);
+            }
             let metric = &mut self.metrics[one.metric];
             match one.before {
                 Some(before) => metric.put(one.point.timestamp, before),
@@ -194,7 +205,7 @@ impl Load {
             self.put(at, now + early, 0, sent);
         }
         if self.random.random_bool(0.002) {
-            // At the start of a slot: then slot and point become visible together.
+            // At the start of a slot, so that slot and point become visible together.
             let timestamp = floor(now + ahead, resolution) + resolution * self.random.random_range(1..20);
             self.put(at, timestamp, timestamp - ahead, sent);
         }

@@ -1,17 +1,18 @@
-//! What operators and senders get wrong beside a daemon on Cassandra: credentials, clocks, names.
+//! Mistakes of operators and senders with a daemon on Cassandra: credentials, clocks, names.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plumbago_cassandra_node::Options;
 use plumbago_cassandra_node::server::{self, cluster_for_test};
 use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 
 use crate::faults::Run;
 
-/// The password is wrong: points are accepted, the trouble is told, and once the server is told the
-/// password everything arrives.
+/// A wrong password: points are accepted and `/readyz` reports the problem. Once the server has the
+/// password, all points arrive.
 #[test]
 fn wrong_credentials() {
     let options = Options { heap_mib: 320, sasi: false, authentication: true, ..Options::default() };
@@ -44,13 +45,31 @@ fn wrong_credentials() {
     run.steps(10);
     run.check("after the password was right");
     run.check_server("after the password was right, by the server");
+
+    // A role that may do everything but register its writer id: no row is sent, and `/readyz` says why.
+    cql.query("CREATE ROLE limited WITH LOGIN = true AND PASSWORD = 'limited'").unwrap();
+    for keyspace in ["credentials", "credentials_metadata"] {
+        cql.query(&format!("GRANT SELECT ON KEYSPACE {keyspace} TO limited")).unwrap();
+    }
+    run.setup.set("store.cassandra.username", "limited").set("store.cassandra.password", "limited");
+    run.stop_and_start();
+    run.steps(10);
+    wait_until("the reason", || {
+        let ready = run.ready();
+        ready.status == 503 && ready.body.contains("plumbago_writers")
+    });
+    for keyspace in ["credentials", "credentials_metadata"] {
+        cql.query(&format!("GRANT MODIFY ON KEYSPACE {keyspace} TO limited")).unwrap();
+    }
+    wait_until("the right to be used", || run.ready().status == 200);
+    run.check_server("after the right was granted");
 }
 
 fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 / 60 * 60
 }
 
-/// A daemon of one keyspace of the shared server.
+/// A setup with a keyspace of the shared server.
 fn setup(keyspace: &str, indexes: &str) -> Option<Setup> {
     let server = server::for_tests()?;
     drop_keyspaces(keyspace);
@@ -59,7 +78,7 @@ fn setup(keyspace: &str, indexes: &str) -> Option<Setup> {
     setup.set("store.cassandra.contact_points", &server.contact_point());
     setup.set("store.cassandra.components", "5").set("store.cassandra.indexes", indexes);
     setup.set("store.cassandra.request_timeout", "60s");
-    setup.set("spool.gather", "100ms").set("engine.flush_interval", "1s");
+    setup.set("spool.linger", "100ms").set("engine.flush_interval", "1s");
     setup.schemas("[all]\npattern = .*\nretentions = 60s:1d,10m:30d\n");
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
@@ -75,11 +94,11 @@ fn drop_keyspaces(keyspace: &str) {
 
 fn sent(daemon: &Daemon) {
     daemon.flush();
-    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_unsent_rows") == 0);
+    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);
 }
 
-/// The daemon's clock runs an hour ahead and is put right: what comes then still replaces what came
-/// before. And the difference is told.
+/// The daemon's clock is an hour ahead and is corrected. Later points still replace earlier ones, and the log
+/// and `/readyz` mention the difference.
 #[test]
 fn a_clock_that_was_ahead() {
     const KEYSPACE: &str = "mistakes_clock";
@@ -92,9 +111,11 @@ fn a_clock_that_was_ahead() {
     let daemon = setup.clock(now + 3600).start();
     daemon.put(&points(1.0));
     sent(&daemon);
-    let told = || daemon.counters().sum("plumbago_cassandra_rows_written_total") > 0;
-    wait_until("the rows to be written", told);
+    let written = || daemon.counters().sum("plumbago_cassandra_rows_written_total") > 0;
+    wait_until("the rows to be written", written);
     assert!(daemon.log().contains("the server's clock differs from ours"), "{}", daemon.log());
+    let says = |daemon: &Daemon, what: &str| http::get(daemon.admin(), "/readyz").body.contains(what);
+    wait_until("the warning", || says(&daemon, "s ahead of the server's, so"));
     daemon.stop_well();
 
     let daemon = setup.clock(now).start();
@@ -105,11 +126,12 @@ fn a_clock_that_was_ahead() {
         series.first().is_some_and(|series| series.known().into_iter().eq(expected.clone()))
     };
     wait_until("the new values", || seen(&daemon));
+    wait_until("the warning", || says(&daemon, "the clock of this machine was ahead"));
     sent(&daemon);
     assert!(daemon.ledger().balances());
     daemon.stop_well();
 
-    // The server alone.
+    // The rows on the server, without local data.
     setup.set("data_dir", setup.path().join("empty").to_str().unwrap());
     let daemon = setup.start();
     daemon.wait_names(1);
@@ -118,7 +140,7 @@ fn a_clock_that_was_ahead() {
     drop_keyspaces(KEYSPACE);
 }
 
-/// Names that the tables cannot hold are refused, counted by reason and named; others go on.
+/// Names that the tables cannot store are refused, counted by reason and logged. Other names are not affected.
 #[test]
 fn names_that_the_tables_cannot_hold() {
     const KEYSPACE: &str = "mistakes_names";

@@ -1,9 +1,8 @@
-//! Cassandra 4.1, the oldest release that is run: a daemon on it from socket to answer, and BigGraphite
-//! beside our store.
+//! Cassandra 4.1, the oldest supported release: a daemon on it from socket to answer, and our store together
+//! with BigGraphite.
 
 use plumbago_cassandra_node::server::cluster_for_test;
 use plumbago_cassandra_node::{Options, Release};
-use plumbago_tests::wait::wait_until;
 
 use crate::faults::Run;
 use crate::interop::beside::Beside;
@@ -14,7 +13,7 @@ fn cassandra_4_1() {
     let options = Options { release: Release::V4_1, ..Options::default() };
     let Some(mut cluster) = cluster_for_test(1, &options) else { return };
     let mut run = Run::new("older", &cluster.contact_points(), 66);
-    // As BigGraphite's keyspaces are: the node forgets what it holds in memory.
+    // As in BigGraphite's keyspaces: a killed node loses the rows that it has in memory.
     run.setup.set("store.cassandra.replication.durable_writes", "false");
     run.syncdb();
     run.start();
@@ -23,11 +22,10 @@ fn cassandra_4_1() {
     run.steps(10);
     run.sent();
     run.check("after a kill of the daemon");
-    let before = run.returns_at_rest();
-    cluster.node(0).kill();
+    run.kill_node(&mut cluster);
     run.steps(5);
     cluster.node(0).start().unwrap();
-    wait_until("the return to be seen", || run.returns() > before);
+    run.starts_noted(&cluster);
     run.check_server("after a kill of the node");
     drop(run);
 

@@ -1,4 +1,4 @@
-//! Events and the pages that clients still ask for, against the real graphite-web.
+//! Events, and old pages that clients still request, compared with the real graphite-web.
 
 use plumbago_tests::answer;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const NOW: i64 = 1_700_000_100;
 
-/// Bodies that are posted, the good ones and the others.
+/// Bodies of POST requests, valid and invalid.
 fn bodies() -> Vec<String> {
     let mut all = vec![
         json!({"what": "deploy", "tags": ["web", "prod"], "when": NOW - 60, "data": "v1"}),
@@ -52,7 +52,7 @@ fn events_are_graphites() {
     both.questions();
     both.pages();
     both.functions();
-    // What was noted is there after the process was killed, and ids go on.
+    // Events survive a kill of the process, and ids continue.
     both.daemon.kill();
     both.daemon = setup.start();
     both.questions();
@@ -115,7 +115,7 @@ impl Both {
         assert_eq!(theirs.content_type, "text/javascript");
         assert_eq!(ours.header("content-type"), Some("text/javascript"));
         assert_eq!(inside(&theirs.body), inside(&ours.body));
-        // graphite-web passes over a tag that no event ever had.
+        // graphite-web ignores a tag that no event has ever had.
         let path = format!("/events/get_data?until={NOW}&tags=web%20nobody");
         assert_ne!(self.oracle.get(NOW, &path).body, "[]");
         assert_eq!(http::get(self.daemon.api(), &path).body, "[]");
@@ -170,7 +170,7 @@ impl Both {
     }
 }
 
-/// What stands in `f(…)`.
+/// The argument of `f(…)`.
 fn inside(text: &str) -> Value {
     let text = text.strip_prefix("f(").and_then(|t| t.strip_suffix(')'));
     serde_json::from_str(text.expect("a call")).expect("JSON in it")

@@ -1,5 +1,5 @@
-//! `/metrics/find`, `/metrics/expand` and `/metrics/index.json` against the real graphite-web, over a
-//! tree of names made to confuse.
+//! `/metrics/find`, `/metrics/expand` and `/metrics/index.json` compared with the real graphite-web, on a tree of
+//! difficult names.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use serde_json::Value;
 
 const NOW: i64 = 1_700_000_000;
 
-/// Leaves beside directories of one name, letters of both cases, everything that a pattern may use as
-/// a letter, names beyond ASCII.
+/// A leaf and a directory of the same name, upper and lower case, characters that are special in patterns, and
+/// names that are not ASCII.
 const NAMES: &[&str] = &[
     "top",
     "top2.x",
@@ -155,10 +155,10 @@ const QUERIES: &[&str] = &[
     "servers.web01.{cpu}.{user,system}",
 ];
 
-/// Queries with components that are empty where graphite-web answers as if they were not there.
+/// Queries with empty components that graphite-web ignores.
 const FOLDED_BY_BOTH: &[&str] = &[".a", "a..b", ".*", "a b", " a", "a.**", "servers.**", "a.**.d", "**.c"];
 
-/// Queries with empty components that graphite-web answers with nameless nodes, and what they mean.
+/// Queries with empty components that graphite-web answers with nodes without a name, and equivalent queries.
 const FOLDED: &[(&str, &str)] = &[
     ("..", "nothing"),
     ("a.", "a"),
@@ -200,7 +200,7 @@ fn find_and_expand_are_graphites() {
     asked.renders();
     assert!(asked.complaints.is_empty(), "\n{}", asked.complaints);
 
-    // The same from an index that was read back from disk.
+    // The same from an index that was loaded from disk.
     asked.daemon.stop_well();
     asked.daemon = setup.start();
     for query in QUERIES {
@@ -210,7 +210,7 @@ fn find_and_expand_are_graphites() {
     asked.agreed.assert_all_seen();
 }
 
-/// Asks both and keeps what differs.
+/// Sends requests to both and collects differences.
 struct Asked {
     daemon: Daemon,
     oracle: Oracle,
@@ -247,7 +247,7 @@ impl Asked {
         }
     }
 
-    /// A query that we read as another one: the same nodes, with ids that lead to them.
+    /// A query that the daemon treats like another one: the nodes are the same, and their ids can be queried.
     fn means(&mut self, query: &str, meant: &str) {
         let ours = self.daemon.get(&url("/metrics/find", &[("query", query)])).body;
         let same = self.daemon.get(&url("/metrics/find", &[("query", meant)])).body;
@@ -272,7 +272,7 @@ impl Asked {
         }
     }
 
-    /// Alternatives that are paths.
+    /// Alternatives that contain a path.
     fn paths_in_braces(&mut self) {
         let path = url("/metrics/expand", &[("query", "{a.b,A.b}")]);
         let (ours, theirs) = (self.daemon.get(&path).body, self.oracle.get(NOW, &path).body);
@@ -319,7 +319,7 @@ impl Asked {
         }
     }
 
-    /// Names of the tree as targets: the target grammar refuses some that find takes.
+    /// Names of the tree as targets. The grammar of targets refuses some that find accepts.
     fn renders(&mut self) {
         let range = format!("&from={}&until={NOW}&now={NOW}&format=json", NOW - 120);
         for target in [
@@ -383,7 +383,7 @@ impl Asked {
         }
     }
 
-    /// The same JSON, or the same call of it.
+    /// Whether both are the same JSON, or calls of the same function with the same JSON.
     fn same_json(&mut self, ours: &str, theirs: &str) -> bool {
         let (Some((our_call, our)), Some((their_call, their))) = (called(ours), called(theirs)) else {
             return false;
@@ -402,7 +402,7 @@ impl Asked {
     }
 }
 
-/// The value, and the function around it when there is one.
+/// The JSON, and the name of the function around it, if there is one.
 fn called(text: &str) -> Option<(String, Value)> {
     let text = text.trim();
     if let Ok(value) = serde_json::from_str(text) {
@@ -412,8 +412,8 @@ fn called(text: &str) -> Option<(String, Value)> {
     Some((call.to_owned(), serde_json::from_str(rest.strip_suffix(')')?).ok()?))
 }
 
-/// The completer's list, with nodes of one name sorted: graphite-web leaves them in the order of its
-/// hash tables, another one each time.
+/// The list of the completer with nodes of the same name sorted. Their order is random in graphite-web, since
+/// it follows hash tables.
 fn by_name(answer: &Value) -> Option<Vec<Value>> {
     let mut nodes = answer.get("metrics")?.as_array()?.clone();
     let names: Vec<Value> = nodes.iter().map(|n| n["name"].clone()).collect();
@@ -421,7 +421,7 @@ fn by_name(answer: &Value) -> Option<Vec<Value>> {
     Some(nodes)
 }
 
-/// True when two tree answers differ only in names that are a directory for us and a leaf for them.
+/// True if two answers differ only in nodes that are a directory in the daemon and a leaf in graphite-web.
 fn kinds_aside(ours: &Value, theirs: &Value) -> bool {
     let (Some(ours), Some(theirs)) = (ours.as_array(), theirs.as_array()) else { return false };
     let ids = |nodes: &[Value]| {

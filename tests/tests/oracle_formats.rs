@@ -1,5 +1,5 @@
-//! The formats of `/render` and `/metrics/find` that are not compared elsewhere, against the real
-//! graphite-web: MessagePack, pickle, Dygraphs, Rickshaw.
+//! The formats of `/render` and `/metrics/find` that no other test compares with the real graphite-web:
+//! MessagePack, pickle, Dygraphs, Rickshaw.
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::differences::Differences;
@@ -11,7 +11,7 @@ use serde_json::Value;
 const NOW: i64 = 1_700_000_100;
 const MINUTE: i64 = 60;
 
-/// Minutes with and without gaps, one metric without any point, and one of another step.
+/// Series of one-minute steps with and without gaps, one without points, and one with another step.
 const METRICS: [(&str, i64); 5] =
     [("a.dense", MINUTE), ("a.gaps", MINUTE), ("a.none", MINUTE), ("a.b.é", MINUTE), ("slow.x", 300)];
 
@@ -63,7 +63,7 @@ fn other_formats_are_graphites() {
     both.daemon.stop_well();
 }
 
-/// The last twenty minutes; the metric without points has one that is older.
+/// Requests for the last twenty minutes. The metric without points has an older one.
 fn points() -> Vec<Point> {
     let mut points = vec![Point::new("a.none", NOW - 7200, 1.0)];
     for (name, step) in METRICS {
@@ -100,7 +100,7 @@ impl Both {
         let now = NOW.to_string();
         let (ours, theirs) =
             self.both(&url("/metrics/find", &[("format", "msgpack"), ("query", query), ("now", &now)]));
-        // Our leaves say it in carbonapi's spelling too, and the interval of a file is its own affair.
+        // The daemon adds carbonapi's spelling of this field, and the interval of a file cannot be compared.
         let bare = |nodes: &Value, also: bool| -> Vec<(Value, Value)> {
             let nodes = nodes.as_array().unwrap().iter();
             nodes
@@ -114,7 +114,7 @@ impl Both {
         assert_eq!(bare(&ours, true), bare(&theirs, false), "{query}");
     }
 
-    /// Series of different steps in one table.
+    /// A table of series with different steps.
     fn steps(&mut self) {
         let path = format!(
             "/render?format=dygraph&target=a.dense&target=slow.x&now={NOW}&from={}&until={NOW}",
@@ -127,7 +127,7 @@ impl Both {
         self.agreed.seen("formats.dygraph-steps");
     }
 
-    /// Both answers, decoded, with the same status and content type.
+    /// Both answers, decoded. Their status and content type are equal.
     fn both(&mut self, path: &str) -> (Value, Value) {
         let ours = self.daemon.get(path);
         let theirs = self.oracle.get(NOW, path);
@@ -145,7 +145,7 @@ impl Both {
     }
 }
 
-/// JSON, or a call with it.
+/// Parses JSON, or a function call with JSON as its argument.
 fn called(text: &str) -> Value {
     let inner = text.strip_prefix("f(").and_then(|rest| rest.strip_suffix(')'));
     let value = serde_json::from_str(inner.unwrap_or(text)).unwrap_or_else(|error| panic!("{error}: {text}"));

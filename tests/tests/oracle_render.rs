@@ -1,5 +1,5 @@
-//! `/render` against the real graphite-web over whisper files of the same points, at every boundary
-//! of every stage.
+//! `/render` compared with the real graphite-web on whisper files of the same points, at every boundary of every
+//! stage.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ fn answers_are_graphites_at_every_stage_boundary() {
     agreed.assert_all_seen();
 }
 
-/// One seed: the same points into both, the same questions to both.
+/// A run with one seed: both get the same points and the same requests.
 struct Run {
     daemon: Daemon,
     oracle: Oracle,
@@ -48,7 +48,7 @@ struct Run {
     sent: u64,
     random: StdRng,
     complaints: String,
-    /// Slots that were complained of, by name and step: once is enough.
+    /// Slots already reported, by name and step.
     wrong: BTreeSet<(String, i64, i64)>,
 }
 
@@ -56,16 +56,17 @@ impl Run {
     fn all(&mut self, seed: u64, agreed: &mut Differences) {
         self.oracle.create(self.scenario.metrics());
         let mut sender = self.daemon.sender();
-        // 700 steps of 13 seconds on average: longer than the longest stage.
+        // 700 steps of 13 seconds on average, which is longer than the longest stage.
         for step in 1..=700 {
             let step_points = self.scenario.step();
             self.daemon.set_clock(step_points.now);
             sender.send(&step_points.points);
             self.sent += step_points.points.len() as u64;
             self.oracle.update(step_points.now, &step_points.points);
-            self.daemon.ledger_at(self.sent);
+            // A point is applied by the clock of that moment, so the clock must not move before.
+            self.daemon.applied_at(self.sent);
             if step % 100 == 0 {
-                // The answer must not depend on what is flushed and what is not.
+                // The answer must not depend on what has been flushed.
                 if step % 200 == 0 {
                     self.daemon.flush();
                 }
@@ -86,7 +87,7 @@ impl Run {
         }
     }
 
-    /// Both answers to one question, when both are a success.
+    /// Both answers to a request, if both succeed.
     fn both(&mut self, what: &str, path: &str) -> Option<(String, String)> {
         let ours = self.daemon.get(path);
         let theirs = self.oracle.get(self.scenario.now(), path);
@@ -105,7 +106,7 @@ impl Run {
         Some((ours.body, theirs.body))
     }
 
-    /// Compares exact values and grids; gives the names where an agreed difference shows.
+    /// Compares values and grids exactly. Returns the names for which an agreed difference was seen.
     fn raw(
         &mut self,
         what: &str,
@@ -129,7 +130,7 @@ impl Run {
             if differs {
                 excused.insert(our.name.clone());
             } else if our.step < STAGES[2].0 {
-                // One folding: not only the same numbers, the same text.
+                // Values that were folded at most once are equal even as text.
                 let (a, b) = (ours.lines().nth(index), theirs.lines().nth(index));
                 if a != b {
                     self.complain(what, &path, "text", &format!("{a:?}"), &format!("{b:?}"));
@@ -139,7 +140,7 @@ impl Run {
         Some(excused)
     }
 
-    /// Compares one series slot by slot; true when an agreed difference shows.
+    /// Compares a series slot by slot. Returns true if an agreed difference was seen.
     fn series(
         &mut self,
         what: &str,
@@ -177,7 +178,7 @@ impl Run {
         excused
     }
 
-    /// The agreed difference that may show in a slot.
+    /// The agreed difference that a slot may have.
     fn difference(&self, name: &str, stage: usize, slot: i64) -> Option<&'static str> {
         let kept = self.scenario.kept(name);
         if stage < 2 || self.scenario.flat(name).full(stage, slot) {
@@ -228,7 +229,7 @@ impl Run {
     }
 
     fn complain(&mut self, what: &str, path: &str, of: &str, ours: &str, theirs: &str) {
-        // The first few say it all.
+        // The first few are enough.
         if self.complaints.len() < 20_000 {
             let _ = writeln!(
                 self.complaints,
@@ -259,7 +260,7 @@ fn bare(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or("").trim()
 }
 
-/// From and until around every boundary of every stage, and some at random.
+/// Pairs of from and until around every boundary of every stage, and random ones.
 fn ranges(now: i64, random: &mut StdRng) -> Vec<(i64, i64)> {
     let mut ranges = Vec::new();
     for (step, slots) in STAGES {

@@ -1,5 +1,5 @@
-//! The calls below `/tags`, and `seriesByTag` in targets, against the real graphite-web with its tags in
-//! sqlite: fixed questions and random expressions.
+//! The calls below `/tags` and `seriesByTag` in targets, compared with the real graphite-web with tags in SQLite:
+//! fixed requests and random expressions.
 
 use std::fmt::Write as _;
 
@@ -16,12 +16,12 @@ use serde_json::Value;
 
 const NOW: i64 = 1_700_000_000;
 
-/// How many random sets of expressions are asked.
+/// Number of random sets of expressions.
 const RANDOM: usize = 400;
 
 const TAGS: &[&str] = &["name", "dc", "host", "rack", "k8s.io/app", "nothing"];
 
-/// Values, and regular expressions of every kind: that match nothing, anything, or cannot be read.
+/// Values, and regular expressions that match nothing, match everything, or are invalid.
 const SPECS: &[&str] = &[
     "",
     "a",
@@ -73,7 +73,7 @@ const SPECS: &[&str] = &[
     "a!b",
 ];
 
-/// Series of several shapes; the names are in their normal form.
+/// Series with various tags. The names are in normal form.
 fn series() -> Vec<String> {
     let mut all = Vec::new();
     for (name, dc) in [("cpu", "a"), ("cpu", "b"), ("disk.used", "a"), ("disk.used", "ab"), ("load", "é")] {
@@ -121,7 +121,7 @@ fn tags_are_graphites() {
     asked.writes();
     asked.assert("");
 
-    // What was entered and taken out is so after a restart.
+    // Registered and deleted series are the same after a restart.
     asked.daemon.stop_well();
     asked.daemon = setup.start();
     asked.questions();
@@ -132,7 +132,7 @@ fn tags_are_graphites() {
     asked.agreed.assert_all_seen();
 }
 
-/// Asks both and keeps what differs.
+/// Sends requests to both and collects differences.
 struct Asked {
     daemon: Daemon,
     oracle: Oracle,
@@ -259,7 +259,7 @@ impl Asked {
         }
     }
 
-    /// Enters series and takes them out.
+    /// Registers and deletes series.
     fn writes(&mut self) {
         for (path, form) in [
             ("/tags/tagSeries", "path=new%3Bhost%3D1%3Bdc%3Da"),
@@ -279,13 +279,13 @@ impl Asked {
             self.post(path, form);
             self.compare("/tags/findSeries?expr=name!=");
         }
-        // With its last series a tag is gone from our lists.
+        // The daemon no longer lists a tag whose last series was deleted.
         for path in ["/tags/tagSeries", "/tags/delSeries"] {
             self.post(path, "path=last%3Bonly%3D1");
         }
         self.compare("/tags/only");
         self.post("/tags/tagSeries", "path=last%3Bonly%3D1");
-        // A name without tags is found by tags in graphite-web only.
+        // Only graphite-web finds a name without tags by `name`.
         self.post("/tags/tagSeries", "path=plain.name");
         let path = "/tags/findSeries?expr=name=plain.name";
         assert_eq!(self.daemon.get(path).body, "[]");
@@ -294,12 +294,12 @@ impl Asked {
         }
         self.oracle.post(NOW, "/tags/delSeries", "path=plain.name");
         self.compare("/tags/findSeries?expr=name!=");
-        // Its points are there.
+        // Its points can be read.
         let range = format!("from={}&until={NOW}&now={NOW}&format=json", NOW - 300);
         self.compare(&format!("/render?{range}&target={}", encode("cpu;dc=a")));
     }
 
-    /// A series that was taken out is found again once it gets points, as carbon would enter it.
+    /// A deleted series is found again after it gets a point, as if carbon had registered it.
     fn comes_back_with_points(&mut self) {
         assert_eq!(self.found("host=A"), 2, "load;host=A was taken out");
         self.daemon.set_clock(NOW + 120);
@@ -397,7 +397,7 @@ impl Asked {
     }
 }
 
-/// Numbers of tags and values are their own.
+/// Removes the ids of tags and values, which differ.
 fn without_ids(value: &mut Value) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(without_ids),

@@ -1,13 +1,13 @@
-//! `cluster.peers`: several daemons on one Cassandra. What one has accepted and not written yet, the
-//! others see; and when one is lost, nobody notices who asks.
+//! `cluster.peers`: several daemons on one Cassandra. Each sees the points that the others have accepted but not
+//! written yet. If one daemon dies, the answers of the others stay complete.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
 use plumbago_cassandra_node::server;
 use plumbago_tests::answer::alike;
-use plumbago_tests::counters::Ledger;
+use plumbago_tests::capture::own_address;
+use plumbago_tests::counters::{JOURNAL_WRITTEN, Ledger};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
@@ -18,13 +18,10 @@ use crate::load::{self, Load, Sent};
 
 const TOKEN: &str = "a token of all three";
 
-/// Set-ups of daemons on one keyspace that know each other; `replicas` are the copies of the traffic that
-/// they take.
+/// Setups of daemons that are peers on one keyspace. `replicas` has the replica id of each.
 pub(crate) fn setups(keyspace: &str, replicas: &[u8], now: i64) -> Option<Vec<Setup>> {
     let server = server::for_tests()?;
-    let ports: Vec<TcpListener> =
-        replicas.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let admins: Vec<String> = ports.iter().map(|port| port.local_addr().unwrap().to_string()).collect();
+    let admins: Vec<String> = replicas.iter().map(|_| own_address().to_string()).collect();
     let setup = |(replica, admin): (&u8, &String)| {
         let mut setup = Setup::new();
         setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
@@ -33,10 +30,10 @@ pub(crate) fn setups(keyspace: &str, replicas: &[u8], now: i64) -> Option<Vec<Se
         setup
             .set("store.cassandra.request_timeout", "60s")
             .set("store.cassandra.replica", &replica.to_string());
-        // Nothing is written unless a test says so.
-        setup.set("spool.gather", "100ms").set("engine.flush_interval", "1h");
+        // Rows are written only when a test requests it.
+        setup.set("spool.linger", "100ms").set("engine.flush_interval", "1h");
         setup.set("admin.listen", admin).set("admin.token", TOKEN);
-        // One list for all, so that each asks itself too.
+        // The same list for all, so that each daemon also has itself as a peer.
         setup.set("cluster.peers", &admins.join(",")).set("cluster.timeout", "10s");
         setup.schemas(load::SCHEMAS).aggregation(&load::aggregation()).clock(now);
         setup
@@ -71,39 +68,36 @@ fn put(daemon: &Daemon, points: &[Point]) {
     let wanted = received(daemon) + points.len() as u64;
     daemon.sender().send(points);
     wait_until("the points to be received", || received(daemon) >= wanted);
+    wait_until("the points to be applied", || {
+        Ledger::queued(&admin(daemon, "GET", "/admin/ledger").body) == Some(0)
+    });
 }
 
-/// Writes what is in memory, and waits until the server has it.
+/// Flushes, and waits until the server has acknowledged all rows.
 fn write_out(daemon: &Daemon) {
     assert_eq!(admin(daemon, "POST", "/admin/flush").status, 200);
-    wait_until("the spool to be empty", || counter(daemon, "plumbago_spool_unsent_rows") == 0);
+    wait_until("the spool to be empty", || counter(daemon, "plumbago_spool_pending_rows") == 0);
 }
 
 fn counter(daemon: &Daemon, name: &str) -> u64 {
     plumbago_tests::counters::Counters::parse(&admin(daemon, "GET", "/metrics").body).sum(name)
 }
 
-/// kill -9 once all points are in the journal.
-fn kill(daemon: Daemon) {
-    std::thread::sleep(std::time::Duration::from_millis(200));
+/// Kills the daemon with SIGKILL once all points are in its journal. `released` is the number of points from
+/// the future that have become due, which the journal contains twice.
+fn kill(daemon: Daemon, released: usize) {
+    let journaled = received(&daemon) + released as u64;
+    wait_until("the points to be in the journal", || counter(&daemon, JOURNAL_WRITTEN) >= journaled);
     daemon.kill();
 }
 
-/// Every daemon answers as the model says.
+/// Waits until every daemon agrees with the model.
 fn check(daemons: &[&Daemon], load: &Load, what: &str) {
     let metrics = load.metrics.iter().filter(|m| m.exists()).count();
     for daemon in daemons {
         set_clock(daemon, load.now);
         daemon.wait_names(metrics);
-        let complaints = || compare::complaints(daemon, load, alike);
-        wait_until("late points to arrive", || {
-            let left = complaints();
-            left.is_empty() || {
-                eprintln!("{what}: {}", left.lines().next().unwrap());
-                std::thread::sleep(std::time::Duration::from_millis(200));
-                false
-            }
-        });
+        compare::all(daemon, load, alike, what);
     }
 }
 
@@ -114,8 +108,8 @@ fn steps(writers: &[&Daemon], load: &mut Load, count: usize) {
     }
 }
 
-/// Of a value that one of two replicas has replaced and the other has not, nobody can tell which is the
-/// newer window: such points are left out.
+/// Sends no points that replace others. If only one of two replicas gets the new value, no reader can tell which
+/// window is the newer one.
 fn steps_without_replaced(writers: &[&Daemon], load: &mut Load, count: usize) {
     for _ in 0..count {
         let mut sent = load.step();
@@ -132,18 +126,19 @@ fn send(writers: &[&Daemon], now: i64, sent: Vec<Sent>) {
     }
 }
 
-/// Two daemons take copies of the same traffic, the third only reads. Any of them may be lost.
+/// Two daemons receive the same points, the third only reads. Each is killed in turn.
 #[test]
 fn two_replicas_and_a_reader() {
     const KEYSPACE: &str = "peers_replicas";
     let mut load = Load::new(81, 1);
     let Some(mut setups) = setups(KEYSPACE, &[0, 1, 0], load.now) else { return };
     let [one, two, reader] = [&setups[0], &setups[1], &setups[2]].map(|setup| setup.start());
+    let start = load.now;
     steps(&[&one, &two], &mut load, 30);
     check(&[&reader, &one, &two], &load, "nothing is written");
     assert_eq!(counter(&reader, "plumbago_cassandra_rows_written_total"), 0);
 
-    // Half of it is written, and what was, is not counted twice.
+    // Written rows are not counted twice.
     write_out(&one);
     steps(&[&one, &two], &mut load, 30);
     check(&[&reader, &one, &two], &load, "one has written");
@@ -151,7 +146,7 @@ fn two_replicas_and_a_reader() {
     steps(&[&one, &two], &mut load, 10);
     check(&[&reader, &one, &two], &load, "both have written");
 
-    // One that hangs holds up no read for longer than is allowed, and is told of.
+    // A peer that hangs delays reads only up to `cluster.timeout`, and `/readyz` mentions it.
     two.signal(Signal::SIGSTOP);
     check(&[&reader, &one], &load, "one hangs");
     assert!(counter(&reader, "plumbago_peer_failed_requests_total") > 0);
@@ -163,20 +158,21 @@ fn two_replicas_and_a_reader() {
         !ready().body.contains("cluster.timeout")
     });
 
-    // Each is killed, and comes back.
-    kill(two);
+    // Each daemon is killed and restarted.
+    kill(two, load.released(start));
     check(&[&reader, &one], &load, "without the second");
     let two = setups[1].clock(load.now).start();
     check(&[&reader, &two], &load, "with the second again");
-    kill(one);
+    kill(one, load.released(start));
     check(&[&reader, &two], &load, "without the first");
     let one = setups[0].clock(load.now).start();
-    kill(reader);
+    let restarted = load.now;
+    kill(reader, 0);
     check(&[&one, &two], &load, "without the reader");
     let reader = setups[2].clock(load.now).start();
 
-    // What comes while one is away, the other has.
-    kill(one);
+    // Points that arrive while one replica is down are in the other.
+    kill(one, load.released(restarted));
     steps_without_replaced(&[&two], &mut load, 20);
     check(&[&reader, &two], &load, "points for the second only");
     let one = setups[0].clock(load.now).start();
@@ -187,7 +183,7 @@ fn two_replicas_and_a_reader() {
     drop_keyspaces(KEYSPACE);
 }
 
-/// Two daemons share the traffic, point by point; the third only reads. Windows are those of all points.
+/// Two daemons each receive a part of the points, the third only reads. Windows contain all points.
 #[test]
 fn two_writers_and_a_reader() {
     const KEYSPACE: &str = "peers_writers";
@@ -213,22 +209,22 @@ fn two_writers_and_a_reader() {
         match minute {
             5 => write_out(&one),
             8 => write_out(two.as_ref().unwrap()),
-            // A clean stop writes windows that are still open; after the start they grow further.
+            // A clean stop writes open windows, which continue to grow after the start.
             13 => {
                 two.take().unwrap().stop_well();
                 shared(&[&one, &reader], &methods, &slots, now, "stopped");
                 two = Some(setups[1].clock(now).start());
             }
-            // A killed one has what it had.
+            // A killed daemon loses nothing.
             17 => {
-                kill(two.take().unwrap());
+                kill(two.take().unwrap(), 0);
                 two = Some(setups[1].clock(now).start());
             }
             _ => {}
         }
         shared(&[&one, two.as_ref().unwrap(), &reader], &methods, &slots, now, &format!("minute {minute}"));
     }
-    // A wrong token opens nothing.
+    // Requests without the token are refused.
     let refused = http::post(one.admin(), "/admin/heads", "PBQ1");
     assert_eq!(refused.status, 401, "{refused:?}");
     let odd = admin(&one, "POST", "/admin/heads");
@@ -239,7 +235,7 @@ fn two_writers_and_a_reader() {
     drop_keyspaces(KEYSPACE);
 }
 
-/// All stages of all metrics are those of the slots.
+/// Checks all stages of all metrics against the slots.
 fn shared(daemons: &[&Daemon], methods: &[&str], slots: &BTreeMap<i64, f64>, now: i64, what: &str) {
     for daemon in daemons {
         set_clock(daemon, now);
@@ -258,7 +254,7 @@ fn shared(daemons: &[&Daemon], methods: &[&str], slots: &BTreeMap<i64, f64>, now
     }
 }
 
-/// Whole numbers, so that the order does not matter.
+/// Folds integers, for which the order of addition does not matter.
 fn fold(method: &str, values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();
     match method {

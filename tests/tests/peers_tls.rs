@@ -1,5 +1,5 @@
-//! `cluster.ca`: peers behind encrypted admin ports, and what is said when certificate, name or
-//! encryption are not as they should be.
+//! `cluster.ca`: peers with encrypted admin ports, and the messages about a wrong certificate, a wrong name or
+//! missing encryption.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn data(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(path)
 }
 
-/// The value that the reader sees.
+/// The value that the reader returns.
 fn seen(reader: &Daemon) -> Option<f64> {
     let series = reader.render("load.a.sum.x0.m", NOW - 60, NOW, NOW);
     series.first().and_then(|series| series.known().into_values().next())
@@ -29,7 +29,7 @@ fn ready(reader: &Daemon) -> String {
     response.body
 }
 
-/// The reader with these settings gets no answer of its peer, and says why.
+/// With these settings the reader gets no answer from its peer. `/readyz` and the log contain `wanted`.
 fn complains(setup: &Setup, wanted: &[&str]) {
     let reader = setup.start();
     reader.wait_names(1);
@@ -46,7 +46,7 @@ fn complains(setup: &Setup, wanted: &[&str]) {
 fn peers_are_asked_over_tls() {
     let Some(setups) = setups(KEYSPACE, &[0, 0, 0], NOW) else { return };
     let [mut reader, mut writer, plain] = <[Setup; 3]>::try_from(setups).unwrap();
-    // Reachable under another address too, which the certificate does not have.
+    // The peer also listens on an address that is not in its certificate.
     writer.set("admin.listen", "0.0.0.0:0");
     writer.set("admin.tls.cert", data("ingest/testdata/tls/server.pem").to_str().unwrap());
     writer.set("admin.tls.key", data("ingest/testdata/tls/server.key").to_str().unwrap());
@@ -63,24 +63,24 @@ fn peers_are_asked_over_tls() {
     assert!(!ready(&good).contains("peer "), "{}", ready(&good));
     good.stop_well();
 
-    // Somebody else signs its certificates.
+    // Another authority signed the certificate.
     complains(reader.set("cluster.ca", other), &[&peer, "cluster.ca", other, "UnknownIssuer"]);
     // The certificate is for another address.
     let misnamed = format!("127.0.0.2:{port}");
     reader.set("cluster.peers", &misnamed).set("cluster.ca", ours);
     complains(&reader, &[&misnamed, "cluster.ca", "not valid for name", "127.0.0.2"]);
-    // It is asked in plain text.
+    // The reader connects without encryption.
     complains(reader.set("cluster.peers", &peer).unset("cluster.ca"), &[&peer, "encrypted", "cluster.ca"]);
-    // Not stopped well: what it has accepted is not to get to the server.
+    // Killed, so that its points do not reach the server.
     writer.kill();
 
-    // It is not encrypted itself.
+    // The peer does not use encryption.
     let plain = plain.start();
     let peer = plain.admin().to_string();
     complains(reader.set("cluster.peers", &peer).set("cluster.ca", ours), &[&peer, "cluster.ca", "TLS"]);
     plain.stop_well();
 
-    // No such file: it does not start.
+    // With a missing file the daemon does not start.
     let ended = reader.set("cluster.ca", "/nowhere/ca.pem").run(&["serve"]);
     assert_eq!(ended.status.code(), Some(3), "{}", ended.output);
     assert!(

@@ -1,4 +1,4 @@
-//! Orderly stops and starts, reloads, health, TLS.
+//! Clean stops and restarts, reloads, health checks, TLS.
 
 use std::io::Write;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn a_clean_stop_keeps_everything() {
             daemon.set_clock(load.now);
             sender.send(&points);
             sent += points.len() as u64;
-            // So that no point meets a clock that has run away from it.
+            // The clock must not advance before the points of this step were received.
             wait_until("the points to be received", || Ledger::of(&daemon.counters()).received >= sent);
         }
         let before = everything(&daemon, &load);
@@ -104,7 +104,7 @@ fn a_stop_under_load_loses_nothing_it_received() {
     daemon.stop_well();
 }
 
-/// Wherever the start is, a signal ends it; none falls between two of its steps.
+/// A signal stops the daemon at any moment of its start. The moments are spread; none has to be hit exactly.
 #[test]
 fn a_stop_is_heard_at_any_moment_of_the_start() {
     let setup = Setup::new();
@@ -122,7 +122,7 @@ fn rules_are_reloaded_and_wrong_ones_are_not() {
     let daemon = setup.start();
     let step_of = |name: &str| {
         daemon.put(&[Point::new(name, 1_700_000_000, 1.0)]);
-        // A name can be found once its metadata is stored.
+        // A name can be found once its metadata are stored.
         wait_until("the metric", || daemon.names().contains(&name.to_owned()));
         let series = daemon.render(name, 1_699_999_000, 1_700_000_000, 1_700_000_000);
         assert_eq!(series.len(), 1, "{name}");
@@ -180,7 +180,7 @@ fn certificates_of_ports_are_reloaded() {
 
     put("ingest/testdata/tls/server.pem", "api/testdata/localhost.key");
     daemon.signal(Signal::SIGHUP);
-    wait_until("the complaint", || daemon.log().contains("admin.tls not reloaded"));
+    wait_until("the complaint", || daemon.log().contains("admin.tls was not reloaded"));
     assert!(is_trusted(old) && !is_trusted(new));
 
     put("ingest/testdata/tls/server.pem", "ingest/testdata/tls/server.key");
@@ -191,7 +191,7 @@ fn certificates_of_ports_are_reloaded() {
 }
 
 #[test]
-fn health_is_told() {
+fn health_is_reported() {
     let setup = Setup::new();
     let daemon = setup.start();
     let health = http::get(daemon.admin(), "/healthz");
@@ -231,7 +231,7 @@ fn lines_come_over_tls() {
     child.kill().unwrap();
     child.wait().unwrap();
 
-    // Plain text is no handshake: refused, and nobody else minds.
+    // Plain text is not a TLS handshake: it is refused, and other connections are not affected.
     daemon.sender().try_bytes(b"plain.point 1 1700000000\nplain.point 1 1700000000\n").unwrap();
     let again = counterpart::on_path("openssl").map(|mut c| {
         c.args(["s_client", "-connect"]).arg(daemon.line().to_string());

@@ -1,4 +1,4 @@
-//! `index.mode = "sasi"`: a node that loads no names answers as one that has them all in memory.
+//! `index.mode = "sasi"`: a daemon that loads no names answers like one that has all names in memory.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
-use plumbago_tests::wait::wait_until;
+use plumbago_tests::wait::{wait_ok, wait_until};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -21,7 +21,7 @@ fn setup(keyspace: &str, mode: &str, now: i64) -> Setup {
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
     setup.set("store.cassandra.contact_points", &server::for_tests().unwrap().contact_point());
     setup.set("store.cassandra.components", "16").set("store.cassandra.request_timeout", "60s");
-    setup.set("spool.gather", "100ms").set("engine.flush_interval", "1s").set("index.mode", mode);
+    setup.set("spool.linger", "100ms").set("engine.flush_interval", "1s").set("index.mode", mode);
     setup.schemas("[all]\npattern = .*\nretentions = 60s:1d,10m:30d\n").clock(now);
     setup
 }
@@ -40,20 +40,18 @@ fn syncdb(setup: &Setup) {
 
 fn sent(daemon: &Daemon) {
     daemon.flush();
-    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_unsent_rows") == 0);
+    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);
 }
 
-/// The answers of both; a busy server leaves out index files that it could not search in time and does
-/// not say so, so that what is short is asked for again.
+/// Waits until both answers are equal. A busy server silently leaves out index files that it could not search
+/// in time, so an incomplete answer is requested again.
 fn assert_alike(memory: &Daemon, sasi: &Daemon, path: &str) -> String {
     let expected = memory.get(path);
-    let mut found = sasi.get(path);
-    for _ in 0..3 {
-        if (found.status, &found.body) != (expected.status, &expected.body) {
-            found = sasi.get(path);
-        }
-    }
-    assert_eq!((found.status, &found.body), (expected.status, &expected.body), "{path}");
+    wait_ok(path, || {
+        let found = sasi.get(path);
+        let alike = (found.status, &found.body) == (expected.status, &expected.body);
+        if alike { Ok(()) } else { Err(format!("{found:?} instead of {expected:?}")) }
+    });
     expected.body
 }
 
@@ -105,7 +103,7 @@ fn both_modes_answer_alike() {
     let series = sasi.render(&all[0], now - 600, now, now);
     assert_eq!(series[0].known().len(), 3, "{series:?}");
 
-    // It loads nothing, and what it is sent is found by everybody.
+    // It loads no names, but both daemons find a metric that it creates.
     assert_eq!(sasi.counters().sum("plumbago_engine_metrics"), 0);
     sasi.put(&[Point::new("late.comer", now, 5.0)]);
     for daemon in [&memory, &sasi] {
@@ -114,15 +112,15 @@ fn both_modes_answer_alike() {
         });
     }
     assert_eq!(sasi.render("late.*", now - 600, now, now)[0].known().values().copied().sum::<f64>(), 5.0);
-    let told = sasi.get("/tags");
-    assert!(told.status == 403 && told.body.contains("index.mode"), "{told:?}");
-    let told = sasi.get("/render?target=seriesByTag('a=b')");
-    assert!(told.status == 403 && told.body.contains("index.mode"), "{told:?}");
+    let refused = sasi.get("/tags");
+    assert!(refused.status == 403 && refused.body.contains("index.mode"), "{refused:?}");
+    let refused = sasi.get("/render?target=seriesByTag('a=b')");
+    assert!(refused.status == 403 && refused.body.contains("index.mode"), "{refused:?}");
 
     sasi.stop_well();
     let sasi = by_sasi.start();
     assert_alike(&memory, &sasi, "/metrics/index.json");
-    // Shown once a second.
+    // The gauge is updated once a second.
     wait_until("its own metric", || sasi.counters().sum("plumbago_engine_metrics") == 1);
     sasi.stop_well();
     memory.stop_well();
@@ -142,10 +140,10 @@ fn without_sasi_indexes_it_says_what_to_set() {
     let daemon = setup.start();
     let ready = || http::get(daemon.admin(), "/readyz");
     for text in ["sasi_indexes_enabled", "syncdb", "index.mode"] {
-        wait_until("the trouble to be told", || ready().status == 503 && ready().body.contains(text));
+        wait_until("the problem to be reported", || ready().status == 503 && ready().body.contains(text));
     }
-    let told = daemon.get("/metrics/find?query=*");
-    assert!(told.status == 503 && told.body.contains("index.mode"), "{told:?}");
+    let refused = daemon.get("/metrics/find?query=*");
+    assert!(refused.status == 503 && refused.body.contains("index.mode"), "{refused:?}");
 
     setup.set("store.cassandra.indexes", "sasi");
     syncdb(&setup);

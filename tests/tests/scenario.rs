@@ -1,5 +1,5 @@
-//! Points for the oracle: every aggregation method and xFilesFactor, with gaps, late points,
-//! duplicates and points too old for stage 0, over three stages of minutes, on a clock of its own.
+//! Points for the comparison with graphite-web: every aggregation method and xFilesFactor, with gaps, late
+//! points, duplicates and points too old for stage 0. They cover three short stages, on a clock of their own.
 
 use plumbago_tests::fold::{Flat, floor};
 use plumbago_tests::oracle::Kept;
@@ -13,10 +13,10 @@ pub(crate) const METHODS: [&str; 8] =
     ["average", "sum", "last", "max", "min", "avg_zero", "absmax", "absmin"];
 pub(crate) const FACTORS: [(&str, f64); 3] = [("x0", 0.0), ("x50", 0.5), ("x100", 1.0)];
 
-/// A head's allowance: older points are "very late".
+/// Age in seconds beyond which a point counts as very late.
 const ALLOWANCE: i64 = 20 * STAGES[0].0;
 
-/// One metric and its habits, as probabilities.
+/// A metric, and the probabilities of its irregularities.
 struct Metric {
     kept: Kept,
     flat: Flat,
@@ -29,14 +29,14 @@ struct Metric {
     too_old: f64,
 }
 
-/// What arrives at one instant.
+/// The points that arrive at one instant.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) now: i64,
     pub(crate) points: Vec<Point>,
 }
 
-/// A run of instants.
+/// A sequence of steps.
 pub(crate) struct Scenario {
     random: StdRng,
     metrics: Vec<Metric>,
@@ -69,18 +69,18 @@ impl Scenario {
         &self.metrics.iter().find(|m| m.kept.name == name).unwrap().flat
     }
 
-    /// What was sent for a window: when, of which time, which value; for messages.
+    /// The points sent for a window, for messages: time of arrival, timestamp, value.
     pub(crate) fn history(&self, name: &str, slot: i64, step: i64) -> Vec<(i64, i64, f64)> {
         let metric = self.metrics.iter().find(|m| m.kept.name == name).unwrap();
         metric.history.iter().filter(|(_, t, _)| floor(*t, step) == slot).copied().collect()
     }
 
-    /// The method and factor of a metric.
+    /// The definition of a metric.
     pub(crate) fn kept(&self, name: &str) -> &Kept {
         &self.metrics.iter().find(|m| m.kept.name == name).unwrap().kept
     }
 
-    /// The next instant, up to 25 seconds later, and its points in the order of arrival.
+    /// Advances by up to 25 seconds and returns the points in the order of arrival.
     pub(crate) fn step(&mut self) -> Step {
         self.now += self.random.random_range(1..=25);
         let mut points = Vec::new();
@@ -140,8 +140,8 @@ impl Metric {
             let age = random.random_range(STAGES[0].0..ALLOWANCE);
             self.put(random, now, now - age, points);
         }
-        // Ages are kept clear of the seams between stages, where whisper folds a window of which
-        // the finer archive has already lost a part.
+        // Ages avoid the boundaries between stages. There whisper folds windows of which the finer archive
+        // has already dropped a part.
         if random.random_bool(self.very_late) {
             let age = random.random_range(ALLOWANCE + 10..=240);
             self.put(random, now, now - age, points);
@@ -155,7 +155,7 @@ impl Metric {
     }
 
     fn put(&mut self, random: &mut StdRng, now: i64, timestamp: i64, points: &mut Vec<Point>) {
-        // Eighths add up exactly in any order.
+        // Multiples of 1/8 add up exactly in any order.
         let value = f64::from(random.random_range(-4000..4000)) / 8.0;
         self.flat.put(now, timestamp, value);
         self.history.push((now, timestamp, value));

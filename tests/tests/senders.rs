@@ -1,4 +1,4 @@
-//! Real senders feed the built daemon; what they said is read back through Graphite's API.
+//! Real senders send to the daemon. Their points are read back through Graphite's API.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
-use plumbago_tests::capture::{Capture, free_port};
+use plumbago_tests::capture::{Capture, own_address};
 use plumbago_tests::child::Guarded;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -22,7 +22,7 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
 }
 
-/// Waits until every point is what the API answers, bit for bit; a later one for a slot wins.
+/// Waits until the API returns every point, bit for bit. The last point of a slot counts.
 fn wait_for_points(daemon: &Daemon, points: &[Point]) {
     let mut wanted: BTreeMap<&str, BTreeMap<i64, f64>> = BTreeMap::new();
     for point in points {
@@ -39,7 +39,7 @@ fn wait_for_points(daemon: &Daemon, points: &[Point]) {
     }
 }
 
-/// The leaves below a pattern, by `/metrics/find`.
+/// The names of the nodes that `/metrics/find` returns.
 fn find(daemon: &Daemon, query: &str) -> Vec<String> {
     let answer = daemon.get(&url("/metrics/find", &[("query", query)]));
     let nodes: Vec<Value> = serde_json::from_str(&answer.body).unwrap();
@@ -93,7 +93,7 @@ fn collectd() {
     daemon.stop_well();
 }
 
-/// Points for a relay: some metrics, some seconds of the recent past, values of every shape.
+/// Points for a relay: several metrics, recent timestamps, integers and fractions of every size.
 fn relayed(prefix: &str) -> Vec<Point> {
     let start = now() - 100;
     let value = |m: i64, s: i64| match m % 4 {
@@ -109,20 +109,20 @@ fn relayed(prefix: &str) -> Vec<Point> {
         .collect()
 }
 
-/// What a carbon relay makes of values when it sends lines: ten decimals.
+/// Rounds values to ten decimals, as a carbon relay does when it sends lines.
 fn ten_decimals(points: &[Point]) -> Vec<Point> {
     points.iter().map(|p| Point { value: format!("{:.10}", p.value).parse().unwrap(), ..p.clone() }).collect()
 }
 
-/// Connects to a program that is just starting.
-fn connect(port: u16, program: &mut Guarded) -> TcpStream {
+/// Connects to a program that is still starting.
+fn connect(address: SocketAddr, program: &mut Guarded) -> TcpStream {
     wait_for("a relay to listen", || {
         assert!(program.runs(), "it ended: {}", program.output());
-        TcpStream::connect(("127.0.0.1", port)).ok()
+        TcpStream::connect(address).ok()
     })
 }
 
-/// Starts a daemon of Python carbon, with its own directory and configuration section.
+/// Starts a daemon of the Python carbon in a directory of its own.
 fn python_carbon(directory: &Path, program: &str, section: &str) -> Option<Guarded> {
     let mut command = counterpart::python_script(&format!("{program}.py"))?;
     let conf = directory.join("conf");
@@ -136,9 +136,10 @@ fn python_carbon(directory: &Path, program: &str, section: &str) -> Option<Guard
     Some(Guarded::start(command, &directory.join("log")))
 }
 
-fn relay_section(port: u16, destination: SocketAddr, protocol: &str) -> String {
+fn relay_section(address: SocketAddr, destination: SocketAddr, protocol: &str) -> String {
+    let (host, port) = (address.ip(), address.port());
     format!(
-        "[relay]\nUSER =\nLINE_RECEIVER_INTERFACE = 127.0.0.1\nLINE_RECEIVER_PORT = {port}\nPICKLE_RECEIVER_PORT = 0\n\
+        "[relay]\nUSER =\nLINE_RECEIVER_INTERFACE = {host}\nLINE_RECEIVER_PORT = {port}\nPICKLE_RECEIVER_PORT = 0\n\
          RELAY_METHOD = consistent-hashing\nREPLICATION_FACTOR = 1\nDESTINATIONS = {destination}:a\n\
          DESTINATION_PROTOCOL = {protocol}\nCARBON_METRIC_INTERVAL = 1\n"
     )
@@ -147,15 +148,15 @@ fn relay_section(port: u16, destination: SocketAddr, protocol: &str) -> String {
 fn python_relay(protocol: &str, listener: &str) {
     let mut setup = Setup::new();
     let daemon = setup.schemas(SECONDS).start();
-    let port = free_port();
-    let section = relay_section(port, daemon.address(listener), protocol);
+    let address = own_address();
+    let section = relay_section(address, daemon.address(listener), protocol);
     let Some(mut relay) = python_carbon(&setup.path().join("relay"), "carbon-relay", &section) else {
         return;
     };
     let points = relayed("relayed");
-    connect(port, &mut relay).write_all(lines(&points).as_bytes()).unwrap();
+    connect(address, &mut relay).write_all(lines(&points).as_bytes()).unwrap();
     wait_for_points(&daemon, &if protocol == "line" { ten_decimals(&points) } else { points });
-    // The relay's own metrics come the same way.
+    // The relay sends its own metrics too.
     wait_until("the relay's own metrics", || {
         find(&daemon, "carbon.relays.*.*").contains(&"metricsReceived".to_owned())
     });
@@ -177,20 +178,20 @@ fn carbon_relay_with_lines() {
 #[test]
 fn carbon_relay_reaches_a_daemon_that_was_restarted() {
     let mut setup = Setup::new();
-    let line = format!("127.0.0.1:{}", free_port());
+    let line = own_address().to_string();
     let daemon = setup.schemas(SECONDS).set("ingest.pickle.listen", &line).start();
-    let port = free_port();
-    let section = relay_section(port, line.parse().unwrap(), "pickle");
+    let address = own_address();
+    let section = relay_section(address, line.parse().unwrap(), "pickle");
     let Some(mut relay) = python_carbon(&setup.path().join("relay"), "carbon-relay", &section) else {
         return;
     };
     let points = relayed("restarted");
     let (before, after) = points.split_at(points.len() / 2);
-    let mut connection = connect(port, &mut relay);
+    let mut connection = connect(address, &mut relay);
     connection.write_all(lines(before).as_bytes()).unwrap();
     wait_for_points(&daemon, before);
     daemon.stop_well();
-    // The relay keeps these in its queue until the daemon is back.
+    // The relay queues these until the daemon is running again.
     connection.write_all(lines(after).as_bytes()).unwrap();
     let daemon = setup.start();
     wait_for_points(&daemon, &points);
@@ -202,40 +203,41 @@ fn carbon_c_relay() {
     let Some((mut command, _)) = counterpart::debian("carbon-c-relay") else { return };
     let mut setup = Setup::new();
     let daemon = setup.schemas(SECONDS).start();
-    let port = free_port();
+    let address = own_address();
     let configuration = setup.file(
         "relay.conf",
         &format!(
-            "listen type linemode {port} proto tcp;\ncluster plumbago forward {};\nmatch * send to plumbago stop;\n",
+            "listen type linemode {address} proto tcp;\ncluster plumbago forward {};\nmatch * send to plumbago stop;\n",
             daemon.line()
         ),
     );
     command.arg("-f").arg(configuration).args(["-H", "tests"]);
     let mut relay = Guarded::start(command, &setup.path().join("relay.log"));
     let points = relayed("c");
-    let mut connection = connect(port, &mut relay);
+    let mut connection = connect(address, &mut relay);
     connection.write_all(lines(&points).as_bytes()).unwrap();
     wait_for_points(&daemon, &points);
     daemon.stop_well();
 }
 
-/// A live carbon-cache beside the daemon, once: the same lines to both, the same numbers in whisper's
-/// file and in the answer.
+/// Sends the same lines to a real carbon-cache and to the daemon. The whisper file and the answer of the daemon
+/// have the same numbers.
 #[test]
 fn carbon_cache_keeps_the_same_points() {
     let mut setup = Setup::new();
     let daemon = setup.schemas(SECONDS).start();
     let directory = setup.path().join("carbon");
-    let port = free_port();
+    let address = own_address();
+    let (host, port) = (address.ip(), address.port());
     let section = format!(
-        "[cache]\nUSER =\nLINE_RECEIVER_INTERFACE = 127.0.0.1\nLINE_RECEIVER_PORT = {port}\nPICKLE_RECEIVER_PORT = 0\n\
+        "[cache]\nUSER =\nLINE_RECEIVER_INTERFACE = {host}\nLINE_RECEIVER_PORT = {port}\nPICKLE_RECEIVER_PORT = 0\n\
          ENABLE_UDP_LISTENER = False\nCACHE_QUERY_PORT = 0\nCARBON_METRIC_INTERVAL = 0\nENABLE_TAGS = False\n\
          MAX_UPDATES_PER_SECOND = inf\nMAX_CREATES_PER_MINUTE = inf\nWHISPER_AUTOFLUSH = True\n"
     );
     let Some(mut carbon) = python_carbon(&directory, "carbon-cache", &section) else { return };
     let points = relayed("cached");
     let text = lines(&points);
-    connect(port, &mut carbon).write_all(text.as_bytes()).unwrap();
+    connect(address, &mut carbon).write_all(text.as_bytes()).unwrap();
     TcpStream::connect(daemon.line()).unwrap().write_all(text.as_bytes()).unwrap();
     wait_for_points(&daemon, &points);
 
@@ -253,12 +255,12 @@ fn carbon_cache_keeps_the_same_points() {
     daemon.stop_well();
 }
 
-/// The known slots of a whisper file, by whisper's own program.
+/// The known slots of a whisper file, read with whisper's own program.
 fn whisper_fetch(file: &Path, from: i64, until: i64) -> BTreeMap<i64, f64> {
     let mut command = counterpart::python_script("whisper-fetch.py").unwrap();
     command.args(["--json", "--from", &from.to_string(), "--until", &until.to_string()]).arg(file);
     let output = command.output().unwrap();
-    // Its numbers are read here: serde_json may miss the last bit.
+    // Parsed by hand, because serde_json may round the last bit.
     let text = String::from_utf8_lossy(&output.stdout).replace(char::is_whitespace, "");
     let field = |name: &str| -> Option<i64> {
         text.split_once(&format!("\"{name}\":"))?.1.split(',').next()?.parse().ok()

@@ -3,14 +3,14 @@
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Setup, binary};
+use plumbago_tests::send::Point;
 use plumbago_tests::wait::HANG;
 
-/// The manager's end of `sd_notify`.
+/// The service manager's end of `sd_notify`.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -30,7 +30,7 @@ impl Manager {
 }
 
 #[test]
-fn the_service_manager_is_told_of_start_life_and_stop() {
+fn the_service_manager_is_notified_of_start_life_and_stop() {
     let mut setup = Setup::new();
     let manager = Manager::new(&mut setup);
     setup.environment("WATCHDOG_USEC", "300000");
@@ -40,33 +40,34 @@ fn the_service_manager_is_told_of_start_life_and_stop() {
         assert_eq!(manager.next(), "WATCHDOG=1");
     }
     daemon.signal(Signal::SIGTERM);
-    let stopping = std::iter::repeat_with(|| manager.next()).find(|told| told != "WATCHDOG=1");
+    let stopping = std::iter::repeat_with(|| manager.next()).find(|message| message != "WATCHDOG=1");
     assert_eq!(stopping.as_deref(), Some("STOPPING=1"));
     assert!(daemon.wait().status.success());
 }
 
-/// A daemon that hangs says nothing, so that the manager can end it.
+/// Without `WATCHDOG_USEC` the daemon reports its start and its stop, and no sign of life between them.
 #[test]
 fn a_daemon_without_watchdog_says_nothing_of_life() {
     let mut setup = Setup::new();
     let manager = Manager::new(&mut setup);
     let daemon = setup.start();
-    assert_eq!(manager.next(), "READY=1");
-    manager.0.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    assert!(manager.0.recv(&mut [0; 64]).is_err());
+    daemon.put(&[Point::new("a.point", 1, 1.0)]);
     daemon.stop_well();
+    assert_eq!([manager.next(), manager.next()], ["READY=1", "STOPPING=1"]);
+    manager.0.set_nonblocking(true).unwrap();
+    assert!(manager.0.recv(&mut [0; 64]).is_err(), "nothing else was sent");
 }
 
-/// The units that run something.
+/// The units that run a program.
 const UNITS: &[&str] = &["plumbago.service", "plumbago-clean.service"];
-/// Files that set the daemon's environment.
+/// Container files that set variables of the daemon's environment.
 const CONTAINERS: &[&str] = &["container/Containerfile", "compose.yaml"];
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
 
-/// The units as they are installed, with the program where it is here.
+/// systemd accepts the units, with the path of the built binary in them.
 #[test]
 fn systemd_takes_the_units() {
     let Some(mut analyze) = counterpart::on_path("systemd-analyze") else { return };
@@ -86,7 +87,7 @@ fn systemd_takes_the_units() {
     assert!(output.status.success() && ours.is_empty(), "{:?}\n{said}", output.status);
 }
 
-/// systemd's own measure of what a unit leaves open: below 2 it calls "OK".
+/// systemd's rating of the exposure of a unit. Below 2 is "OK".
 #[test]
 fn the_units_are_closed_off() {
     for unit in UNITS {
@@ -99,7 +100,7 @@ fn the_units_are_closed_off() {
     }
 }
 
-/// Every example is a configuration without errors and without warnings.
+/// Every example configuration is valid, without warnings.
 #[test]
 fn the_example_configurations_are_valid() {
     let directory = tempfile::tempdir().unwrap();
@@ -119,7 +120,7 @@ fn the_example_configurations_are_valid() {
     assert!(checked > 0);
 }
 
-/// What the image and the compose file set are settings that the daemon knows.
+/// The image and the compose file set only settings that exist.
 #[test]
 fn the_container_files_use_settings_that_exist() {
     for file in CONTAINERS {
@@ -144,7 +145,7 @@ fn check(what: &str, arguments: &[&str], settings: &[(&str, &str)]) {
     assert!(output.status.success() && said.contains("0 warning(s)"), "{what}: {said}");
 }
 
-/// The container's health check follows the daemon: not there, ready, stopped.
+/// The container's health check succeeds only while the daemon is ready.
 #[test]
 fn the_health_check_sees_a_ready_daemon() {
     let script = deploy().join("container/healthcheck");

@@ -1,5 +1,5 @@
-//! Bytes on the wire, and what carbon's own receivers take from them: lines, datagrams, pickles of
-//! every protocol of Python. The daemon must hold the same points.
+//! Sends bytes to the daemon and to carbon's own receivers: lines, datagrams, and pickles of every protocol
+//! version of Python. The daemon must accept the same points.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,14 +9,14 @@ use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::differences::Differences;
 use plumbago_tests::oracle::Oracle;
 use plumbago_tests::send::Point;
-use plumbago_tests::wait::wait_until;
+use plumbago_tests::wait::{wait_ok, wait_until};
 
 const NOW: i64 = 1_700_000_000;
 
-/// The id of an agreed difference, and the points that Plumbago takes instead of carbon's.
+/// The id of an agreed difference, and the points that Plumbago accepts instead of carbon's.
 type Differs<'a> = Option<(&'static str, &'a [(&'a str, i64, f64)])>;
 
-/// What one connection sends; `N` stands for a name of its own.
+/// The bytes of one connection, in which `N` stands for a name of its own.
 type Row = (&'static str, Differs<'static>);
 
 const T: i64 = 1_699_999_990;
@@ -55,7 +55,7 @@ fn lines_mean_what_they_mean_to_carbon() {
         let bytes = text.replace('N', &name).into_bytes();
         wire.send_line(&bytes, bytes.len());
         wire.expect("line", &name, &bytes, *differs);
-        // The same byte by byte, under another name.
+        // The same, byte by byte and with another name.
         let name = format!("drip{index}");
         let bytes = text.replace('N', &name).into_bytes();
         wire.send_line(&bytes, 1);
@@ -96,7 +96,7 @@ fn pickles_mean_what_they_mean_to_carbon() {
     assert!(frames.len() > 90, "{frames:?}");
     let mut stream = TcpStream::connect(wire.daemon.address("pickle tcp")).unwrap();
     for (index, (_, frame)) in frames.iter().enumerate() {
-        // All over one connection, some in pieces that cut the length and the body.
+        // All over one connection. Some are sent in small pieces, which split the length and the body.
         for piece in frame.chunks(if index % 3 == 0 { 3 } else { frame.len() }) {
             stream.write_all(piece).unwrap();
         }
@@ -106,7 +106,7 @@ fn pickles_mean_what_they_mean_to_carbon() {
     wire.settle();
 }
 
-/// The daemon, carbon, and what the daemon should hold.
+/// The daemon, carbon, and the points expected in the daemon.
 struct Wire {
     _setup: Setup,
     daemon: Daemon,
@@ -138,7 +138,7 @@ impl Wire {
         socket.send_to(bytes, self.daemon.address("line udp")).unwrap();
     }
 
-    /// Notes what carbon takes from these bytes, or what was agreed on instead.
+    /// Records the points that carbon accepts from these bytes, or the agreed ones instead.
     fn expect(&mut self, kind: &str, name: &str, bytes: &[u8], differs: Differs) {
         let carbons = self.oracle.parse(kind, bytes);
         let Some((id, instead)) = differs else { return self.keep(carbons) };
@@ -150,7 +150,7 @@ impl Wire {
         self.keep(ours);
     }
 
-    /// A later point for a slot wins; empty components are folded, as on whisper's disk.
+    /// The last point of a slot wins. Empty components are folded, as in whisper's directories.
     fn keep(&mut self, points: impl IntoIterator<Item = Point>) {
         for point in points {
             let (path, tags) = point.name.split_once(';').map_or((&*point.name, None), |(p, t)| (p, Some(t)));
@@ -160,21 +160,19 @@ impl Wire {
         }
     }
 
-    /// Waits until the daemon holds the wanted names and points, and nothing else.
+    /// Waits until the daemon has the expected names and points. Fails if it has others.
     fn settle(self) {
-        // Series with tags are no part of the tree.
+        // Series with tags are not in the tree.
         let wanted: Vec<&String> = self.wanted.keys().filter(|n| !n.contains(';')).collect();
-        let mut names = Vec::new();
-        let start = std::time::Instant::now();
-        wait_until("the names", || {
-            names = self.daemon.names();
-            names.iter().collect::<Vec<_>>() == wanted || start.elapsed().as_secs() > 20
+        wait_ok("the names", || {
+            let names = self.daemon.names();
+            let missing: Vec<_> = wanted.iter().filter(|n| !names.contains(n)).take(20).collect();
+            let more: Vec<_> = names.iter().filter(|n| !self.wanted.contains_key(*n)).take(20).collect();
+            let agrees = missing.is_empty() && more.is_empty();
+            if agrees { Ok(()) } else { Err(format!("missing {missing:?}\nunwanted {more:?}")) }
         });
-        let missing: Vec<_> = wanted.iter().filter(|n| !names.contains(n)).take(20).collect();
-        let more: Vec<_> = names.iter().filter(|n| !self.wanted.contains_key(*n)).take(20).collect();
-        assert!(missing.is_empty() && more.is_empty(), "missing {missing:?}\nunwanted {more:?}");
         for (name, slots) in &self.wanted {
-            // A name may hold what means something else in a target.
+            // A name may contain characters that are special in a target.
             let target = match name.rsplit_once('.') {
                 Some((parent, _)) if !name.contains(';') => format!("{parent}.*"),
                 _ => name.clone(),

@@ -1,6 +1,6 @@
-//! Requests over a kept connection to a server in this process: a million names, made-up points.
-//! Prints the median and the 99th percentile of the time from request to the answer's last byte. An argument chooses the lines that
-//! contain it.
+//! Measures requests over one connection to a server in this process, with a million names and generated
+//! points. Prints the median and the 99th percentile of the time from the request to the last byte of the
+//! response. An argument selects the measurements whose names contain it.
 
 #![allow(clippy::unwrap_used, reason = "a measurement may stop where something is odd")]
 
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use plumbago_api::{Config, EventLog, Handles, NoMetadata, NoTagging, Server};
-use plumbago_engine::{FetchError, FetchRequest, SeriesSource};
 use plumbago_index::Index;
 use plumbago_model::{Series, SystemClock};
+use plumbago_store::{FetchError, FetchRequest, SeriesSource};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
 
-/// Any metric, a value per minute.
+/// A source with one value per minute for any metric.
 #[derive(Debug)]
 struct Minutes;
 
@@ -36,13 +36,14 @@ impl SeriesSource for Minutes {
     }
 }
 
-/// 10 × 1,000 × 100 names, 23 of each hundred beginning with x.
+/// A million names: 10 racks of 1,000 hosts with 100 metrics each. 23 metrics of each host begin with `x`.
 fn names() -> Vec<String> {
     let metric = |number| if number < 23 { format!("x{number}") } else { format!("m{number}") };
     let host = |rack, host| (0..100).map(move |m| format!("r{rack}.host{host:04}.{}", metric(m)));
     (0..10).flat_map(|rack| (0..1000).flat_map(move |number| host(rack, number))).collect()
 }
 
+/// Starts the server on a thread of its own and returns its address.
 fn serve() -> std::net::SocketAddr {
     let registry = Registry::new();
     let index = Arc::new(Index::new(&registry));
@@ -70,7 +71,7 @@ fn serve() -> std::net::SocketAddr {
     receiver.recv().unwrap()
 }
 
-/// Asks and reads the whole answer; gives its length.
+/// Sends a request, reads the whole response and returns the length of its body in bytes.
 fn ask(stream: &mut BufReader<TcpStream>, path: &str) -> usize {
     write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let (mut line, mut length) = (String::new(), None);

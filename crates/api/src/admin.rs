@@ -1,4 +1,4 @@
-//! The port for operators: self-metrics, health, and what the binary can be told to do.
+//! The port for operators: self-metrics, health, and actions such as a flush or a stop.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use plumbago_telemetry::Registry;
@@ -16,63 +17,108 @@ use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 
 use crate::config::AdminConfig;
-use crate::error::plain;
-use crate::peer_heads::{MESSAGE_BYTES_MAX, PeerHeads, heads};
-use crate::router::missing;
+use crate::error::{AdminError, missing, plain};
+use crate::peer_heads::{HEADS_PATH, MESSAGE_BYTES_MAX, PeerHeads};
 
-/// Whether requests can be answered.
+/// The health of the process, as `/readyz` reports it.
 pub trait Readiness: Send + Sync + Debug {
-    /// Why not; empty when ready.
+    /// Why requests cannot be answered, one sentence each; empty if the process is ready.
     fn reasons(&self) -> Vec<String>;
 
-    /// What limps although requests are answered, for the same page.
+    /// Conditions that need an operator's attention while requests are still answered, one sentence each.
+    /// `/readyz` lists them as warnings.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What an operator can tell the process to do.
+/// Actions that an operator can start through the admin port.
+///
+/// Each method returns the JSON of its response.
+///
+/// # Errors
+///
+/// All methods return an [`AdminError`] if the action was refused or failed. Its text is sent to the client.
 #[async_trait]
 pub trait AdminActions: Send + Sync + Debug {
-    /// Writes everything that is in memory to the store, and says what was written.
+    /// Writes all points that are in memory to the store, then returns the ledger.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if the engine has been stopped.
     async fn flush(&self) -> Result<Value, AdminError>;
-    /// Where every point went.
+    /// Returns the ledger: how many points were received, stored, held in memory, replaced and rejected.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if the engine has been stopped.
     async fn ledger(&self) -> Result<Value, AdminError>;
-    /// Begins the orderly stop and returns at once.
+    /// Starts an orderly stop and returns at once.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if the stop cannot be started.
     async fn shutdown(&self) -> Result<Value, AdminError>;
-    /// Sends again what a remote store has acknowledged since then (seconds since the epoch).
+    /// Queues rows that a remote store has acknowledged since `since` (seconds since the epoch) to be sent
+    /// once more, for a store that has lost them. Only rows that the spool still retains can be sent.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if the store is not remote or the rows cannot be read.
     async fn replay(&self, since: i64) -> Result<Value, AdminError>;
-    /// Sets the clock of a daemon that runs on one of its own, for tests.
+    /// Sets the clock, in seconds since the epoch. Only for tests.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` unless `debug.clock` is set.
     async fn set_clock(&self, now: i64) -> Result<Value, AdminError>;
-    /// How the maintenance jobs stand.
+    /// Returns the state of each maintenance job.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if the process has no maintenance jobs. The default implementation always returns it.
     async fn maintenance(&self) -> Result<Value, AdminError> {
-        Err(AdminError("no maintenance here".to_owned()))
+        Err(AdminError("this process has no maintenance jobs".to_owned()))
     }
-    /// Asks for a run of a maintenance job, as soon as no other is at work.
-    async fn run_maintenance(&self, _job: &str, _dry_run: bool) -> Result<Value, AdminError> {
-        Err(AdminError("no maintenance here".to_owned()))
+    /// Requests a run of a maintenance job. It starts once no other job runs.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if there is no such job. The default implementation always returns it.
+    async fn run_maintenance(&self, _request: MaintenanceRequest) -> Result<Value, AdminError> {
+        Err(AdminError("this process has no maintenance jobs".to_owned()))
     }
 }
 
-/// Why an action was not done.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct AdminError(pub String);
+/// A request for a run of a maintenance job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MaintenanceRequest {
+    /// The name of the job.
+    pub job: String,
+    /// Report the changes without making them.
+    pub dry_run: bool,
+    /// For a repair of windows: the metrics; `None` for all.
+    pub glob: Option<String>,
+    /// For a repair of windows: where it begins, in seconds since the epoch; `None` for the job's default.
+    pub from: Option<i64>,
+    /// For a repair of windows: where it ends, in seconds since the epoch; `None` for now.
+    pub until: Option<i64>,
+}
 
-/// What the admin port works with.
+/// The parts of the process that the admin port uses.
 #[derive(Debug, Clone)]
 pub struct AdminHandles {
-    /// Health.
+    /// Answers `/readyz`.
     pub readiness: Arc<dyn Readiness>,
-    /// Actions.
+    /// Carries out the actions.
     pub actions: Arc<dyn AdminActions>,
-    /// What other daemons ask.
+    /// Answers peers, which are other daemons on the same store.
     pub heads: Arc<dyn PeerHeads>,
-    /// Self-metrics.
+    /// The self-metrics that `/metrics` shows.
     pub registry: Registry,
 }
 
-/// `/healthz` and `/readyz` for everybody, the rest for who has the token.
+/// Routes of the admin port. Only `/healthz` and `/readyz` are open to requests without the token.
 pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Router {
     let mut guarded = Router::new()
         .route("/metrics", get(metrics))
@@ -82,7 +128,7 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .route("/admin/clock", post(set_clock))
         .route("/admin/replay", post(replay))
         .route("/admin/maintenance", get(maintenance).post(run_maintenance))
-        .route("/admin/heads", post(heads).layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX)))
+        .route(HEADS_PATH, post(heads).layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX)))
         .fallback(missing);
     if !config.token.is_empty() {
         let token: Arc<str> = config.token.as_str().into();
@@ -103,9 +149,20 @@ async fn check_token(State(token): State<Arc<str>>, request: Request, next: Next
     if is_right {
         return next.run(request).await;
     }
-    let mut response = plain(StatusCode::UNAUTHORIZED, "this needs the bearer token of the admin port\n");
+    let mut response = plain(
+        StatusCode::UNAUTHORIZED,
+        "this request needs the header Authorization with admin.token as its bearer token\n",
+    );
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
+}
+
+/// Answers a request to `/admin/heads`.
+async fn heads(State(handles): State<AdminHandles>, message: Bytes) -> Response {
+    match handles.heads.pending(&message).await {
+        Ok(answer) => answer.into_response(),
+        Err(error) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+    }
 }
 
 async fn metrics(State(handles): State<AdminHandles>) -> Response {
@@ -162,11 +219,15 @@ async fn run_maintenance(
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Response {
     let value = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let wrong = |text: &str| plain(StatusCode::BAD_REQUEST, format!("{text}\n"));
+    let Some(job) = value("job") else { return wrong("job: want the name of a maintenance job") };
+    let time = |name: &str| value(name).map(str::parse::<i64>).transpose();
+    let (Ok(from), Ok(until)) = (time("from"), time("until")) else {
+        return wrong("from, until: want seconds since the epoch");
+    };
     let dry_run = matches!(value("dry_run"), Some("1" | "true"));
-    match value("job") {
-        Some(job) => done(handles.actions.run_maintenance(job, dry_run).await),
-        None => plain(StatusCode::BAD_REQUEST, "job: want the name of a maintenance job\n".to_owned()),
-    }
+    let (job, glob) = (job.to_owned(), value("glob").map(str::to_owned));
+    done(handles.actions.run_maintenance(MaintenanceRequest { job, dry_run, glob, from, until }).await)
 }
 
 fn done(result: Result<Value, AdminError>) -> Response {

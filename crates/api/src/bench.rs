@@ -1,31 +1,31 @@
-//! What the benchmarks time.
+//! Entry points for the benchmarks.
 
 use plumbago_render::{TimeSeries, TimeZone};
 
 use crate::format::{self, Csv, Json, Pickle, Raw};
 use crate::stream::Pieces;
 
-/// Bytes of the series as JSON, written as for a client.
+/// Writes the series as JSON, as for a client, and returns the number of bytes.
 pub fn json(series: Vec<TimeSeries>) -> usize {
     written(format::series(Json::new(false), series, None))
 }
 
-/// As [`json`], thinned to a width.
+/// Like [`json`], with each series consolidated to at most `width` points.
 pub fn thinned_json(series: Vec<TimeSeries>, width: usize) -> usize {
     written(format::series(Json::new(false), series, Some(width)))
 }
 
-/// As [`json`], in CSV.
+/// Like [`json`], in CSV.
 pub fn csv(series: Vec<TimeSeries>, zone: TimeZone) -> usize {
     written(format::series(Csv::new(zone), series, None))
 }
 
-/// As [`json`], in raw text.
+/// Like [`json`], in Graphite's raw text.
 pub fn raw(series: Vec<TimeSeries>) -> usize {
     written(format::series(Raw::default(), series, None))
 }
 
-/// As [`json`], as a pickle.
+/// Like [`json`], as a pickle.
 pub fn pickle(series: Vec<TimeSeries>) -> usize {
     written(format::series(Pickle, series, None))
 }

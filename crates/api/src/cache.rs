@@ -1,4 +1,4 @@
-//! Answers of `/render` kept for those who ask the same again (`docs/decisions/cache.md`).
+//! Kept responses of `/render`, for repeated requests (`docs/decisions/cache.md`).
 
 mod record;
 mod store;
@@ -19,20 +19,21 @@ use crate::params::Params;
 use record::Recorded;
 pub(crate) use store::Store;
 
-/// Nothing is kept longer, whatever a client allows.
+/// Longest time in seconds to keep a response, even if its client allows more.
 const SECONDS_MAX: i64 = 86_400;
 
-/// All answers that are kept.
+/// Kept responses, and counters of the requests that could use them.
 #[derive(Debug)]
 pub(crate) struct Cache {
     store: Arc<Store>,
-    /// How long an answer is kept when its client does not say.
+    /// Seconds to keep a response whose request has no `cacheTimeout`.
     seconds: i64,
     hits: Counter,
     misses: Counter,
 }
 
-/// A request whose answer may be kept, and for how long.
+/// Permission to use the cache for a request: the key of its response, and the largest age in seconds that
+/// the request accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
     key: String,
@@ -54,7 +55,12 @@ impl Cache {
         }
     }
 
-    /// What the request allows; `None` when its answer must be made for it alone.
+    /// Returns a ticket if the response to this request may come from the cache or be kept in it, else
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// If `cacheTimeout` is not a whole number.
     pub(crate) fn ticket(&self, params: &Params) -> Result<Option<Ticket>, ApiError> {
         let allowed = match params.get("cacheTimeout") {
             None => self.seconds,
@@ -66,7 +72,8 @@ impl Cache {
         Ok(is_kept.then(|| Ticket { key: key(params), seconds: allowed.min(SECONDS_MAX) }))
     }
 
-    /// The answer that is kept for the request, while it may be used.
+    /// Returns the kept response, if there is one and the request accepts its age. `now` is in seconds since
+    /// the epoch.
     pub(crate) fn get(&self, ticket: &Ticket, now: i64) -> Option<Response> {
         let found = self.store.get(&ticket.key, now, ticket.seconds);
         let counter = if found.is_some() { &self.hits } else { &self.misses };
@@ -78,7 +85,8 @@ impl Cache {
         Some(response)
     }
 
-    /// Lets an answer be kept while it is sent.
+    /// Records the response while it is sent, and keeps it once all of it was sent. Only responses with
+    /// status 200 are kept.
     pub(crate) fn keep(&self, ticket: Ticket, mut response: Response, now: i64) -> Response {
         let kind = response.headers().get(CONTENT_TYPE).cloned();
         let Some(kind) = kind.filter(|_| response.status() == StatusCode::OK) else { return response };
@@ -88,18 +96,18 @@ impl Cache {
     }
 }
 
-/// An answer that was sent whole.
+/// A response that was sent completely: content type and body.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) kind: HeaderValue,
     pub(crate) body: bytes::Bytes,
 }
 
-/// All parameters in an order of their own but those that begin with `_`, which only make addresses
-/// differ; as graphite-web does it.
+/// The key of a request: all its parameters sorted by name, without those that begin with `_`, as in
+/// graphite-web. Clients add such parameters only to make URLs differ.
 fn key(params: &Params) -> String {
     let mut pairs: Vec<_> = params.iter().filter(|(name, _)| !name.starts_with('_')).collect();
-    // Values of one name keep their order: targets are answered in theirs.
+    // The sort is stable: several targets keep their order, which decides the order of the answer.
     pairs.sort_by_key(|(name, _)| *name);
     let mut key = form_urlencoded::Serializer::new(String::new());
     key.extend_pairs(pairs);

@@ -1,4 +1,4 @@
-//! Settings of the two ports.
+//! Settings of the two HTTP ports. A change needs a restart, except where noted.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,32 +8,32 @@ use plumbago_render::TimeZone;
 use plumbago_tls::{Certificates, Files, TlsError};
 use serde::{Deserialize, Serialize};
 
-/// The port of Graphite's API.
+/// The `[api]` section: the port of Graphite's API.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Address and port; "" switches the port off. reload: no
+    /// Address and port; "" switches the port off.
     pub listen: String,
-    /// Path under which everything is found, like "/graphite". reload: no
+    /// Path that all URLs begin with, like "/graphite"; "" for none.
     pub url_prefix: String,
-    /// Origins that browsers may ask from ("*" for any); none by default. reload: no
+    /// Origins from which browsers may send requests; "*" allows any. An empty list allows none.
     pub cors_allowed_origins: Vec<String>,
-    /// Zone in which days begin when a request names none. reload: no
+    /// Time zone of requests without the parameter `tz`, like "Europe/Rome".
     pub time_zone: String,
-    /// Compress bodies over 4 KiB for clients that ask for it. It costs more time than it saves on a
-    /// fast network. reload: no
+    /// Whether to compress bodies of 4 KiB or more for clients that accept gzip. On a fast network
+    /// compression takes more time than it saves.
     pub gzip: bool,
-    /// Answer /tags/tagSeries, tagMultiSeries and delSeries. As in Graphite whoever may read may then make
-    /// tagged series and take them out of searches by tags. reload: no
+    /// Whether to answer /tags/tagSeries, tagMultiSeries and delSeries. As in Graphite, every client that may
+    /// read may then create tagged series and remove them from tag searches.
     pub tag_writes: bool,
-    /// What the events of /events take in memory, and half of what they take on the disk; the oldest
-    /// make room. 0 takes none. reload: no
+    /// Memory for the events of /events, in bytes. On disk they take up to twice as much. When it is full,
+    /// the oldest events are dropped. 0 switches events off.
     pub events_bytes: ByteSize,
-    /// Answers kept for those who ask the same again. reload: no
+    /// The cache of /render responses.
     pub cache: CacheConfig,
-    /// Encryption. reload: no
+    /// Certificate and key; the port is not encrypted while both are empty.
     pub tls: TlsConfig,
-    /// What one client may use. reload: no
+    /// Limits of connections and requests.
     pub limits: Limits,
 }
 
@@ -54,14 +54,14 @@ impl Default for Config {
     }
 }
 
-/// Answers of /render that are kept.
+/// The `[api.cache]` section: responses of /render are kept and sent again for the same parameters.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// What they take; the oldest make room. 0 keeps none. reload: no
+    /// Memory for kept responses, in bytes. 0 switches the cache off.
     pub bytes: ByteSize,
-    /// How long an answer is kept whose client does not say (`cacheTimeout`): points may be so much older than
-    /// those that are there. 0 keeps it for nobody. reload: no
+    /// How long a response is kept if its request has no `cacheTimeout`. 0 keeps no such response. Points
+    /// that arrive during this time are missing from the kept response.
     pub time: Period,
 }
 
@@ -71,18 +71,18 @@ impl Default for CacheConfig {
     }
 }
 
-/// The port for operators: metrics, health, actions.
+/// The `[admin]` section: the port for operators.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminConfig {
-    /// Address and port; "" switches the port off. reload: no
+    /// Address and port; "" switches the port off.
     pub listen: String,
-    /// Bearer token asked for by everything but /healthz and /readyz; required when the port listens
-    /// beyond this machine. reload: no
+    /// Bearer token that all requests except /healthz and /readyz must send. Required if other machines can
+    /// reach the port. At least 16 characters.
     pub token: String,
-    /// Encryption. reload: no
+    /// Certificate and key; the port is not encrypted while both are empty.
     pub tls: TlsConfig,
-    /// What its clients may use. reload: no
+    /// Limits of connections.
     pub limits: PortLimits,
 }
 
@@ -97,42 +97,48 @@ impl Default for AdminConfig {
     }
 }
 
-/// The certificate of a port; both files or none.
+/// Certificate and key of a port. Both are set, or neither. SIGHUP reads the files again.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// PEM file with the certificate chain; "" for no encryption. Read again on SIGHUP. reload: no
+    /// Path of the PEM file with the certificate chain; "" for no encryption.
     pub cert: PathBuf,
-    /// PEM file with the private key. reload: no
+    /// Path of the PEM file with the private key.
     pub key: PathBuf,
 }
 
 impl TlsConfig {
-    /// True when the port is encrypted.
+    /// Whether the port is encrypted.
     pub fn is_on(&self) -> bool {
         !self.cert.as_os_str().is_empty()
     }
 
-    /// Its files.
+    /// Returns the two paths, for `Certificates::load` and `Certificates::reload`.
     pub fn files(&self) -> Files {
         Files { cert: self.cert.clone(), key: self.key.clone(), ..Files::default() }
     }
 
-    /// What its files hold now.
+    /// Reads both files and offers HTTP/1.1 only.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, or the two are not a valid certificate and its key.
     pub(crate) fn load(&self) -> Result<Certificates, TlsError> {
         Certificates::load(&self.files(), |config| config.alpn_protocols = vec![b"http/1.1".to_vec()])
     }
 }
 
-/// What connections may use.
+/// The connection limits of a port.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortLimits {
-    /// Open connections; more are answered 503 and closed.
+    /// Most connections open at once. Further ones are closed; unencrypted ones get a 503 first.
     pub connections: usize,
-    /// How long a connection may stay without a complete request head, between requests too.
+    /// How long the server waits for a complete request head, on a new connection or after a response. Then
+    /// it closes the connection.
     pub idle: Period,
-    /// How long open requests may go on after the stop.
+    /// How long requests in progress may continue after a stop was requested. Then their connections are
+    /// closed.
     pub drain: Period,
 }
 
@@ -142,39 +148,45 @@ impl Default for PortLimits {
     }
 }
 
-/// What one client may use. A request beyond a limit is refused with a text that names it.
+/// The `[api.limits]` section. A request beyond a limit is refused with a message that names the setting.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Open connections; more are answered 503 and closed.
+    /// Most connections open at once. Further ones are closed; unencrypted ones get a 503 first.
     pub connections: usize,
-    /// How long a connection may stay without a complete request head, between requests too.
+    /// How long the server waits for a complete request head, on a new connection or after a response. Then
+    /// it closes the connection.
     pub idle: Period,
-    /// How long a request may take until its answer begins.
+    /// How long a request may take until its response begins.
     pub request_time: Period,
-    /// How long open requests may go on after the stop.
+    /// How long requests in progress may continue after a stop was requested. Then their connections are
+    /// closed.
     pub drain: Period,
-    /// Size of a request's body.
+    /// Largest request body, in bytes.
     pub body: ByteSize,
-    /// Targets of a render request, queries of an expand request.
+    /// Most targets of a render or info request, or queries of a find or expand request.
     pub targets: usize,
-    /// Series of a render request.
+    /// Most series that a render request reads.
     pub series: usize,
-    /// Points that a render request reads, before maxDataPoints; each takes 8 bytes while it is answered.
+    /// Most points that a render request reads, before consolidation to maxDataPoints. Each takes 8 bytes
+    /// until the request is answered.
     pub points: usize,
-    /// Points that the functions of a render request make, all together.
+    /// Most points that all functions of a render request compute together.
     pub computed_points: usize,
-    /// Calls of functions that a render request evaluates; those in a moving window count again.
+    /// Most function calls that a render request evaluates. Calls inside a moving window count once per
+    /// evaluation.
     pub calls: usize,
-    /// Paths and ranges of time that a render request reads.
+    /// Most fetches of a render request. A fetch is a pair of a path and a time range.
     pub fetches: usize,
-    /// Memory that a render request holds at a time, for what it read and what functions make of it.
+    /// Most memory that a render request holds at any time, in bytes: the series that it read and the results
+    /// of functions.
     pub memory: ByteSize,
-    /// Memory that all render requests hold together; 0 is a quarter of the machine's.
+    /// Most memory that all render requests hold together, in bytes. In the configuration file 0 means an
+    /// eighth of `engine.memory_max`; the binary puts that value here. A 0 that remains sets no limit.
     pub memory_total: ByteSize,
-    /// Names that a find, an expand or a search by tags gives.
+    /// Most names that a find, an expand or a tag search returns.
     pub find_results: usize,
-    /// Places in the index that a find or expand looks at; values and series that a search by tags tries.
+    /// Most index nodes that a find or expand visits, or values and series that a tag search tests.
     pub find_visited: usize,
 }
 
@@ -201,7 +213,7 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Everything that is wrong with the section `[api]`.
+    /// Checks the section `[api]`. Returns one text of the form `key: message` per problem.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check_listen("api.listen", &self.listen, &mut problems);
@@ -228,7 +240,7 @@ impl Config {
 }
 
 impl AdminConfig {
-    /// Everything that is wrong with the section `[admin]`.
+    /// Checks the section `[admin]`. Returns one text of the form `key: message` per problem.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check_listen("admin.listen", &self.listen, &mut problems);
@@ -247,7 +259,7 @@ impl AdminConfig {
 }
 
 impl Limits {
-    /// What concerns connections.
+    /// Returns the limits of connections, without those of requests.
     pub(crate) fn of_port(&self) -> PortLimits {
         PortLimits { connections: self.connections, idle: self.idle, drain: self.drain }
     }
@@ -299,7 +311,7 @@ fn check_tls(key: &str, tls: &TlsConfig, problems: &mut Vec<String>) {
     }
 }
 
-/// `host:port` or `[v6]:port`.
+/// Splits `host:port` or `[v6]:port`.
 fn host_and_port(listen: &str) -> Option<(&str, u16)> {
     let (host, port) = listen.rsplit_once(':')?;
     let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
@@ -309,7 +321,7 @@ fn host_and_port(listen: &str) -> Option<(&str, u16)> {
 fn is_loopback(listen: &str) -> bool {
     match host_and_port(listen) {
         Some((host, _)) => host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
-        None => true, // already a problem of its own
+        None => true, // `check_listen` reports it
     }
 }
 

@@ -1,38 +1,43 @@
-//! What a client is told when a request cannot be answered: one plain sentence.
+//! Errors of requests. Each becomes a status code and one plain sentence for the client.
 
 use axum::response::{IntoResponse, Response};
-use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use plumbago_engine::FetchError;
+use hyper::{StatusCode, Uri};
 use plumbago_graph::GraphError;
+use plumbago_store::FetchError;
 
-/// Why a request has no answer.
+/// Why a request cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// The request is wrong.
+    /// The request is malformed.
     #[error("{0}")]
     Invalid(String),
-    /// A target of a render request is wrong.
+    /// A target of a render request is malformed or cannot be evaluated.
     #[error("{0}")]
     Target(String),
-    /// The request asks for more than is allowed.
+    /// The request exceeds a limit.
     #[error("{0}")]
     TooLarge(String),
-    /// The request took too long.
+    /// The request exceeds `api.limits.request_time`. The value is that limit.
     #[error("the request took longer than {0} (api.limits.request_time)")]
     TooSlow(plumbago_model::Period),
-    /// All requests together ask for more than is allowed.
+    /// All requests together exceed a limit (status 429). The same request may succeed later.
     #[error("{0}")]
     Busy(String),
-    /// It is switched off.
+    /// The feature is switched off in the configuration.
     #[error("{0}")]
     Forbidden(&'static str),
-    /// The engine cannot read now.
+    /// Points, names or settings of metrics cannot be read or written at the moment.
     #[error("{0}")]
     Unavailable(String),
 }
 
 impl ApiError {
+    /// The error of a target that is malformed or cannot be evaluated.
+    pub(crate) fn of_target(text: &str, error: &dyn std::fmt::Display) -> Self {
+        Self::Target(format!("target {}: {error}", quoted(text)))
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Invalid(_) | Self::Target(_) => StatusCode::BAD_REQUEST,
@@ -44,9 +49,14 @@ impl ApiError {
     }
 }
 
-/// A limit that was crossed, by the name of its setting.
+/// The error for a request with more than `limit` of `what`. `setting` is the limit's key in `api.limits`.
 pub(crate) fn beyond(what: &str, setting: &str, limit: usize) -> ApiError {
     ApiError::TooLarge(format!("{what}: more than {limit} (api.limits.{setting})"))
+}
+
+/// The error for a request whose task was cancelled or panicked.
+pub(crate) fn aborted() -> ApiError {
+    ApiError::Unavailable("the request was aborted".to_owned())
 }
 
 impl From<FetchError> for ApiError {
@@ -76,7 +86,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// A short answer in plain text.
+/// A plain text response.
 pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     let mut response = Response::new(axum::body::Body::from(text.into()));
     *response.status_mut() = status;
@@ -84,14 +94,14 @@ pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     response
 }
 
-/// A short answer `{"error": …}`.
+/// A JSON response `{"error": …}`.
 pub(crate) fn json_error(status: StatusCode, text: &str) -> Response {
     let mut response = plain(status, serde_json::json!({ "error": text }).to_string());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// The beginning of a text from outside, for messages.
+/// Quotes the first 120 characters of a client's text, for messages.
 pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 120;
     let mut shown: String = text.chars().take(SHOWN).collect();
@@ -99,4 +109,14 @@ pub(crate) fn quoted(text: &str) -> String {
         shown.push('…');
     }
     format!("{shown:?}")
+}
+
+/// Why an action was refused or failed, as a sentence for the client.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AdminError(pub String);
+
+/// The response for a path without an endpoint.
+pub(crate) async fn missing(uri: Uri) -> Response {
+    plain(StatusCode::NOT_FOUND, format!("there is nothing at {}\n", quoted(uri.path())))
 }

@@ -1,7 +1,7 @@
-//! Events: what happened when, as people and their deployment scripts note it.
+//! Events: notes about a moment in time, such as a deployment, that graphs can show.
 //!
-//! They are in memory and, for the next start, in one file of lines (`docs/formats/events.md`); both are
-//! bounded by bytes, and the oldest go first.
+//! All events are in memory, and in one file from which the next start reads them (`docs/formats/events.md`).
+//! Both have a limit in bytes. The oldest events are dropped first.
 
 mod file;
 mod list;
@@ -15,51 +15,62 @@ use serde::{Deserialize, Serialize};
 use file::EventFile;
 use list::List;
 
-/// What one event may take as a line of the file.
+/// Largest line of an event in the file, in bytes.
 pub(crate) const EVENT_BYTES_MAX: usize = 64 << 10;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Event {
+    /// Number of the event, assigned by `EventLog::add`.
     pub(crate) id: u64,
     /// Seconds since the epoch.
     pub(crate) when: i64,
+    /// Title.
     pub(crate) what: String,
+    /// Longer description; may be empty.
     pub(crate) data: String,
     pub(crate) tags: Vec<String>,
 }
 
-/// Which events are asked for.
+/// Selects events.
 #[derive(Debug, Default)]
 pub(crate) struct Question {
-    /// Seconds since the epoch, both included.
+    /// First second of the range, since the epoch.
     pub(crate) from: i64,
+    /// Last second of the range, which is part of it.
     pub(crate) until: i64,
-    /// Only those with these tags.
+    /// Tags that an event must have. `None` selects all events, an empty list selects none.
     pub(crate) tags: Option<Vec<String>>,
-    /// One of the tags is enough.
+    /// Whether an event needs only one of the tags instead of all.
     pub(crate) any: bool,
 }
 
-/// Why an event is not kept.
+/// Why an event was not stored, as a sentence for the client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EventError {
-    #[error("an event takes at most {EVENT_BYTES_MAX} bytes")]
+    #[error("the event is longer than {EVENT_BYTES_MAX} bytes")]
     TooLarge,
     #[error("the event could not be written: {0}")]
     Io(#[from] io::Error),
 }
 
-/// All events.
+/// The stored events, at most a configured number of bytes.
 #[derive(Debug)]
 pub struct EventLog {
     list: RwLock<List>,
-    /// Held while an event is written, which orders them; never while readers wait for it.
+    /// Locked while an event is written, so that the file is in the order of ids. Readers do not take this
+    /// lock. `None` if events are switched off.
     file: Mutex<Option<EventFile>>,
 }
 
 impl EventLog {
-    /// The events of a file, which need not be there yet; at most `bytes_max` of them.
+    /// Opens a file of events, or creates it, and loads the newest events that take at most `bytes_max`
+    /// bytes.
+    ///
+    /// # Errors
+    ///
+    /// An `io::Error` if the file cannot be opened or read, an incomplete last line cannot be cut off, or the
+    /// directory cannot be synced.
     pub fn open(path: &Path, bytes_max: usize) -> io::Result<Self> {
         let (file, events) = EventFile::open(path)?;
         let mut list = List::new(bytes_max);
@@ -67,17 +78,22 @@ impl EventLog {
         Ok(Self { list: RwLock::new(list), file: Mutex::new(Some(file)) })
     }
 
-    /// No events, and none taken.
+    /// Returns a log that has no events and accepts none.
     pub fn off() -> Self {
         Self { list: RwLock::new(List::new(0)), file: Mutex::new(None) }
     }
 
-    /// False when no events are taken.
+    /// Whether events are accepted.
     pub(crate) fn is_on(&self) -> bool {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Keeps an event, whose id is given here, and says so when it is on the disk. Blocks.
+    /// Stores an event and assigns its id. Returns once the event is synced to disk, so it blocks.
+    ///
+    /// # Errors
+    ///
+    /// `EventError::TooLarge` if its line in the file would be too long, `EventError::Io` if events are
+    /// switched off or the file cannot be written. The event is not stored then.
     pub(crate) fn add(&self, mut event: Event) -> Result<u64, EventError> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut *file else { return Err(io::Error::other("no events are kept").into()) };
@@ -92,20 +108,20 @@ impl EventLog {
         self.list.write().unwrap_or_else(PoisonError::into_inner).push(event, line.len());
         let list = self.read();
         if file.bytes() > 2 * list.bytes_max() as u64 {
-            // The event is kept already; a file that stays too long is shortened with the next one.
+            // The event is stored already. If shortening the file failed, the next event triggers it again.
             if let Err(error) = file.rewrite(&list.all()) {
-                tracing::warn!(%error, "the file of events could not be shortened");
+                tracing::warn!(%error, "failed to shorten the events file; the next event tries again");
             }
         }
         Ok(id)
     }
 
-    /// The event of an id.
+    /// Returns the event with this id.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Event>> {
         self.read().get(id)
     }
 
-    /// The events asked for, by time. Looks at all of them.
+    /// Returns the selected events, ordered by time. Its time grows with the number of all events.
     pub(crate) fn find(&self, question: &Question) -> Vec<Arc<Event>> {
         self.read().find(question)
     }

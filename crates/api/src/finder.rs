@@ -1,15 +1,21 @@
-//! Names that are found elsewhere than in the index of this process.
+//! Lookup of names outside this process's index.
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 use plumbago_index::{FindLimits, Node};
 
-/// Finds names for a node that does not keep all of them in memory. What a glob means is the same.
+/// Finds names for a process that does not hold all of them in memory. Globs have the same meaning as in
+/// the index.
 #[async_trait]
 pub trait NameFinder: Send + Sync + Debug {
-    /// The metrics and directories that a glob means, sorted by path, each once; only the metrics when
-    /// `leaves_only`.
+    /// Returns the metrics and directories that match a glob, sorted by path, without duplicates. With
+    /// `leaves_only` it returns only metrics.
+    ///
+    /// # Errors
+    ///
+    /// [`FinderError::TooLarge`] if the glob exceeds a limit; [`FinderError::Unavailable`] if the names
+    /// cannot be read.
     async fn find(
         &self,
         query: &str,
@@ -18,13 +24,13 @@ pub trait NameFinder: Send + Sync + Debug {
     ) -> Result<Vec<Node>, FinderError>;
 }
 
-/// Why a search gave no answer.
+/// Why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FinderError {
-    /// It asks for more than is allowed.
+    /// The search exceeds a limit; the text says which.
     #[error("{0}")]
     TooLarge(String),
-    /// It cannot be answered now, or not so.
+    /// The names cannot be read at the moment, or the glob is not supported. The text gives the cause.
     #[error("{0}")]
     Unavailable(String),
 }

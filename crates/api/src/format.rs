@@ -1,7 +1,7 @@
-//! The forms of an answer.
+//! Response formats.
 //!
-//! A format of `/render` is one file with a [`SeriesFormat`]; [`series`] drives it over any number of
-//! series in pieces.
+//! Each format of `/render` is one file, most of them with a [`SeriesFormat`]. [`series`] calls its methods
+//! for all series and produces the body piece by piece.
 
 mod csv;
 mod dictionary;
@@ -30,27 +30,29 @@ pub(crate) use protobuf::Protobuf;
 pub(crate) use raw::Raw;
 pub(crate) use rickshaw::Rickshaw;
 
-/// Points that are written at once.
+/// Most points written in one piece.
 const POINTS_PER_PIECE: usize = 512;
 
-/// Writes series, each as a head, its points in order, and a tail.
+/// Writes series: for each a head, its points in order, and a tail.
 pub(crate) trait SeriesFormat: Send + Unpin + 'static {
-    /// Whether points are thinned to the width asked for, and none shown past a series' end.
+    /// Whether points are consolidated to the requested width, and points at or after the end of a series are
+    /// omitted.
     const THINS: bool;
 
-    /// What stands before the first series.
+    /// Writes the text before the first series.
     fn open(&mut self, out: &mut Vec<u8>);
-    /// What stands before the points of a series; false leaves the series out.
+    /// Writes the text before the points of a series. Returns `false` to omit the series.
     fn head(&mut self, out: &mut Vec<u8>, series: &TimeSeries, points: &Points<'_>) -> bool;
-    /// Some points, the first at `start`.
+    /// Writes consecutive points. The first is at time `start`, the next ones follow every `step` seconds.
+    /// Unknown values are NaN.
     fn points(&mut self, out: &mut Vec<u8>, series: &TimeSeries, start: i64, step: i64, values: &[f64]);
-    /// What stands after the points of a series.
+    /// Writes the text after the points of a series.
     fn tail(&mut self, out: &mut Vec<u8>, series: &TimeSeries);
-    /// What stands after the last series.
+    /// Writes the text after the last series.
     fn close(&mut self, out: &mut Vec<u8>);
 }
 
-/// All series of an answer in a format.
+/// Returns a response body in a format. `width` is the most points per series, for formats that consolidate.
 pub(crate) fn series<F: SeriesFormat>(
     format: F,
     series: Vec<TimeSeries>,
@@ -63,25 +65,28 @@ pub(crate) fn series<F: SeriesFormat>(
 struct SeriesPieces<F> {
     format: F,
     series: std::vec::IntoIter<TimeSeries>,
+    /// Seconds from the earliest start to the latest end of all series.
     span: i64,
     width: Option<usize>,
     current: Option<Current>,
     opened: bool,
 }
 
-/// A series of which `written` points are out.
+/// The series whose points are being written.
 struct Current {
     series: TimeSeries,
-    /// Present when the points are not the series' own values.
+    /// Consolidated values; `None` if the series' own values are written.
     thinned: Option<Vec<f64>>,
     start: i64,
     step: i64,
+    /// Number of points to write.
     count: usize,
+    /// Number of points written so far.
     written: usize,
 }
 
 impl<F: SeriesFormat> SeriesPieces<F> {
-    /// Writes the head of the next series that is not left out.
+    /// Writes the head of the next series that the format does not omit.
     fn start_next(&mut self, out: &mut Vec<u8>) -> Option<Current> {
         for series in self.series.by_ref() {
             let shown = if F::THINS {

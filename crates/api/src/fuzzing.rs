@@ -1,5 +1,4 @@
-//! Entry points for fuzzers: they must return an answer, never a panic and never a 500, whatever
-//! the bytes are.
+//! Entry points for fuzzers. They must return for any bytes, without a panic and without a status of 500.
 
 use std::sync::Arc;
 
@@ -10,9 +9,9 @@ use axum::response::Response;
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use plumbago_engine::{FetchError, FetchRequest, SeriesSource};
 use plumbago_index::Index;
 use plumbago_model::{ManualClock, Series};
+use plumbago_store::{FetchError, FetchRequest, SeriesSource};
 use plumbago_telemetry::Registry;
 
 use crate::config::{Config, Limits};
@@ -22,7 +21,7 @@ use crate::metadata::NoMetadata;
 use crate::state::{Api, Handles};
 use crate::tagging::NoTagging;
 
-/// Every metric has a few points.
+/// A source in which every metric has a few points.
 #[derive(Debug)]
 struct Few;
 
@@ -39,7 +38,7 @@ impl SeriesSource for Few {
     }
 }
 
-/// A form posted to each endpoint; gives the status codes.
+/// Posts a form to the endpoints that parse parameters, and returns the status code of each response.
 pub fn forms(bytes: &[u8]) -> Vec<u16> {
     let registry = Registry::new();
     let index = Arc::new(Index::new(&registry));
@@ -73,6 +72,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
     })
 }
 
+/// A POST with the form. It counts as multipart if it begins with the boundary `--X`.
 fn request(bytes: &[u8]) -> Request {
     let mut request = Request::new(Body::from(bytes.to_vec()));
     *request.method_mut() = Method::POST;
@@ -89,7 +89,7 @@ fn tag_request(call: &str, bytes: &[u8]) -> Request {
     request
 }
 
-/// Reads the body to its end.
+/// Reads a body to its end, because errors may occur only then. Returns the status code.
 async fn finish(response: Response) -> u16 {
     let status = response.status().as_u16();
     let _ = response.into_body().collect().await;

@@ -28,7 +28,7 @@ pub(crate) use info::{capabilities, info};
 pub(crate) use render::render;
 pub(crate) use tags::tags;
 
-/// What stands behind the path of a family of calls, without slashes around it.
+/// Returns the part of the request's path after `family`, without leading and trailing slashes.
 fn below(request: &Request, family: &str) -> String {
     let path = request.uri().path();
     path.strip_prefix(family).unwrap_or(path).trim_matches('/').to_owned()

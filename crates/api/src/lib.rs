@@ -1,8 +1,8 @@
-//! Graphite's HTTP API over the index and the engine, and the admin port beside it.
+//! Graphite's HTTP API over the index and the engine, and the admin port.
 //!
-//! Must not know: CQL, fjall, the command line. Answers are written piece by piece while the client
-//! reads, so that a large one costs no memory of its size. Start at [`server::Server`] (a port) and
-//! `router` (what it answers); a format is one file under `format`.
+//! Nothing here may depend on a particular store (CQL, fjall) or on the command line. Responses are written
+//! piece by piece while the client reads, so that a large one is never complete in memory. Start at
+//! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`.
 
 mod admin;
 #[doc(hidden)]
@@ -26,12 +26,13 @@ mod state;
 mod stream;
 mod tagging;
 
-pub use admin::{AdminActions, AdminError, AdminHandles, Readiness};
+pub use admin::{AdminActions, AdminHandles, MaintenanceRequest, Readiness};
 pub use config::{AdminConfig, CacheConfig, Config, Limits, PortLimits, TlsConfig};
+pub use error::AdminError;
 pub use events::EventLog;
 pub use finder::{FinderError, NameFinder};
 pub use metadata::{Metadata, MetadataError, NoMetadata};
-pub use peer_heads::PeerHeads;
+pub use peer_heads::{HEADS_PATH, PeerHeads};
 pub use plumbago_tls::{Certificates, TlsError};
 pub use server::{BindError, Server};
 pub use state::Handles;

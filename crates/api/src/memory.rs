@@ -1,4 +1,4 @@
-//! Memory that render requests hold, each and together.
+//! Accounting of the memory that render requests hold.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use plumbago_telemetry::Gauge;
 use crate::error::ApiError;
 use crate::stream::Pieces;
 
-/// What all requests hold together.
+/// The memory that all render requests share, counted in bytes.
 #[derive(Debug)]
 pub(crate) struct Pool {
     held: AtomicUsize,
@@ -25,6 +25,7 @@ impl Pool {
         Self { held: AtomicUsize::new(0), max, gauge }
     }
 
+    /// Reserves bytes. Returns `false` if the pool has too few left.
     fn take(&self, bytes: usize) -> bool {
         let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.max);
         let taken = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
@@ -42,28 +43,31 @@ impl Pool {
     }
 }
 
-/// What one request holds, until it is dropped.
+/// The memory that one request has reserved. Dropping it returns the memory to the pool.
 #[derive(Debug)]
 pub(crate) struct Account {
     pool: Arc<Pool>,
     max: usize,
     state: Mutex<State>,
-    /// Nobody waits for the answer any more.
+    /// Whether the client has disconnected, so that evaluations should stop.
     is_abandoned: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Series that were read.
+    /// Bytes of the series that were read.
     read: usize,
-    /// All that was taken from the pool.
+    /// Bytes taken from the pool.
     held: usize,
+    /// Why the last reservation for an evaluation failed; `None` if it succeeded.
     refused: Option<Refused>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Refused {
+    /// The request exceeds its own limit.
     Own,
+    /// The pool has too little memory left.
     Total,
 }
 
@@ -77,7 +81,8 @@ impl Account {
         }
     }
 
-    /// Some series more were read.
+    /// Reserves memory for series that were read. Fails if they exceed the request's limit or what is left
+    /// in the pool.
     pub(crate) fn add_read(&self, series: usize, points: usize) -> Result<(), ApiError> {
         let mut state = self.lock();
         state.read = state.read.saturating_add(bytes(series, points));
@@ -85,7 +90,7 @@ impl Account {
         self.hold(&mut state, wanted).map_err(|refused| self.error(refused))
     }
 
-    /// Only these series are left of everything.
+    /// Adjusts the reservation to the size of `series`. Call it when the request holds nothing else any more.
     pub(crate) fn keep_only(&self, series: &[TimeSeries]) -> Result<(), ApiError> {
         let mut state = self.lock();
         state.read = bytes(series.len(), series.iter().map(|series| series.values.len()).sum());
@@ -93,20 +98,21 @@ impl Account {
         self.hold(&mut state, wanted).map_err(|refused| self.error(refused))
     }
 
-    /// Ends the work for this request soon.
+    /// Makes the next memory check of a running evaluation fail, which stops the evaluation.
     pub(crate) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Why an evaluation was stopped.
+    /// Returns the error for the client after an evaluation was stopped.
     pub(crate) fn refusal(&self) -> ApiError {
         let refused = self.lock().refused;
         refused.map_or_else(
-            || ApiError::Unavailable("the request was given up".to_owned()),
+            || ApiError::Unavailable("the request was aborted".to_owned()),
             |refused| self.error(refused),
         )
     }
 
+    /// Changes the reservation to `wanted` bytes, unless a limit is exceeded.
     fn hold(&self, state: &mut State, wanted: usize) -> Result<(), Refused> {
         if wanted > self.max {
             return Err(Refused::Own);
@@ -155,8 +161,8 @@ impl Watch for Account {
     }
 }
 
-/// Lets an evaluation go on for a moment, and while it holds little. What needs more is stopped, to begin
-/// again where it keeps nobody waiting.
+/// The limits of an evaluation on the connection's own thread: 5 ms and 1 MiB. A larger evaluation is
+/// stopped, and the caller repeats it on a thread where it does not block other requests.
 #[derive(Debug)]
 pub(crate) struct Small<'a> {
     account: &'a Account,
@@ -170,7 +176,7 @@ impl<'a> Small<'a> {
         Self { account, until: Instant::now() + MOMENT, is_spent: Cell::new(false) }
     }
 
-    /// It was stopped for that.
+    /// Whether the evaluation was stopped because it took too long or too much memory for this thread.
     pub(crate) fn is_spent(&self) -> bool {
         self.is_spent.get()
     }
@@ -198,7 +204,8 @@ fn bytes(series: usize, points: usize) -> usize {
     values.saturating_add(series.saturating_mul(TimeSeries::BYTES))
 }
 
-/// Abandons an account's work when nobody waits for it any more.
+/// Stops the evaluation of a request when dropped. The future of the request holds it, and is dropped when
+/// the client disconnects.
 #[derive(Debug)]
 pub(crate) struct Waiting(pub(crate) Arc<Account>);
 
@@ -208,7 +215,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Pieces whose memory an account counts until they are written.
+/// A response body. The memory of its series stays reserved until all of it is written.
 pub(crate) struct Held<P> {
     pub(crate) pieces: P,
     pub(crate) _account: Arc<Account>,
@@ -278,7 +285,7 @@ mod tests {
         assert!(!small.may_hold(1));
         let past = Small { until: Instant::now(), ..Small::new(&account) };
         assert!(!past.may_hold(0) && past.is_spent());
-        // What the account does not let pass is an error, and no reason to begin again.
+        // The account refuses, so the request fails. Repeating it on another thread would not help.
         let none = Account::new(&pool(0), ByteSize(0));
         let small = Small { until: Instant::now() + Duration::from_secs(3600), ..Small::new(&none) };
         assert!(!small.may_hold(1) && !small.is_spent());

@@ -1,4 +1,4 @@
-//! How metrics are kept, for those who ask.
+//! Access to the configuration of metrics: retention, aggregation method and xFilesFactor.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,19 +6,24 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use plumbago_model::MetricConfig;
 
-/// Knows the retentions of metrics.
+/// Looks up the configuration of metrics.
 #[async_trait]
 pub trait Metadata: Send + Sync + Debug {
-    /// How each of the metrics is kept, `None` for those that are not there.
+    /// Returns the configuration of each metric in the order of `names`, with `None` for a metric that does
+    /// not exist.
+    ///
+    /// # Errors
+    ///
+    /// `MetadataError` if the store cannot be read at the moment.
     async fn configs(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, MetadataError>;
 }
 
-/// Why that cannot be said now.
+/// Why the configuration cannot be read at the moment, as a sentence for the client.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MetadataError(pub String);
 
-/// For servers that know of no retentions.
+/// For servers without a metadata store: no metric has a configuration.
 #[derive(Debug)]
 pub struct NoMetadata;
 

@@ -1,11 +1,11 @@
-//! Requests and connections, counted.
+//! Counters of requests and connections.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::response::Response;
-use plumbago_telemetry::{Counter, Gauge, Registry};
+use plumbago_telemetry::{Counter, Gauge, Histogram, Registry};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -17,8 +17,7 @@ pub(crate) struct Meter(Arc<Inner>);
 struct Inner {
     by_class: [Counter; 5],
     abandoned: Counter,
-    micros: Counter,
-    latency: Gauge,
+    seconds: Histogram,
 }
 
 impl Meter {
@@ -33,20 +32,15 @@ impl Meter {
             "HTTP requests whose client went away before the answer",
             &labels,
         );
-        let micros = registry.counter(
-            "plumbago_api_request_microseconds_total",
-            "time from a request's head to the beginning of its answer",
+        let seconds = registry.histogram(
+            "plumbago_api_request_seconds",
+            "time from the head of a request to the beginning of its answer",
             &labels,
         );
-        let latency = registry.gauge(
-            "plumbago_api_request_latency_seconds",
-            "time to the beginning of an answer, averaged over about the last 16",
-            &labels,
-        );
-        Self(Arc::new(Inner { by_class, abandoned, micros, latency }))
+        Self(Arc::new(Inner { by_class, abandoned, seconds }))
     }
 
-    /// Runs a request and counts how it ended.
+    /// Runs a request and counts its result.
     pub(crate) async fn measure(&self, answer: impl Future<Output = Response>) -> Response {
         let mut running = Running { inner: &self.0, since: Instant::now(), answered: false };
         let response = answer.await;
@@ -57,7 +51,8 @@ impl Meter {
     }
 }
 
-/// Counts in `drop`, which also comes when the client has gone away.
+/// A request in progress. When dropped, it records the time until the response. A request that is dropped
+/// without a response counts as abandoned: its client has disconnected.
 struct Running<'a> {
     inner: &'a Inner,
     since: Instant,
@@ -70,12 +65,42 @@ impl Drop for Running<'_> {
             self.inner.abandoned.add(1);
             return;
         }
-        let elapsed = self.since.elapsed();
-        self.inner.micros.add(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX));
-        let latency = &self.inner.latency;
-        let before = latency.get();
-        let now = elapsed.as_secs_f64();
-        latency.set(if before == 0.0 { now } else { before + (now - before) / 16.0 });
+        self.inner.seconds.record(self.since.elapsed());
+    }
+}
+
+/// Histograms of the time that render requests spend in each phase.
+#[derive(Debug)]
+pub(crate) struct RenderPhases {
+    find: Histogram,
+    fetch: Histogram,
+    evaluate: Histogram,
+}
+
+/// The time that one render request has spent in each phase. A request may read and evaluate several times.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct PhaseTimes {
+    /// Resolving globs and tag expressions.
+    pub(crate) find: Duration,
+    /// Reading points.
+    pub(crate) fetch: Duration,
+    /// Evaluating functions, including the wait for a permit to evaluate.
+    pub(crate) evaluate: Duration,
+}
+
+impl RenderPhases {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let phase = |phase| {
+            let help = "time that a render request spends in a phase";
+            registry.histogram("plumbago_api_render_phase_seconds", help, &[("phase", phase)])
+        };
+        Self { find: phase("find"), fetch: phase("fetch"), evaluate: phase("evaluate") }
+    }
+
+    pub(crate) fn record(&self, times: PhaseTimes) {
+        self.find.record(times.find);
+        self.fetch.record(times.fetch);
+        self.evaluate.record(times.evaluate);
     }
 }
 
@@ -83,7 +108,9 @@ impl Drop for Running<'_> {
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionMeter {
     pub(crate) accepted: Counter,
+    /// Connections closed because `limits.connections` were open.
     pub(crate) refused: Counter,
+    /// Connections closed because the TLS handshake failed.
     pub(crate) failed: Counter,
     pub(crate) open: Gauge,
 }

@@ -1,4 +1,4 @@
-//! The parameters of a request: its query string and, after it, its form.
+//! The parameters of a request, from its query string and from a form or message in its body.
 
 use axum::extract::{FromRequest, Multipart, Request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -9,19 +9,20 @@ use crate::config::Limits;
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::protobuf::Version;
 
-/// More parameters than any client sends.
+/// Most parameters of a request. Real clients send far fewer.
 const PAIRS_MAX: usize = 10_000;
 
-/// Names and values in the order in which they came.
+/// The parameters of a request.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Params {
+    /// Names and values: those of the query string, then those of the form, each in the order of the request.
     pairs: Vec<(String, String)>,
-    /// carbonapi's protobuf message in the body.
+    /// carbonapi's protobuf message; empty if the request has none.
     message: bytes::Bytes,
 }
 
 impl Params {
-    /// Reads the query string and a form in the body, url-encoded or multipart.
+    /// Reads the query string, and a form (url-encoded or multipart) or a protobuf message in the body.
     pub(crate) async fn of(request: Request, limits: &Limits) -> Result<Self, ApiError> {
         let mut params = Self::default();
         params.add_encoded(request.uri().query().unwrap_or_default().as_bytes())?;
@@ -35,17 +36,17 @@ impl Params {
         Ok(params)
     }
 
-    /// The last value of a name: a form wins over the query string.
+    /// The last value of a name. A value in the form has precedence over one in the query string.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// True when the name was sent, whatever its value.
+    /// Whether the request has a parameter of this name, even without a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// All values of a name, or else of `name[]`, the spelling of PHP and jQuery.
+    /// All values of a name; if there are none, those of `name[]`, as PHP and jQuery write a list.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let of = |wanted: &str| -> Vec<&str> {
             self.pairs.iter().filter(|(key, _)| key == wanted).map(|(_, value)| value.as_str()).collect()
@@ -54,12 +55,12 @@ impl Params {
         if plain.is_empty() { of(&format!("{name}[]")) } else { plain }
     }
 
-    /// Names and values.
+    /// All names and values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// A whole number; absent is `default`, anything else an error.
+    /// The value of a name as a whole number, or `default` if the name is absent. Fails for other texts.
     pub(crate) fn integer(&self, name: &str, default: i64) -> Result<i64, ApiError> {
         match self.get(name) {
             None => Ok(default),
@@ -70,17 +71,17 @@ impl Params {
         }
     }
 
-    /// A switch: a whole number, on when it is not zero.
+    /// The value of a switch: a whole number, which is on unless it is 0. Off if the name is absent.
     pub(crate) fn switch(&self, name: &str) -> Result<bool, ApiError> {
         Ok(self.integer(name, 0)? != 0)
     }
 
-    /// True when the request asks by a message in its body.
+    /// Whether the body is a protobuf message.
     pub(crate) fn has_message(&self) -> bool {
         !self.message.is_empty()
     }
 
-    /// The protobuf message in the body, if that is how the request asks.
+    /// Decodes the protobuf message; `None` if the request has none.
     pub(crate) fn message<M: prost::Message + Default>(&self) -> Result<Option<M>, ApiError> {
         if self.message.is_empty() {
             return Ok(None);
@@ -89,7 +90,8 @@ impl Params {
         M::decode(self.message.clone()).map(Some).map_err(malformed)
     }
 
-    /// carbonapi names the third protocol in `Accept` too, and sometimes only there.
+    /// Selects protocol 3 if the header `Accept` names it and there is no parameter `format`. carbonapi
+    /// sometimes sends only the header.
     fn add_accepted(&mut self, headers: &HeaderMap) -> Result<(), ApiError> {
         let version = Version::V3;
         let is_accepted = headers.get(ACCEPT).is_some_and(|value| value == version.content_type());
@@ -99,8 +101,8 @@ impl Params {
         Ok(())
     }
 
-    /// True when the body is a message: in the third protocol it is, of a GET too, unless it says that
-    /// it is a form.
+    /// Whether to read the body as a protobuf message. Every body of a protocol 3 request is one, also that
+    /// of a GET, unless its content type is that of a form.
     fn asks_by_message(&self, headers: &HeaderMap) -> bool {
         let is_third = self.get("format").and_then(Version::named) == Some(Version::V3);
         is_third && !matches!(form(&Method::GET, headers), Form::Encoded | Form::Multipart)
@@ -146,7 +148,8 @@ enum Form {
     Multipart,
 }
 
-/// A POST without a content type is taken for a url-encoded form, as curl and scripts send it.
+/// The kind of form in the body. A POST without a content type counts as a url-encoded form, because scripts
+/// often omit the header.
 fn form(method: &Method, headers: &HeaderMap) -> Form {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -158,7 +161,7 @@ fn form(method: &Method, headers: &HeaderMap) -> Form {
     }
 }
 
-/// The whole body.
+/// Reads the whole body. Fails if it is larger than `api.limits.body`.
 pub(crate) async fn body(request: Request, limits: &Limits) -> Result<bytes::Bytes, ApiError> {
     match Limited::new(request.into_body(), limits.body.bytes()).collect().await {
         Ok(body) => Ok(body.to_bytes()),

@@ -1,30 +1,26 @@
-//! What other daemons on the same store ask of this one.
+//! The endpoint for peers: other daemons on the same store read points here that are not stored yet.
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use hyper::StatusCode;
 
-use crate::admin::{AdminError, AdminHandles};
-use crate::error::plain;
+use crate::error::AdminError;
 
-/// Of the question: tens of thousands of names.
+/// Path on the admin port at which peers read points that are not stored yet.
+pub const HEADS_PATH: &str = "/admin/heads";
+
+/// Largest request body, in bytes: room for the names of tens of thousands of metrics.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// Tells others what this process has accepted and not written yet.
+/// Returns points that this process has accepted but not yet written to the shared store.
 #[async_trait]
 pub trait PeerHeads: Send + Sync + Debug {
-    /// Answers a message of another daemon.
-    async fn unsent(&self, message: &[u8]) -> Result<Vec<u8>, AdminError>;
-}
-
-/// Answers a request to `/admin/heads`.
-pub(crate) async fn heads(State(handles): State<AdminHandles>, message: Bytes) -> Response {
-    match handles.heads.unsent(&message).await {
-        Ok(answer) => answer.into_response(),
-        Err(error) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
-    }
+    /// Answers the request of a peer. `plumbago_cluster::peers::wire` defines the encoding of the request
+    /// and of the returned response.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if the request is malformed, the store is not shared, or the points in memory are
+    /// incomplete because the journal is being replayed.
+    async fn pending(&self, message: &[u8]) -> Result<Vec<u8>, AdminError>;
 }

@@ -1,4 +1,4 @@
-//! Which path is answered by what.
+//! The routes of Graphite's API.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use hyper::header::{ALLOW, HeaderValue};
-use hyper::{Method, StatusCode, Uri};
+use hyper::{Method, StatusCode};
 use plumbago_telemetry::Registry;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate, SizeAbove};
 use tower_http::cors::{Any, CorsLayer};
 
 use crate::config::Config;
-use crate::error::{ApiError, plain};
+use crate::error::{ApiError, missing, plain};
 use crate::handler;
 use crate::meter::Meter;
 use crate::state::{Api, Handles};
 
-/// What Graphite's version is to clients; Grafana chooses features by it.
+/// The version of Graphite that `/version` reports. Grafana chooses features by it.
 const GRAPHITE_VERSION: &str = "1.1.10\n";
 
-/// Bodies below this are not worth compressing.
+/// Smallest body that is compressed, in bytes.
 const GZIP_ABOVE_BYTES: u16 = 4096;
 
-/// Graphite's API.
+/// Builds the routes.
 pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
     let api = Arc::new(Api::new(config, handles));
     let registry = &handles.registry;
@@ -52,7 +52,7 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
             router = router.route(&path, methods.clone());
         }
     }
-    // Where load balancers and people look first.
+    // Load balancers and people try this page first.
     router = router.route(
         "/",
         methods(&api, Meter::new(registry, "root"), |_, _| async {
@@ -94,7 +94,7 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
     }
 }
 
-/// GET, HEAD and POST go to the handler, within the time of a request, and are counted.
+/// Routes GET, HEAD and POST to the handler, applies `api.limits.request_time`, and counts the requests.
 fn methods<H, F>(api: &Arc<Api>, meter: Meter, handler: H) -> MethodRouter
 where
     H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,
@@ -131,10 +131,6 @@ async fn wrong_method(method: Method) -> Response {
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
     response
-}
-
-pub(crate) async fn missing(uri: Uri) -> Response {
-    plain(StatusCode::NOT_FOUND, format!("there is nothing at {}\n", crate::error::quoted(uri.path())))
 }
 
 fn compressible() -> impl Predicate {

@@ -1,4 +1,4 @@
-//! A port: accepts connections, limits them, and lets them end at the stop.
+//! An HTTP port: accepts connections, limits their number, and drains them on shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,33 +27,33 @@ use crate::state::Handles;
 /// How long a client may take for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long sent bytes may stay unacknowledged, or a reader stand still.
+/// A connection is closed if sent bytes stay unacknowledged, or the client reads none of them, for this long.
 const STALLED: Duration = Duration::from_secs(60);
 
-/// Pause after an accept that failed, such as for want of file descriptors.
+/// Pause after a failed accept. It avoids a busy loop while, for example, file descriptors are exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {listen}")]
     Listen {
-        /// As it is configured.
+        /// The configured address and port.
         listen: String,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The certificate or the key cannot be used.
+    /// The certificate or key cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
 }
 
-/// One open port and what it answers.
+/// An open port with its routes.
 #[derive(Debug)]
 pub struct Server {
-    /// Its section in the configuration.
+    /// Section of the port in the configuration: "api" or "admin".
     port: &'static str,
     listener: TcpListener,
     address: SocketAddr,
@@ -64,14 +64,24 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the port of Graphite's API; `None` when it is switched off.
+    /// Opens the port of Graphite's API. Returns `None` if `config.listen` is empty.
+    ///
+    /// # Errors
+    ///
+    /// `BindError::Listen` if the address cannot be bound, `BindError::Tls` if certificate or key cannot be
+    /// used.
     pub async fn bind(config: &Config, handles: &Handles) -> Result<Option<Self>, BindError> {
         let router = api_router(config, handles);
         Self::open("api", &config.listen, &config.tls, &config.limits.of_port(), router, &handles.registry)
             .await
     }
 
-    /// Opens the port for operators; `None` when it is switched off.
+    /// Opens the port for operators. Returns `None` if `config.listen` is empty.
+    ///
+    /// # Errors
+    ///
+    /// `BindError::Listen` if the address cannot be bound, `BindError::Tls` if certificate or key cannot be
+    /// used.
     pub async fn bind_admin(config: &AdminConfig, handles: &AdminHandles) -> Result<Option<Self>, BindError> {
         let router = admin_router(config, handles);
         Self::open("admin", &config.listen, &config.tls, &config.limits, router, &handles.registry).await
@@ -96,17 +106,18 @@ impl Server {
         Ok(Some(Self { port, listener, address, router, certificates, limits: limits.clone(), meter }))
     }
 
-    /// Where it listens; with port 0 in the configuration, the port that the system chose.
+    /// The bound address, with the port that the system chose if the configuration says 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The certificates, which can be read again while it serves.
+    /// The certificates, which can be reloaded while the port is open.
     pub fn certificates(&self) -> Arc<Certificates> {
         Arc::clone(&self.certificates)
     }
 
-    /// Serves until `shutdown`, then lets open requests end for as long as the configuration says.
+    /// Serves until `shutdown` is cancelled. Then accepts no more connections, waits for requests in progress
+    /// for at most `limits.drain`, and closes the connections that are left.
     pub async fn run(self, shutdown: CancellationToken) {
         let connections = TaskTracker::new();
         let abort = CancellationToken::new();
@@ -156,7 +167,7 @@ fn now_ms() -> i64 {
     plumbago_model::SystemClock.now_ms()
 }
 
-/// What the connections of a port have in common.
+/// State shared by a port's connections.
 struct Shared {
     port: &'static str,
     router: Router,
@@ -172,7 +183,7 @@ impl Shared {
     async fn connection(self: Arc<Self>, stream: TcpStream, place: OwnedSemaphorePermit) {
         self.meter.accepted.add(1);
         self.count_open();
-        // A connection that cannot be tuned works all the same.
+        // A failure is harmless: the option only tunes the connection.
         let _ = stream.set_nodelay(true);
         let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED));
         match self.certificates.acceptor() {
@@ -190,7 +201,8 @@ impl Shared {
         self.meter.open.set((self.limits.connections - self.places.available_permits()) as f64);
     }
 
-    /// Serves requests until the client leaves, stays silent for too long, or the stop.
+    /// Serves requests until the client disconnects, takes longer than `limits.idle` for a request head, or
+    /// the port stops. In the last case requests in progress are completed, unless `abort` is cancelled.
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) {
         let service = TowerToHyperService::new(self.router.clone());
         let connection = http1::Builder::new()
@@ -198,7 +210,7 @@ impl Shared {
             .header_read_timeout(*self.limits.idle)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        // How a connection ends is the client's affair: requests are counted elsewhere.
+        // An error here means that the client broke the connection. `Meter` counts the requests.
         tokio::select! {
             _ = connection.as_mut() => return,
             () = self.shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
@@ -209,7 +221,8 @@ impl Shared {
         }
     }
 
-    /// Tells a client beyond the limit so, as far as that works without waiting for it.
+    /// Answers 503 to a connection over the limit, without waiting for the client. An encrypted connection is
+    /// closed without an answer.
     fn refuse(&self, stream: &TcpStream) {
         self.meter.refused.add(1);
         if self.certificates.acceptor().is_none() {

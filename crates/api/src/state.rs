@@ -1,11 +1,11 @@
-//! What every request needs.
+//! State shared by all requests.
 
 use std::sync::Arc;
 
-use plumbago_engine::SeriesSource;
 use plumbago_index::{FindLimits, Index};
 use plumbago_model::Clock;
 use plumbago_render::TimeZone;
+use plumbago_store::SeriesSource;
 use plumbago_telemetry::Registry;
 use tokio::sync::Semaphore;
 
@@ -16,29 +16,31 @@ use crate::events::EventLog;
 use crate::finder::NameFinder;
 use crate::memory::Pool;
 use crate::metadata::Metadata;
+use crate::meter::RenderPhases;
 use crate::tagging::Tagging;
 
-/// What the API port reads from.
+/// The parts of the process that the API port uses.
 #[derive(Debug, Clone)]
 pub struct Handles {
-    /// The names.
+    /// The index of names.
     pub index: Arc<Index>,
-    /// Who finds names instead of the index.
+    /// Looks globs up instead of the index, if set. Tags cannot be searched then.
     pub finder: Option<Arc<dyn NameFinder>>,
-    /// The points.
+    /// Reads points.
     pub source: Arc<dyn SeriesSource>,
-    /// Who enters and takes out tagged series.
+    /// Adds and removes tagged series.
     pub tagging: Arc<dyn Tagging>,
-    /// Who knows how metrics are kept.
+    /// Looks up retention and aggregation of metrics.
     pub metadata: Arc<dyn Metadata>,
-    /// What happened.
+    /// The events that `/events` adds to and reads.
     pub events: Arc<EventLog>,
-    /// The time.
+    /// The current time, for relative times in requests and the age of kept responses.
     pub clock: Arc<dyn Clock>,
-    /// Where requests are counted.
+    /// The registry to which the port adds its self-metrics.
     pub registry: Registry,
 }
 
+/// What every endpoint needs: the parts of the process, the settings, and the limits shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) index: Arc<Index>,
@@ -53,25 +55,27 @@ pub(crate) struct Api {
     pub(crate) limits: Limits,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
-    /// Walks through all names at the same time; each holds a thread while its client reads.
+    /// Permits for sweeps over all names. Each sweep occupies a thread while its client reads.
     pub(crate) index_walks: Arc<Semaphore>,
-    /// Large searches at the same time: one per processor, the others wait.
+    /// Permits for large searches of the index: one per processor.
     pub(crate) searches: Arc<Semaphore>,
-    /// Searches outside of this process at the same time.
+    /// Permits for searches by `finder`.
     pub(crate) finds: Arc<Semaphore>,
-    /// Answers of renders.
+    /// Kept responses of `/render`.
     pub(crate) cache: Cache,
-    /// Memory that renders hold.
+    /// Histograms of the time that each phase of a render takes.
+    pub(crate) phases: RenderPhases,
+    /// Memory that render requests share.
     pub(crate) memory: Arc<Pool>,
-    /// Large evaluations at the same time: one per processor, the others wait.
+    /// Permits for large evaluations: one per processor.
     pub(crate) evaluations: Arc<Semaphore>,
-    /// Pictures painted at the same time: one per processor, the others wait.
+    /// Permits for drawing pictures: one per processor.
     pub(crate) pictures: Arc<Semaphore>,
 }
 
-/// How many [`Api::index_walks`].
+/// Number of [`Api::index_walks`].
 const INDEX_WALKS: usize = 4;
-/// How many [`Api::finds`].
+/// Number of [`Api::finds`].
 const FINDS: usize = 16;
 
 impl Api {
@@ -94,6 +98,7 @@ impl Api {
             searches: Arc::new(Semaphore::new(processors)),
             finds: Arc::new(Semaphore::new(FINDS)),
             cache: Cache::new(&config.cache, &handles.registry),
+            phases: RenderPhases::new(&handles.registry),
             memory: Arc::new(Pool::new(
                 match config.limits.memory_total.bytes() {
                     0 => usize::MAX,
@@ -110,12 +115,12 @@ impl Api {
         }
     }
 
-    /// Tags are looked up in memory only.
+    /// Fails if `finder` looks names up: only the index in memory can search tags.
     pub(crate) fn check_tags(&self) -> Result<(), ApiError> {
         match self.finder {
             None => Ok(()),
             Some(_) => Err(ApiError::Forbidden(
-                "tags are found in memory only; ask a node with index.mode = \"memory\"",
+                "tag searches need index.mode = \"memory\"; ask a server with that setting",
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! Answers that are written while the client reads them.
+//! Response bodies that are written while the client reads.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,21 +8,20 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-/// What is handed to the connection at a time: enough to make the calls of the kernel rare, little
-/// enough to stay in the processor's cache.
+/// Bytes of a chunk: enough to make system calls rare, few enough to stay in the processor's cache.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// Room beyond a chunk, so that its last piece rarely makes the buffer grow.
+/// Spare capacity after a chunk, so that its last piece rarely makes the buffer grow.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Writes an answer in pieces of a few kilobytes.
+/// Writes a response in pieces of a few kilobytes.
 pub(crate) trait Pieces: Send + Unpin + 'static {
-    /// Appends the next piece; false when it was the last.
+    /// Appends the next piece. Returns `false` after the last one.
     fn next(&mut self, out: &mut Vec<u8>) -> bool;
 }
 
-/// The body of an answer: whole when it fits into one chunk, else streamed as it is read. Nothing
-/// is written for a client that has gone away.
+/// The body of a response: complete if it fits into one chunk, else streamed while the client reads. The
+/// rest is not produced if the client disconnects.
 pub(crate) fn body(mut pieces: impl Pieces) -> Body {
     let mut first = Vec::with_capacity(4 << 10);
     if !fill(&mut pieces, &mut first) {
@@ -31,7 +30,7 @@ pub(crate) fn body(mut pieces: impl Pieces) -> Body {
     Body::new(Streamed { first: Some(first), pieces: Some(pieces) })
 }
 
-/// Appends pieces up to the size of a chunk; false when there are no more.
+/// Appends pieces up to the size of a chunk. Returns `false` if there are no more.
 fn fill(pieces: &mut impl Pieces, chunk: &mut Vec<u8>) -> bool {
     while chunk.len() < CHUNK_BYTES {
         if !pieces.next(chunk) {

@@ -1,4 +1,4 @@
-//! Who enters tagged series and takes them out.
+//! Adding and removing tagged series.
 
 use std::fmt::Debug;
 
@@ -6,24 +6,34 @@ use async_trait::async_trait;
 
 use crate::error::ApiError;
 
-/// Does what `/tags/tagSeries` and `/tags/delSeries` ask for.
+/// Carries out `/tags/tagSeries`, `/tags/tagMultiSeries` and `/tags/delSeries`.
 #[async_trait]
 pub trait Tagging: Send + Sync + Debug {
-    /// Lets series be found by their tags, made when they are not there; gives their names in the
-    /// normal form, in the order of the paths.
+    /// Adds series to the tag index and creates those that do not exist. Returns their canonical names in the
+    /// order of `paths`.
+    ///
+    /// # Errors
+    ///
+    /// [`TaggingError::Path`] if a path is malformed, [`TaggingError::Unavailable`] if the store cannot be
+    /// written.
     async fn tag(&self, paths: &[&str]) -> Result<Vec<String>, TaggingError>;
 
-    /// Keeps series from being found by their tags; their points stay. Unknown ones are no error.
+    /// Removes series from the tag index. Their points stay. Unknown series are ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`TaggingError::Path`] if a path is malformed, [`TaggingError::Unavailable`] if the store cannot be
+    /// written.
     async fn untag(&self, paths: &[&str]) -> Result<(), TaggingError>;
 }
 
-/// Why series were not entered or taken out.
+/// Why series were not added or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum TaggingError {
-    /// A path cannot be read.
+    /// A path is malformed; the text says which and why.
     #[error("{0}")]
     Path(String),
-    /// The store cannot be written now.
+    /// The store cannot be written at the moment; the text gives the cause.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -37,7 +47,7 @@ impl From<TaggingError> for ApiError {
     }
 }
 
-/// For servers that only read.
+/// For servers that only read: every call fails.
 #[derive(Debug)]
 pub struct NoTagging;
 

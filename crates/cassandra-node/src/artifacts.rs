@@ -1,4 +1,4 @@
-//! Cassandra's jars: fetched once with Maven, which knows the repositories of this machine.
+//! Downloads Cassandra's jars once. Uses Maven, so that the machine's configured mirrors apply.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,12 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// The jars in the cache, fetched first when they are not there.
+    /// The jars of a release, from the cache. Downloads them if they are missing.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Missing`] if Maven is not installed, [`NodeError::Fetch`] if the download fails,
+    /// [`NodeError::Io`] if the cache cannot be read or written.
     pub fn provide(release: Release) -> Result<Self, NodeError> {
         Self::read(&cache::once(release.version(), |unfinished| fetch(release, unfinished))?)
     }
@@ -29,13 +34,13 @@ impl Artifacts {
         Ok(Self { jars })
     }
 
-    /// For `java -cp`.
+    /// The jars as the argument of `java -cp`.
     pub(crate) fn class_path(&self) -> String {
         let jars: Vec<_> = self.jars.iter().map(|jar| jar.to_string_lossy()).collect();
         jars.join(":")
     }
 
-    /// The one whose name starts so.
+    /// The jar of the artifact `name`, whatever its version.
     pub(crate) fn jar(&self, name: &str) -> Result<&Path, NodeError> {
         let named = |path: &&PathBuf| {
             path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&format!("{name}-")))

@@ -1,4 +1,5 @@
-//! Directories outside the source tree: the cache with the jars and a Java, the data of running nodes, the logs.
+//! Directories outside the source tree: the cache for jars and Java, the data of running nodes, and their
+//! logs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,10 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::NodeError;
 
-/// How many logs of earlier nodes are kept.
+/// Number of log files that are kept.
 const KEPT_LOGS: usize = 20;
 
-/// The cache of the tests: `PLUMBAGO_TEST_CACHE`, else `plumbago-tests` in the user's cache.
+/// The cache directory of the tests: `PLUMBAGO_TEST_CACHE`, else `plumbago-tests` in the user's cache.
+///
+/// # Errors
+///
+/// [`NodeError::Missing`] if none of `PLUMBAGO_TEST_CACHE`, `XDG_CACHE_HOME` and `HOME` is set.
 pub fn directory() -> Result<PathBuf, NodeError> {
     if let Some(path) = std::env::var_os("PLUMBAGO_TEST_CACHE") {
         return Ok(path.into());
@@ -21,13 +26,21 @@ pub fn directory() -> Result<PathBuf, NodeError> {
         .ok_or_else(|| NodeError::Missing("a home directory to cache Cassandra in".to_owned()))
 }
 
-/// Cassandra's part of it, made when it is not there.
+/// The directory for Cassandra in the cache, created if it is missing.
+///
+/// # Errors
+///
+/// As [`directory`], and [`NodeError::Io`] if it cannot be created.
 pub fn cassandra() -> Result<PathBuf, NodeError> {
     make(directory()?.join("cassandra"))
 }
 
-/// A directory of it that is fetched once. It gets its name when it is complete; who comes meanwhile
-/// waits.
+/// A directory in the cache. If it is missing, `fetch` fills a temporary directory, which is then renamed. A
+/// lock makes other processes wait meanwhile.
+///
+/// # Errors
+///
+/// As [`cassandra`], the error of `fetch`, and [`NodeError::Io`] if locking or renaming fails.
 pub(crate) fn once(
     name: &str,
     fetch: impl FnOnce(&Path) -> Result<(), NodeError>,
@@ -40,18 +53,18 @@ pub(crate) fn once(
         let unfinished = home.join(format!("{name}.unfinished"));
         let _ = fs::remove_dir_all(&unfinished);
         fetch(&make(unfinished.clone())?)?;
-        fs::rename(&unfinished, &path).map_err(NodeError::io(format!("naming {}", path.display())))?;
+        fs::rename(&unfinished, &path).map_err(NodeError::io(format!("renaming {}", path.display())))?;
     }
     Ok(path)
 }
 
 pub(crate) fn make(path: PathBuf) -> Result<PathBuf, NodeError> {
-    fs::create_dir_all(&path).map_err(NodeError::io(format!("making {}", path.display())))?;
+    fs::create_dir_all(&path).map_err(NodeError::io(format!("creating {}", path.display())))?;
     Ok(path)
 }
 
-/// A directory for the data of nodes, removed when dropped. A process that died in another way leaves
-/// its directory; the next one removes it, which the lock tells to be safe.
+/// A directory for the data of nodes, removed when dropped. If the process is killed, the directory remains
+/// and its lock file is no longer locked; the next process then removes it.
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
     path: PathBuf,
@@ -61,7 +74,8 @@ pub(crate) struct RunDirectory {
 impl RunDirectory {
     pub(crate) fn make() -> Result<Self, NodeError> {
         let runs = make(cassandra()?.join("run"))?;
-        // Held while directories come and go, so that none is swept before it is locked.
+        // Held while directories are created and swept, so that another process cannot remove a new directory
+        // before it is locked.
         let gate = lock_file(&runs.join("gate"))?;
         gate.lock().map_err(NodeError::io("waiting for other tests"))?;
         sweep(&runs);
@@ -96,7 +110,7 @@ pub(crate) fn lock_file(path: &Path) -> Result<File, NodeError> {
     opened.map_err(NodeError::io(format!("opening {}", path.display())))
 }
 
-/// A new file for the log of a node. Logs lie apart from the data, so that they survive it.
+/// The path of a new log file for a node. Logs are not in the data directory, because that is removed.
 pub(crate) fn new_log(address: &str) -> Result<PathBuf, NodeError> {
     let logs = make(cassandra()?.join("logs"))?;
     let mut older: Vec<PathBuf> =

@@ -1,4 +1,4 @@
-//! A certificate for a node, made by the tool that comes with Java.
+//! A certificate for a node, created with the `keytool` that comes with Java.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use crate::error::NodeError;
 
-/// The password of the key store; it protects nothing.
+/// The password of the key store. It need not be secret.
 const PASSWORD: &str = "plumbago";
 
-/// Makes `keystore.p12` and `certificate.pem` in the directory, unless they are there.
+/// Creates `keystore.p12` and `certificate.pem` in the directory if they are missing.
 pub(crate) fn make(java: &Path, directory: &Path, address: Ipv4Addr) -> Result<(), NodeError> {
     let (store, pem) = (directory.join("keystore.p12"), file(directory));
     if pem.exists() {
@@ -22,12 +22,12 @@ pub(crate) fn make(java: &Path, directory: &Path, address: Ipv4Addr) -> Result<(
     keytool(java, &store, &["-exportcert", "-rfc", "-file", &pem.to_string_lossy()])
 }
 
-/// The certificate; being its own authority, it is what a client has to trust.
+/// The path of the certificate. It is self-signed, so clients must be configured to trust it.
 pub(crate) fn file(directory: &Path) -> PathBuf {
     directory.join("certificate.pem")
 }
 
-/// For `cassandra.yaml`. Connections without encryption are taken too: our own are such.
+/// The TLS lines of `cassandra.yaml`. Unencrypted connections stay possible, because this crate uses them.
 pub(crate) fn yaml(directory: &Path) -> String {
     let store = directory.join("keystore.p12");
     format!(

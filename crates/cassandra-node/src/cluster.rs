@@ -1,4 +1,4 @@
-//! Nodes that know each other, on consecutive loopback addresses.
+//! A cluster of nodes on consecutive loopback addresses.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -11,15 +11,21 @@ use crate::options::Options;
 use crate::process::{self, HANG};
 use crate::settings::Place;
 
-/// One node or more; killed, and their data removed, when dropped.
+/// One or more nodes. Dropping the cluster kills them and removes their data.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
-    _directory: RunDirectory, // after the nodes
+    _directory: RunDirectory, // dropped after the nodes
 }
 
 impl Cluster {
-    /// Starts `size` nodes and returns when all of them know each other.
+    /// Starts `size` nodes and waits until they have formed a cluster.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Missing`] if the machine lacks Java, Maven or free addresses, [`NodeError::Fetch`] if the
+    /// jars cannot be downloaded, [`NodeError::Start`] if a node does not start, [`NodeError::Io`] for errors
+    /// of the operating system, and as [`Cluster::wait_settled`].
     pub fn start(size: usize, options: &Options) -> Result<Self, NodeError> {
         let artifacts = Artifacts::provide(options.release)?;
         let directory = RunDirectory::make()?;
@@ -34,10 +40,14 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts the nodes that do not run and waits until all know each other.
+    /// Starts the nodes that are not running and waits until all have joined.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::start`].
     pub fn start_all(&mut self) -> Result<(), NodeError> {
         if let Some((seed, others)) = self.nodes.split_first_mut() {
-            seed.start()?; // alone: the others ask it
+            seed.start()?; // first, because the others contact it
             for node in others.iter_mut() {
                 node.launch()?;
             }
@@ -48,31 +58,37 @@ impl Cluster {
         self.wait_settled()
     }
 
-    /// `kill -9` of every node at once.
+    /// Kills every node with `kill -9`.
     pub fn kill_all(&mut self) {
         self.nodes.iter_mut().for_each(Node::kill);
     }
 
-    /// A node, from 0.
+    /// Node `number`, counted from 0.
     ///
     /// # Panics
-    /// When there are fewer.
+    ///
+    /// If the cluster has no node with this number.
     pub fn node(&mut self, number: usize) -> &mut Node {
         &mut self.nodes[number]
     }
 
-    /// All of them.
+    /// All nodes.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Where the daemon connects.
+    /// The addresses for `store.cassandra.contact_points`, like `127.1.2.3:9042`.
     pub fn contact_points(&self) -> Vec<String> {
         self.nodes.iter().map(Node::contact_point).collect()
     }
 
-    /// Waits until every node knows the others and all agree on the schema: an open port says neither,
-    /// and a schema change sent too early is lost.
+    /// Waits until every node lists all others as peers and all agree on the schema. An open port guarantees
+    /// neither, and a schema change that is sent too early is lost.
+    ///
+    /// # Errors
+    ///
+    /// After four minutes: [`NodeError::Missing`] if the nodes still disagree, otherwise the error of the
+    /// last attempt to connect or query.
     pub fn wait_settled(&self) -> Result<(), NodeError> {
         let start = Instant::now();
         loop {
@@ -104,10 +120,10 @@ impl Cluster {
     }
 }
 
-/// The first of `size` consecutive addresses that nobody listens on.
+/// Finds `size` consecutive free loopback addresses and returns the first.
 fn free_addresses(size: usize) -> Result<Ipv4Addr, NodeError> {
     for _ in 0..1000 {
-        // 127.0.x.y is where everything else listens.
+        // Avoids 127.0.x.y, where other programs listen.
         let [a, b]: [u8; 2] = rand::random();
         let first = Ipv4Addr::new(127, a.clamp(1, 254), b, 1);
         if (0..size).all(|number| process::free(nth(first, number))) {

@@ -1,5 +1,5 @@
-//! Just enough of the native protocol (version 4) for tests and for looking whether a node is there:
-//! one query at a time, no paging, no driver. It waits; the daemon's own driver does not.
+//! A minimal, blocking client for Cassandra's native protocol (version 4). Tests use it, and the check
+//! whether a node answers. It sends one query at a time and does not page.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::NodeError;
 
-/// The user that a server with authentication starts with.
+/// User and password of the account that a new server with authentication creates.
 pub const SUPERUSER: (&str, &str) = ("cassandra", "cassandra");
 
 const REQUEST: u8 = 0x04;
@@ -20,17 +20,17 @@ const RESULT: u8 = 0x08;
 const AUTH_RESPONSE: u8 = 0x0f;
 const AUTH_SUCCESS: u8 = 0x10;
 
-/// The longest answer that is read.
+/// Largest accepted response, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
 
-/// How many replicas must answer.
+/// How many replicas must respond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consistency {
-    /// Any one.
+    /// One replica.
     One = 1,
-    /// More than half.
+    /// More than half of the replicas.
     Quorum = 4,
-    /// Every one.
+    /// All replicas.
     All = 5,
 }
 
@@ -41,12 +41,17 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and, when asked, says who we are.
+    /// Connects, and logs in with `(user, password)` if the server requires it.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Io`] if the server cannot be reached, [`NodeError::Cql`] if it refuses the login,
+    /// [`NodeError::Protocol`] if it answers unexpectedly.
     pub fn open(server: SocketAddr, credentials: Option<(&str, &str)>) -> Result<Self, NodeError> {
         let stream = TcpStream::connect_timeout(&server, Duration::from_secs(5))
             .map_err(NodeError::io(format!("connecting to {server}")))?;
-        let patience = Some(Duration::from_secs(120));
-        stream.set_read_timeout(patience).map_err(NodeError::io("setting a timeout"))?;
+        let timeout = Some(Duration::from_secs(120));
+        stream.set_read_timeout(timeout).map_err(NodeError::io("setting a timeout"))?;
         let mut connection = Self { stream };
         let mut body = 1_u16.to_be_bytes().to_vec();
         for text in ["CQL_VERSION", "3.0.0"] {
@@ -59,7 +64,7 @@ impl Connection {
                 connection.authenticate(credentials.unwrap_or(("", "")))?;
                 Ok(connection)
             }
-            _ => Err(NodeError::Protocol("neither ready nor authenticate")),
+            _ => Err(NodeError::Protocol("the server answered STARTUP with neither READY nor AUTHENTICATE")),
         }
     }
 
@@ -69,23 +74,32 @@ impl Connection {
         body.extend(token.as_bytes());
         match self.ask(AUTH_RESPONSE, &body)?.0 {
             AUTH_SUCCESS => Ok(()),
-            _ => Err(NodeError::Protocol("no end of the authentication")),
+            _ => Err(NodeError::Protocol("the login was not confirmed")),
         }
     }
 
-    /// Runs a statement at consistency ONE and gives its rows, all at once.
+    /// Runs a statement at consistency ONE and returns all its rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::query_at`].
     pub fn query(&mut self, statement: &str) -> Result<Rows, NodeError> {
         self.query_at(Consistency::One, statement)
     }
 
-    /// Runs a statement and gives its rows, all at once.
+    /// Runs a statement and returns all its rows. Returns none for statements other than `SELECT`.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Cql`] if the server reports an error, [`NodeError::Io`] if the connection fails or no
+    /// answer comes within two minutes, [`NodeError::Protocol`] if the response cannot be read.
     pub fn query_at(&mut self, consistency: Consistency, statement: &str) -> Result<Rows, NodeError> {
         let mut body = (statement.len() as i32).to_be_bytes().to_vec();
         body.extend(statement.as_bytes());
         body.extend([0, consistency as u8, 0]); // no flags
         match self.ask(QUERY, &body)? {
             (RESULT, answer) => Rows::read(&answer),
-            _ => Err(NodeError::Protocol("no result")),
+            _ => Err(NodeError::Protocol("the response to a query is no result")),
         }
     }
 
@@ -93,20 +107,20 @@ impl Connection {
         let mut frame = vec![REQUEST, 0, 0, 0, opcode];
         frame.extend((body.len() as i32).to_be_bytes());
         frame.extend(body);
-        self.stream.write_all(&frame).map_err(NodeError::io("asking the server"))?;
+        self.stream.write_all(&frame).map_err(NodeError::io("sending a request to the server"))?;
         let mut header = [0; 9];
-        self.stream.read_exact(&mut header).map_err(NodeError::io("waiting for the server"))?;
+        self.stream.read_exact(&mut header).map_err(NodeError::io("waiting for a response of the server"))?;
         let length = u32::from_be_bytes([header[5], header[6], header[7], header[8]]) as usize;
         if length > MAX_ANSWER {
-            return Err(NodeError::Protocol("an answer of gigabytes"));
+            return Err(NodeError::Protocol("the response is too long"));
         }
         let mut answer = vec![0; length];
-        self.stream.read_exact(&mut answer).map_err(NodeError::io("reading the answer"))?;
+        self.stream.read_exact(&mut answer).map_err(NodeError::io("reading a response of the server"))?;
         if header[4] == ERROR {
             let mut reader = Reader(&answer);
             return Err(NodeError::Cql { code: reader.int()?, message: reader.string()? });
         }
-        // Warnings would stand before the body; only a table of our own making gets any.
+        // If the flag for warnings is set, they precede the body.
         Ok((header[4], if header[1] & 0x08 == 0 { answer } else { skip_warnings(&answer)? }))
     }
 }
@@ -118,7 +132,7 @@ fn skip_warnings(answer: &[u8]) -> Result<Vec<u8>, NodeError> {
     Ok(reader.0.to_vec())
 }
 
-/// What a query found.
+/// The result of a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rows {
     columns: Vec<String>,
@@ -126,27 +140,27 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// How many.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// True when nothing was found.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// One by one.
+    /// Iterates over the rows.
     pub fn iter(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter()
     }
 
-    /// The columns' names.
+    /// The names of the columns.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// The first column as text.
+    /// The first column of every row as text. Null and invalid UTF-8 become an empty string.
     pub fn texts(&self) -> Vec<String> {
         self.rows.iter().map(|row| row.text(0).unwrap_or_default().to_owned()).collect()
     }
@@ -180,24 +194,24 @@ impl Rows {
     }
 }
 
-/// One row, its cells as they came.
+/// One row. Its cells are decoded when they are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     cells: Vec<Option<Vec<u8>>>,
 }
 
 impl Row {
-    /// A cell; `None` for null.
+    /// The bytes of a cell. Columns are counted from 0. `None` for null or a column that does not exist.
     pub fn bytes(&self, column: usize) -> Option<&[u8]> {
         self.cells.get(column)?.as_deref()
     }
 
-    /// A cell as text.
+    /// A cell as text. `None` for null and for bytes that are not UTF-8.
     pub fn text(&self, column: usize) -> Option<&str> {
         std::str::from_utf8(self.bytes(column)?).ok()
     }
 
-    /// A `tinyint`, `smallint`, `int` or `bigint`.
+    /// A cell of type `tinyint`, `smallint`, `int` or `bigint`. `None` for null.
     pub fn integer(&self, column: usize) -> Option<i64> {
         let bytes = self.bytes(column)?;
         let negative = bytes.first()? & 0x80 != 0;
@@ -205,18 +219,19 @@ impl Row {
         Some(bytes.iter().fold(start, |value, byte| value << 8 | i64::from(*byte)))
     }
 
-    /// A `double`.
+    /// A cell of type `double`. `None` for null and for cells that are not 8 bytes long.
     pub fn double(&self, column: usize) -> Option<f64> {
         Some(f64::from_be_bytes(self.bytes(column)?.try_into().ok()?))
     }
 }
 
-/// The protocol's notations, read from the front.
+/// Decodes the protocol's data types from the start of a byte slice.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], NodeError> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(NodeError::Protocol("cut short"))?;
+        let (taken, rest) =
+            self.0.split_at_checked(length).ok_or(NodeError::Protocol("the response is too short"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -288,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_an_error() {
+    fn a_short_response_is_an_error() {
         assert!(Rows::read(&[0, 0, 0, 2, 0, 0]).is_err());
         assert_eq!(Rows::read(&[0, 0, 0, 1]).unwrap(), Rows::default());
     }

@@ -1,4 +1,4 @@
-//! A node for people: it goes on when the command has ended, until it is told to stop.
+//! A node for development. It keeps running after this process ends, until it is stopped.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use crate::process::{self, HANG, PORTS};
 use crate::settings::{self, Place};
 use crate::{cache, flags, java};
 
-/// A node that keeps its data in a directory and runs on by itself.
+/// A node whose data is in a given directory and that runs independently of this process.
 #[derive(Debug)]
 pub struct DevNode {
     directory: PathBuf,
@@ -25,45 +25,56 @@ pub struct DevNode {
 }
 
 impl DevNode {
-    /// The node of a directory; it may run already.
+    /// The node with its data in `directory`, which is created if it is missing. The node may be running
+    /// already.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Io`] if the directory cannot be created.
     pub fn new(directory: &Path, address: Ipv4Addr) -> Result<Self, NodeError> {
         let made = cache::make(directory.to_owned())?;
         let directory = made.canonicalize().map_err(NodeError::io(format!("finding {}", made.display())))?;
         Ok(Self { directory, address })
     }
 
-    /// Where it listens.
+    /// The address and port on which it listens.
     pub fn socket(&self) -> SocketAddr {
         (self.address, PORTS[0]).into()
     }
 
-    /// Its data, settings and log.
+    /// The directory with its data, settings and log.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Its log.
+    /// The path of its log.
     pub fn log(&self) -> PathBuf {
         self.directory.join("cassandra.log")
     }
 
-    /// Its process, when it runs.
+    /// Its process id. `None` if it is not running.
     pub fn running(&self) -> Option<u32> {
         let (id, _) = self.recorded()?;
-        // The number may be somebody else's by now.
+        // Another program may have the same id by now.
         let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
         let ours = self.directory.join("cassandra.yaml").display().to_string();
         String::from_utf8_lossy(&line).contains(&ours).then_some(id)
     }
 
-    /// The process that was started last, and its address.
+    /// Process id and address, recorded at the last start.
     fn recorded(&self) -> Option<(u32, Ipv4Addr)> {
         let text = fs::read_to_string(self.process_file()).ok()?;
         let (id, address) = text.trim().split_once(' ')?;
         Some((id.parse().ok()?, address.parse().ok()?))
     }
 
-    /// Starts it, unless it runs, and waits until it answers.
+    /// Starts it if it is not running, and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Missing`] if the address is in use or the machine lacks Java or Maven,
+    /// [`NodeError::Fetch`] if the jars cannot be downloaded, [`NodeError::Io`] for errors of the operating
+    /// system, [`NodeError::Start`] if the node ends or does not answer within four minutes.
     pub fn start(&self, options: &Options) -> Result<(), NodeError> {
         let mut started = match (self.running(), self.recorded()) {
             (Some(_), Some((_, address))) if address != self.address => {
@@ -86,21 +97,25 @@ impl DevNode {
             };
             if ended || start.elapsed() > HANG {
                 let log = self.log();
-                let reason = "it ended, or gave no answer for minutes".to_owned();
+                let reason = "it ended, or did not answer for minutes".to_owned();
                 return Err(NodeError::Start { reason, tail: process::tail(&log), log });
             }
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// The version that answers there, whichever was asked for.
+    /// The version of the running node, which can differ from the one in the options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::open`] and [`Connection::query_at`].
     pub fn version(&self) -> Result<String, NodeError> {
         let rows =
             Connection::open(self.socket(), None)?.query("SELECT release_version FROM system.local")?;
         Ok(rows.texts().concat())
     }
 
-    /// Stops it and waits for the end; false when it did not run.
+    /// Stops it and waits until it has ended. Returns false if it was not running.
     pub fn stop(&self) -> bool {
         let Some(id) = self.running() else { return false };
         let start = Instant::now();

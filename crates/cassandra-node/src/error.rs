@@ -1,41 +1,41 @@
-//! What can go wrong on the way to a running node.
+//! Errors of starting and using a node.
 
 use std::path::PathBuf;
 
-/// Why there is no node.
+/// Why a node could not be started or used.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A program or a file that the machine lacks.
-    #[error("not to be had: {0}")]
+    /// The machine lacks a program, a file or a free address.
+    #[error("missing on this machine: {0}")]
     Missing(String),
-    /// The jars could not be fetched.
-    #[error("cannot get Cassandra's jars with Maven: {0}")]
+    /// The jars could not be downloaded.
+    #[error("failed to download Cassandra's jars with Maven: {0}")]
     Fetch(String),
-    /// The node ended, or never answered.
+    /// The node ended or did not answer in time.
     #[error("Cassandra did not start: {reason}; its log is {}:\n{tail}", log.display())]
     Start {
-        /// What was seen.
+        /// What happened.
         reason: String,
-        /// Where the whole log is.
+        /// The path of the whole log.
         log: PathBuf,
-        /// The end of it.
+        /// The last lines of the log.
         tail: String,
     },
-    /// The server said no.
-    #[error("the server refuses (code {code:#06x}): {message}")]
+    /// The server answered a request with an error.
+    #[error("the server reported an error (code {code:#06x}): {message}")]
     Cql {
         /// The protocol's error code.
         code: i32,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The answer could not be read.
-    #[error("not the native protocol: {0}")]
+    /// The response does not follow the native protocol.
+    #[error("invalid response from the server: {0}")]
     Protocol(&'static str),
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// What was attempted, for example `starting Java`.
         what: String,
         /// The cause.
         source: std::io::Error,
@@ -43,7 +43,7 @@ pub enum NodeError {
 }
 
 impl NodeError {
-    /// For `map_err`: an I/O error with what was tried.
+    /// Returns a function for `map_err` that adds to an I/O error what was attempted.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

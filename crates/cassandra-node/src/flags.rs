@@ -1,4 +1,4 @@
-//! How Java is called: what a release opens of Java's inside, and what makes small nodes start fast.
+//! The arguments of `java`: access to the Java internals that a release needs, and options for a fast start.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,10 @@ use crate::artifacts::Artifacts;
 use crate::error::NodeError;
 use crate::options::Options;
 use crate::release::Release;
+use crate::settings::RACK;
 
-/// What Java has closed and Cassandra opens again. Java 11 has less closed, and takes the rest.
+/// Packages that Cassandra uses and that Java does not export by default. Java 11 exports some of them and
+/// accepts these options anyway.
 const EXPORTS: [&str; 8] = [
     "java.base/jdk.internal.misc",
     "java.base/java.lang.ref",
@@ -36,7 +38,7 @@ const OPENS: [&str; 14] = [
     "java.base/java.nio",
 ];
 
-/// What 4.1 asks for beyond that, or has otherwise.
+/// Options that only 4.1 needs.
 const FLAGS_4_1: [&str; 3] = [
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -49,14 +51,14 @@ const FLAGS_5_0: [&str; 2] =
 const FLAGS: [&str; 15] = [
     "-Djdk.attach.allowAttachSelf=true",
     "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dchronicle.analytics.disable=true", // a usage ping
+    "-Dchronicle.analytics.disable=true", // reports usage to its makers
     "-Djava.net.preferIPv4Stack=true",
     "-Djava.awt.headless=true",
     "-XX:+PerfDisableSharedMem",
     "-Xss256k",
     "-Dcassandra-foreground=yes",
-    // No JMX: the property for it is absent, an empty one stops the start.
-    // Shorter, and the nodes drop each other as strangers.
+    // JMX is off because its property is not set. An empty value would make the start fail.
+    // With a shorter delay, nodes remove each other from the ring as unknown.
     "-Dcassandra.ring_delay_ms=2000",
     "-Dcassandra.skip_wait_for_gossip_to_settle=0",
     "-Dcassandra.load_ring_state=false",
@@ -66,7 +68,7 @@ const FLAGS: [&str; 15] = [
     "-ea",
 ];
 
-/// Completes `command`, which is `java` or something that starts it.
+/// Adds the arguments to `command`, which runs `java` directly or through another program.
 pub(crate) fn arguments(
     command: &mut Command,
     directory: &Path,
@@ -95,6 +97,9 @@ pub(crate) fn arguments(
         format!("-Dcassandra.logdir={}", at("data")),
         format!("-Dcassandra.triggers_dir={}", at("triggers")),
     ]);
+    if !options.datacenters.is_empty() {
+        command.arg(format!("-D{RACK}=file:{}", at(RACK)));
+    }
     command.args(&options.java);
     command.args(["-cp", &artifacts.class_path(), "org.apache.cassandra.service.CassandraDaemon"]);
     command.current_dir(directory).env("MALLOC_ARENA_MAX", "4").env_remove("JAVA_TOOL_OPTIONS");

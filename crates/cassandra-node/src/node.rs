@@ -1,4 +1,4 @@
-//! One node: started, asked, killed, frozen, started again.
+//! One node of a cluster: start, connect, kill, freeze.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::process::{self, HANG, PORTS, Tied};
 use crate::settings::{self, Place};
 use crate::{cache, certificate, flags, java};
 
-/// A node and its data; the data survive the process, so that it can be started again.
+/// A node and its data. The data remains when the process ends, so that the node can be started again.
 #[derive(Debug)]
 pub struct Node {
     process: Option<Tied>,
@@ -26,7 +26,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Writes the files of a node; it does not run yet.
+    /// Creates the directory and the configuration of a node. Does not start it.
     pub(crate) fn prepare(
         directory: PathBuf,
         place: &Place,
@@ -40,49 +40,68 @@ impl Node {
         Ok(Self { process: None, address: place.address, options, artifacts, directory, log })
     }
 
-    /// Where the daemon connects: `127.1.2.3:9042`.
+    /// Its address and port as text, like `127.1.2.3:9042`.
     pub fn contact_point(&self) -> String {
         self.socket().to_string()
     }
 
-    /// The same as an address.
+    /// The address and port for clients.
     pub fn socket(&self) -> SocketAddr {
         (self.address, PORTS[0]).into()
     }
 
-    /// Where its log is.
+    /// The path of its log.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The file with its certificate, where [`Options::tls`] asks for one.
+    /// The directory of its data: below it one for each keyspace, and in that one for each table.
+    pub fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    /// The path of its certificate. The file exists if [`Options::tls`] is set.
     pub fn certificate(&self) -> PathBuf {
         certificate::file(&self.directory)
     }
 
-    /// The process id, while it runs.
+    /// The process id. `None` before the first start, and after a kill or stop.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Tied::id)
     }
 
-    /// True while the process is there, frozen or not.
+    /// True if the process exists, even if it is frozen.
     pub fn runs(&mut self) -> bool {
         self.process.as_mut().is_some_and(Tied::runs)
     }
 
-    /// A connection for a few statements.
+    /// Opens a connection, as the superuser if authentication is on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::open`].
     pub fn connect(&self) -> Result<Connection, NodeError> {
         let credentials = self.options.authentication.then_some(cql::SUPERUSER);
         Connection::open(self.socket(), credentials)
     }
 
     /// Starts the process and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::launch`] and [`Node::wait_ready`].
     pub fn start(&mut self) -> Result<(), NodeError> {
         self.launch()?;
         self.wait_ready()
     }
 
-    /// Starts the process on the data that are there, and does not wait. Nothing when it runs.
+    /// Starts the process with the existing data, without waiting until it is ready. Does nothing if it is
+    /// running.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Missing`] if there is no suitable Java, [`NodeError::Io`] if the process cannot be
+    /// started.
     pub fn launch(&mut self) -> Result<(), NodeError> {
         if self.runs() {
             return Ok(());
@@ -97,6 +116,10 @@ impl Node {
     }
 
     /// Waits until it answers a query.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Start`] if the process ends or does not answer within four minutes.
     pub fn wait_ready(&mut self) -> Result<(), NodeError> {
         let start = Instant::now();
         while start.elapsed() < HANG {
@@ -108,16 +131,16 @@ impl Node {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        Err(self.failed("no answer for minutes"))
+        Err(self.failed("it did not answer for minutes"))
     }
 
-    /// `kill -9`; returns when its ports are free again.
+    /// Kills the process with `kill -9` and waits until its ports are free.
     pub fn kill(&mut self) {
         self.process = None; // dropping kills
         self.wait_gone();
     }
 
-    /// Asks it to stop, which writes its memtables, and waits for the end.
+    /// Stops the process cleanly, so that it writes its memtables to disk, and waits until it has ended.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.signal(Signal::SIGTERM);
@@ -126,19 +149,23 @@ impl Node {
         self.wait_gone();
     }
 
-    /// SIGSTOP: connected, listening, silent.
+    /// Freezes the process (SIGSTOP): its connections stay open but get no answers.
     pub fn pause(&self) {
         self.signal(Signal::SIGSTOP);
     }
 
-    /// SIGCONT.
+    /// Continues a frozen process (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Forgets everything on the disk of a node that does not run.
+    /// Deletes the data of a node. It must not be running.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Io`] if the data cannot be removed.
     pub fn wipe(&mut self) -> Result<(), NodeError> {
-        let data = self.directory.join("data");
+        let data = self.data();
         std::fs::remove_dir_all(&data).map_err(NodeError::io("removing a node's data"))?;
         cache::make(data).map(drop)
     }
@@ -149,7 +176,7 @@ impl Node {
         }
     }
 
-    /// Sockets can outlive the process by a moment.
+    /// Waits until the ports are free, which can take a moment longer than the end of the process.
     fn wait_gone(&self) {
         let start = Instant::now();
         while !process::free(self.address) && start.elapsed() < HANG {

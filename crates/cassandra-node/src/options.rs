@@ -1,40 +1,43 @@
-//! What a test may want of its nodes.
+//! The options of nodes.
 
 use crate::release::Release;
 
-/// When a write is in the commit log's file before it is acknowledged.
+/// When Cassandra syncs its commit log to disk (`commitlog_sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CommitlogSync {
-    /// Every write waits for the disk: `kill -9` loses nothing (in durable keyspaces).
+    /// Before a write is acknowledged: `kill -9` loses nothing in keyspaces with durable writes.
     #[default]
     Batch,
-    /// The file is synced now and then: `kill -9` loses what was acknowledged just before.
+    /// Every ten seconds: `kill -9` loses the writes acknowledged since the last sync.
     Periodic,
 }
 
-/// How the nodes are set up. The default is what functional tests want.
+/// The configuration of all nodes of a cluster. The default suits functional tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Which Cassandra.
+    /// The release line of Cassandra.
     pub release: Release,
-    /// See [`CommitlogSync`].
+    /// When the commit log is synced to disk.
     pub commitlog_sync: CommitlogSync,
-    /// The Java heap of each node.
+    /// The Java heap of each node, in MiB.
     pub heap_mib: u32,
-    /// Whether SASI indexes may be made; a server as shipped says no.
+    /// Whether SASI indexes can be created. In Cassandra they are off by default.
     pub sasi: bool,
-    /// Asks for `cassandra` / `cassandra` and knows permissions.
+    /// Whether clients must log in ([`crate::cql::SUPERUSER`] exists) and permissions are checked.
     pub authentication: bool,
-    /// Speaks TLS to clients that want it, with a certificate that [`crate::Node::certificate`] names.
+    /// Whether TLS is offered to clients, with the certificate at [`crate::Node::certificate`].
     pub tls: bool,
-    /// Refuses expiry dates after January 2038, as servers upgraded from 4.x do; 4.1 always does.
+    /// Whether 5.0 refuses expiry dates after January 2038, as a server upgraded from 4.x does. 4.1 always
+    /// refuses them.
     pub expiry_before_2038: bool,
-    /// The quick compiler and the small collector: half the processor time of a start, slow under
-    /// load. Off for measurements.
+    /// Whether Java uses only its fast compiler and the serial garbage collector. This halves the CPU time of
+    /// a start, but the server is slow under load, so set it to `false` for measurements.
     pub quick: bool,
-    /// More lines for `cassandra.yaml`; a key must not be among those already written.
+    /// The data centre of each node, in turn; empty if all are in the same, without a name.
+    pub datacenters: Vec<String>,
+    /// Additional lines for `cassandra.yaml`. They must not repeat a key that this crate writes.
     pub more: Vec<String>,
-    /// More arguments for Java.
+    /// Additional arguments for Java.
     pub java: Vec<String>,
 }
 
@@ -49,6 +52,7 @@ impl Default for Options {
             tls: false,
             expiry_before_2038: false,
             quick: true,
+            datacenters: Vec::new(),
             more: Vec::new(),
             java: Vec::new(),
         }

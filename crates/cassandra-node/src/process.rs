@@ -1,4 +1,4 @@
-//! Child processes that die with us, and one that does not.
+//! Child processes: either tied to the lifetime of this process or detached from it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,18 +13,19 @@ use nix::unistd::Pid;
 
 use crate::error::NodeError;
 
-/// How long anything may take before it is called hung. Not a speed limit.
+/// Timeout against hanging: waiting for a node fails after this time.
 pub(crate) const HANG: Duration = Duration::from_secs(240);
 
-/// The ports of every node: of the native protocol, and of the nodes among themselves.
+/// The ports of every node: the first for clients (native protocol), the second for other nodes.
 pub(crate) const PORTS: [u16; 2] = [9042, 7000];
 
-/// A process in a group of its own that is killed when this value is dropped, and by the kernel when
-/// this process dies first.
+/// A process in its own process group. It is killed when this value is dropped, and by the kernel if this
+/// process dies first.
 #[derive(Debug)]
 pub(crate) struct Tied {
     child: Child,
-    /// The kernel's tie is to the *thread* that started the child: it lives until this is dropped.
+    /// Keeps the thread running that started the child, because the kernel kills the child when that *thread*
+    /// ends. The thread ends when this sender is dropped.
     _thread: mpsc::Sender<()>,
 }
 
@@ -52,7 +53,7 @@ impl Tied {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
-    /// Waits for the end that somebody else has asked for; after minutes it asks less politely.
+    /// Waits until a process ends after a signal. Kills it after [`HANG`].
     pub(crate) fn wait(&mut self) {
         let start = Instant::now();
         while self.runs() && start.elapsed() < HANG {
@@ -73,17 +74,17 @@ impl Drop for Tied {
     }
 }
 
-/// `java` such that the kernel kills it when we die.
+/// A command that runs `java` so that the kernel kills it when this process dies.
 pub(crate) fn tied(java: &Path) -> Command {
     through("setpriv", &["--pdeathsig", "KILL", "--"], java)
 }
 
-/// `java` in a session of its own, out of reach of this terminal's signals.
+/// A command that runs `java` in a new session, which the terminal's signals do not reach.
 pub(crate) fn detached(java: &Path) -> Command {
     through("setsid", &[], java)
 }
 
-/// Starts `java` through a small program (util-linux) that turns into it.
+/// A command that runs `java` through a program of util-linux, or directly if that is not installed.
 fn through(program: &str, arguments: &[&str], java: &Path) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|directory| directory.join(program).is_file()) {
@@ -94,7 +95,7 @@ fn through(program: &str, arguments: &[&str], java: &Path) -> Command {
     Command::new(java)
 }
 
-/// Sends what the process prints to the end of a file.
+/// Makes the command append its output to a file.
 pub(crate) fn log_to(command: &mut Command, log: &Path) -> Result<(), NodeError> {
     let open = || File::options().create(true).append(true).open(log);
     let opened = open().and_then(|out| Ok((out, open()?)));
@@ -103,7 +104,7 @@ pub(crate) fn log_to(command: &mut Command, log: &Path) -> Result<(), NodeError>
     Ok(())
 }
 
-/// The end of a log, for messages.
+/// The last 30 lines of a log.
 pub(crate) fn tail(log: &Path) -> String {
     let read = || {
         let mut file = File::open(log)?;
@@ -118,7 +119,7 @@ pub(crate) fn tail(log: &Path) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-/// True when a node can listen there: nobody does, not even a process that is about to be gone.
+/// True if a node can listen on this address, because none of its ports is in use.
 pub(crate) fn free(address: Ipv4Addr) -> bool {
     PORTS.iter().all(|port| TcpListener::bind((address, *port)).is_ok())
 }
@@ -157,7 +158,7 @@ mod tests {
         assert!(gone(id));
     }
 
-    /// Not a test: the process that the next one kills.
+    /// Not a test itself: the process that the next test kills.
     #[test]
     #[ignore = "started by another test"]
     fn child_of_a_process_that_dies() {

@@ -1,28 +1,28 @@
-//! The releases of Apache Cassandra that can be run; `pom.xml` beside this crate pins each.
+//! The releases of Apache Cassandra that can be run. This crate's `pom.xml` pins their versions.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Names all versions.
+/// The file that pins all versions.
 pub(crate) const POM: &str = include_str!("../pom.xml");
 
-/// A release line.
+/// A release line of Cassandra.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Release {
     /// 5.0, on Java 17.
     #[default]
     V5_0,
-    /// 4.1, on Java 11. No row of it expires after January 2038.
+    /// 4.1, on Java 11. It supports no expiry after January 2038.
     V4_1,
 }
 
 impl Release {
-    /// The pinned version.
+    /// The pinned version, like `5.0.9`.
     pub fn version(self) -> &'static str {
         pinned(&format!("cassandra.{self}"))
     }
 
-    /// The major version of the Java that it runs on.
+    /// The major version of Java that it needs.
     pub(crate) fn java(self) -> &'static str {
         match self {
             Self::V5_0 => "17",
@@ -49,7 +49,7 @@ impl FromStr for Release {
     }
 }
 
-/// A property of `pom.xml`.
+/// The value of a property in `pom.xml`.
 pub(crate) fn pinned(property: &str) -> &'static str {
     let after = POM.split(&format!("<{property}>")).nth(1).unwrap_or_default();
     after.split('<').next().unwrap_or_default().trim()

@@ -1,4 +1,4 @@
-//! The server that functional tests share: one for the process, or one that somebody gives.
+//! The server that the functional tests of a process share: a node of its own, or a given server.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,21 +10,25 @@ use crate::cql::Connection;
 use crate::error::NodeError;
 use crate::options::Options;
 
-/// Names a running server, `host:port`, that the tests use instead of one of their own.
+/// Environment variable with the `host:port` of a running server. If it is set, tests use that server.
 pub const GIVEN: &str = "PLUMBAGO_TEST_CASSANDRA";
 
-/// A server to run functional tests on. Others use it at the same time: each test has keyspaces of
-/// its own, or names of its own.
+/// A server for functional tests. Tests share it, so each must use its own keyspaces or metric names.
 #[derive(Debug)]
 pub enum Server {
-    /// Somebody else's, as in [`GIVEN`].
+    /// The server that [`GIVEN`] names.
     Given(SocketAddr),
-    /// Our own node.
+    /// A node that this process has started.
     Own(Box<Cluster>),
 }
 
 impl Server {
-    /// The given one, else a node of our own with default options.
+    /// The server that [`GIVEN`] names, or a new node with default options if it is not set.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::start`] for a new node. For a given server, [`NodeError::Missing`] or [`NodeError::Io`]
+    /// if its name cannot be resolved, and as [`Connection::open`].
     pub fn provide() -> Result<Self, NodeError> {
         let Some(given) = std::env::var(GIVEN).ok().filter(|value| !value.is_empty()) else {
             return Ok(Self::Own(Box::new(Cluster::start(1, &Options::default())?)));
@@ -36,12 +40,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Where to connect: `127.1.2.3:9042`.
+    /// Its address and port as text, like `127.1.2.3:9042`.
     pub fn contact_point(&self) -> String {
         self.socket().to_string()
     }
 
-    /// The same as an address.
+    /// The address and port for clients.
     pub fn socket(&self) -> SocketAddr {
         match self {
             Self::Given(address) => *address,
@@ -49,27 +53,34 @@ impl Server {
         }
     }
 
-    /// A connection for a few statements.
+    /// Opens a connection to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::open`].
     pub fn connect(&self) -> Result<Connection, NodeError> {
         Connection::open(self.socket(), None)
     }
 }
 
-/// The server of this test process, started by the first test that asks. `None`, a recorded skip,
-/// where Java or Maven cannot be had; with `CI=true` that is a failure, as any other trouble is always.
+/// The server of this test process, started by the first call. Returns `None` if Java or Maven is missing;
+/// the test is then recorded as skipped.
 ///
 /// # Panics
-/// When there should be a server and is none.
+///
+/// If the server does not start for another reason, or for any reason if `CI=true`.
 pub fn for_tests() -> Option<&'static Server> {
-    // Never dropped: the kernel kills the node when this process ends, the next one clears its data.
+    // Statics are never dropped: the kernel kills the node when this process ends, and the next test process
+    // removes the node's data.
     static SHARED: OnceLock<Result<Server, NodeError>> = OnceLock::new();
     provided(SHARED.get_or_init(Server::provide).as_ref())
 }
 
-/// A cluster of one test, under the same rules.
+/// A new cluster for one test. Returns `None` in the same cases as [`for_tests`].
 ///
 /// # Panics
-/// When there should be one and is none.
+///
+/// As [`for_tests`].
 pub fn cluster_for_test(size: usize, options: &Options) -> Option<Cluster> {
     let started = Cluster::start(size, options);
     provided(started.as_ref()).is_some().then_some(started.ok()).flatten()
@@ -84,15 +95,15 @@ fn provided<'a, T>(result: Result<&'a T, &NodeError>) -> Option<&'a T> {
     }
 }
 
-/// Records that the running test cannot run.
+/// Records that the current test is skipped.
 #[allow(clippy::panic, reason = "called by tests only")]
 fn skip<T>(missing: &str) -> Option<T> {
     let thread = std::thread::current();
-    let line = format!("{}: not to be had: {missing}", thread.name().unwrap_or("?"));
+    let line = format!("{}: missing on this machine: {missing}", thread.name().unwrap_or("?"));
     if std::env::var_os("CI").is_some_and(|value| value == "true") {
         panic!("{line} (run tests/install.sh)");
     }
-    // Straight to the descriptor: the harness shows nothing of a test that passes.
+    // Written to stderr directly, because the test harness hides what passing tests print.
     let _ = writeln!(std::io::stderr(), "SKIPPED {line}");
     if let Some(path) = std::env::var_os("PLUMBAGO_SKIPPED")
         && let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path)

@@ -1,4 +1,4 @@
-//! The files of a node: the shortest that a server starts with.
+//! Writes the configuration files of a node, with only the settings that a server needs.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use crate::options::{CommitlogSync, Options};
 use crate::release::Release;
 use crate::{certificate, java};
 
-/// Console only: the process's output is the log.
+/// Makes Cassandra log to its standard output, which goes to the log file.
 const LOGBACK: &str = r#"<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%date{ISO8601} %-5level %logger{0} %msg%n</pattern></encoder>
@@ -19,7 +19,10 @@ const LOGBACK: &str = r#"<configuration>
 </configuration>
 "#;
 
-/// A node's place in its cluster.
+/// The file with the data centre of a node. Without data centres there is none.
+pub(crate) const RACK: &str = "cassandra-rackdc.properties";
+
+/// A node's position in its cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) address: Ipv4Addr,
@@ -29,14 +32,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The ring cut into equal parts, so that nobody has to negotiate.
+    /// The node's token. Tokens divide the ring equally, so that nodes need not negotiate them.
     fn token(&self) -> i64 {
         let step = (1_i128 << 64) / self.of as i128;
         (i128::from(i64::MIN) + step * self.number as i128) as i64
     }
+
+    fn datacenter<'a>(&self, options: &'a Options) -> Option<&'a str> {
+        options.datacenters.iter().cycle().nth(self.number).map(String::as_str)
+    }
 }
 
-/// Writes the node's files below `directory`.
+/// Writes the configuration files of a node to `directory`.
 pub(crate) fn write(directory: &Path, place: &Place, options: &Options) -> Result<(), NodeError> {
     let put = |name: &str, content: &str| {
         let path = directory.join(name);
@@ -46,6 +53,9 @@ pub(crate) fn write(directory: &Path, place: &Place, options: &Options) -> Resul
         crate::cache::make(directory.join(name))?;
     }
     put("logback.xml", LOGBACK)?;
+    if let Some(datacenter) = place.datacenter(options) {
+        put(RACK, &format!("dc={datacenter}\nrack=rack1\n"))?;
+    }
     let mut yaml = yaml(place, options);
     if options.tls {
         certificate::make(&java::find(options.release)?, directory, place.address)?;
@@ -55,10 +65,11 @@ pub(crate) fn write(directory: &Path, place: &Place, options: &Options) -> Resul
 }
 
 fn yaml(place: &Place, options: &Options) -> String {
+    let snitch = if options.datacenters.is_empty() { "SimpleSnitch" } else { "GossipingPropertyFileSnitch" };
     let mut lines = vec![
         "cluster_name: plumbago".to_owned(),
         "partitioner: org.apache.cassandra.dht.Murmur3Partitioner".to_owned(),
-        "endpoint_snitch: SimpleSnitch".to_owned(),
+        format!("endpoint_snitch: {snitch}"),
         "seed_provider:".to_owned(),
         "  - class_name: org.apache.cassandra.locator.SimpleSeedProvider".to_owned(),
         format!("    parameters: [{{seeds: \"{}\"}}]", place.seed),
@@ -77,7 +88,7 @@ fn yaml(place: &Place, options: &Options) -> String {
         "key_cache_size: 0MiB".to_owned(),
         "native_transport_max_request_data_in_flight: 64MiB".to_owned(),
         "native_transport_max_request_data_in_flight_per_ip: 64MiB".to_owned(),
-        // A machine shared with compilers: slow is no error.
+        // Long timeouts, because tests run beside compilers.
         "read_request_timeout: 20s".to_owned(),
         "range_request_timeout: 30s".to_owned(),
         "write_request_timeout: 20s".to_owned(),

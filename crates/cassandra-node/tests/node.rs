@@ -1,4 +1,4 @@
-//! A real node: CQL, SASI, and what the ways to end it do to acknowledged writes.
+//! Tests with real nodes: CQL, SASI, TLS, and which acknowledged writes survive a kill and a clean stop.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::process::{Command, Stdio};
@@ -9,10 +9,10 @@ use plumbago_cassandra_node::cql::{Connection, Consistency};
 use plumbago_cassandra_node::server::{cluster_for_test, for_tests};
 use plumbago_cassandra_node::{CommitlogSync, NodeError, Options, Release, Server};
 
-/// Clusters of their own take turns.
+/// Held while a test runs its own cluster, so that only one such cluster runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A guard against hanging for ever, not a limit.
+/// Timeout against hanging.
 const HUNG: Duration = Duration::from_secs(300);
 
 const ONE_COPY: &str = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
@@ -54,8 +54,8 @@ fn a_node_speaks_cql_and_has_sasi() {
     cql.query("DROP KEYSPACE node_test").unwrap();
 }
 
-/// kill -9 keeps what a durable keyspace acknowledged and loses what BigGraphite's way of making
-/// keyspaces holds in memory; a clean stop keeps both.
+/// `kill -9` keeps the acknowledged writes of a keyspace with durable writes, and loses those of a keyspace
+/// without them, which is how BigGraphite creates keyspaces. A clean stop keeps both.
 #[test]
 fn kill_and_restart() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,11 +90,11 @@ fn kill_and_restart() {
     assert_eq!((count("durable"), count("volatile")), (100, 50));
 }
 
-/// Passwords are asked for and TLS is spoken, as `openssl` sees it.
+/// A server requires passwords and offers TLS. `openssl` checks the certificate.
 #[test]
 fn authentication_and_encryption() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // As the compose file switches SASI on: the setting is off and a property overrides it.
+    // The setting is off and a Java property overrides it, as in `deploy/compose.yaml`.
     let java =
         ["-Dcassandra.config.allow_system_properties=true", "-Dcassandra.settings.sasi_indexes_enabled=true"];
     let options = Options {
@@ -121,7 +121,7 @@ fn authentication_and_encryption() {
     assert!(said.contains("Verify return code: 0 (ok)"), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A frozen node keeps its connections and says nothing; then it goes on.
+/// A frozen node keeps its connections open without answering, and answers again when it continues.
 #[test]
 fn three_nodes_know_each_other() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +138,7 @@ fn three_nodes_know_each_other() {
     cql.query("INSERT INTO k.t (k) VALUES (1)").unwrap();
     cluster.node(2).resume();
     cluster.start_all().unwrap();
-    // The one that was frozen takes a while to see that the other is back.
+    // The node that was frozen needs some time to notice that the others are reachable.
     let mut cql = cluster.node(2).connect().unwrap();
     let begun = Instant::now();
     let rows = loop {

@@ -1,4 +1,4 @@
-//! From a batch of points to heads and journal: look-up, journal, slots, windows, building flushes.
+//! Measures how a shard applies a batch of points: look-up, journal, slots, windows and building flushes.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use plumbago_engine::bench::BenchShard;

@@ -1,4 +1,4 @@
-//! One shard without threads, for the benchmark in `benches/apply.rs`.
+//! One shard without threads, for the benchmarks in `benches/`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,13 +8,15 @@ use plumbago_model::{MetricConfig, PointBatch, SystemClock};
 use plumbago_store::BlockLayout;
 use plumbago_telemetry::Registry;
 
-use crate::create::{CreateGate, NewMetric};
-use crate::jobs::Flushes;
-use crate::router::Router;
-use crate::shard::{Limits, Shard, World};
+use crate::router::{Router, ShardBatch};
+use crate::shard::creation::{CreateGate, NewMetric};
+use crate::shard::flush::Extent;
+use crate::shard::head_state::LifeEvent;
+use crate::shard::jobs::Flushes;
+use crate::shard::{ApplyContext, Limits, Shard};
 use crate::stats::{Reject, Stats};
 
-/// A shard whose metrics are created at once and whose flushes are thrown away.
+/// A shard whose metrics are created at once and whose flushes are discarded.
 pub struct BenchShard {
     shard: Shard,
     router: Router,
@@ -48,7 +50,10 @@ impl CreateGate for OpenGate {
 }
 
 impl BenchShard {
-    /// A shard with a journal in `dir`.
+    /// Creates a shard with a journal in `dir`.
+    ///
+    /// # Errors
+    /// The error of [`Journal::open`] if the journal cannot be opened.
     pub fn new(dir: &Path, config: MetricConfig) -> Result<Self, JournalError> {
         let registry = Registry::new();
         let settings = plumbago_journal::Config { min_free_bytes: 0, ..Default::default() };
@@ -68,17 +73,30 @@ impl BenchShard {
         })
     }
 
-    /// Looks up, journals and applies a batch, and builds the flushes that become due.
+    /// Looks up the metrics of a batch, journals and applies its points, and builds the flushes that become
+    /// due.
     pub fn apply(&mut self, batch: PointBatch, now: i64) {
-        for share in self.router.split(batch) {
-            let mut world = World { writer: &mut self.writer, gate: &mut self.gate, now };
-            let applied = self.shard.apply(&share, 0, &mut world);
+        let routed = self.router.route(&batch);
+        let batch = Arc::new(batch);
+        for (_, entries) in routed {
+            let share = ShardBatch { batch: Arc::clone(&batch), entries };
+            let mut context = ApplyContext { writer: &mut self.writer, gate: &mut self.gate, now };
+            let applied = self.shard.apply(&share, 0, &mut context);
             assert!(applied.is_ok(), "the journal takes what a benchmark writes");
         }
         for at in self.gate.made.drain(..) {
-            self.shard.heads[at].set(crate::head::flag::CREATED);
+            self.shard.heads[at].state.on_life(LifeEvent::Create);
         }
         self.flush();
+    }
+
+    /// Builds the state rows of the first `metrics` metrics and discards them.
+    pub fn checkpoint(&mut self, metrics: u32) {
+        let mut flushes = Flushes::default();
+        for at in 0..metrics.min(self.shard.len() as u32) {
+            self.shard.build(at, Extent::State, 1, &mut flushes);
+        }
+        self.shard.flush_done(flushes.plain.items);
     }
 
     fn flush(&mut self) {

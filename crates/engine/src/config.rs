@@ -5,28 +5,28 @@ use std::time::Duration;
 use plumbago_model::units::{ByteSize, Period};
 use serde::Deserialize;
 
-/// How the engine holds and flushes points.
+/// Settings of the engine: section `[engine]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Owner threads, each with its share of the metrics; 0 chooses half of the processors.
+    /// Number of shards, each with a worker thread and its part of the metrics. 0 stands for half of the
+    /// processors.
     pub shards: usize,
-    /// A metric whose oldest unflushed point is older than this gets a state row, so that the journal
-    /// need not keep it.
+    /// A metric whose oldest unflushed point is older than this gets a state row, so that the journal can drop
+    /// the point.
     pub checkpoint_after: Period,
-    /// A metric without points for this long is flushed whole.
+    /// A metric without new points for this long is flushed whole.
     pub idle_after: Period,
     /// Points further ahead of now than this are rejected.
     pub future_max: Period,
-    /// New metrics a minute; 0 for no limit.
+    /// New metrics per minute; 0 for no limit.
     pub max_creates_per_minute: u64,
-    /// Memory that the process may take before new metrics are refused and reading pauses;
-    /// 0 chooses half of the machine's.
+    /// Memory that the process may take; 0 for no limit. Near it new metrics are refused, and reading pauses
+    /// while queues take more than there is.
     pub memory_max: ByteSize,
-    /// How often finished rows go to a remote store; the embedded store is flushed by block.
+    /// How often finished rows are flushed for a remote store. The embedded store is flushed by block.
     pub flush_interval: Period,
-    /// Windows that are still open go to a remote store as well, at every flush, for programs that
-    /// read its tables and know nothing of heads.
+    /// Write open windows to a remote store at every flush, for programs that read its tables directly.
     pub emit_open_windows: bool,
 }
 

@@ -1,38 +1,40 @@
-//! The ledger: received + recovered = stored + held + replaced + rejected, at every moment.
+//! The ledger. At any time, received + recovered = stored + held + replaced + rejected.
 
 use crate::stats::{REASONS, Reject, Stats};
 
 /// What became of the points of one shard, or of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ledger {
-    /// Points given to the engine by this process's listeners.
+    /// Points queued by `push` and `try_push`.
     pub received: u64,
-    /// Points taken over at start from state rows and journal.
+    /// Points restored at start from state rows and journal.
     pub recovered: u64,
     /// Slots in committed flushes.
     pub stored: u64,
-    /// Points in queues, heads and lists.
+    /// Points in queues, heads and lists of the engine.
     pub held: u64,
-    /// Points that replaced a slot, or expired before they were stored.
+    /// The part of `held` that is still in queues: no shard has applied these points yet.
+    pub queued: u64,
+    /// Points that replaced the value of a slot, or whose stage was gone before they were stored.
     pub replaced: u64,
-    /// Points refused, by reason.
+    /// Rejected points by reason.
     pub rejected: [u64; REASONS],
 }
 
 impl Ledger {
-    /// Points that the ledger cannot account for; 0 unless something is wrong.
+    /// Points that the ledger cannot account for. Anything but 0 is a bug.
     pub fn missing(&self) -> i128 {
         let came = i128::from(self.received) + i128::from(self.recovered);
         let went = i128::from(self.stored) + i128::from(self.held) + i128::from(self.replaced);
         came - went - i128::from(self.rejected_total())
     }
 
-    /// Points refused, for all reasons.
+    /// Rejected points in total.
     pub fn rejected_total(&self) -> u64 {
         self.rejected.iter().sum()
     }
 
-    /// Points refused, with the names of the reasons.
+    /// Rejected points by the name of the reason.
     pub fn rejected_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Reject::NAMES.into_iter().zip(self.rejected)
     }
@@ -41,15 +43,16 @@ impl Ledger {
         self.rejected[reason as usize] += 1;
     }
 
-    /// Adds what happened since `shown` to the exported counters, and remembers it.
-    pub(crate) fn show(&self, shown: &mut Self, stats: &Stats) {
-        stats.recovered.add(self.recovered - shown.recovered);
-        stats.stored.add(self.stored - shown.stored);
-        stats.replaced.add(self.replaced - shown.replaced);
-        for (counter, (now, before)) in stats.rejected.iter().zip(self.rejected.iter().zip(shown.rejected)) {
+    /// Adds the changes since `exported` to the exported counters, and updates it.
+    pub(crate) fn export(&self, exported: &mut Self, stats: &Stats) {
+        stats.recovered.add(self.recovered - exported.recovered);
+        stats.stored.add(self.stored - exported.stored);
+        stats.replaced.add(self.replaced - exported.replaced);
+        for (counter, (now, before)) in stats.rejected.iter().zip(self.rejected.iter().zip(exported.rejected))
+        {
             counter.add(now - before);
         }
-        *shown = *self;
+        *exported = *self;
     }
 }
 
@@ -59,6 +62,7 @@ impl std::ops::AddAssign for Ledger {
         self.recovered += other.recovered;
         self.stored += other.stored;
         self.held += other.held;
+        self.queued += other.queued;
         self.replaced += other.replaced;
         for (a, b) in self.rejected.iter_mut().zip(other.rejected) {
             *a += b;

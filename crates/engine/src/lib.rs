@@ -1,44 +1,36 @@
-//! The one writer and the one reader of points: registry, heads, downsampler, flush, reader.
+//! The one writer and the one reader of points.
 //!
-//! Must not know: protocols, HTTP, concrete stores. Start at [`Engine`]; then `shard/mod.rs` (what
-//! happens to a point), `shard/flush.rs` (how it reaches the store), `recover.rs` (how it comes back
-//! after a crash) and `reader.rs`. Threads and channels are in `task.rs` and `flusher.rs` only.
+//! * [`Engine`]: what the binary creates, feeds, reads and stops.
+//! * `shard`: registry, heads, downsampler and flushes of a part of the metrics. Pure: no thread, no
+//!   channel, no clock and no store. Start at `shard/mod.rs` (what happens to a point), then
+//!   `shard/flush.rs` (how it reaches the store) and `shard/head.rs`.
+//! * `worker`: the threads that run the shards, and the queues between them.
+//! * `late`: rows of late points, and windows folded again from the store.
+//! * `read`: series from heads, store and peers.
+//! * `recover`: a start after a stop or a crash.
+//!
+//! Must not know: protocols, HTTP, concrete stores.
 
 #[doc(hidden)]
 pub mod bench;
-mod chunked;
-mod close;
 pub mod config;
-mod create;
-mod downsample;
 mod engine;
-pub mod fetch;
-mod flusher;
-mod head;
-mod jobs;
-mod late_work;
+mod late;
 mod ledger;
-mod peers;
-mod places;
-mod pool;
-mod reader;
+mod memory;
+mod read;
 mod recover;
-mod refold;
 mod refusal;
+mod refusals;
 mod router;
 mod shard;
-mod state_row;
 mod stats;
-mod strangers;
-mod task;
-mod unsent;
+mod worker;
 
 pub use config::Config;
-pub use create::ConfigFor;
-pub use engine::{Engine, Parts};
-pub use fetch::{FetchError, FetchRequest, SeriesSource};
+pub use engine::{Engine, EngineParts};
 pub use ledger::Ledger;
-pub use peers::{PeerAnswer, Peers, Unsent};
-pub use reader::Reader;
+pub use read::Reader;
 pub use recover::{Recovered, StartError};
 pub use refusal::{NameCheck, NameRefusal};
+pub use shard::creation::ConfigFor;

@@ -1,4 +1,4 @@
-//! Names that a store cannot hold, refused before anything is made of them.
+//! Names that a store cannot hold.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ pub enum NameRefusal {
     TooDeep,
     /// It is too long, or a part of it is.
     TooLong,
-    /// A component means something to the store.
+    /// The store reserves one of its components.
     Reserved,
 }
 
-/// Asked of every name before a metric is made of it.
+/// Checks a name before a metric is created with it.
 pub type NameCheck = Arc<dyn Fn(&str) -> Result<(), NameRefusal> + Send + Sync>;
 
 impl From<NameRefusal> for Reject {

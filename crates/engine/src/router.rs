@@ -1,26 +1,29 @@
-//! From a batch of points to the shards that own their metrics.
+//! Which shard owns a metric, by a hash of its name.
 
 use std::sync::Arc;
 
 use plumbago_model::PointBatch;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// The hash under which a metric is found; the seed is the process's secret.
+/// The hash of a metric's name. Its seed is random, so that no sender can choose names that collide.
 pub(crate) type NameHash = [u32; 4];
 
-/// Hashes names and spreads them over the shards.
+/// Hashes names and distributes them over the shards.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Router {
     seed: u64,
     shards: usize,
 }
 
-/// A shard's share of a batch.
+/// The hash of a point's name, and the point's position in its batch.
+pub(crate) type Entry = (NameHash, u32);
+
+/// The points of a batch that one shard owns.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct ShardBatch {
     pub(crate) batch: Arc<PointBatch>,
-    /// Hash and place in the batch, in the order of arrival.
-    pub(crate) entries: Vec<(NameHash, u32)>,
+    /// In order of arrival.
+    pub(crate) entries: Vec<Entry>,
 }
 
 impl Router {
@@ -44,17 +47,27 @@ impl Router {
         ((u64::from(hash[3]) * self.shards as u64) >> 32) as usize
     }
 
-    /// One share for each shard, empty ones included.
-    pub(crate) fn split(&self, batch: PointBatch) -> Vec<Share> {
-        let batch = Arc::new(batch);
+    /// Groups the points of a batch by shard. Shards without a point are left out.
+    pub(crate) fn route(&self, batch: &PointBatch) -> Vec<(usize, Vec<Entry>)> {
         let room = batch.len() / self.shards + batch.len() / 8 + 1;
-        let mut shares: Vec<Share> = (0..self.shards)
-            .map(|_| Share { batch: Arc::clone(&batch), entries: Vec::with_capacity(room) })
-            .collect();
+        let mut entries: Vec<Vec<Entry>> = vec![Vec::new(); self.shards];
         for (at, point) in batch.points().iter().enumerate() {
             let hash = self.hash_bytes(batch.name_bytes(point));
-            shares[self.shard(&hash)].entries.push((hash, at as u32));
+            let entries = &mut entries[self.shard(&hash)];
+            if entries.is_empty() {
+                entries.reserve(room);
+            }
+            entries.push((hash, at as u32));
         }
-        shares
+        entries.into_iter().enumerate().filter(|(_, entries)| !entries.is_empty()).collect()
+    }
+
+    /// Groups positions in `hashes` by shard. Shards without one are left out.
+    pub(crate) fn group(&self, hashes: &[NameHash]) -> Vec<(usize, Vec<usize>)> {
+        let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.shards];
+        for (place, hash) in hashes.iter().enumerate() {
+            places[self.shard(hash)].push(place);
+        }
+        places.into_iter().enumerate().filter(|(_, places)| !places.is_empty()).collect()
     }
 }

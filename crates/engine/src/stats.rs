@@ -1,30 +1,32 @@
-//! What the engine counts. The counters of the ledger (DESIGN §3) add up at every moment.
+//! The engine's self-metrics, and the reasons for rejected points.
 
-use plumbago_telemetry::{Counter, Gauge, Registry};
+use plumbago_telemetry::{Counter, Gauge, Histogram, Registry};
 
-/// Why the engine refused an accepted point.
+/// Why the engine rejected a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reject {
     /// Older than the longest stage of its metric.
     TooOld,
     /// Further ahead of now than `engine.future_max`.
     Future,
-    /// The list of points that wait for their time is full.
+    /// The list of future points is full.
     FutureFull,
-    /// The metric is new and `engine.max_creates_per_minute` is used up.
+    /// The metric is new, and `engine.max_creates_per_minute` is reached.
     CreateLimited,
-    /// The metric is new and the memory ceiling is reached.
+    /// The metric is new, and `engine.memory_max` is reached or no metric number is left.
     MemoryLimited,
-    /// The metric is new, and the store cannot hold its name: too many components, …
+    /// The metric is new, and its name has more components than the store can hold.
     NameTooDeep,
-    /// … too long a name or part of one, …
+    /// The metric is new, and its name or a part of it is too long for the store.
     NameTooLong,
-    /// … a component that means something to the store.
+    /// The metric is new, and a component of its name is reserved by the store.
     NameReserved,
+    /// A journal record whose metric is unknown at start.
+    Unexplained,
 }
 
 /// Number of reasons.
-pub(crate) const REASONS: usize = 8;
+pub(crate) const REASONS: usize = 9;
 
 impl Reject {
     /// The reasons' names, in the order of the enum.
@@ -37,39 +39,44 @@ impl Reject {
         "name_too_deep",
         "name_too_long",
         "name_reserved",
+        "unexplained",
     ];
 }
 
 /// Counters of one engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Stats {
-    /// Points given to the engine.
+    /// Points queued by `push` and `try_push`.
     pub(crate) received: Counter,
-    /// Points taken over from state rows and journal at start.
+    /// Points restored from state rows and journal at start.
     pub(crate) recovered: Counter,
     /// Slots in committed flushes.
     pub(crate) stored: Counter,
-    /// Points that replaced a slot, or expired before they were stored.
+    /// Points that replaced a slot, or whose stage was gone before they were stored.
     pub(crate) replaced: Counter,
-    /// By reason.
+    /// Rejected points, by reason.
     pub(crate) rejected: Vec<Counter>,
     /// Points in heads, queues and lists.
     pub(crate) held: Gauge,
     /// Metrics created.
     pub(crate) created: Counter,
-    /// Metrics known.
+    /// Metrics with a head.
     pub(crate) metrics: Gauge,
     /// Flush batches committed.
     pub(crate) flushes: Counter,
     /// Metrics in committed flushes.
     pub(crate) flushed_metrics: Counter,
-    /// Commits or reads that failed and were tried again.
+    /// Time of a flush or of late work, from its first try until the store has committed it.
+    pub(crate) flush_seconds: Histogram,
+    /// Time of one try to commit, whether it succeeds or not.
+    pub(crate) commit_seconds: Histogram,
+    /// Calls of the store that failed and were retried.
     pub(crate) retries: Counter,
-    /// Late points that went to the store.
+    /// Late points.
     pub(crate) late: Counter,
-    /// State rows that could not be read at start.
+    /// State rows that could not be decoded at start.
     pub(crate) damaged_states: Counter,
-    /// Bytes that heads, cells and tables take.
+    /// Bytes of heads, cells and tables.
     pub(crate) head_bytes: Gauge,
     /// 1 while reading pauses because memory is at its ceiling or the disk does not take the journal.
     pub(crate) paused: Gauge,
@@ -83,32 +90,47 @@ impl Stats {
         let rejected = Reject::NAMES.iter().map(|reason| {
             registry.counter(
                 "plumbago_engine_rejected_points_total",
-                "points the engine refused",
+                "points that the engine rejected",
                 &[("reason", reason)],
             )
         });
         Self {
-            received: counter("received_points_total", "points given to the engine"),
+            received: counter("received_points_total", "points queued for the engine"),
             recovered: counter(
                 "recovered_points_total",
-                "points taken over from state rows and journal at start",
+                "points restored from state rows and journal at start",
             ),
             stored: counter("stored_points_total", "slots in committed flushes"),
             replaced: counter(
                 "replaced_points_total",
-                "points that replaced a slot or expired before they were stored",
+                "points that replaced a slot, or whose stage was gone before they were stored",
             ),
             rejected: rejected.collect(),
             held: gauge("held_points", "points in heads, queues and lists"),
             created: counter("created_metrics_total", "metrics created"),
-            metrics: gauge("metrics", "metrics known"),
+            metrics: gauge("metrics", "metrics with a head"),
             flushes: counter("flushes_total", "flush batches committed"),
             flushed_metrics: counter("flushed_metrics_total", "metrics in committed flushes"),
-            retries: counter("store_retries_total", "store calls that failed and were tried again"),
-            late: counter("late_points_total", "late points that went to the store"),
-            damaged_states: counter("damaged_state_rows_total", "state rows that could not be read at start"),
+            flush_seconds: registry.histogram(
+                "plumbago_engine_flush_seconds",
+                "time of a flush, from its first try until the store has committed it",
+                &[],
+            ),
+            commit_seconds: store_call(registry, "commit"),
+            retries: counter("store_retries_total", "store calls that failed and were retried"),
+            late: counter("late_points_total", "points too late for their head, stored directly"),
+            damaged_states: counter(
+                "damaged_state_rows_total",
+                "state rows that could not be decoded at start",
+            ),
             head_bytes: gauge("head_bytes", "bytes of heads, cells and tables"),
             paused: gauge("paused", "1 while reading of points pauses"),
         }
     }
+}
+
+/// The histogram of the times of one kind of store call. Failed calls count too.
+pub(crate) fn store_call(registry: &Registry, call: &str) -> Histogram {
+    let help = "time of a call of the store, whether it succeeds or not";
+    registry.histogram("plumbago_store_call_seconds", help, &[("call", call)])
 }

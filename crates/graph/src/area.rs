@@ -1,8 +1,8 @@
-//! Areas on top of each other.
+//! Areas that overlap.
 //!
-//! Each area reaches from its values to zero, and shows where those before it leave it room. So they
-//! are painted from the last to the first; one that is to be left out cuts its room out of what was
-//! painted before it.
+//! An area reaches from its values to zero. It shows only where the areas before it leave room, so the areas
+//! are painted from the last to the first. An invisible area cuts its shape out of everything painted before
+//! it.
 
 use crate::canvas::{Area, Canvas, Path};
 use crate::color::Color;
@@ -13,18 +13,19 @@ pub(crate) struct Shape {
     pub(crate) outline: Path,
     pub(crate) color: Color,
     pub(crate) alpha: Option<f64>,
-    /// Left out: nothing is painted in its place.
+    /// The area is invisible: it is cut out of what lies below it.
     pub(crate) is_gap: bool,
 }
 
-/// Each gap is a layer of its own while a picture is painted; those beyond this are not cut out.
+/// Maximum number of invisible areas that are cut out; later ones have no effect. Each needs a layer of the
+/// size of the picture while it is painted.
 const GAPS_MAX: usize = 4;
 
-/// Paints areas, given in their order from zero on, within `area`.
+/// Paints areas inside `area`. They come in stacking order, the lowest first.
 pub(crate) fn paint(canvas: &mut Canvas, shapes: &[Shape], area: Area) {
     let mut opacities = shapes.iter().filter(|s| !s.is_gap).map(|s| s.color.opacity(s.alpha));
     let first = opacities.next().unwrap_or(1.0);
-    // Areas of one opacity fade together: what lies below another does not shine through.
+    // Areas of the same opacity fade as one group, so that a lower one does not shine through.
     let fade = (first < 1.0 && opacities.all(|opacity| opacity == first)).then_some(first);
     if let Some(opacity) = fade {
         canvas.open_faded(opacity);
@@ -52,7 +53,7 @@ pub(crate) fn paint(canvas: &mut Canvas, shapes: &[Shape], area: Area) {
     }
 }
 
-/// All but the outline of a shape.
+/// The area without the outline of a shape.
 fn outside(shape: &Shape, area: Area) -> String {
     let mut path = Path::default();
     path.move_to((area.left, area.top));

@@ -1,12 +1,12 @@
-//! The vertical axis: from where to where, and which numbers stand beside it.
+//! The vertical axis: its range, and the numbers beside it.
 
 use crate::label::{Units, label};
 use crate::options::{Max, Range};
 
-/// Rounding errors below this part of a step do not matter.
+/// Rounding errors below this share of a step are ignored.
 const EPSILON: f64 = 1e-4;
 
-/// More labels than this are a mistake of whoever set the step.
+/// Maximum number of labels of an axis. More are a mistake in the step that was given.
 const LABELS_MAX: usize = 1000;
 
 /// A finished axis.
@@ -14,12 +14,12 @@ const LABELS_MAX: usize = 1000;
 pub(crate) struct Axis {
     pub(crate) bottom: f64,
     pub(crate) top: f64,
-    /// Values and their texts, from the bottom up.
+    /// Values and their labels, from the bottom up.
     pub(crate) labels: Vec<(f64, String)>,
     log_base: Option<f64>,
 }
 
-/// What an axis is made of beside the data.
+/// What an axis depends on beside the data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) range: Range,
@@ -29,7 +29,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Axis {
-    /// An axis for data between two values.
+    /// Makes an axis for data between two values.
     pub(crate) fn new(data: (f64, f64), wanted: &Wanted<'_>) -> Self {
         let limits = Limits::new(data, &wanted.range);
         match wanted.log_base {
@@ -38,7 +38,8 @@ impl Axis {
         }
     }
 
-    /// How high a value stands, 0 at the bottom and 1 at the top; nothing where a logarithm has none.
+    /// The height of a value, from 0 at the bottom to 1 at the top. `None` for a value without a logarithm on a
+    /// logarithmic axis.
     pub(crate) fn height(&self, value: f64) -> Option<f64> {
         if self.log_base.is_none() {
             return Some((value - self.bottom) / (self.top - self.bottom));
@@ -65,7 +66,7 @@ impl Axis {
         Self { bottom, top, labels: values.map(text).collect(), log_base: None }
     }
 
-    /// From a power of the base to a power of it.
+    /// An axis whose ends are powers of the base.
     fn logarithmic(limits: &Limits, base: f64, units: Units) -> Self {
         const POWERS: std::ops::Range<f64> = -300.0..300.0;
         let power = |value: f64| value.max(f64::MIN_POSITIVE).ln() / base.ln();
@@ -73,7 +74,7 @@ impl Axis {
         let (low, high) = (power(limits.min).floor().max(least), power(limits.max).ceil());
         let high = high.clamp(low + 1.0, (POWERS.end / base.log10()).max(low + 1.0));
         let (bottom, top) = (base.powf(low), base.powf(high));
-        // Where there are too many powers, every second one and so on.
+        // If there are too many powers, only every second one (third, …) gets a label.
         let stride = ((high - low) / 20.0).ceil().max(1.0);
         let powers = (0..=20).map(|index| low + f64::from(index) * stride);
         let values = powers.take_while(|power| *power <= high + EPSILON).map(|power| base.powf(power));
@@ -82,14 +83,14 @@ impl Axis {
     }
 }
 
-/// From where to where at least, and which of the two is not to be rounded.
+/// The range that an axis must cover, and whether its ends may be rounded.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     min: f64,
     max: f64,
     is_min_fixed: bool,
     is_max_fixed: bool,
-    /// What rounding must not go beyond.
+    /// The value that rounding must not pass.
     limit: f64,
 }
 
@@ -122,7 +123,7 @@ impl Limits {
         limits
     }
 
-    /// Makes room where the top is not above the bottom. Where both were asked for, the bottom stays.
+    /// Makes room if the top is not above the bottom. If both were given, the bottom stays.
     fn order(&mut self, is_max_asked: bool) {
         if self.min < self.max {
             return;
@@ -139,7 +140,7 @@ impl Limits {
         }
     }
 
-    /// Outwards to multiples of a step.
+    /// The range widened to multiples of a step.
     fn rounded(&self, step: f64) -> (f64, f64) {
         let bottom = if self.is_min_fixed { self.min } else { step * (self.min / step + EPSILON).floor() };
         let top = if self.is_max_fixed {
@@ -150,7 +151,7 @@ impl Limits {
         (bottom, top)
     }
 
-    /// The round step that leaves the least room at an end, with one of these numbers of steps.
+    /// The round step that leaves the least empty room at an end, divided into one of these numbers of steps.
     fn step(&self, divisors: &[u32], is_binary: bool) -> f64 {
         let (fewest, most) = (divisors.iter().min(), divisors.iter().max());
         let (Some(fewest), Some(most)) = (fewest.copied().map(f64::from), most.copied().map(f64::from))
@@ -174,7 +175,7 @@ impl Limits {
         best.map_or(span.max(f64::MIN_POSITIVE), |(_, step)| step)
     }
 
-    /// What is left over at the wider end when steps cover the data; nothing when they do not.
+    /// The empty room at the wider end if so many steps cover the data; `None` if they do not.
     fn slop(&self, step: f64, steps: f64) -> Option<f64> {
         let bottom = step * (self.min / step + EPSILON).floor();
         let top = bottom + step * steps;
@@ -182,7 +183,7 @@ impl Limits {
     }
 }
 
-/// 1, 2, 5, 10, … or powers of two, from `least` up.
+/// The numbers 1, 2, 5, 10, … or the powers of two, from `least` up.
 fn round_steps(least: f64, is_binary: bool) -> impl Iterator<Item = f64> {
     const EXPONENTS: i32 = 40;
     let (base, mantissas): (f64, &[f64]) = if is_binary { (2.0, &[1.0]) } else { (10.0, &[1.0, 2.0, 5.0]) };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::color::Color;
 use crate::font::{FAMILY, Font};
 
-/// The part of a picture that a graph is drawn in, and what margins leave of it.
+/// A rectangle of the picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Area {
     pub(crate) left: f64,
@@ -14,7 +14,7 @@ pub(crate) struct Area {
     pub(crate) bottom: f64,
 }
 
-/// Where a text stands by its point.
+/// The horizontal position of a text relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -22,7 +22,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Which height of a text its point is at.
+/// The vertical position of a text relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Height {
     Top,
@@ -30,7 +30,7 @@ pub(crate) enum Height {
     Baseline,
 }
 
-/// A line's look.
+/// How a line is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stroke {
     pub(crate) color: Color,
@@ -45,14 +45,14 @@ impl Stroke {
     }
 }
 
-/// Shorter dashes are a line, and a lot of work.
+/// The shortest dash in pixels. Shorter ones look like a solid line and are slow to draw.
 const DASH_MIN: f64 = 0.5;
 
-/// A document that grows.
+/// An SVG document that is being written.
 pub(crate) struct Canvas {
     text: String,
     height: f64,
-    /// Clip paths so far, for their names.
+    /// The number of clip paths so far, from which they get their ids.
     clips: usize,
 }
 
@@ -65,23 +65,23 @@ impl Canvas {
         Self { text, height: f64::from(height), clips: 0 }
     }
 
-    /// The whole document.
+    /// Returns the finished document.
     pub(crate) fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }
 
-    /// True when something from `top` on, `height` high, is in the picture.
+    /// Whether a stripe `height` pixels high, whose upper edge is `top`, is inside the picture.
     pub(crate) fn shows(&self, top: f64, height: f64) -> bool {
         top + height >= 0.0 && top <= self.height
     }
 
-    /// Elements up to [`Canvas::close`], under a name that scripts can find.
+    /// Opens a group with a class that scripts can find. [`Canvas::close`] ends it.
     pub(crate) fn open(&mut self, class: &str) {
         let _ = writeln!(self.text, "<g class=\"{class}\">");
     }
 
-    /// As [`Canvas::open`], painted inside of a rectangle only.
+    /// Opens a group that is painted only inside a rectangle.
     pub(crate) fn open_clipped(&mut self, class: &str, area: Area) {
         let id = self.next_clip();
         let (width, height) = (area.right - area.left, area.bottom - area.top);
@@ -90,7 +90,7 @@ impl Canvas {
         let _ = writeln!(self.text, "/></clipPath>\n<g class=\"{class}\" clip-path=\"url(#{id})\">");
     }
 
-    /// As [`Canvas::open`], painted inside of an outline only; where its parts overlap is outside.
+    /// Opens a group that is painted only inside an outline, by the even-odd rule.
     pub(crate) fn open_within(&mut self, outline: &str) {
         let id = self.next_clip();
         let _ = writeln!(
@@ -99,7 +99,7 @@ impl Canvas {
         );
     }
 
-    /// As [`Canvas::open`], everything in it as opaque as said.
+    /// Opens a group that is painted with an opacity, as a whole.
     pub(crate) fn open_faded(&mut self, opacity: f64) {
         self.text.push_str("<g opacity=\"");
         push_number(&mut self.text, opacity);
@@ -122,7 +122,7 @@ impl Canvas {
         self.text.push_str("/>\n");
     }
 
-    /// A rectangle's border, inside of it.
+    /// Draws the border of a rectangle, inside of it.
     pub(crate) fn stroke_rectangle(&mut self, area: Area, stroke: Stroke) {
         let half = stroke.width / 2.0;
         let (width, height) = (area.right - area.left - half, area.bottom - area.top - half);
@@ -149,7 +149,7 @@ impl Canvas {
         }
     }
 
-    /// A text; `degrees` turn it clockwise around its point.
+    /// Writes a text, turned clockwise by `degrees` around its point.
     pub(crate) fn write(
         &mut self,
         text: &str,
@@ -162,7 +162,7 @@ impl Canvas {
         if text.trim().is_empty() {
             return;
         }
-        // Every text begins at its left: what viewers know of widths does not move it.
+        // Texts are anchored at their left edge, so that other fonts of a viewer do not move them.
         let width = font.width(text);
         let right = match align {
             Align::Left => 0.0,
@@ -249,7 +249,7 @@ impl Canvas {
     }
 }
 
-/// The lines of a path.
+/// The data of an SVG path.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Path(pub(crate) String);
 
@@ -279,9 +279,9 @@ impl Path {
     }
 }
 
-/// Pixels to a hundredth, the shortest way.
+/// Writes a number rounded to a hundredth of a pixel, in the shortest form.
 fn push_number(out: &mut String, value: f64) {
-    /// Beyond this, what draws SVG loses its precision.
+    /// The largest coordinate. SVG programs lose precision beyond it.
     const FAR: f64 = 1e6;
     let hundredths = if value.is_nan() { 0 } else { (value.clamp(-FAR, FAR) * 100.0).round() as i64 };
     if hundredths < 0 {
@@ -295,7 +295,7 @@ fn push_number(out: &mut String, value: f64) {
     };
 }
 
-/// A text with what XML forbids replaced.
+/// Writes a text escaped for XML.
 fn push_escaped(out: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {

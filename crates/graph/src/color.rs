@@ -2,16 +2,16 @@
 
 use crate::error::{GraphError, shortened};
 
-/// Red, green, blue, and how opaque.
+/// A colour and its opacity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Color {
-    /// Red, green, blue.
+    /// Red, green and blue, from 0 to 255.
     pub rgb: (u8, u8, u8),
-    /// From 0, invisible, to 1; `None` where the colour does not say.
+    /// Opacity from 0 (invisible) to 1. `None` if the text did not give one.
     pub alpha: Option<f64>,
 }
 
-/// Graphite's names. They are not those of HTML: `red` is darker and `darkred` lighter.
+/// Graphite's colour names. They differ from those of HTML: `red` is darker, and `darkred` is lighter.
 const NAMES: [(&str, (u8, u8, u8)); 22] = [
     ("aqua", (0, 150, 150)),
     ("black", (0, 0, 0)),
@@ -40,10 +40,14 @@ const NAMES: [(&str, (u8, u8, u8)); 22] = [
 impl Color {
     /// The outline of legend boxes.
     pub(crate) const OUTLINE: Self = Self { rgb: (111, 111, 111), alpha: None };
-    /// "No Data".
+    /// The colour of the text "No Data".
     pub(crate) const WARNING: Self = Self { rgb: (200, 0, 50), alpha: None };
 
-    /// A name, or six or eight hexadecimal digits, with or without `#`.
+    /// Reads a name of Graphite's, or six or eight hexadecimal digits with or without `#`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GraphError::Color`] for any other text.
     pub fn parse(text: &str) -> Result<Self, GraphError> {
         let text = text.trim();
         if text.eq_ignore_ascii_case("transparent") {
@@ -66,7 +70,7 @@ impl Color {
         Some(Self { rgb: (pair(0)?, pair(2)?, pair(4)?), alpha })
     }
 
-    /// Its own opacity, or else `alpha`.
+    /// The opacity of the colour, or `alpha` if it has none.
     pub(crate) fn opacity(self, alpha: Option<f64>) -> f64 {
         self.alpha.or(alpha).unwrap_or(1.0).clamp(0.0, 1.0)
     }

@@ -1,33 +1,33 @@
-//! Why there is no picture.
+//! Reasons why a picture cannot be made.
 
-/// What is wrong with what was asked for; each is one sentence for a person.
+/// Why a picture cannot be made. The text is one sentence for the person who asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// An option's value.
+    /// The value of an option is wrong.
     #[error("{name}={value:?} is not {expected}")]
     Option {
-        /// The option.
+        /// The name of the option.
         name: &'static str,
-        /// The beginning of what was given.
+        /// The first characters of the value.
         value: String,
-        /// What it has to be.
+        /// The values that the option takes.
         expected: &'static str,
     },
-    /// A colour.
-    #[error("{0:?} is no color: write a name like blue, or hexadecimal digits RRGGBB or RRGGBBAA")]
+    /// The text is no colour.
+    #[error("{0:?} is not a color; write a name like blue, or hexadecimal digits RRGGBB or RRGGBBAA")]
     Color(String),
-    /// More than a picture may hold.
+    /// The picture has more points than this limit.
     #[error("the graph has more than {0} points to draw; ask for fewer series or a narrower picture")]
     TooManyPoints(usize),
-    /// More than is painted in a few seconds.
+    /// The lines and areas are too long to be painted within a few seconds.
     #[error("the lines of the graph are too long to be painted; ask for fewer series or a smaller picture")]
     TooMuchInk,
-    /// The picture could not be painted.
+    /// The SVG text could not be painted. The reason is in the words of the library.
     #[error("the picture cannot be painted: {0}")]
     Paint(String),
 }
 
-/// The beginning of a text from outside.
+/// The first characters of a text from a request.
 pub(crate) fn shortened(text: &str) -> String {
     const SHOWN: usize = 60;
     text.chars().take(SHOWN).collect()

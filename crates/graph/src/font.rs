@@ -8,15 +8,15 @@ use skrifa::instance::{LocationRef, Size};
 use skrifa::metrics::GlyphMetrics;
 use skrifa::{FontRef, MetadataProvider};
 
-/// DejaVu Sans with the letters of Latin, Greek and Cyrillic; `fonts/README.md` says how it was made.
+/// DejaVu Sans, reduced to Latin, Greek and Cyrillic letters. `fonts/README.md` says how it was made.
 const REGULAR: &[u8] = include_bytes!("../fonts/DejaVuSans.ttf");
 const BOLD: &[u8] = include_bytes!("../fonts/DejaVuSans-Bold.ttf");
 const OBLIQUE: &[u8] = include_bytes!("../fonts/DejaVuSans-Oblique.ttf");
 
-/// The name of the fonts.
+/// The family name of the fonts.
 pub(crate) const FAMILY: &str = "DejaVu Sans";
 
-/// The fonts for painting: these and no others, whatever the machine has.
+/// The fonts for painting. Fonts of the machine are not used, so that pictures are the same everywhere.
 pub(crate) fn database() -> Arc<Database> {
     static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
         let mut fonts = Database::new();
@@ -36,23 +36,23 @@ pub(crate) fn database() -> Arc<Database> {
 /// How texts look.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Style {
-    /// The name that was asked for, if it is not the default.
+    /// The font name of the request, if it is not the default.
     pub(crate) family: Option<String>,
     pub(crate) size: f64,
     pub(crate) is_bold: bool,
     pub(crate) is_italic: bool,
 }
 
-/// A font at a size, for measuring.
+/// A font in one size, for measuring.
 pub(crate) struct Font {
     pub(crate) style: Style,
     glyphs: Option<(Charmap<'static>, GlyphMetrics<'static>)>,
 }
 
-/// Of DejaVu Sans, in parts of the size.
+/// The ascent of DejaVu Sans, relative to the font size.
 const ASCENT: f64 = 0.928;
 const DESCENT: f64 = 0.236;
-/// Of a letter that the font does not have.
+/// The width of a letter that the font does not have, relative to the font size.
 const UNKNOWN: f64 = 0.6;
 
 impl Font {

@@ -1,4 +1,4 @@
-//! Lines behind a graph, and the texts along its axes.
+//! The grid behind a graph, and the labels along its axes.
 
 use crate::axis::Axis;
 use crate::canvas::{Align, Area, Canvas, Height, Path, Stroke};
@@ -7,12 +7,12 @@ use crate::font::Font;
 use crate::options::Options;
 use crate::time_axis::{Ticks, text, times};
 
-/// A span of time on the width of an area.
+/// A range of time and the width it is drawn on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Pixels that the span takes.
+    /// The width of the range in pixels.
     pub(crate) pixels: f64,
     pub(crate) ticks: Ticks,
 }
@@ -23,7 +23,7 @@ impl Span {
     }
 }
 
-/// The room that the texts of an axis need.
+/// The width that the labels of an axis need, in pixels.
 pub(crate) fn label_width(axis: &Axis, font: &Font) -> f64 {
     axis.labels.iter().map(|(_, text)| font.width(text)).fold(0.0, f64::max)
 }
@@ -33,7 +33,7 @@ fn y(axis: &Axis, value: f64, area: Area) -> Option<f64> {
     (area.top - 0.5..=area.bottom + 0.5).contains(&y).then_some(y)
 }
 
-/// The numbers of an axis, on its left or right side.
+/// Writes the labels of a vertical axis, on its left or right side.
 pub(crate) fn write_values(
     canvas: &mut Canvas,
     axis: &Axis,
@@ -51,7 +51,7 @@ pub(crate) fn write_values(
     }
 }
 
-/// The times below the graph.
+/// Writes the times below the graph.
 pub(crate) fn write_times(canvas: &mut Canvas, span: &Span, options: &Options, font: &Font, area: Area) {
     let format = options.x_format.as_deref().unwrap_or(span.ticks.format);
     for time in times(span.start, span.end, span.ticks.label, &options.zone) {
@@ -61,7 +61,7 @@ pub(crate) fn write_times(canvas: &mut Canvas, span: &Span, options: &Options, f
     }
 }
 
-/// Horizontal lines at the numbers of an axis and between them, vertical ones at times.
+/// Draws the horizontal lines at the labels of an axis and between them, and the vertical lines at times.
 pub(crate) fn draw(canvas: &mut Canvas, axis: &Axis, span: &Span, options: &Options, area: Area) {
     canvas.open("grid");
     let (mut major, mut minor) = (Path::default(), Path::default());

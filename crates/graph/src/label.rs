@@ -1,6 +1,6 @@
-//! Numbers as the vertical axis shows them.
+//! Numbers as labels of the vertical axis.
 
-/// Which letters stand for large numbers.
+/// The letters that stand for large numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Units {
     Si,
@@ -11,7 +11,7 @@ pub(crate) enum Units {
 }
 
 impl Units {
-    /// By Graphite's name; any other is `si`.
+    /// The units of Graphite's option `yUnitSystem`. Unknown names are `si`.
     pub(crate) fn named(name: &str) -> Self {
         match name.to_ascii_lowercase().as_str() {
             "binary" => Self::Binary,
@@ -22,7 +22,7 @@ impl Units {
         }
     }
 
-    /// Letters and what they stand for, the largest first.
+    /// The letters and their values, the largest first.
     fn table(self) -> &'static [(&'static str, f64)] {
         match self {
             Self::Si => &[("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)],
@@ -48,8 +48,8 @@ impl Units {
         }
     }
 
-    /// A number and its letter; with a step only letters that the step reaches too, so that labels
-    /// differ.
+    /// A number divided by a unit, and the letter of the unit. With a step only units up to the step are used,
+    /// so that labels differ.
     fn scaled(self, value: f64, step: Option<f64>) -> (f64, &'static str) {
         let fits = |size: f64| value.abs() >= size && step.is_none_or(|step| step >= size);
         let found = self.table().iter().find(|(_, size)| fits(*size));
@@ -60,10 +60,11 @@ impl Units {
     }
 }
 
-/// Numbers from here on are not written out.
+/// The smallest number that is not written out.
 const TOO_LONG: f64 = 1e12;
 
-/// A number beside an axis that spans `span` in steps of `step`, with a blank or a letter behind it.
+/// The label of a number on an axis that spans `span` in steps of `step`. It ends with a blank or with the
+/// letter of a unit.
 pub(crate) fn label(value: f64, step: Option<f64>, span: f64, units: Units) -> String {
     let (value, letter) = units.scaled(value, step);
     let (span, span_letter) = units.scaled(span, step);
@@ -81,7 +82,7 @@ pub(crate) fn label(value: f64, step: Option<f64>, span: f64, units: Units) -> S
     format!("{number} {letter}")
 }
 
-/// A number as `%g` prints it: six digits, no zeros at the end.
+/// A number as C's `%g` prints it: six digits, without zeros at the end.
 pub(crate) fn general(value: f64) -> String {
     const DIGITS: i32 = 6;
     let scientific = format!("{:.*e}", DIGITS as usize - 1, value);
@@ -95,7 +96,7 @@ pub(crate) fn general(value: f64) -> String {
     format!("{}e{sign}{:02}", bare(mantissa), exponent.abs())
 }
 
-/// Without zeros behind the point.
+/// A number without zeros at the end of its fraction.
 fn bare(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }

@@ -1,27 +1,27 @@
-//! The names of series below a graph, each behind a box of its colour.
+//! The legend below a graph: the names of the series, each beside a box in its colour.
 
 use crate::canvas::{Align, Area, Canvas, Height, Stroke};
 use crate::color::Color;
 use crate::font::Font;
 
-/// A name in the legend.
+/// An entry of the legend.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) color: Color,
-    /// Belongs to the axis on the right.
+    /// The series belongs to the axis on the right.
     pub(crate) is_right: bool,
 }
 
 const PADDING: f64 = 5.0;
 
-/// Leaves out names that were there before.
+/// Removes entries whose name has occurred before.
 pub(crate) fn unique(entries: &mut Vec<Entry>) {
     let mut seen = std::collections::HashSet::new();
     entries.retain(|entry| seen.insert(entry.name.clone()));
 }
 
-/// Writes the legend at the bottom of an area, which becomes smaller by it.
+/// Writes the legend at the bottom of an area, and shrinks the area by it.
 pub(crate) fn draw(
     canvas: &mut Canvas,
     entries: &[Entry],
@@ -54,7 +54,7 @@ pub(crate) fn draw(
     canvas.close();
 }
 
-/// A box and a name; on the right the box stands behind the name.
+/// Writes a box and a name. On the right the box is to the right of the name.
 fn write(canvas: &mut Canvas, entry: &Entry, font: &Font, ink: Color, (x, y): (f64, f64), align: Align) {
     let side = font.height() - 1.0;
     if !canvas.shows(y, side) {

@@ -1,9 +1,8 @@
-//! Series into pictures: SVG text, or the PNG of it.
+//! Draws series as SVG text, and SVG text as PNG.
 //!
-//! Pure and synchronous. Must not know: the target language, HTTP, stores. [`Options`] are what
-//! Graphite's parameters say, [`svg`] lays a graph out, and [`png`] paints it with the fonts in
-//! this crate; nothing is read from the machine but its time zones. Start at `plot` (lines and areas)
-//! and `axis` (which numbers stand beside them).
+//! Pure and synchronous. Must not know: the target language, HTTP, stores. [`Options`] hold Graphite's
+//! parameters, [`svg`] lays a graph out, and [`png`] paints it with the fonts of this crate. Nothing is read
+//! from the machine but its time zones. Start at `plot` (lines and areas) and `axis` (the numbers beside them).
 
 mod area;
 mod axis;
@@ -30,16 +29,20 @@ pub use pie::{PieMode, Slice};
 pub use raster::png;
 pub use series::{DrawOptions, Fold, Series};
 
-/// What is drawn.
+/// The data of a picture.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// `graphType=line`.
+    /// Lines and areas over time (`graphType=line`).
     Lines(Vec<Series>),
-    /// `graphType=pie`.
+    /// A pie (`graphType=pie`).
     Pie(Vec<Slice>),
 }
 
-/// A graph as an SVG document.
+/// Draws a graph as an SVG document.
+///
+/// # Errors
+///
+/// Returns [`GraphError`] if a colour of a series is wrong, or if the picture exceeds a limit.
 pub fn svg(options: &Options, content: Content) -> Result<String, GraphError> {
     match content {
         Content::Lines(series) => plot::draw(options, series),

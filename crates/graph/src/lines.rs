@@ -1,4 +1,4 @@
-//! A series made ready to be drawn: so many points as there is room for, and where they stand.
+//! A series as a line: thinned to the room on the picture, with its coordinates.
 
 use crate::axis::Axis;
 use crate::canvas::{Area, Path};
@@ -6,28 +6,28 @@ use crate::color::Color;
 use crate::options::{AreaMode, LineMode, Options};
 use crate::series::Series;
 
-/// A series with its colour, and its values as they are shown.
+/// A series with its colour and the values that are drawn.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) series: Series,
     pub(crate) color: Color,
-    /// Folded to the room that there is, and stacked where they are to be.
+    /// The values, thinned to the room and added up where they are stacked.
     pub(crate) values: Vec<f64>,
-    /// How many of the series' values became one.
+    /// The number of values of the series behind each value.
     group: usize,
-    /// Pixels from one value to the next.
+    /// The distance of two values in pixels.
     step: f64,
 }
 
-/// Points of a line without a gap.
+/// The points of a line up to a gap.
 pub(crate) type Run = Vec<(f64, f64)>;
 
-/// Where a line is drawn.
+/// The rectangle that a line is drawn in, and its scales.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) area: Area,
     pub(crate) axis: &'a Axis,
-    /// Time at the left edge.
+    /// The time at the left edge, in seconds since the epoch.
     pub(crate) start: i64,
     pub(crate) mode: LineMode,
 }
@@ -37,7 +37,7 @@ impl Line {
         Self { series, color, values: Vec::new(), group: 1, step: 1.0 }
     }
 
-    /// Folds the values to what `pixels` have room for when `span` seconds are shown on them.
+    /// Thins the values to what fits into `pixels`, which show `span` seconds.
     pub(crate) fn fit(&mut self, span: i64, pixels: f64, min_step: f64) {
         let pixels = pixels.max(1.0);
         let count = span as f64 / self.series.step.max(1) as f64;
@@ -54,13 +54,13 @@ impl Line {
         self.values = self.series.values.chunks(self.group).map(fold).collect();
     }
 
-    /// True when no value is known.
+    /// Whether no value is known.
     pub(crate) fn is_null(&self) -> bool {
         self.series.values.iter().all(|value| value.is_nan())
     }
 
-    /// The lines from value to value. Before a gap a line goes on to where the next value would be, so
-    /// that a value between two gaps is seen.
+    /// The parts of the line between gaps. A part extends to the slot after its last value, so that a single
+    /// value between two gaps is visible.
     pub(crate) fn runs(&self, place: &Place<'_>, options: &Options, is_area: bool) -> Vec<Run> {
         let mut runs = Runs::default();
         let mut nulls = 0;
@@ -100,7 +100,7 @@ impl Line {
         runs.done
     }
 
-    /// Where the first value stands.
+    /// The horizontal position of the first value.
     fn left(&self, place: &Place<'_>, options: &Options) -> f64 {
         let missing = (self.series.start - place.start) as f64 / self.series.step.max(1) as f64;
         place.area.left + missing / self.group as f64 * self.step + options.line_width / 2.0
@@ -108,7 +108,7 @@ impl Line {
 }
 
 impl Place<'_> {
-    /// The height of a value in the picture; not above its edge, and not endlessly far below.
+    /// The vertical position of a value. It is cut off at the upper edge, and far below the lower one.
     fn y(&self, value: f64) -> Option<f64> {
         if value.is_nan() {
             return None;
@@ -119,7 +119,7 @@ impl Place<'_> {
         Some(if y.is_nan() { self.area.bottom } else { y.min(self.area.bottom + 10.0 * room).max(0.0) })
     }
 
-    /// Where areas begin: at zero, or at the bottom where zero has no place.
+    /// The vertical position where areas end: zero, or the bottom if zero is outside of the axis.
     pub(crate) fn base(&self) -> f64 {
         self.y(0.0).unwrap_or(self.area.bottom)
     }
@@ -149,7 +149,7 @@ impl Runs {
     }
 }
 
-/// Runs as one path.
+/// The parts of a line as one path.
 pub(crate) fn path(runs: &[Run]) -> Path {
     let mut path = Path::default();
     for run in runs {
@@ -160,13 +160,13 @@ pub(crate) fn path(runs: &[Run]) -> Path {
     path
 }
 
-/// Pixels that runs pass.
+/// The length of the parts of a line, in pixels.
 pub(crate) fn length(runs: &[Run]) -> f64 {
     let between = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0).hypot(pair[1].1 - pair[0].1);
     runs.iter().flat_map(|run| run.windows(2)).map(between).sum()
 }
 
-/// Runs closed along a height, as one path.
+/// The parts of a line as closed shapes, down to a height.
 pub(crate) fn outline(runs: &[Run], base: f64) -> Path {
     let mut path = Path::default();
     for run in runs {
@@ -179,14 +179,14 @@ pub(crate) fn outline(runs: &[Run], base: f64) -> Path {
     path
 }
 
-/// Says which series are areas, and adds up the values of those that lie on each other.
+/// Decides which series are areas, and adds up the values of stacked ones.
 pub(crate) fn stack(lines: &mut [Line], mode: AreaMode, has_two_axes: bool) {
     let areas = lines.iter_mut().filter(|line| !line.series.options.draw_as_infinite);
     match mode {
         AreaMode::None => {}
         AreaMode::First => lines.iter_mut().take(1).for_each(|line| line.series.options.stacked = true),
         AreaMode::All => areas.for_each(|line| line.series.options.stacked = true),
-        // As in Graphite, with two axes there is nothing to add up.
+        // As in graphite-web, values are not added up if there are two axes.
         AreaMode::Stacked if has_two_axes => {}
         AreaMode::Stacked => {
             let mut totals: Vec<f64> = Vec::new();
@@ -204,7 +204,7 @@ pub(crate) fn stack(lines: &mut [Line], mode: AreaMode, has_two_axes: bool) {
     }
 }
 
-/// The least and the greatest value that an axis has to show.
+/// The smallest and the largest value that an axis has to show.
 pub(crate) fn data_limits<'a>(
     lines: impl Iterator<Item = &'a Line> + Clone,
     options: &Options,

@@ -8,7 +8,7 @@ use crate::font::Style;
 use crate::label::Units;
 use crate::template::Template;
 
-/// How a graph looks.
+/// The parameters of a graph.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) width: u32,
@@ -18,7 +18,7 @@ pub struct Options {
     pub(crate) foreground: Color,
     pub(crate) major: Color,
     pub(crate) minor: Color,
-    /// What series take in turn; never empty.
+    /// The colours for series without one of their own, used in turn. Never empty.
     pub(crate) colors: Vec<Color>,
     pub(crate) font: Style,
     pub(crate) title: Option<String>,
@@ -43,7 +43,7 @@ pub struct Options {
     pub(crate) units: Units,
     pub(crate) log_base: Option<f64>,
     pub(crate) y: Range,
-    /// Of the axes where there are two.
+    /// The options of the left one of two axes.
     pub(crate) left: Side,
     pub(crate) right: Side,
     pub(crate) x_format: Option<String>,
@@ -51,12 +51,12 @@ pub struct Options {
     pub(crate) pie: PieLabels,
 }
 
-/// What an axis is told to show.
+/// The range of an axis, as far as the request gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Range {
     pub(crate) min: Option<f64>,
     pub(crate) max: Max,
-    /// The top, where the data are higher.
+    /// The top of the axis if the data go higher.
     pub(crate) limit: Option<f64>,
     pub(crate) step: Option<f64>,
 }
@@ -64,15 +64,15 @@ pub(crate) struct Range {
 /// The top of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) enum Max {
-    /// A round number.
+    /// A round number above the largest value.
     #[default]
     Round,
-    /// The largest value as it is.
+    /// The largest value itself.
     Largest,
     At(f64),
 }
 
-/// One of two axes.
+/// The options of one of two axes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Side {
     pub(crate) range: Range,
@@ -96,20 +96,20 @@ pub(crate) enum AreaMode {
     Stacked,
 }
 
-/// What the legend leaves out.
+/// What the legend shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Legend {
-    /// Said by the request; else it goes by the number of series.
+    /// Given by the request. Without it the legend is hidden if there are many series.
     pub(crate) hide: Option<bool>,
     pub(crate) unique: bool,
     pub(crate) hide_null: bool,
 }
 
-/// The texts on the slices of a pie.
+/// The labels on the slices of a pie.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PieLabels {
     pub(crate) shown: PieLabel,
-    /// Slices below, in what is shown, have no text.
+    /// Slices with a smaller number (in what the label shows) have no label.
     pub(crate) min: f64,
     pub(crate) color: Color,
     pub(crate) is_rotated: bool,
@@ -123,13 +123,17 @@ pub(crate) enum PieLabel {
 }
 
 impl Options {
-    /// Pixels that a picture may have: 3840 x 2160, and 32 MiB for each of its layers while it is
-    /// painted.
+    /// Maximum number of pixels of a picture: 3840 × 2160. Each layer of such a picture takes 32 MiB while it
+    /// is painted.
     pub const PIXELS_MAX: u64 = 1 << 23;
-    /// Width and height that a picture may have.
+    /// The largest width and height of a picture, in pixels.
     pub const SIDE_MAX: u32 = 1 << 14;
 
-    /// The options that `given` has values of; `zone` is the name of the time zone.
+    /// Reads the options. `given` returns the value of a parameter; `zone` is the name of the time zone.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GraphError::Option`] or [`GraphError::Color`] if a value is wrong.
     pub fn parse<'a>(given: &dyn Fn(&str) -> Option<&'a str>, zone: &str) -> Result<Self, GraphError> {
         let given = Given(given);
         let (width, height) = given.size()?;
@@ -192,7 +196,7 @@ impl Options {
     }
 }
 
-/// Values by their names; an empty one, and `default`, count as not given.
+/// The parameters by name. An empty value and `default` count as not given.
 struct Given<'g, 'a>(&'g dyn Fn(&str) -> Option<&'a str>);
 
 impl<'a> Given<'_, 'a> {
@@ -209,7 +213,7 @@ impl<'a> Given<'_, 'a> {
         self.text(name).map(number).transpose()
     }
 
-    /// An option, or the older name of it.
+    /// An option, or its older name.
     fn first_number(&self, name: &'static str, older: &'static str) -> Result<Option<f64>, GraphError> {
         let newer = self.number(name)?;
         if newer.is_some() { Ok(newer) } else { self.number(older) }
@@ -219,7 +223,7 @@ impl<'a> Given<'_, 'a> {
         let side = |name, default| match self.text(name) {
             None => Ok(default),
             Some(text) => {
-                // Scripts take them from a page's layout, with fractions.
+                // Scripts compute sizes from the layout of a page, with fractions.
                 let side = finite(text).map(|side| side as u32);
                 let side = side.filter(|side| (1..=Options::SIDE_MAX).contains(side));
                 side.ok_or_else(|| wrong(name, text, "a number from 1 to 16384"))
@@ -282,7 +286,7 @@ impl<'a> Given<'_, 'a> {
         divisors.ok_or_else(|| wrong(NAME, text, "a list of whole numbers from 1 to 1000"))
     }
 
-    /// A base below 1 counts as none, as in Graphite.
+    /// As in graphite-web, a base below 1 counts as not given.
     fn log_base(&self) -> Result<Option<f64>, GraphError> {
         const NAME: &str = "logBase";
         match self.text(NAME) {
@@ -338,15 +342,15 @@ impl<'a> Given<'_, 'a> {
     }
 }
 
-/// With larger ones there is one step, and its end is no number.
+/// The largest base. With a larger one the axis has a single step, whose end is no finite number.
 const LOG_BASE_MAX: f64 = 1e6;
 
-/// Anything but `false` and zero.
+/// Whether a text is anything but `false` and zero.
 fn is_true(text: &str) -> bool {
     !text.eq_ignore_ascii_case("false") && finite(text) != Some(0.0)
 }
 
-/// A number that is not so large that sums of it are none.
+/// Reads a number that is small enough to be added up without an overflow.
 fn finite(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|number| number.abs() < 1e300)
 }
@@ -400,7 +404,7 @@ mod tests {
             (
                 "bgcolor",
                 "blau",
-                "\"blau\" is no color: write a name like blue, or hexadecimal digits RRGGBB or RRGGBBAA",
+                "\"blau\" is not a color; write a name like blue, or hexadecimal digits RRGGBB or RRGGBBAA",
             ),
         ] {
             assert_eq!(parse(&[(name, value)]).unwrap_err().to_string(), text);

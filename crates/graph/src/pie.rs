@@ -1,4 +1,4 @@
-//! Pies: the share of each slice of the whole.
+//! Pie charts.
 
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 use std::fmt::Write as _;
@@ -14,25 +14,29 @@ use crate::plot::{background, no_data, title};
 /// A slice of a pie.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slice {
-    /// What the legend calls it.
+    /// The name in the legend.
     pub name: String,
-    /// How much it is; nothing unless it is above zero.
+    /// The size of the slice, in any unit. Slices of zero or less are not drawn.
     pub value: f64,
 }
 
-/// Which value of a series its slice shows.
+/// Which value of a series is the size of its slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PieMode {
     /// The mean of the known values.
     Average,
-    /// The largest.
+    /// The largest known value.
     Maximum,
-    /// The smallest.
+    /// The smallest known value.
     Minimum,
 }
 
 impl PieMode {
-    /// By the value of `pieMode`.
+    /// Reads the value of `pieMode`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GraphError::Option`] for an unknown mode.
     pub fn named(name: &str) -> Result<Self, GraphError> {
         match name.to_ascii_lowercase().as_str() {
             "average" => Ok(Self::Average),
@@ -46,7 +50,7 @@ impl PieMode {
         }
     }
 
-    /// One value for all of them; 0 where none is known.
+    /// Reduces the values of a series to one; 0 if none is known.
     pub fn value(self, values: &[f64]) -> f64 {
         let known = || values.iter().copied().filter(|value| !value.is_nan());
         let value = match self {
@@ -58,10 +62,10 @@ impl PieMode {
     }
 }
 
-/// More slices than anybody can tell apart.
+/// Maximum number of slices of a pie.
 const SLICES_MAX: usize = 10_000;
 
-/// Draws slices; without any there is a picture that says so.
+/// Draws a pie. Without slices the picture says "No Data".
 pub(crate) fn draw(options: &Options, slices: Vec<Slice>) -> Result<String, GraphError> {
     if slices.len() > SLICES_MAX {
         return Err(GraphError::TooManyPoints(SLICES_MAX));
@@ -108,7 +112,7 @@ pub(crate) fn draw(options: &Options, slices: Vec<Slice>) -> Result<String, Grap
     Ok(canvas.finish())
 }
 
-/// The text on a slice that is large enough for one.
+/// The label of a slice; `None` if the slice is too small for one.
 fn text(options: &Options, value: f64, share: f64) -> Option<String> {
     let percent = share * 100.0;
     match options.pie.shown {
@@ -159,7 +163,7 @@ impl Circle {
         let at = self.point(angle, self.radius / 2.0);
         let turn = match options.pie.is_rotated {
             false => 0.0,
-            // Not upside down.
+            // Keeps the text from standing upside down.
             true if angle > FRAC_PI_2 && angle <= 3.0 * FRAC_PI_2 => angle - PI,
             true => angle,
         };

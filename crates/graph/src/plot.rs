@@ -1,4 +1,4 @@
-//! Lines and areas over time.
+//! Graphs of lines and areas over time.
 
 use crate::area::{self, Shape};
 use crate::axis::{Axis, Wanted};
@@ -13,22 +13,24 @@ use crate::options::{AreaMode, LineMode, Options, Range};
 use crate::series::Series;
 use crate::time_axis::Ticks;
 
-/// Points of all lines together, as they are drawn.
+/// Maximum number of points of all lines of a picture, after thinning.
 const POINTS_MAX: usize = 2_000_000;
 
-/// Pixels of lines, and of areas a part: painting them takes about ten seconds.
+/// Maximum number of pixels of lines in a picture, areas included in part. Painting so many takes about ten
+/// seconds.
 const INK_MAX: f64 = 20e6;
 
-/// Pixels of an area that take as long as one of a line.
+/// So many pixels of an area take as long to paint as one pixel of a line.
 const AREA_PIXELS: f64 = 100.0;
 
-/// Series above this have no legend unless it is asked for.
+/// Maximum number of series for which a legend is drawn, unless the request asks for one.
 const LEGEND_MAX: usize = 10;
 
-/// Labels and lines take room from each other; more rounds than this change nothing.
+/// Maximum number of rounds of the layout. Labels and lines take room from each other; more rounds change
+/// nothing.
 const ROUNDS_MAX: usize = 8;
 
-/// Draws series; without any there is a picture that says so.
+/// Draws series. Without series the picture says "No Data".
 pub(crate) fn draw(options: &Options, series: Vec<Series>) -> Result<String, GraphError> {
     let start = series.iter().map(|s| s.start).min().unwrap_or(0);
     let end = series.iter().map(|s| s.end).max().unwrap_or(0);
@@ -53,7 +55,7 @@ pub(crate) fn draw(options: &Options, series: Vec<Series>) -> Result<String, Gra
     Ok(plot.canvas.finish())
 }
 
-/// A picture with nothing to show.
+/// A picture that says "No Data".
 pub(crate) fn no_data(options: &Options) -> String {
     let mut canvas = background(options);
     let (width, height) = (f64::from(options.width), f64::from(options.height));
@@ -73,7 +75,7 @@ pub(crate) fn background(options: &Options) -> Canvas {
     canvas
 }
 
-/// Writes a title in the middle above an area, which becomes smaller by it.
+/// Writes the title above an area, and shrinks the area by it.
 pub(crate) fn title(canvas: &mut Canvas, options: &Options, area: &mut Area) {
     let Some(text) = &options.title else { return };
     let font = title_font(options);
@@ -90,7 +92,7 @@ fn title_font(options: &Options) -> Font {
     Font::new(options.font.clone()).sized(size + size.ln().floor().max(0.0))
 }
 
-/// `graphOnly`: no more than the lines.
+/// Applies `graphOnly`, which leaves out everything but the lines.
 fn strip(options: &mut Options) {
     (options.hide_axes, options.hide_grid, options.legend.hide) = (true, true, Some(true));
     (options.title, options.left_title, options.right_title) = (None, None, None);
@@ -107,11 +109,11 @@ struct Plot<'o> {
     end: i64,
     mode: LineMode,
     has_two_axes: bool,
-    /// Taken on the left by a title.
+    /// The width that a title on the left takes, in pixels.
     left_taken: f64,
 }
 
-/// The axis of the left side, or of both, and the one on the right where there are two.
+/// The axis of the left side (or the only one), and the axis of the right side if there are two.
 struct Axes {
     left: Axis,
     right: Option<Axis>,
@@ -120,7 +122,7 @@ struct Axes {
 impl<'o> Plot<'o> {
     fn new(options: &'o Options, series: Vec<Series>, (start, end): (i64, i64)) -> Result<Self, GraphError> {
         let has_two_axes = series.iter().any(|s| s.options.second_y_axis);
-        // A slope needs two points.
+        // A sloped line needs two points.
         let is_single = series.iter().any(|s| s.values.len() == 1);
         let is_slope = options.line_mode == LineMode::Slope;
         let margin = options.margin;
@@ -190,8 +192,8 @@ impl<'o> Plot<'o> {
         }
     }
 
-    /// Folds the lines to the room that the axes leave, and fits the axes to the lines, until both
-    /// agree.
+    /// Repeats thinning the lines and computing the axes until both agree: wider labels leave less room for
+    /// lines, and thinned lines have other extremes.
     fn axes(&mut self) -> Result<Axes, GraphError> {
         let mut rounds = 0;
         loop {
@@ -241,7 +243,7 @@ impl<'o> Plot<'o> {
         }
     }
 
-    /// Room for the numbers beside the axes.
+    /// Makes room for the numbers beside the axes.
     fn make_room(&mut self, axes: &Axes) {
         if self.options.hide_axes || self.options.hide_y_axis {
             return;
@@ -257,7 +259,7 @@ impl<'o> Plot<'o> {
         self.area.left = self.area.left.max(self.left_taken + room(&axes.left));
     }
 
-    /// Numbers, times and the grid.
+    /// Draws numbers, times and the grid.
     fn surroundings(&mut self, axes: &Axes) {
         let (options, area) = (self.options, self.area);
         if options.hide_axes {
@@ -294,7 +296,7 @@ impl<'o> Plot<'o> {
         area::paint(&mut self.canvas, &shapes, self.area);
         for line in &self.lines {
             let options = &line.series.options;
-            // Areas that are seen through keep an edge.
+            // A transparent area keeps an opaque edge.
             let is_edge = options.stacked && !options.invisible && self.options.area_alpha.is_some();
             if options.stacked && !is_edge {
                 continue;
@@ -339,7 +341,7 @@ impl<'o> Plot<'o> {
     }
 }
 
-/// Series with their colours: their own, their side's, or the next of the list.
+/// Gives each series a colour: its own, that of its axis, or the next of the list.
 fn colored(options: &Options, series: Vec<Series>, has_two_axes: bool) -> Result<Vec<Line>, GraphError> {
     let mut next = options.colors.iter().cycle();
     let color = |mut series: Series| {

@@ -1,4 +1,4 @@
-//! SVG to PNG.
+//! Paints SVG as PNG.
 
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{ImageHrefResolver, Options as Parsing, Tree};
@@ -7,8 +7,12 @@ use crate::error::GraphError;
 use crate::font::{self, FAMILY};
 use crate::options::Options;
 
-/// A document of [`crate::svg`] as a PNG file. Fonts are those of this crate, and pictures that a
-/// document refers to are not looked for.
+/// Paints a document of [`crate::svg`] as a PNG file. Only the fonts of this crate are used, and other files
+/// that the document refers to are ignored.
+///
+/// # Errors
+///
+/// Returns [`GraphError::Paint`] if the text is no SVG document, or too large to be painted.
 pub fn png(svg: &str) -> Result<Vec<u8>, GraphError> {
     let parsing = Parsing {
         fontdb: font::database(),

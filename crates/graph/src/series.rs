@@ -1,4 +1,4 @@
-//! What is drawn, and how it wants to be drawn.
+//! The series that are drawn, with their drawing options.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,30 +6,30 @@ use std::sync::Arc;
 /// A series.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// What the legend calls it.
+    /// The name in the legend.
     pub name: String,
     /// Time of the first value, in seconds since the epoch.
     pub start: i64,
-    /// The end, exclusive.
+    /// End of the series (exclusive), in seconds since the epoch.
     pub end: i64,
     /// Seconds between two values.
     pub step: i64,
-    /// The values; NaN is unknown.
+    /// One value per step; NaN is unknown.
     pub values: Arc<Vec<f64>>,
-    /// How values fold where several of them share a pixel.
+    /// How values are combined if several of them share a pixel.
     pub fold: Fold,
-    /// How it wants to be drawn.
+    /// The drawing options of the target language.
     pub options: DrawOptions,
 }
 
-/// Makes one value of up to so many values.
+/// Combines several values into one.
 #[derive(Clone)]
 pub struct Fold(Arc<Folding>);
 
 type Folding = dyn Fn(&[f64], usize) -> f64 + Send + Sync;
 
 impl Fold {
-    /// By a function of a group's values and of how many there could have been.
+    /// A fold by any function. Its arguments are the values of a group and the size of a full group.
     pub fn new(fold: impl Fn(&[f64], usize) -> f64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(fold))
     }
@@ -53,23 +53,23 @@ impl fmt::Debug for Fold {
     }
 }
 
-/// What functions of the target language say about drawing a series.
+/// Drawing options of a series that functions of the target language set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DrawOptions {
-    /// A colour of its own, as it was written.
+    /// `color()`: the colour as text.
     pub color: Option<String>,
-    /// Opacity.
+    /// `alpha()`: opacity from 0 to 1.
     pub alpha: Option<f64>,
-    /// Width of the line in pixels.
+    /// `lineWidth()`: width of the line in pixels.
     pub line_width: Option<f64>,
-    /// Length of a dash in pixels.
+    /// `dashed()`: length of a dash in pixels.
     pub dashed: Option<f64>,
-    /// By the axis on the right.
+    /// `secondYAxis()`: use the axis on the right.
     pub second_y_axis: bool,
-    /// As an area, over what is stacked before it.
+    /// `stacked()`: draw an area on top of the stacked series before it.
     pub stacked: bool,
-    /// An area that is left out of the next ones, and not painted.
+    /// `areaBetween()`: do not paint this area, and cut it out of the others.
     pub invisible: bool,
-    /// Values above zero are lines from the bottom to the top.
+    /// `drawAsInfinite()`: draw values above zero as lines from the bottom to the top.
     pub draw_as_infinite: bool,
 }

@@ -1,8 +1,8 @@
-//! The templates of Graphite's `graphTemplates.conf`: sets of colours under a name.
+//! Graphite's `graphTemplates.conf`: named sets of colours.
 
 use crate::color::Color;
 
-/// Colours of a graph where the request names none.
+/// Colours that are used unless the request gives others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Template {
     pub(crate) background: &'static str,
@@ -23,7 +23,7 @@ const DEFAULT: Template = Template {
 const SOLARIZED: &str = "268bd2aa,859900aa,dc322faa,d33682aa,db4b16aa,b58900aa,2aa198aa,6c71c4aa";
 
 impl Template {
-    /// The template of a name; any other name is the default.
+    /// The template with this name. Unknown names give the default.
     pub(crate) fn named(name: &str) -> Self {
         let lines = |lines| Self { lines, ..DEFAULT };
         match name {
@@ -65,7 +65,7 @@ impl Template {
         }
     }
 
-    /// The colours that series take in turn.
+    /// The colours for series, used in turn.
     pub(crate) fn line_colors(&self) -> Vec<Color> {
         self.lines.split(',').filter_map(|name| Color::parse(name).ok()).collect()
     }

@@ -1,4 +1,4 @@
-//! The horizontal axis: which times have lines and labels.
+//! The horizontal axis: the times with lines and labels.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -8,17 +8,17 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// What the axis of a span of time looks like.
+/// The lines and labels for graphs of a certain density.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ticks {
-    /// Seconds per pixel from which it fits.
+    /// The smallest density, in seconds per pixel, that these ticks are for.
     density: f64,
     pub(crate) minor: i64,
     pub(crate) major: i64,
     pub(crate) label: i64,
-    /// `strftime` of the labels.
+    /// The `strftime` format of the labels.
     pub(crate) format: &'static str,
-    /// The longest span, in seconds.
+    /// The longest range of time that these ticks are for, in seconds.
     longest: i64,
 }
 
@@ -27,7 +27,7 @@ const fn ticks(density: f64, steps: [i64; 3], format: &'static str, longest: i64
     Ticks { density, minor, major, label, format, longest }
 }
 
-/// From narrow to wide; RRDtool's choice, which Graphite's users are used to.
+/// All choices, from dense to wide. They are RRDtool's, and Graphite's.
 const ALL: [Ticks; 23] = [
     ticks(0.0, [5, MINUTE, 5], "%H:%M:%S", 10 * MINUTE),
     ticks(0.07, [10, MINUTE, 10], "%H:%M:%S", 20 * MINUTE),
@@ -55,28 +55,28 @@ const ALL: [Ticks; 23] = [
 ];
 
 impl Ticks {
-    /// For so many seconds on so many pixels.
+    /// The ticks for a range of `span` seconds on `pixels` pixels.
     pub(crate) fn new(span: i64, pixels: f64) -> Self {
         let density = span as f64 / pixels.max(1.0);
         let fits = |ticks: &&Self| ticks.density <= density && ticks.longest >= span;
         let ticks = ALL.iter().rev().find(fits).copied().unwrap_or(ALL[ALL.len() - 1]);
-        // Beyond the last of them, its steps grow with the span.
+        // If the graph is wider than the last choice, the steps grow with the range.
         let times = (density / ALL[ALL.len() - 1].density).max(1.0) as i64;
         let [minor, major, label] = [ticks.minor, ticks.major, ticks.label].map(|step| step * times);
         Self { minor, major, label, ..ticks }
     }
 }
 
-/// Times from `start` up to `end`, exclusive, `step` seconds apart as clocks in the zone show them.
+/// Times from `start` up to `end` (exclusive), `step` seconds apart by the clock of the zone.
 pub(crate) fn times(start: i64, end: i64, step: i64, zone: &TimeZone) -> Vec<i64> {
-    /// More have no room between them in any picture.
+    /// Maximum number of times. More have no room in any picture.
     const TIMES_MAX: usize = 1 << 14;
     let Some(first) = local(start, zone).and_then(|shown| beginning(shown, step)) else { return Vec::new() };
     let mut times = Vec::new();
     let mut shown = first;
     while times.len() < TIMES_MAX {
         let Some(time) = moment(shown, zone).filter(|time| *time < end) else { break };
-        // The hour that clocks show twice is passed once, and the one that they leave out not at all.
+        // The hour that is repeated when clocks go back counts once. The hour that is skipped does not count.
         if time >= start && times.last().is_none_or(|last| *last < time) {
             times.push(time);
         }
@@ -86,7 +86,7 @@ pub(crate) fn times(start: i64, end: i64, step: i64, zone: &TimeZone) -> Vec<i64
     times
 }
 
-/// A time as text; a format that cannot be followed stands there itself.
+/// A time as text. A format that cannot be used is returned as it is.
 pub(crate) fn text(time: i64, format: &str, zone: &TimeZone) -> String {
     let Ok(time) = Timestamp::from_second(time) else { return String::new() };
     let shown = time.to_zoned(zone.clone());
@@ -101,7 +101,8 @@ fn moment(shown: DateTime, zone: &TimeZone) -> Option<i64> {
     zone.to_ambiguous_timestamp(shown).compatible().ok().map(Timestamp::as_second)
 }
 
-/// Back to a multiple of the step within the next larger unit; days are counted from this one.
+/// The start of the step that a time is in, counted within the next larger unit. Days are counted from this
+/// day.
 fn beginning(shown: DateTime, step: i64) -> Option<DateTime> {
     let (hour, minute, second) =
         (i64::from(shown.hour()), i64::from(shown.minute()), i64::from(shown.second()));
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn days_stay_at_midnight_when_clocks_change() {
-        // Rome went back from 3:00 to 2:00 on 27 October 2024, and forward on 31 March.
+        // In Rome clocks went back from 3:00 to 2:00 on 27 October 2024, and forward on 31 March.
         assert_eq!(
             shown(1_729_893_600, 1_730_156_400, DAY, "Europe/Rome"),
             ["26 00:00:00", "27 00:00:00", "28 00:00:00"]

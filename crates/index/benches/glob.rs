@@ -1,7 +1,7 @@
-//! The index over many names: loading, creating, and globs of every size.
+//! The index with many names: loading, creation, and globs of all sizes.
 //!
-//! `cargo bench -p plumbago-index` takes a million names; `PLUMBAGO_BENCH_NAMES=10000000` more.
-//! What has no good mean (loading, the slowest batch, percentiles) is measured once and printed.
+//! `cargo bench -p plumbago-index` takes a million names; `PLUMBAGO_BENCH_NAMES=10000000` sets another number.
+//! Loading, the slowest batch and percentiles have no useful mean; they are measured once and printed.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,8 @@ const METRICS: [&str; 10] =
     ["user", "system", "idle", "wait", "nice", "interrupt", "softirq", "steal", "used", "free"];
 const LOADS: [&str; 3] = ["1m", "5m", "15m"];
 
-/// Two thirds hosts with 67 metrics, one third applications; about 45 bytes and 5–6 components.
+/// Two thirds are hosts with 67 metrics each, one third applications. Names have about 45 bytes and 5 or 6
+/// components.
 fn names(count: usize) -> Vec<String> {
     let mut names = Vec::with_capacity(count);
     let mut host = 0;
@@ -65,7 +66,7 @@ fn resident_bytes() -> usize {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<usize>().ok()).unwrap_or(0) * 1024
 }
 
-/// A cheap shuffle that is the same in every run.
+/// Shuffles names, in the same way in every run.
 fn shuffled(names: &[String]) -> Vec<&str> {
     let mut order: Vec<(u64, &str)> = Vec::with_capacity(names.len());
     for (number, name) in names.iter().enumerate() {
@@ -81,7 +82,7 @@ fn shuffled(names: &[String]) -> Vec<&str> {
     order.into_iter().map(|(_, name)| name).collect()
 }
 
-/// p50, p99 and the slowest of many single calls.
+/// Prints p50, p99 and the maximum of many calls.
 fn percentiles(label: &str, times: &mut [Duration]) {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
@@ -125,7 +126,7 @@ fn create(names: &[String]) {
     println!("  {bytes:.1} B per name by count");
 }
 
-/// How long finds take while another thread creates names without a pause.
+/// Measures finds while another thread creates names without a pause.
 fn finds_beside_creation(names: &[String]) {
     let index = Index::new(&Registry::new());
     let limits = FindLimits::default();
@@ -218,7 +219,7 @@ fn globs(criterion: &mut Criterion) {
         for _ in 0..31 {
             let _ = timed(&mut times, || black_box(index.find(pattern, &limits)));
         }
-        // The fastest run says most when other programs share the processor.
+        // The fastest run is the best measure if other programs use the processor.
         let fastest = times.iter().min().copied().unwrap_or_default();
         println!("{pattern}: {hits} hits, fastest of {} {fastest:?}", times.len());
         group.bench_function(pattern, |bencher| bencher.iter(|| index.find(black_box(pattern), &limits)));

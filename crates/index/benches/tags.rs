@@ -1,8 +1,8 @@
-//! Tagged series: what they cost in memory, and how long searches take.
+//! Tagged series: their memory, and the time of searches.
 //!
-//! `cargo bench -p plumbago-index --bench tags` takes a million series with ten tags each, and KairosDB's
-//! own case beside it: Temperature, Humidity and Wind of 300,000 cities. `PLUMBAGO_BENCH_SERIES=10000000`
-//! takes more. Percentiles and sizes are measured once and printed.
+//! `cargo bench -p plumbago-index --bench tags` takes a million series with ten tags each, and KairosDB's own
+//! case: temperature, humidity and wind of 300,000 cities. `PLUMBAGO_BENCH_SERIES=10000000` sets another
+//! number. Percentiles and sizes are measured once and printed.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use plumbago_telemetry::Registry;
 
 const CITIES: usize = 300_000;
 
-/// A series of a host's metrics: ten tags, two of them with as many values as there are hosts.
+/// The name of a host metric with ten tags. Two of the tags have as many values as there are hosts.
 fn series(number: usize) -> String {
     let (metric, host) = (number % 1000, number / 1000);
     let dc = (b'a' + (host % 20 / 4) as u8) as char;
@@ -39,7 +39,7 @@ fn resident_bytes() -> usize {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<usize>().ok()).unwrap_or(0) * 1024
 }
 
-/// An index of these names, and what it took.
+/// Fills an index with the names, and prints its memory.
 fn load(label: &str, names: impl Iterator<Item = String>) -> Index {
     let (before, index) = (resident_bytes(), Index::new(&Registry::new()));
     let (mut text, mut busy, mut part) = (0, Duration::ZERO, Vec::new());
@@ -72,7 +72,7 @@ fn find(index: &Index, texts: &[&str]) -> usize {
         .map_or(0, |found| found.len())
 }
 
-/// Percentiles of many searches, each with other values.
+/// Prints the percentiles of many searches, each with other values.
 fn measure<T: AsRef<str>>(label: &str, index: &Index, rounds: usize, texts: impl Fn(usize) -> Vec<T>) {
     let (mut times, mut hits) = (Vec::new(), 0);
     for round in 0..rounds {

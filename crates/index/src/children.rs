@@ -1,25 +1,26 @@
-//! What each directory holds, in byte order of the component.
+//! The children of each directory, sorted by the bytes of their components.
 
 use std::cmp::Ordering;
 
 use crate::components::Components;
 use crate::pool::Pool;
 
-/// Most children in one run. Longer directories are cut into several runs, so that a new child
-/// moves few others.
+/// Maximum number of children in one run. A longer directory has several runs, so that an insertion moves few
+/// children.
 const RUN_MAX: usize = 128;
-/// Up to this many children are looked through for a number; beyond, texts are compared.
+/// The largest run that is scanned for the number of a component. In longer runs texts are compared (binary
+/// search).
 const LOOK_THROUGH_MAX: usize = 32;
-/// Stands in a header for the number of children when there are several runs.
+/// This count in a header says that the directory has several runs.
 const WIDE: u32 = u32::MAX;
 const LEAF: u32 = 1 << 31;
 
-/// A name's step down: the component and what is there, a metric, a directory or both.
+/// An entry of a directory: a component, and what it is: a metric, a directory or both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Child {
-    /// The number of the text.
+    /// The number of the component's text.
     pub(crate) component: u32,
-    /// The number of the directory plus one, and the bit [`LEAF`]; in headers something else.
+    /// The number of the directory plus one, and the bit [`LEAF`]. In a header it has another meaning.
     place: u32,
 }
 
@@ -47,7 +48,7 @@ impl Child {
     }
 }
 
-/// A place among the children of a directory.
+/// A position among the children of a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct At {
     run: u32,
@@ -61,20 +62,20 @@ impl At {
     }
 }
 
-/// A sorted piece of a directory: an array with a header, in which `component` is the number of
-/// children behind it. Known by where it starts, so that reaching it costs one memory access.
+/// A sorted part of a directory: an array with a header, whose `component` is the number of children. A run is
+/// identified by its start in the pool, so that reaching it takes one memory access.
 type Run = u32;
 
-/// A run of a long directory, and the component of its first child, so that finding the right run
-/// does not touch the others.
+/// A run of a long directory, with the component of its first child, so that the right run is found without
+/// reading the others.
 #[derive(Debug, Clone, Copy)]
 struct Listed {
     run: Run,
     first: u32,
 }
 
-/// The children of all directories. A directory is its only run; or, when it is long, a header
-/// that names a list of runs in `wide`. Its number changes whenever a child comes or goes.
+/// The children of all directories. A short directory is a single run. A long one is a header that refers to a
+/// list of runs in `wide`. The number of a directory changes whenever a child is added or removed.
 #[derive(Debug)]
 pub(crate) struct Children {
     arrays: Pool<Child>,
@@ -87,12 +88,12 @@ impl Children {
         Self { arrays: Pool::new(), wide: Vec::new(), wide_free: Vec::new() }
     }
 
-    /// A new directory without children.
+    /// Makes a directory without children.
     pub(crate) fn create(&mut self) -> u32 {
         self.create_run(0)
     }
 
-    /// Takes an empty directory away.
+    /// Removes an empty directory.
     pub(crate) fn release(&mut self, directory: u32) {
         self.arrays.release(directory, 1);
     }
@@ -101,7 +102,7 @@ impl Children {
         self.header(directory).component == 0
     }
 
-    /// True when the directory has surely more than `count` children.
+    /// Whether the directory certainly has more than `count` children.
     #[inline]
     pub(crate) fn is_longer(&self, directory: u32, count: usize) -> bool {
         match self.header(directory) {
@@ -110,7 +111,8 @@ impl Children {
         }
     }
 
-    /// The child at a place, and the place itself when it was behind the end of a run.
+    /// The child at a position. The position is returned too, since the end of a run becomes the start of the
+    /// next one.
     #[inline]
     pub(crate) fn get(&self, directory: u32, at: At) -> Option<(At, Child)> {
         if let Some(run) = self.narrow(directory) {
@@ -125,7 +127,7 @@ impl Children {
         Some((At { run: at.run + 1, index: 0 }, *next.first()?))
     }
 
-    /// Where a text is, or where it belongs.
+    /// The position of a text (`Ok`), or the position where it belongs (`Err`).
     pub(crate) fn search(&self, directory: u32, components: &Components, text: &[u8]) -> Result<At, At> {
         let compare = |component: u32| components.text(component).cmp(text);
         let (number, run) = match self.wide(directory) {
@@ -137,14 +139,14 @@ impl Children {
             }
         };
         let at = |index: usize| At { run: number as u32, index: index as u32 };
-        // Names often come sorted.
+        // Fast path: names often come sorted.
         if run.last().is_none_or(|last| compare(last.component) == Ordering::Less) {
             return Err(at(run.len()));
         }
         run.binary_search_by(|child| compare(child.component)).map(at).map_err(at)
     }
 
-    /// The child with a component.
+    /// The child with this component.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -162,22 +164,22 @@ impl Children {
         self.get(directory, at)
     }
 
-    /// Brings directories into the processor's cache. One after the other they would be waited
-    /// for, since where a search in one ends cannot be foretold.
+    /// Loads directories into the processor's cache, all at once. Searches would load them one after the other,
+    /// because the processor cannot predict where a search ends.
     #[inline]
     pub(crate) fn touch(&self, directories: &[Option<u32>]) {
         let touched = directories.iter().flatten().fold(0, |sum, place| sum ^ self.header(*place).component);
         std::hint::black_box(touched);
     }
 
-    /// Replaces the child at a place by one with the same component.
+    /// Replaces the child at a position by one with the same component.
     pub(crate) fn set(&mut self, directory: u32, at: At, child: Child) {
         let run = self.run_of(directory, at.run as usize);
         self.run_mut(run)[at.index as usize] = child;
     }
 
-    /// Puts a child where [`Children::search`] said it belongs; gives the directory's new number and
-    /// the place.
+    /// Inserts a child at the position that [`Children::search`] returned. Returns the directory's new number
+    /// and the child's position.
     pub(crate) fn insert(&mut self, directory: u32, at: At, child: Child) -> (u32, At) {
         let (number, index) = (at.run as usize, at.index as usize);
         let run = self.run_of(directory, number);
@@ -187,7 +189,7 @@ impl Children {
             self.header_mut(moved).component += 1;
             return (self.replace(directory, number, run, moved), at);
         }
-        // A full run that grows at its end, as with sorted names, stays full.
+        // A full run that grows at its end stays full, so that sorted names fill their runs.
         let keep = if index == length { length } else { length / 2 };
         let (lower, upper) = self.split(run, keep);
         let directory = self.replace(directory, number, run, lower);
@@ -197,7 +199,7 @@ impl Children {
         self.insert(directory, at, child)
     }
 
-    /// Takes a child out; gives the directory's new number.
+    /// Removes a child. Returns the directory's new number.
     #[must_use]
     pub(crate) fn remove(&mut self, directory: u32, at: At) -> u32 {
         let number = at.run as usize;
@@ -227,7 +229,7 @@ impl Children {
         &mut self.arrays.get_mut(run, 1)[0]
     }
 
-    /// The children of a directory that is its only run.
+    /// The children of a directory that has a single run.
     #[inline]
     fn narrow(&self, directory: u32) -> Option<&[Child]> {
         let length = self.header(directory).component;
@@ -264,7 +266,7 @@ impl Children {
         run
     }
 
-    /// Cuts a run behind its first `keep` children.
+    /// Splits a run after its first `keep` children.
     fn split(&mut self, run: Run, keep: usize) -> (Run, Run) {
         let length = self.run(run).len();
         let upper = self.create_run(length - keep);
@@ -275,7 +277,7 @@ impl Children {
         (lower, upper)
     }
 
-    /// Notes where a run is now and how it begins; gives the directory's new number.
+    /// Updates the start and the first component of a run. Returns the directory's new number.
     fn replace(&mut self, directory: u32, number: usize, old: Run, new: Run) -> u32 {
         if old == directory {
             return new;
@@ -298,7 +300,7 @@ impl Children {
         }
     }
 
-    /// Adds a run; a directory that had only one gets a list.
+    /// Adds a run, and a list of runs if the directory had only one. Returns the directory's new number.
     fn add_run(&mut self, directory: u32, number: usize, run: Run) -> u32 {
         let listed = self.list(run);
         if let Some(runs) = self.wide_mut(directory) {
@@ -321,7 +323,7 @@ impl Children {
         directory
     }
 
-    /// Forgets a run; the last one is the directory again.
+    /// Removes a run. If one run is left, it becomes the directory itself.
     fn drop_run(&mut self, directory: u32, number: usize) -> u32 {
         let wide = self.header(directory).place;
         let runs = &mut self.wide[wide as usize];

@@ -1,4 +1,4 @@
-//! The texts between the dots, each kept once.
+//! The texts of components, each stored once.
 
 use std::hash::BuildHasher;
 
@@ -8,22 +8,21 @@ use plumbago_model::name::NAME_BYTES_MAX;
 
 use crate::pool::{LENGTH_MAX, Pool};
 
-/// The tables that find a text's number. There are many, so that growing one of them, which
-/// moves all it holds, is a short affair.
+/// The number of hash tables. With many small tables, growing one of them (which moves its entries) is fast.
 const TABLES: usize = 256;
-/// Texts are kept in units of this many bytes.
+/// Texts are stored in units of this many bytes.
 const UNIT: usize = 8;
-/// Longest text; one unit is the header.
+/// The longest text. One unit is used for the header.
 const COMPONENT_BYTES_MAX: usize = UNIT * (LENGTH_MAX - 1);
 const _: () = assert!(COMPONENT_BYTES_MAX >= NAME_BYTES_MAX);
 
-/// Interned component texts with the number of their uses. A component is known by where it
-/// stands: a header with its uses and its bytes, and the text behind, so that comparing it costs
-/// one memory access.
+/// Interned components with reference counts. A component is identified by its start in the pool: a header with
+/// its reference count and length, then its text. So a comparison takes one memory access.
 #[derive(Debug)]
 pub(crate) struct Components {
     texts: Pool<[u8; UNIT]>,
-    /// Number and hash of each text; the hash is kept so that growing does not read the texts.
+    /// The number and the hash of each text. The hash is stored so that growing a table does not read the
+    /// texts.
     tables: Vec<HashTable<(u32, u32)>>,
     hasher: RandomState,
     count: usize,
@@ -45,12 +44,12 @@ impl Components {
         }
     }
 
-    /// How many different texts there are.
+    /// The number of different texts.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// The text of a number.
+    /// The text of a component.
     #[inline]
     pub(crate) fn text(&self, component: u32) -> &[u8] {
         let bytes = self.header(component).bytes as usize;
@@ -64,7 +63,7 @@ impl Components {
         table.find(spread(hash), |entry| self.is(*entry, hash, text)).map(|entry| entry.1)
     }
 
-    /// The number of a text, with one more use.
+    /// The number of a text, with its reference count increased.
     pub(crate) fn acquire(&mut self, text: &[u8]) -> u32 {
         if let Some(component) = self.find(text) {
             let header = self.header(component);
@@ -83,7 +82,7 @@ impl Components {
         component
     }
 
-    /// One use less; a text without uses is forgotten and its number given to another.
+    /// Decreases a reference count. A text without references is removed, and its number is reused.
     pub(crate) fn release(&mut self, component: u32) {
         let header = self.header(component);
         if header.uses > 1 {
@@ -124,19 +123,19 @@ impl Components {
     }
 }
 
-/// The units of a text of so many bytes, with the header.
+/// The units for a text of this length, with its header.
 #[inline]
 fn units(bytes: usize) -> usize {
     1 + bytes.div_ceil(UNIT)
 }
 
-/// The table of a hash. Its high bits decide, since hashbrown goes by the low ones.
+/// The table for a hash, chosen by its high bits, since hashbrown uses the low ones.
 #[inline]
 fn table_of(hash: u32) -> usize {
     (hash >> 24) as usize % TABLES
 }
 
-/// A 64-bit hash for the table from the 32 bits that are kept.
+/// Makes a 64-bit hash for a table from the 32 bits that are stored.
 #[inline]
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)

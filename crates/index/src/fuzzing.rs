@@ -1,4 +1,4 @@
-//! Entry points for fuzzing; the property tests run them too.
+//! Entry points for fuzzers. The property tests use them too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,11 @@ use plumbago_telemetry::Registry;
 
 use crate::{FindError, FindLimits, Index, Node};
 
-/// The first line is a glob, the others are names, those with a `-` in front are removed again.
+/// The first line is a glob. The other lines are names to insert; those with a `-` in front are removed again.
 ///
 /// # Panics
-/// When the index finds something else than the matcher does in a plain list of the names.
+///
+/// Panics if the index finds something else than the matcher finds in a plain list of the names.
 pub fn glob(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.split('\n');
@@ -31,10 +32,11 @@ pub fn glob(data: &[u8]) {
     compare(&index, &names, pattern);
 }
 
-/// Compares the index with a list of the same names.
+/// Compares the results of the index with those of the matcher on a list of the same names.
 ///
 /// # Panics
-/// When they differ.
+///
+/// Panics if they differ.
 pub fn compare(index: &Index, names: &BTreeSet<String>, text: &str) {
     let found = index.find(text, &FindLimits::default());
     let pattern = match Pattern::parse(text) {

@@ -1,4 +1,4 @@
-//! The index as others see it: a lock around the tree, limits, and tagged series apart.
+//! The index behind its locks: a tree of names, and the tagged series.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -14,16 +14,16 @@ use crate::tags::Tags;
 use crate::trie::Trie;
 use crate::walk::{Found, Walk, Want};
 
-/// So many names are inserted before others get the lock.
+/// Maximum number of names that are inserted before the lock is released.
 const NAMES_PER_TURN: usize = 256;
 
-/// Which metrics exist. Globs take the lock for about a millisecond at most, whatever is asked of
-/// them: long searches give it back in between and may then miss or see what changes meanwhile.
-/// Tagged series have a lock of their own, which a search by tags keeps to its end.
+/// All metrics. A glob holds the lock of the tree for about a millisecond at most: a long search releases it
+/// now and then, and may then miss or see changes made meanwhile. Tagged series have a lock of their own; a
+/// search by tags holds it until it ends.
 pub struct Index {
     trie: RwLock<Trie>,
     tagged: RwLock<Tags>,
-    /// How many tagged series there were when their memory was added up last, and the sum.
+    /// The number of tagged series when their memory was last summed up, and the sum in bytes.
     tagged_memory: Mutex<(usize, usize)>,
     readers_waiting: AtomicUsize,
     metrics: Metrics,
@@ -35,34 +35,34 @@ impl Debug for Index {
     }
 }
 
-/// A metric, a directory, or a text that is both.
+/// A metric, a directory, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The whole path.
+    /// The full path.
     pub path: String,
-    /// A metric has this name.
+    /// There is a metric with this name.
     pub leaf: bool,
-    /// There is something below.
+    /// There are metrics below this path.
     pub branch: bool,
 }
 
-/// A [`Node`] that is only shown.
+/// A borrowed [`Node`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeRef<'a> {
-    /// The whole path.
+    /// The full path.
     pub path: &'a str,
-    /// A metric has this name.
+    /// There is a metric with this name.
     pub leaf: bool,
-    /// There is something below.
+    /// There are metrics below this path.
     pub branch: bool,
 }
 
-/// What a search may cost.
+/// The limits of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FindLimits {
-    /// Most results.
+    /// Maximum number of results.
     pub results_max: usize,
-    /// Most nodes looked at on the way. Long comparisons count as further nodes.
+    /// Maximum number of nodes visited. Long comparisons count as additional nodes.
     pub visited_max: usize,
 }
 
@@ -72,22 +72,24 @@ impl Default for FindLimits {
     }
 }
 
-/// Why a search gave no answer.
+/// Why a search failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// The pattern is too large.
     #[error(transparent)]
     Pattern(#[from] GlobError),
-    /// More results than [`FindLimits::results_max`].
+    /// There are more results than [`FindLimits::results_max`].
     #[error("more than {0} metrics match (limit of results); narrow the pattern")]
     TooManyResults(usize),
-    /// More nodes visited than [`FindLimits::visited_max`].
-    #[error("more than {0} nodes of the index to visit (limit of visited nodes); narrow the pattern")]
+    /// The search would visit more nodes than [`FindLimits::visited_max`].
+    #[error(
+        "the search would visit more than {0} nodes of the index (limit of visited nodes); narrow the pattern"
+    )]
     TooManyVisits(usize),
 }
 
 impl Index {
-    /// An empty index that reports to `registry`.
+    /// Makes an empty index whose metrics go to `registry`.
     pub fn new(registry: &Registry) -> Self {
         let metrics = Metrics::new(registry);
         Self {
@@ -99,9 +101,9 @@ impl Index {
         }
     }
 
-    /// Adds names and tells how many were new. Texts that are no names are counted and left out.
+    /// Inserts names, and returns how many were new. Invalid names are counted in a metric and skipped.
     ///
-    /// Names that come sorted go in several times faster.
+    /// Sorted names are inserted several times faster.
     pub fn insert<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> usize {
         let mut names = names.into_iter();
         let mut batch: Vec<&str> = Vec::new();
@@ -114,20 +116,20 @@ impl Index {
                 return new;
             }
             new += self.insert_batch(&batch);
-            // The lock alone would let this thread take it again before any reader has woken up.
+            // Without this the thread would take the lock again before a waiting reader wakes up.
             if self.readers_waiting.load(Ordering::Relaxed) > 0 {
                 std::thread::yield_now();
             }
         }
     }
 
-    /// Adds the names of a scan at start. Call it for one page after the other; pages in byte order
-    /// go in fastest, any order works.
+    /// Inserts the names of a scan at start, one page per call, and returns how many were new. Pages sorted by
+    /// their bytes are inserted fastest, but any order works.
     pub fn load<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> usize {
         self.insert(names)
     }
 
-    /// Takes a metric out, and the directories that are empty then; false when it was not there.
+    /// Removes a metric, and the directories that become empty. Returns `false` if there was no such metric.
     pub fn remove(&self, name: &str) -> bool {
         let Ok(name) = sanitize(name) else { return false };
         let removed = if is_tagged(&name) {
@@ -141,7 +143,7 @@ impl Index {
         removed
     }
 
-    /// True when there is a metric of this name.
+    /// Whether there is a metric with this name.
     pub fn contains(&self, name: &str) -> bool {
         let Ok(name) = sanitize(name) else { return false };
         if is_tagged(&name) {
@@ -150,18 +152,22 @@ impl Index {
         self.trie().get(name.as_bytes()).is_some_and(|child| child.is_leaf())
     }
 
-    /// How many metrics there are, tagged ones included.
+    /// The number of metrics, with tagged series.
     pub fn len(&self) -> usize {
         let names = self.trie().leaves();
         names + self.tagged().len()
     }
 
-    /// True when there are none.
+    /// Whether there are no metrics.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The metrics and directories that a glob means, sorted by path, each once.
+    /// The metrics and directories that match a glob, sorted by path, each once.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FindError`] if the pattern is too large, or if the search exceeds a limit.
     pub fn find(&self, pattern: &str, limits: &FindLimits) -> Result<Vec<Node>, FindError> {
         let mut nodes = Vec::new();
         self.find_each(pattern, limits, &mut |node| {
@@ -170,15 +176,22 @@ impl Index {
         Ok(nodes)
     }
 
-    /// The metrics that a glob means, sorted, each once.
+    /// The metrics that match a glob, sorted, each once.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FindError`] if the pattern is too large, or if the search exceeds a limit.
     pub fn leaves(&self, pattern: &str, limits: &FindLimits) -> Result<Vec<String>, FindError> {
         let mut names = Vec::new();
         self.leaves_each(pattern, limits, &mut |name| names.push(name.to_owned()))?;
         Ok(names)
     }
 
-    /// As [`Index::find`], but shows one node after the other, without holding the lock. On an
-    /// error some have been shown.
+    /// Like [`Index::find`], but passes each node to `visit`, without holding the lock.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FindError`] as [`Index::find`] does. Some nodes may have been visited before.
     pub fn find_each(
         &self,
         pattern: &str,
@@ -188,8 +201,11 @@ impl Index {
         self.search(pattern, limits, Want::Nodes, visit)
     }
 
-    /// As [`Index::leaves`], but shows one name after the other, without holding the lock. On an
-    /// error some have been shown.
+    /// Like [`Index::leaves`], but passes each name to `visit`, without holding the lock.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FindError`] as [`Index::leaves`] does. Some names may have been visited before.
     pub fn leaves_each(
         &self,
         pattern: &str,
@@ -199,11 +215,11 @@ impl Index {
         self.search(pattern, limits, Want::Leaves, &mut |node| visit(node.path))
     }
 
-    /// Shows every untagged metric in byte order, without holding the lock.
+    /// Passes every metric without tags to `visit`, sorted by bytes, without holding the lock.
     pub fn for_each(&self, visit: &mut dyn FnMut(&str)) {
         for path in Pattern::everything().paths() {
             let mut visits = usize::MAX;
-            // Without limits there is nothing that could be refused.
+            // Without limits the search cannot fail.
             let _ = self.walk(path, Want::Leaves, &mut visits, &mut |node| {
                 visit(node.path);
                 Ok(())
@@ -211,12 +227,12 @@ impl Index {
         }
     }
 
-    /// How many tagged series there are.
+    /// The number of tagged series.
     pub fn tagged_len(&self) -> usize {
         self.tagged().len()
     }
 
-    /// The memory that the index holds.
+    /// The memory of the index, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let names = self.trie().memory_bytes();
         names + self.tagged().memory_bytes()
@@ -259,7 +275,7 @@ impl Index {
     ) -> Result<(), FindError> {
         self.metrics.finds.add(1);
         let result = if pattern.contains(';') {
-            // Graphite has no globs for tagged series: the text is the name of one.
+            // As in Graphite, a pattern with a `;` is not a glob but the name of a tagged series.
             if self.tagged().contains(pattern) {
                 visit(NodeRef { path: pattern, leaf: true, branch: false });
             }
@@ -305,7 +321,7 @@ impl Index {
                 Ok(())
             });
         }
-        // Paths of different lengths may mean the same node: gather, then show.
+        // Paths of different lengths may find the same node, so all nodes are collected first.
         let mut nodes: BTreeMap<String, (bool, bool)> = BTreeMap::new();
         for path in pattern.paths() {
             self.walk_limited(path, limits, want, &mut visits, &mut |node| {
@@ -333,7 +349,8 @@ impl Index {
         if result? { Ok(()) } else { Err(FindError::TooManyVisits(limits.visited_max)) }
     }
 
-    /// Walks a path to its end, turn by turn; false when the visits did not suffice.
+    /// Searches along one path, and releases the lock now and then. Returns `false` if `visits` did not
+    /// suffice.
     fn walk(
         &self,
         path: &Path,
@@ -345,7 +362,7 @@ impl Index {
         let mut found = Found::default();
         loop {
             found.clear();
-            let more = walk.turn(&self.trie(), &mut found, visits);
+            let more = walk.round(&self.trie(), &mut found, visits);
             for (path, leaf, branch) in found.iter() {
                 visit(NodeRef { path, leaf, branch })?;
             }
@@ -384,8 +401,8 @@ impl Index {
         self.trie.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memory of the tagged series, added up when their number has changed by an eighth: it means
-    /// looking at every value.
+    /// The memory of the tagged series in bytes. Summing it up reads every value, so it is done again only once
+    /// the number of series has changed by an eighth.
     fn tagged_memory(&self, tagged: &Tags) -> usize {
         let mut known = self.tagged_memory.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, bytes) = *known;
@@ -409,7 +426,7 @@ fn is_tagged(name: &str) -> bool {
     name.contains(';')
 }
 
-/// Adds an untagged name; `None` when the text is no name.
+/// Inserts a name without tags; `None` if it is not a valid name.
 fn insert_plain(trie: &mut Trie, name: &str) -> Option<bool> {
     let name = sanitize(name).ok()?;
     Some(trie.insert(name.as_bytes()))

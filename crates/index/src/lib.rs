@@ -1,10 +1,9 @@
-//! Which metrics and directories exist: a tree of components that answers all globs, and the
-//! tagged series beside it.
+//! The metrics and directories that exist: a tree of components that answers globs, and the tagged series.
 //!
-//! Must not know: points, HTTP, CQL. Start at [`Index`]. Inside, [`trie`] is the tree, made of
-//! interned [`components`] and of sorted [`children`] that live in the chunks of a [`pool`];
-//! [`walk`] goes through it along a [`plan`] of the pattern. What a pattern means is decided in
-//! `plumbago_model::glob` alone. Tagged series are in [`tags`].
+//! Must not know: points, HTTP, CQL. Start at [`Index`]. Inside, [`trie`] is the tree. It is made of interned
+//! [`components`] and sorted [`children`], whose arrays live in a [`pool`]. [`walk`] searches it along a
+//! [`plan`] of the pattern; only `plumbago_model::glob` decides what a pattern matches. Tagged series are in
+//! [`tags`].
 
 mod children;
 mod components;

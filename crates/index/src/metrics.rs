@@ -1,4 +1,4 @@
-//! What the index tells about itself.
+//! The metrics of the index.
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 

@@ -1,62 +1,62 @@
-//! A path of a pattern made ready for the tree: texts become numbers, and what a wildcard said
-//! about a component is remembered.
+//! A path of a pattern, prepared for the tree: exact texts become component numbers, and the results of
+//! wildcards are cached.
 
 use plumbago_model::glob::{Component, Path, States, Step};
 
 use crate::components::Components;
 
-/// A wildcard is simply asked this many times before its answers are kept in a table.
+/// A wildcard is evaluated this many times before its results are cached in a table.
 const ASKED_MAX: u32 = 64;
-/// So many compared characters count as one visited node.
+/// The number of compared characters that count as one visited node.
 const CHARACTERS_PER_VISIT: usize = 64;
 
-/// How the steps of a path are decided. Good for one state of the tree; [`Plan::resolve`] again
-/// after changes.
+/// How the steps of a path match components. Valid for one state of the tree; after changes
+/// [`WalkPlan::resolve`] must be called again.
 #[derive(Debug)]
-pub(crate) struct Plan<'p> {
+pub(crate) struct WalkPlan<'p> {
     path: &'p Path,
     tests: Vec<Test>,
-    /// For each step, the exact components that have to follow it.
+    /// For each step, the exact components that must follow it.
     chains: Vec<Chain>,
-    /// Visits that comparing characters has cost since it was last asked for.
+    /// Visits to charge for compared characters since the last [`WalkPlan::take_cost`].
     cost: usize,
 }
 
 #[derive(Debug)]
 enum Test {
     Always,
-    /// The numbers of the texts, in the order of the texts (none for a text that no name has),
-    /// and the known ones in order of number.
+    /// The component numbers of the exact texts in the order of the texts (`None` for a text that no name has),
+    /// and the known ones sorted by number.
     Literals(Vec<Option<u32>>, Vec<u32>),
     Remembered(Memo),
 }
 
-/// Exact components that follow a step one after the other.
+/// Exact components that must follow a step.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
-    /// Their numbers.
+    /// The component numbers.
     pub(crate) components: Vec<u32>,
-    /// True when the path ends behind them.
+    /// Whether the path ends after them.
     pub(crate) is_end: bool,
 }
 
-/// Answers by component number: 0 not asked, 1 no, 2 yes.
+/// Cached results by component number: 0 unknown, 1 no match, 2 match.
 #[derive(Debug, Default)]
 struct Memo {
     asked: u32,
     answers: Vec<u8>,
 }
 
-/// How the children of a directory are gone through.
+/// How the children of a directory are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// One after the other.
+    /// All children in order.
     Scan,
-    /// By looking for each text of this step.
+    /// Only the exact texts of this step.
     Literals(usize),
 }
 
-impl<'p> Plan<'p> {
+impl<'p> WalkPlan<'p> {
     pub(crate) fn new(path: &'p Path, components: &Components) -> Self {
         let mut plan = Self { path, tests: Vec::new(), chains: Vec::new(), cost: 0 };
         for step in path.steps() {
@@ -70,7 +70,7 @@ impl<'p> Plan<'p> {
         plan
     }
 
-    /// Takes the tree's numbers again. `renumbered` says whether old ones may mean other texts now.
+    /// Looks the component numbers up again. `renumbered` says whether old numbers may have a new meaning.
     pub(crate) fn resolve(&mut self, components: &Components, renumbered: bool) {
         for (test, step) in self.tests.iter_mut().zip(self.path.steps()) {
             match (test, step) {
@@ -87,7 +87,7 @@ impl<'p> Plan<'p> {
         self.chains = (1..=self.tests.len()).map(|next| self.chain_from(next)).collect();
     }
 
-    /// True when a step needs a text that no name has.
+    /// Whether a step needs a text that no name has.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.tests.iter().any(|test| matches!(test, Test::Literals(_, known) if known.is_empty()))
     }
@@ -121,7 +121,7 @@ impl<'p> Plan<'p> {
         })
     }
 
-    /// How to go through a directory. `is_longer` tells whether it has more children than a number.
+    /// How to search a directory. `is_longer` says whether it has more children than a number.
     pub(crate) fn way(&self, states: States, is_longer: impl Fn(usize) -> bool) -> Way {
         match states.single().map(|number| (number, self.tests.get(number))) {
             Some((number, Some(Test::Literals(numbers, _)))) if is_longer(numbers.len() / 2) => {
@@ -131,13 +131,13 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// What has to follow the step, when there is only one and it is known.
+    /// The components that must follow the step, if there is only one step and they are exact.
     #[inline]
     pub(crate) fn chain(&self, states: States) -> Option<&Chain> {
         self.chains.get(states.single()?).filter(|chain| !chain.components.is_empty())
     }
 
-    /// The numbers of the texts of a step, in the order of the texts.
+    /// The component numbers of the exact texts of a step, in the order of the texts.
     #[inline]
     pub(crate) fn literals(&self, step: usize) -> &[Option<u32>] {
         match self.tests.get(step) {
@@ -146,7 +146,7 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// What every component that leads on begins with.
+    /// The prefix that all matching components share.
     pub(crate) fn prefix(&self, states: States) -> &'p [u8] {
         match states.single().and_then(|number| self.path.steps().get(number)) {
             Some(Step::Component(own)) => own.prefix().as_bytes(),
@@ -166,7 +166,7 @@ impl<'p> Plan<'p> {
         chain
     }
 
-    /// Visits to charge for comparing since the last call.
+    /// Visits to charge for comparisons since the last call.
     #[inline]
     pub(crate) fn take_cost(&mut self) -> usize {
         std::mem::take(&mut self.cost)

@@ -1,19 +1,19 @@
-//! Many short arrays in few large chunks.
+//! Many short arrays in a few large chunks.
 
-/// Elements of a chunk. Memory grows by whole chunks and nothing is ever moved for it, so that
-/// growing never takes longer than filling one.
+/// Elements of a chunk. Memory grows by whole chunks and nothing is moved, so growing takes no longer than
+/// allocating one chunk.
 const CHUNK: usize = 1 << 15;
-/// Sizes that are handed out: 1, 2, 3, 4, 6, 8, 12, 16, … up to [`LENGTH_MAX`].
+/// The number of array sizes: 1, 2, 3, 4, 6, 8, 12, 16, … up to [`LENGTH_MAX`].
 const CLASSES: usize = 23;
-/// Longest array.
+/// The longest array.
 pub(crate) const LENGTH_MAX: usize = 3072;
 
-/// A pool of arrays of at most [`LENGTH_MAX`] elements. An array is known by where it starts, and
-/// its owner remembers its length; freed arrays are used again.
+/// A pool of arrays of at most [`LENGTH_MAX`] elements. An array is identified by its start; the caller keeps
+/// its length. Freed arrays are reused.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     chunks: Vec<Box<[T]>>,
-    /// Where the untouched rest of the newest chunk begins.
+    /// The start of the unused rest of the newest chunk.
     next: usize,
     free: [Vec<u32>; CLASSES],
 }
@@ -23,7 +23,7 @@ impl<T: Copy + Default> Pool<T> {
         Self { chunks: Vec::new(), next: 0, free: std::array::from_fn(|_| Vec::new()) }
     }
 
-    /// Room for `length` elements; what is in it is left over from others.
+    /// Allocates an array of `length` elements. Its contents are left over from earlier use.
     pub(crate) fn allocate(&mut self, length: usize) -> u32 {
         let class = class(length);
         if let Some(start) = self.free[class].pop() {
@@ -39,7 +39,7 @@ impl<T: Copy + Default> Pool<T> {
         start
     }
 
-    /// Gives an array back.
+    /// Frees an array.
     pub(crate) fn release(&mut self, start: u32, length: usize) {
         self.free[class(length)].push(start);
     }
@@ -56,7 +56,7 @@ impl<T: Copy + Default> Pool<T> {
         &mut self.chunks[start as usize / CHUNK][at..at + length]
     }
 
-    /// Puts one more element into an array; gives where the array starts now.
+    /// Inserts an element into an array. Returns the array's new start.
     pub(crate) fn insert(&mut self, start: u32, length: usize, at: usize, element: T) -> u32 {
         let start = self.resize(start, length, length + 1);
         let array = self.get_mut(start, length + 1);
@@ -65,13 +65,13 @@ impl<T: Copy + Default> Pool<T> {
         start
     }
 
-    /// Takes one element out of an array that keeps at least one other.
+    /// Removes an element from an array that has at least two. Returns the array's new start.
     pub(crate) fn remove(&mut self, start: u32, length: usize, at: usize) -> u32 {
         self.get_mut(start, length).copy_within(at + 1..length, at);
         self.resize(start, length, length - 1)
     }
 
-    /// Changes the length of an array, keeping what fits; it may move.
+    /// Changes the length of an array and keeps the elements that fit. Returns the array's new start.
     pub(crate) fn resize(&mut self, start: u32, length: usize, wanted: usize) -> u32 {
         if class(length) == class(wanted) {
             return start;
@@ -95,7 +95,7 @@ impl<T: Copy + Default> Pool<T> {
     }
 }
 
-/// The number of the smallest size that holds `length` elements.
+/// The class of the smallest size that holds `length` elements.
 #[inline]
 fn class(length: usize) -> usize {
     if length <= 2 {

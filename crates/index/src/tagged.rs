@@ -1,22 +1,29 @@
-//! The index as it is asked about tags.
+//! Searches of the index by tags.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::tags::Tags;
-use crate::tags::complete::{TagFilter, TagText};
+use crate::tags::complete::{Listed, TagFilter, TagText};
 use crate::tags::expression::{TagError, TagExpression};
 use crate::tags::select::{Bounds, Stop};
 use crate::{FindLimits, Index};
 
-/// Most values that a regular expression is tried on while a search keeps the lock: a millisecond.
+/// Maximum number of values that a regular expression is tried on while a search holds the lock. It takes
+/// about a millisecond.
 const TRIED_AT_ONCE: u64 = 16_384;
 
-/// Values that are copied at a time when there are more.
+/// Maximum number of values that are copied while the lock is held.
 const VALUES_PER_TURN: usize = 4096;
 
 impl Index {
     /// The tagged series that match all expressions, sorted.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError`] if all expressions match the empty value, if the search exceeds a limit, or if a
+    /// regular expression exceeds its limit.
     pub fn find_series(
         &self,
         expressions: &[TagExpression],
@@ -25,23 +32,74 @@ impl Index {
         self.find_series_trying(expressions, limits, TRIED_AT_ONCE)
     }
 
-    /// The first `limit` tags in order that match.
+    /// The first `limit` tags that match, sorted. The filter runs without the lock, so that a slow one delays
+    /// nobody. Tags that are added or removed meanwhile may be missed or included.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError::RegexTime`] if the filter exceeds the backtracking limit.
     pub fn list_tags(&self, filter: Option<&TagFilter>, limit: usize) -> Result<Vec<TagText>, TagError> {
-        self.tagged().list_tags(filter, limit)
+        self.list(limit, tried_on(filter), |tags, after, count| tags.tags_after(after, count))
     }
 
-    /// A tag with the first `limit` of its values in order that match; `None` when no series has it.
+    /// A tag, with the first `limit` of its values that match, sorted. `None` if no series has the tag. Like in
+    /// [`Index::list_tags`] the filter runs without the lock.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError::RegexTime`] if the filter exceeds the backtracking limit.
     pub fn list_values(
         &self,
         tag: &str,
         filter: Option<&TagFilter>,
         limit: usize,
     ) -> Result<Option<(TagText, Vec<TagText>)>, TagError> {
-        self.tagged().list_values(tag, filter, limit)
+        self.list_values_matching(tag, tried_on(filter), limit)
     }
 
-    /// The first `limit` tags in order that begin with `prefix` and that are worth another expression:
-    /// some series has them that matches all of these, and none of these is about them.
+    /// [`Index::list_values`] with a function in place of the filter.
+    pub(crate) fn list_values_matching(
+        &self,
+        tag: &str,
+        is_match: impl FnMut(&str) -> Result<bool, TagError>,
+        limit: usize,
+    ) -> Result<Option<(TagText, Vec<TagText>)>, TagError> {
+        let Some(known) = self.tagged().tag_text(tag) else { return Ok(None) };
+        let values =
+            self.list(limit, is_match, |tags, after, count| tags.listed_values_after(tag, after, count))?;
+        Ok(Some((known, values)))
+    }
+
+    /// The first `limit` texts that match. `next` copies a part of the list while the lock is held.
+    fn list(
+        &self,
+        limit: usize,
+        mut is_match: impl FnMut(&str) -> Result<bool, TagError>,
+        next: impl Fn(&Tags, Option<&str>, usize) -> Vec<Listed>,
+    ) -> Result<Vec<TagText>, TagError> {
+        let (mut matching, mut after) = (Vec::new(), None::<Arc<str>>);
+        while matching.len() < limit {
+            let copied = next(&self.tagged(), after.as_deref(), VALUES_PER_TURN);
+            let is_last = copied.len() < VALUES_PER_TURN;
+            after = copied.last().map(|last| Arc::clone(&last.text));
+            for listed in copied {
+                if matching.len() < limit && is_match(&listed.text)? {
+                    matching.push(listed.into());
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(matching)
+    }
+
+    /// The first `limit` tags, sorted, that begin with `prefix`, that no expression mentions, and that at least
+    /// one series has which matches all expressions.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError`] as [`Index::find_series`] does.
     pub fn complete_tags(
         &self,
         expressions: &[TagExpression],
@@ -55,8 +113,12 @@ impl Index {
         })
     }
 
-    /// The first `limit` values of a tag in order that begin with `prefix` and that some series has
+    /// The first `limit` values of a tag, sorted, that begin with `prefix` and that at least one series has
     /// which matches all expressions.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError`] as [`Index::find_series`] does.
     pub fn complete_values(
         &self,
         expressions: &[TagExpression],
@@ -71,22 +133,22 @@ impl Index {
         })
     }
 
-    /// Takes a series out of what is found by tags; it stays a metric. False when it was not found.
+    /// Hides a series from searches by tags; it stays a metric. Returns `false` if it was not found by tags.
     pub fn hide_series(&self, name: &str) -> bool {
         self.tagged_mut().hide(name)
     }
 
-    /// The series that are not found by their tags.
+    /// The names of the series that are hidden from searches by tags.
     pub fn hidden_series(&self) -> Vec<String> {
         self.tagged().hidden()
     }
 
-    /// Lets a series be found by its tags again. False when it was not hidden.
+    /// Shows a hidden series in searches by tags again. Returns `false` if it was not hidden.
     pub fn show_series(&self, name: &str) -> bool {
         self.tagged_mut().show(name)
     }
 
-    /// [`Index::find_series`] that tries a regular expression on so many values while it keeps the lock.
+    /// [`Index::find_series`] with another limit for the values that are tried while the lock is held.
     pub(crate) fn find_series_trying(
         &self,
         expressions: &[TagExpression],
@@ -94,14 +156,14 @@ impl Index {
         tried_at_once: u64,
     ) -> Result<Vec<String>, TagError> {
         let bounds = Bounds { limits: *limits, tried_at_once };
-        // Sorted once others have the lock.
+        // Sorted after the lock is released.
         let mut names = self
             .search_tags(expressions, &bounds, |tags, expressions| tags.find_series(expressions, &bounds))?;
         names.sort_unstable();
         Ok(names)
     }
 
-    /// Searches, with the regular expressions tried beforehand that would hold others up.
+    /// Runs a search. Regular expressions that would hold the lock too long are tried on all values beforehand.
     fn search_tags<T>(
         &self,
         expressions: &[TagExpression],
@@ -110,7 +172,7 @@ impl Index {
     ) -> Result<T, TagError> {
         let mut expressions = Cow::Borrowed(expressions);
         loop {
-            // The lock goes before anything is tried.
+            // The lock is released before any regular expression is tried.
             let found = search(&self.tagged(), &expressions);
             match found {
                 Ok(found) => return Ok(found),
@@ -122,7 +184,7 @@ impl Index {
         }
     }
 
-    /// Tries an expression's regular expression on all values of its tag, without keeping the lock.
+    /// Tries the regular expression of an expression on all values of its tag, without holding the lock.
     fn try_values(&self, expression: &mut TagExpression, visited_max: usize) -> Result<(), TagError> {
         let tag = expression.tag().to_owned();
         let Some(regex) = expression.regex_mut() else { return Ok(()) };
@@ -147,4 +209,9 @@ impl Index {
         regex.set_known(matching);
         Ok(())
     }
+}
+
+/// The test of a filter. Without a filter everything matches.
+fn tried_on(filter: Option<&TagFilter>) -> impl Fn(&str) -> Result<bool, TagError> {
+    move |text| filter.map_or(Ok(true), |filter| filter.is_match(text))
 }

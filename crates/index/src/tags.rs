@@ -1,10 +1,9 @@
-//! Tagged series in memory: found by what is said of their tags.
+//! Tagged series in memory, found by their tags.
 //!
-//! A series is a number and the pairs of tag and value that its name is made of, in the order of the
-//! name, so that no name is kept as text; the part before the first `;` is the value of the tag `name`.
-//! A pair knows its series ([`postings`]), a tag its values in order and all series that have it
-//! ([`pairs`]). [`select`] finds the series that match expressions ([`expression`]), [`complete`] lists
-//! tags and values.
+//! A series is a number and a list of pairs of tag and value, in the order of its name, so that no name is
+//! stored as text. The part before the first `;` is the value of the tag `name`. A pair has the set of its
+//! series ([`postings`]); a tag has its values, sorted, and the set of all series with the tag ([`pairs`]).
+//! [`select`] finds the series that match expressions ([`expression`]). [`complete`] lists tags and values.
 
 pub(crate) mod complete;
 pub(crate) mod expression;
@@ -21,23 +20,23 @@ use self::numbers::Numbers;
 use self::pairs::Pairs;
 use crate::pool::{LENGTH_MAX, Pool};
 
-/// The tag that holds what is before the first `;`.
+/// The tag whose value is the part before the first `;`.
 pub(crate) const NAME: &str = "name";
 
 /// All tagged series.
 #[derive(Debug)]
 pub(crate) struct Tags {
     pairs: Pairs,
-    /// Where each series' pairs are; without any the number is free.
+    /// The pairs of each series. A series without pairs is a free number.
     series: Vec<Series>,
     free: Vec<u32>,
     /// The pairs of all series.
     texts: Pool<u32>,
-    /// Finds a series by its pairs.
+    /// The number of a series by its pairs.
     by_pairs: Numbers,
     hasher: RandomState,
     count: usize,
-    /// Names that are not found by tags: taken out by an operator, or with tags that nobody can read.
+    /// Names that searches by tags do not find: series hidden by an operator, and names with invalid tags.
     aside: BTreeSet<Box<str>>,
 }
 
@@ -61,17 +60,17 @@ impl Tags {
         }
     }
 
-    /// How many series there are, those aside included.
+    /// The number of series, with hidden ones.
     pub(crate) fn len(&self) -> usize {
         self.count + self.aside.len()
     }
 
-    /// True when there is a series of this name.
+    /// Whether there is a series with this name.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.find(name).is_some() || self.aside.contains(name)
     }
 
-    /// Adds a series; false when it was there.
+    /// Adds a series. Returns `false` if it existed.
     pub(crate) fn insert(&mut self, name: &str) -> bool {
         if self.aside.contains(name) {
             return false;
@@ -85,7 +84,7 @@ impl Tags {
         true
     }
 
-    /// Takes a series out; false when it was not there.
+    /// Removes a series. Returns `false` if there was none.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         if self.aside.remove(name) {
             return true;
@@ -104,23 +103,22 @@ impl Tags {
         true
     }
 
-    /// Keeps a series from being found by its tags; it stays a series. False when there is nothing to
-    /// do.
+    /// Hides a series from searches; it stays a series. Returns `false` if it was not found by searches.
     pub(crate) fn hide(&mut self, name: &str) -> bool {
         self.find(name).is_some() && self.remove(name) && self.aside.insert(name.into())
     }
 
-    /// The opposite of [`Tags::hide`].
+    /// Reverses [`Tags::hide`].
     pub(crate) fn show(&mut self, name: &str) -> bool {
         segments(name).is_some() && self.aside.remove(name) && self.insert(name)
     }
 
-    /// The hidden ones.
+    /// The names of the hidden series.
     pub(crate) fn hidden(&self) -> Vec<String> {
         self.aside.iter().filter(|name| segments(name).is_some()).map(|name| name.to_string()).collect()
     }
 
-    /// Writes the name of a series behind what is in `out`.
+    /// Appends the name of a series to `out`.
     pub(crate) fn write_name(&self, number: u32, out: &mut String) {
         for (place, pair) in self.pairs_of(number).iter().enumerate() {
             let (tag, value) = self.pairs.text(*pair);
@@ -141,7 +139,7 @@ impl Tags {
             + aside
     }
 
-    /// The pairs that a series' name is made of.
+    /// The pairs of a series, in the order of its name.
     fn pairs_of(&self, number: u32) -> &[u32] {
         let Series { start, length } = self.series[number as usize];
         self.texts.get(start, usize::from(length))
@@ -187,7 +185,7 @@ fn hash_of(hasher: &RandomState, pairs: &[u32]) -> u64 {
     hasher.hash_one(pairs)
 }
 
-/// The tags and values of a name, `name` first; `None` when it has tags that nobody could ask for.
+/// The tags and values of a name, with `name` first. `None` if its tags are invalid.
 fn segments(name: &str) -> Option<Vec<(&str, &str)>> {
     let mut parts = name.split(';');
     let metric = parts.next().filter(|metric| !metric.is_empty() && !metric.starts_with('~'))?;

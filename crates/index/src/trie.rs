@@ -1,31 +1,32 @@
-//! The tree of names: insert, look up, remove. Searching it is in [`crate::walk`].
+//! The tree of names: insert, look up, remove. [`crate::walk`] searches it.
 
 use crate::children::{At, Child, Children};
 use crate::components::Components;
 
-/// Names as a tree of components. Every directory leads to at least one metric.
+/// Names as a tree of components. Every directory contains at least one metric.
 #[derive(Debug)]
 pub(crate) struct Trie {
     pub(crate) components: Components,
     pub(crate) children: Children,
-    /// The directory that all names start in.
+    /// The root directory.
     root: u32,
     leaves: usize,
     directories: usize,
     changes: u64,
     removals: u64,
-    /// The latest name and the directories on its way: the next name often shares most of them.
+    /// The last name that was inserted, and the directories on its path: the next name often shares most of
+    /// them.
     latest: Vec<u8>,
     trail: Vec<Crumb>,
 }
 
-/// A directory on the way of a name.
+/// A directory on the path of a name.
 #[derive(Debug, Clone, Copy)]
 struct Crumb {
-    /// Where its part of the name ends.
+    /// The end of its component in the name.
     end: usize,
     directory: u32,
-    /// Its place in the directory above.
+    /// Its position in its parent directory.
     at: At,
 }
 
@@ -46,27 +47,27 @@ impl Trie {
         }
     }
 
-    /// The directory that all names start in.
+    /// The root directory.
     pub(crate) fn root(&self) -> u32 {
         self.root
     }
 
-    /// How many metrics there are.
+    /// The number of metrics.
     pub(crate) fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// How many directories there are, the root not counted.
+    /// The number of directories, without the root.
     pub(crate) fn directories(&self) -> usize {
         self.directories
     }
 
-    /// Grows with every change. While it stays, every number and place stays.
+    /// A counter of changes. While it stays the same, all numbers and positions stay valid.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Grows with every removal. While it stays, the numbers of components stay.
+    /// A counter of removals. While it stays the same, the numbers of components stay valid.
     pub(crate) fn removals(&self) -> u64 {
         self.removals
     }
@@ -76,10 +77,10 @@ impl Trie {
         self.components.memory_bytes() + self.children.memory_bytes() + trail
     }
 
-    /// Adds a name without empty components; false when it was there.
+    /// Inserts a name without empty components. Returns `false` if it existed.
     pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
         let shared = self.latest.iter().zip(name).take_while(|(a, b)| a == b).count();
-        // A directory is shared when the dot behind it is.
+        // A directory is shared if its component and the dot after it are.
         while self.trail.last().is_some_and(|crumb| crumb.end >= shared) {
             self.trail.pop();
         }
@@ -94,7 +95,7 @@ impl Trie {
         self.insert_leaf(&name[start..])
     }
 
-    /// What is known of a name: a metric, a directory or both.
+    /// The entry of a name: a metric, a directory or both.
     pub(crate) fn get(&self, name: &[u8]) -> Option<Child> {
         let mut directory = Some(self.root);
         let mut found = None;
@@ -106,7 +107,7 @@ impl Trie {
         found
     }
 
-    /// Takes a metric out, and the directories that lead nowhere then; false when it was not there.
+    /// Removes a metric, and the directories that become empty. Returns `false` if there was no such metric.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         let mut way: Vec<(u32, At, Child)> = Vec::new();
         let mut below = Some(self.root);
@@ -128,8 +129,8 @@ impl Trie {
         true
     }
 
-    /// Writes a child that lost something; when nothing is left of it, it goes, and its directory
-    /// when that is empty then, and so on upwards.
+    /// Writes a changed child. If it is neither a metric nor a directory any more, it is removed, and so are
+    /// its parent directories as far as they become empty.
     fn prune(&mut self, mut directory: u32, mut at: At, mut child: Child, mut way: Vec<(u32, At, Child)>) {
         while !child.is_leaf() && child.directory().is_none() {
             let left = self.children.remove(directory, at);
@@ -152,7 +153,7 @@ impl Trie {
         self.children.find(directory, &self.components, self.components.find(text)?)
     }
 
-    /// Goes down into a directory, made when it is not there. `end` is where its text ends.
+    /// Enters a directory, and makes it if necessary. `end` is the end of its component in the name.
     fn enter(&mut self, text: &[u8], end: usize) {
         let directory = self.here();
         let place = self.children.search(directory, &self.components, text);
@@ -199,13 +200,13 @@ impl Trie {
         true
     }
 
-    /// The directory at the end of the trail.
+    /// The directory at the end of the path.
     fn here(&self) -> u32 {
         self.trail.last().map_or(self.root, |crumb| crumb.directory)
     }
 
-    /// Adds a child to the directory at the end of the trail, and tells the one above where it is
-    /// now. Gives the child's place.
+    /// Adds a child to the directory at the end of the path, and updates the number of this directory in its
+    /// parent. Returns the child's position.
     fn add(&mut self, at: At, child: Child) -> At {
         let (directory, at) = self.children.insert(self.here(), at, child);
         match self.trail.split_last_mut() {

@@ -1,37 +1,36 @@
-//! Going through the tree along a pattern, in byte order of the full path.
+//! Searches the tree along a pattern, in the byte order of full paths.
 //!
-//! A walk stops now and then so that the lock on the tree can be given to others. When the tree
-//! has changed meanwhile it finds its places again by their texts.
+//! A search releases the lock of the tree now and then. If the tree has changed meanwhile, it finds its
+//! positions again by their texts.
 //!
-//! Order: `a-b.x` comes before `a.x`, since `-` is smaller than the dot. So a directory `a` is
-//! not entered before its neighbours that begin with `a` and go on with something smaller than a
-//! dot; until then it waits.
+//! Order: `a-b.x` comes before `a.x`, since `-` is smaller than the dot. So a directory `a` is entered only
+//! after its neighbours that begin with `a` and continue with a byte smaller than the dot; until then it waits.
 
 use plumbago_model::glob::{Path, States};
 
 use crate::children::{At, Child};
-use crate::plan::{Plan, Way};
+use crate::plan::{WalkPlan, Way};
 use crate::trie::Trie;
 
-/// A walk gives the lock back after visiting so many nodes, …
+/// Maximum number of nodes visited in one round. Between two rounds the lock is released.
 const VISITS_PER_TURN: usize = if cfg!(test) { 3 } else { 8192 };
-/// … or finding so many, or this much text.
+/// Maximum number of results of one round.
 const FOUND_PER_TURN: usize = 4096;
 const TEXT_BYTES_PER_TURN: usize = 1 << 20;
 
-/// So many bytes of results count as one more visited node.
+/// So many bytes of results count as one visited node.
 const BYTES_PER_VISIT: usize = 256;
-/// So many children are looked at together to see whether they lead on.
+/// The number of children whose subdirectories are checked at once.
 const AHEAD: usize = 16;
 
-/// Which nodes are wanted.
+/// The nodes that a search returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
     Nodes,
     Leaves,
 }
 
-/// What one turn of a walk found.
+/// The results of one round of a search.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     text: String,
@@ -39,7 +38,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Path, leaf, branch.
+    /// The path of each result, and whether it is a metric and a directory.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, bool, bool)> {
         let mut start = 0;
         self.nodes.iter().map(move |(end, leaf, branch)| {
@@ -59,53 +58,53 @@ impl Found {
     }
 }
 
-/// A walk along one path.
+/// A search along one path.
 #[derive(Debug)]
 pub(crate) struct Walk<'p> {
-    plan: Plan<'p>,
+    plan: WalkPlan<'p>,
     want: Want,
     frames: Vec<Frame>,
     waiting: Vec<Waiting>,
-    /// The name of the directory of the frame numbered `written`, with its dot.
+    /// The path of the directory in frame number `written`, with its dot.
     path: String,
     written: usize,
     changes: u64,
     removals: u64,
 }
 
-/// A directory we are in.
+/// A directory that the search is in.
 #[derive(Debug)]
 struct Frame {
     directory: u32,
-    /// Its component.
+    /// The component of the directory.
     component: u32,
-    /// The bytes of the path with its dot, once written.
+    /// The length of the path with its dot, once it is written.
     base: usize,
     states: States,
     way: Way,
-    /// The next child of a scan, or the next text.
+    /// The next child of a scan, or the next exact text.
     at: At,
     text: usize,
-    /// For that many children from `at` on it is known whether they lead on: a bit each.
+    /// The number of children from `at` on for which `leads` says whether they can match.
     ahead: usize,
     leads_on: u32,
-    /// How many wait in the frames above.
+    /// The number of waiting directories in the frames above.
     waiting: usize,
-    /// What was done last in this turn, and the text behind which the next turn goes on.
+    /// The last thing done in this round. The next round continues after its text.
     latest: Option<Latest>,
     resume: Option<Vec<u8>>,
 }
 
-/// What was done last in a directory.
+/// The last thing done in a directory.
 #[derive(Debug, Clone, Copy)]
 enum Latest {
-    /// A child was looked at.
+    /// A child was visited.
     Taken(u32),
-    /// A directory was entered, so that all that comes before its children is behind us.
+    /// A directory was entered; everything sorted before its children is done.
     Entered(u32),
 }
 
-/// A directory that is entered once the neighbours that come before its children are done.
+/// A directory that is entered after the neighbours that are sorted before its children.
 #[derive(Debug)]
 struct Waiting {
     component: u32,
@@ -117,7 +116,7 @@ struct Waiting {
 impl<'p> Walk<'p> {
     pub(crate) fn new(path: &'p Path, want: Want, trie: &Trie) -> Self {
         let mut walk = Self {
-            plan: Plan::new(path, &trie.components),
+            plan: WalkPlan::new(path, &trie.components),
             want,
             frames: Vec::new(),
             waiting: Vec::new(),
@@ -133,9 +132,9 @@ impl<'p> Walk<'p> {
         walk
     }
 
-    /// Goes on for one turn; false at the end. `visits` is what the whole walk may still visit; it
-    /// is 0 when that did not suffice.
-    pub(crate) fn turn(&mut self, trie: &Trie, found: &mut Found, visits: &mut usize) -> bool {
+    /// Runs one round. Returns `false` at the end. `visits` is what the search may still visit; it is 0 if that
+    /// did not suffice.
+    pub(crate) fn round(&mut self, trie: &Trie, found: &mut Found, visits: &mut usize) -> bool {
         self.resume(trie);
         let stop = visits.saturating_sub(VISITS_PER_TURN);
         while !self.frames.is_empty() {
@@ -149,7 +148,7 @@ impl<'p> Walk<'p> {
         false
     }
 
-    /// Takes one child or enters or leaves a directory; tells what it cost beyond that.
+    /// Visits a child, or enters or leaves a directory. Returns the additional cost in visits.
     #[inline]
     fn step(&mut self, trie: &Trie, found: &mut Found) -> usize {
         let mut cost = self.skip(trie);
@@ -191,10 +190,10 @@ impl<'p> Walk<'p> {
         cost + self.plan.take_cost()
     }
 
-    /// Passes over children that do not lead on; tells what that cost.
+    /// Skips children that cannot match. Returns the cost in visits.
     ///
-    /// Finding that out for several at once lets the processor wait for all their memory
-    /// together, which is most of the time of such a search.
+    /// Several children are checked at once, so that the processor loads their memory in parallel. Waiting for
+    /// memory is most of the time of such a search.
     #[inline]
     fn skip(&mut self, trie: &Trie) -> usize {
         let Some(frame) = self.frames.last_mut().filter(|frame| frame.way == Way::Scan) else { return 0 };
@@ -213,7 +212,7 @@ impl<'p> Walk<'p> {
         if dead > 0 { dead + self.plan.take_cost() } else { 0 }
     }
 
-    /// The next child of the innermost directory, not yet taken.
+    /// The next child of the innermost directory; it is not consumed.
     #[inline]
     fn candidate(&mut self, trie: &Trie, cost: &mut usize) -> Option<(At, Child)> {
         let frame = self.frames.last_mut()?;
@@ -255,7 +254,7 @@ impl<'p> Walk<'p> {
         self.frames.push(frame);
     }
 
-    /// Notes a result; tells how long it is.
+    /// Adds a result. Returns its length in bytes.
     fn emit(&mut self, trie: &Trie, child: Child, found: &mut Found) -> usize {
         let before = found.text.len();
         self.write_path(trie);
@@ -265,7 +264,7 @@ impl<'p> Walk<'p> {
         found.text.len() - before
     }
 
-    /// Writes the path of the innermost directory; most directories are left before it is needed.
+    /// Writes the path of the innermost directory. This is done late, because most directories have no result.
     #[inline]
     fn write_path(&mut self, trie: &Trie) {
         while self.written + 1 < self.frames.len() {
@@ -279,7 +278,7 @@ impl<'p> Walk<'p> {
         self.path.truncate(self.frames.last().map_or(0, |frame| frame.base));
     }
 
-    /// Notes the texts of all places before the lock is given away.
+    /// Saves the texts of all positions before the lock is released.
     fn pause(&mut self, trie: &Trie) {
         self.write_path(trie);
         for frame in &mut self.frames {
@@ -296,7 +295,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Finds all places again when the tree has changed. What is gone is left out.
+    /// Finds all positions again if the tree has changed. Entries that were removed are skipped.
     fn resume(&mut self, trie: &Trie) {
         if self.changes == trie.changes() {
             return;
@@ -325,7 +324,7 @@ impl<'p> Walk<'p> {
         self.waiting = kept;
     }
 
-    /// Goes down the path again; the frames below a directory that is gone are dropped.
+    /// Finds the directories of the path again. If one was removed, the frames below it are dropped.
     fn find_directories(&mut self, trie: &Trie) {
         if let Some(root) = self.frames.first_mut() {
             root.directory = trie.root();
@@ -350,8 +349,9 @@ impl<'p> Walk<'p> {
     }
 }
 
-/// Notes for the next children of a frame whether they match and what has to follow is there.
-fn look_ahead(plan: &mut Plan<'_>, trie: &Trie, frame: &mut Frame) {
+/// Checks for the next children of a frame whether they match, and whether the components that must follow
+/// exist.
+fn look_ahead(plan: &mut WalkPlan<'_>, trie: &Trie, frame: &mut Frame) {
     let prefix = plan.prefix(frame.states);
     let mut at = frame.at;
     let mut below = [None; AHEAD];
@@ -377,7 +377,7 @@ fn look_ahead(plan: &mut Plan<'_>, trie: &Trie, frame: &mut Frame) {
     }
 }
 
-/// The child at a place, when its text begins with a prefix.
+/// The child at a position, if its text begins with a prefix.
 #[inline]
 fn next_child(trie: &Trie, directory: u32, at: At, prefix: &[u8]) -> Option<(At, Child)> {
     let (at, child) = trie.children.get(directory, at)?;
@@ -385,7 +385,7 @@ fn next_child(trie: &Trie, directory: u32, at: At, prefix: &[u8]) -> Option<(At,
     fits.then_some((at, child))
 }
 
-/// Where a frame goes on: behind what it did last, or at its beginning.
+/// The position where a frame continues: after the last thing done, or at its beginning.
 fn start(trie: &Trie, frame: &Frame, prefix: &[u8]) -> At {
     let search = |text: &[u8]| trie.children.search(frame.directory, &trie.components, text);
     match &frame.resume {
@@ -395,14 +395,14 @@ fn start(trie: &Trie, frame: &Frame, prefix: &[u8]) -> At {
     }
 }
 
-/// The component and the directory of a text.
+/// The number of a component and of its directory.
 fn below(trie: &Trie, directory: u32, text: &[u8]) -> Option<(u32, u32)> {
     let component = trie.components.find(text)?;
     let (_, child) = trie.children.find(directory, &trie.components, component)?;
     Some((component, child.directory()?))
 }
 
-/// True when a component comes before everything below a directory that it follows.
+/// Whether a component is sorted before everything below a directory that precedes it.
 #[inline]
 fn comes_before(trie: &Trie, component: u32, directory: u32) -> bool {
     let rest = trie.components.text(component).strip_prefix(trie.components.text(directory));
@@ -411,7 +411,7 @@ fn comes_before(trie: &Trie, component: u32, directory: u32) -> bool {
 
 #[inline]
 fn text(trie: &Trie, component: u32) -> &str {
-    // Names come in as text, so this never fails.
+    // Components are made from text, so this never fails.
     std::str::from_utf8(trie.components.text(component)).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Nanoseconds per line and per pickled point, into a batch.
+//! Time to parse lines and pickles into a batch.
 
 use std::hint::black_box;
 
@@ -49,7 +49,7 @@ fn lines(suffix: &str) -> Vec<u8> {
     names(suffix).into_iter().enumerate().map(line).collect::<String>().into_bytes()
 }
 
-/// What carbon's relay sends: protocol 2, a list of `(name, (timestamp, value))`, both of them floats.
+/// A frame as carbon's relay sends it: protocol 2, a list of `(name, (timestamp, value))` with floats.
 fn frames() -> Vec<u8> {
     let mut out = Vec::new();
     for chunk in names("").chunks(500) {
@@ -99,8 +99,8 @@ fn parse(c: &mut Criterion) {
     group.finish();
 }
 
-/// The room of the batch is kept, since fetching it from the kernel each time is not the parser's work (a
-/// daemon's allocator keeps it too).
+/// Reuses the memory of the batch, since allocating it is not the parser's work. The allocator of a daemon keeps it
+/// too.
 fn run(protocol: &mut impl Protocol, bytes: &[u8], context: &Context<'_>, intake: &mut Intake) {
     intake.points.clear();
     protocol.feed(black_box(bytes), context, intake);

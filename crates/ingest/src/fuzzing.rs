@@ -1,4 +1,4 @@
-//! Entry points for fuzzers: any bytes may be given, and what must always hold is asserted.
+//! Entry points for fuzzers. They accept any bytes and assert what must always hold.
 
 use crate::name::NameOptions;
 use crate::protocol::line::{self, Lines};
@@ -8,7 +8,7 @@ use crate::protocol::{BATCH_BYTES, Context, Framed, Intake, Protocol, Step};
 
 const NOW: u32 = 1_700_000_000;
 
-/// Bytes on the line listener: TCP in pieces, and one datagram.
+/// Parses the bytes as lines over TCP, in chunks, and as a datagram.
 pub fn line(data: &[u8]) {
     streams(data, || Lines::new(64));
     let mut intake = Intake::default();
@@ -16,13 +16,13 @@ pub fn line(data: &[u8]) {
     check(&intake);
 }
 
-/// Bytes on the pickle listener, as a stream and as one frame.
+/// Parses the bytes as a stream of pickle frames and as the content of one frame.
 pub fn pickle(data: &[u8]) {
     streams(data, || Framed::new(Pickle, 4096));
     streams(&framed(data), || Framed::new(Pickle, 1 << 20));
 }
 
-/// Bytes on the protobuf listener, as a stream and as one frame.
+/// Parses the bytes as a stream of protobuf frames and as the content of one frame.
 pub fn protobuf(data: &[u8]) {
     streams(data, || Framed::new(Protobuf, 4096));
     streams(&framed(data), || Framed::new(Protobuf, 1 << 20));
@@ -37,7 +37,7 @@ fn context() -> Context<'static> {
     Context { now: NOW, names: NameOptions::default(), relabel: None }
 }
 
-/// The same bytes at once and cut in two must give the same points.
+/// Asserts that bytes in one chunk and the same bytes in two chunks result in the same points.
 fn streams<P: Protocol>(data: &[u8], protocol: impl Fn() -> P) {
     let whole = points(&[data], protocol());
     let cut = data.first().map_or(0, |first| usize::from(*first) * data.len() / 256);
@@ -45,7 +45,7 @@ fn streams<P: Protocol>(data: &[u8], protocol: impl Fn() -> P) {
     assert_eq!(whole, points(&[head, tail], protocol()));
 }
 
-/// Feeds the chunks and gives all points, with the number of refusals.
+/// Parses the chunks. Returns all points and the number of refusals.
 fn points(chunks: &[&[u8]], mut protocol: impl Protocol) -> (Vec<(String, u32, u64)>, u64) {
     let mut found = (Vec::new(), 0);
     let mut intake = Intake::default();

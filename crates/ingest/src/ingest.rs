@@ -1,10 +1,9 @@
-//! All listeners together.
+//! Binds and runs all listeners.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use plumbago_model::Clock;
 use plumbago_telemetry::Registry;
@@ -13,17 +12,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::config::{Config, TlsConfig, resolve};
+use crate::config::{Config, TcpConfig, resolve};
 use crate::listener::{Shared, tcp, udp};
-use crate::protocol::line::Lines;
-use crate::protocol::pickle::Pickle;
-use crate::protocol::protobuf::Protobuf;
-use crate::protocol::{Framed, Protocol};
+use crate::protocol::TcpProtocol;
 use crate::relabel::{Rules, RulesError};
 use crate::sink::PointSink;
 use crate::stats::{Listener, Stats};
 
-/// The listeners, bound and not yet reading.
+/// All listeners, bound but not reading yet.
 pub struct Ingest {
     tcp: Vec<tcp::Bound>,
     udp: Option<udp::Bound>,
@@ -31,20 +27,23 @@ pub struct Ingest {
     handle: Handle,
 }
 
-/// Where the listeners listen; `None` is switched off.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// The line protocol on TCP.
-    pub line: Option<SocketAddr>,
-    /// The line protocol on UDP.
-    pub udp: Option<SocketAddr>,
-    /// Pickle on TCP.
-    pub pickle: Option<SocketAddr>,
-    /// Protobuf on TCP.
-    pub protobuf: Option<SocketAddr>,
+/// The bound addresses. A listener that is off has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Addresses(Vec<(Listener, SocketAddr)>);
+
+impl Addresses {
+    /// The address of a listener, with the port that the kernel chose for port 0. `None` if it is off.
+    pub fn of(&self, listener: Listener) -> Option<SocketAddr> {
+        self.iter().find(|(other, _)| *other == listener).map(|(_, address)| address)
+    }
+
+    /// The listeners that are on, with their addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (Listener, SocketAddr)> {
+        self.0.iter().copied()
+    }
 }
 
-/// A hand on running listeners. Cloning shares them.
+/// Access to running listeners. Clones refer to the same listeners.
 #[derive(Debug, Clone)]
 pub struct Handle {
     addresses: Addresses,
@@ -53,43 +52,43 @@ pub struct Handle {
     certificates: Arc<Vec<(Listener, Arc<Certificates>)>>,
 }
 
-/// Why the listeners cannot be bound.
+/// Why a listener could not be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address means nothing.
+    /// The setting `listen` is not an address.
     #[error("ingest.{listener}.listen: {problem}")]
     Address {
         /// The listener.
         listener: Listener,
-        /// What is wrong with it.
+        /// What is wrong with the address.
         problem: String,
     },
-    /// The address cannot be had.
+    /// The system refused to bind the address.
     #[error("ingest.{listener}.listen: cannot bind {address}: {source}; {}", advice(.source))]
     Bind {
         /// The listener.
         listener: Listener,
         /// The address.
         address: SocketAddr,
-        /// What the kernel says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The certificates cannot be used.
+    /// The TLS files cannot be used.
     #[error("ingest.{listener}.tls: {source}")]
     Tls {
         /// The listener.
         listener: Listener,
-        /// What is wrong with them.
+        /// Which file, and what is wrong with it.
         source: TlsError,
     },
 }
 
-/// What was wrong at a reload; it stays as it was, everything else was renewed.
+/// The problems of a reload. What has a problem stays as it was; the rest has been reloaded.
 #[derive(Debug, thiserror::Error)]
 pub struct ReloadError {
-    /// Of the lists and rewrite rules.
+    /// Problems of the lists and rewrite rules.
     pub rules: Option<RulesError>,
-    /// Of the certificates.
+    /// Problems of TLS files, with their listener.
     pub tls: Vec<(Listener, TlsError)>,
 }
 
@@ -104,17 +103,22 @@ impl fmt::Display for ReloadError {
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "stop the program that holds it, choose another port, or set listen = \"\" to do without"
+            "stop the program that uses it, choose another port, or set listen = \"\" to switch the listener off"
         }
-        io::ErrorKind::PermissionDenied => "choose a port above 1023, or allow this program lower ones",
+        io::ErrorKind::PermissionDenied => {
+            "choose a port above 1023, or allow this program to bind lower ports"
+        }
         io::ErrorKind::AddrNotAvailable => "choose an address of this machine, or 0.0.0.0 for all of them",
-        _ => "choose another address, or set listen = \"\" to do without",
+        _ => "choose another address, or set listen = \"\" to switch the listener off",
     }
 }
 
 impl Ingest {
-    /// Binds every listener that is not switched off. Nothing is read before [`Ingest::run`], so that
-    /// senders can already connect while the rest of the process starts.
+    /// Binds every listener that is on. Nothing is read before [`Ingest::run`], but senders can already
+    /// connect while the rest of the process starts.
+    ///
+    /// # Errors
+    /// The first listener whose address is invalid or in use, or whose TLS files cannot be used.
     pub fn bind(
         config: &Config,
         rules: Rules,
@@ -131,7 +135,10 @@ impl Ingest {
             Arc::clone(&stats),
             config.frame_memory_bytes,
         );
-        let tcp: Vec<_> = [line(config)?, pickle(config)?, protobuf(config)?].into_iter().flatten().collect();
+        let tcp = Listener::over_tcp()
+            .zip(config.tcp.iter())
+            .map(|(listener, (protocol, section))| bind_tcp(listener, *protocol, section));
+        let tcp: Vec<_> = tcp.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         let udp = bind_udp(config, registry)?;
         let certificates =
             tcp.iter().map(|bound| (bound.listener, Arc::clone(&bound.certificates))).collect();
@@ -140,18 +147,18 @@ impl Ingest {
         Ok(Self { tcp, udp, shared: Arc::new(shared), handle })
     }
 
-    /// Where the listeners listen, with the ports that the kernel chose for port 0.
-    pub fn addresses(&self) -> Addresses {
-        self.handle.addresses
+    /// The bound addresses, with the ports that the kernel chose for port 0.
+    pub fn addresses(&self) -> &Addresses {
+        &self.handle.addresses
     }
 
-    /// A hand on the listeners, to keep while they run.
+    /// Access to the listeners while they run.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Reads until `shutdown`, then accepts no more, pushes what the kernel has already taken from the
-    /// senders, and returns when the sink has all of it.
+    /// Reads until `shutdown`. Then it stops accepting connections, reads what the kernel has already
+    /// received, and returns once the sink has accepted all of it.
     pub async fn run(self, shutdown: CancellationToken) {
         let mut listeners = JoinSet::new();
         for bound in self.tcp {
@@ -161,7 +168,7 @@ impl Ingest {
         }
         if let Some(bound) = self.udp {
             let (shared, stop) = (Arc::clone(&self.shared), shutdown.clone());
-            listeners.spawn(async move { (Listener::Udp, udp::run(bound, shared, stop).await) });
+            listeners.spawn(async move { (Listener::UDP, udp::run(bound, shared, stop).await) });
         }
         while let Some(ended) = listeners.join_next().await {
             match ended {
@@ -174,56 +181,29 @@ impl Ingest {
 }
 
 impl Handle {
-    /// Where the listeners listen.
-    pub fn addresses(&self) -> Addresses {
-        self.addresses
+    /// The bound addresses.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
-    /// What they count.
+    /// The counters of the listeners.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Reads the lists, rewrite rules and certificates that the settings name now. What is wrong stays as
-    /// it was.
+    /// Reloads the lists, rewrite rules and certificates.
+    ///
+    /// # Errors
+    /// All problems. What has a problem stays as it was; the rest is in force.
     pub fn reload(&self, config: &Config) -> Result<(), ReloadError> {
         let rules = self.rules.reload(config).err();
         let reload = |(listener, one): &(Listener, Arc<Certificates>)| {
-            let tls = match listener {
-                Listener::Line => &config.line.tls,
-                Listener::Pickle => &config.pickle.tls,
-                Listener::Protobuf => &config.protobuf.tls,
-                Listener::Udp => return None,
-            };
-            Some((*listener, one.reload(&tls.files()).err()?))
+            let section = config.tcp.get(listener.label())?;
+            Some((*listener, one.reload(&section.tls.files()).err()?))
         };
         let tls: Vec<_> = self.certificates.iter().filter_map(reload).collect();
         if rules.is_none() && tls.is_empty() { Ok(()) } else { Err(ReloadError { rules, tls }) }
     }
-}
-
-fn line(config: &Config) -> Result<Option<tcp::Bound>, BindError> {
-    let section = &config.line;
-    let line_bytes_max = length(section.line_bytes_max);
-    let options = (section.connections_max, section.idle_timeout, &section.tls);
-    bind_tcp(Listener::Line, &section.listen, options, move || Box::new(Lines::new(line_bytes_max)))
-}
-
-fn pickle(config: &Config) -> Result<Option<tcp::Bound>, BindError> {
-    let section = &config.pickle;
-    let frame_bytes_max = length(section.frame_bytes_max);
-    let options = (section.connections_max, section.idle_timeout, &section.tls);
-    bind_tcp(Listener::Pickle, &section.listen, options, move || {
-        Box::new(Framed::new(Pickle, frame_bytes_max))
-    })
-}
-
-fn protobuf(config: &Config) -> Result<Option<tcp::Bound>, BindError> {
-    let section = &config.protobuf;
-    let frame_bytes_max = length(section.frame_bytes_max);
-    let options = (section.connections_max, section.idle_timeout, &section.tls);
-    let protocol = move || -> Box<dyn Protocol> { Box::new(Framed::new(Protobuf, frame_bytes_max)) };
-    bind_tcp(Listener::Protobuf, &section.listen, options, protocol)
 }
 
 fn length(bytes: u64) -> usize {
@@ -239,25 +219,25 @@ fn address(listener: Listener, listen: &str) -> Result<Option<SocketAddr>, BindE
 
 fn bind_tcp(
     listener: Listener,
-    listen: &str,
-    (connections_max, idle_timeout, tls): (usize, Duration, &TlsConfig),
-    protocol: impl Fn() -> Box<dyn Protocol> + Send + Sync + 'static,
+    protocol: TcpProtocol,
+    section: &TcpConfig,
 ) -> Result<Option<tcp::Bound>, BindError> {
-    let Some(address) = address(listener, listen)? else { return Ok(None) };
-    let certificates = tls.load().map_err(|source| BindError::Tls { listener, source })?;
+    let Some(address) = address(listener, &section.listen)? else { return Ok(None) };
+    let certificates = section.tls.load().map_err(|source| BindError::Tls { listener, source })?;
     let socket = tcp::bind(address).map_err(|source| BindError::Bind { listener, address, source })?;
     Ok(Some(tcp::Bound {
         listener,
         socket,
-        connections_max,
-        idle_timeout: (!idle_timeout.is_zero()).then_some(idle_timeout),
+        connections_max: section.connections_max,
+        idle_timeout: (!section.idle_timeout.is_zero()).then_some(section.idle_timeout),
         certificates: Arc::new(certificates),
-        protocol: Box::new(protocol),
+        protocol,
+        message_bytes_max: length(section.message_bytes_max),
     }))
 }
 
 fn bind_udp(config: &Config, registry: &Registry) -> Result<Option<udp::Bound>, BindError> {
-    let listener = Listener::Udp;
+    let listener = Listener::UDP;
     let Some(address) = address(listener, &config.udp.listen)? else { return Ok(None) };
     let socket = udp::bind(address, length(config.udp.receive_buffer_bytes))
         .map_err(|source| BindError::Bind { listener, address, source })?;
@@ -271,13 +251,7 @@ fn bind_udp(config: &Config, registry: &Registry) -> Result<Option<udp::Bound>, 
 }
 
 fn addresses(tcp: &[tcp::Bound], udp: Option<&udp::Bound>) -> Addresses {
-    let of = |listener| {
-        tcp.iter().find(|bound| bound.listener == listener).and_then(|bound| bound.socket.local_addr().ok())
-    };
-    Addresses {
-        line: of(Listener::Line),
-        udp: udp.and_then(|bound| bound.socket.local_addr().ok()),
-        pickle: of(Listener::Pickle),
-        protobuf: of(Listener::Protobuf),
-    }
+    let tcp = tcp.iter().map(|bound| (bound.listener, bound.socket.local_addr()));
+    let udp = udp.iter().map(|bound| (Listener::UDP, bound.socket.local_addr()));
+    Addresses(tcp.chain(udp).filter_map(|(listener, address)| Some((listener, address.ok()?))).collect())
 }

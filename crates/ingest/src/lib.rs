@@ -1,8 +1,8 @@
-//! Listeners and protocols: from a socket to accepted points.
+//! Listeners and protocols: turns bytes from sockets into accepted points.
 //!
-//! Must not know: the engine, stores. Points go to a [`PointSink`], which the binary adapts the engine
-//! to. Start at [`protocol::line`] for what a line means, at [`reject::Reject`] for what is refused, and
-//! at [`Ingest`] for how the sockets run.
+//! Must not know: the engine, stores. Points go to a [`PointSink`], which the binary implements for the
+//! engine. Start at [`protocol::line`] for the meaning of a line, at [`reject::Reject`] for the points that
+//! are refused, at [`protocol::TCP`] for a new protocol, and at [`Ingest`] for the sockets.
 
 pub mod config;
 mod ingest;

@@ -1,20 +1,20 @@
-//! From the bytes of a name to the name that is stored.
+//! Turns the bytes of a received name into the name that is stored.
 
 use std::borrow::Cow;
 
 use plumbago_model::name::NAME_BYTES_MAX;
 use plumbago_model::{NameError, sanitize};
 
-use crate::protocol::Context;
 use crate::reject::Reject;
+use crate::relabel::Relabel;
 use crate::tags;
 
-/// How names are cleaned up.
+/// How names are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameOptions {
     /// `a..b` and `.a.b.` become `a.b`.
     pub fold_empty_components: bool,
-    /// A blank in the tags becomes `_`, where carbon would refuse the line.
+    /// A blank in a tag's value becomes `_`. Carbon would refuse the line.
     pub blanks_in_tags: bool,
 }
 
@@ -24,44 +24,56 @@ impl Default for NameOptions {
     }
 }
 
-/// Hands the stored form of a name to `push`. Nearly all names are stored as they came; those are not
+/// Passes the stored form of a name to `push`. Nearly all names are stored as received; those are not
 /// copied.
 #[inline]
-pub(crate) fn with_clean(name: &[u8], context: &Context<'_>, push: impl FnOnce(&[u8])) -> Result<(), Reject> {
-    if context.relabel.is_none() {
-        // Plain is ASCII.
+pub(crate) fn with_clean(
+    name: &[u8],
+    options: NameOptions,
+    relabel: Option<&Relabel>,
+    push: impl FnOnce(&[u8]),
+) -> Result<(), Reject> {
+    if relabel.is_none() {
+        // A plain name is ASCII, and therefore UTF-8.
         if is_plain(name) || (is_plain_tagged(name) && str::from_utf8(name).is_ok()) {
             push(name);
             return Ok(());
         }
     }
-    push(clean(name, context)?.as_bytes());
+    push(clean(name, options, relabel)?.as_bytes());
     Ok(())
 }
 
-/// The normal form of a name that comes by another way than with a point: as [`crate::config::Config`]
-/// has it by default, without rewriting.
+/// The normal form of a name that does not come with a point, such as one registered through the API.
+/// Uses the default settings and no rewrite rules.
+///
+/// # Errors
+/// The reason for which a point of this name would be refused.
 pub fn canonical(name: &str) -> Result<String, Reject> {
     let name = name.trim_start_matches(['.', '~']);
     then(Cow::Borrowed(name), tags::canonical).and_then(|name| then(name, fold)).map(Cow::into_owned)
 }
 
-/// The long way, in the order of carbon: lists and rules see the name as it came, then it is put into
-/// its normal form.
-fn clean<'a>(name: &'a [u8], context: &Context<'_>) -> Result<Cow<'a, str>, Reject> {
+/// The slow path, in carbon's order: lists and rewrite rules see the name as received, then it is
+/// normalised.
+fn clean<'a>(
+    name: &'a [u8],
+    options: NameOptions,
+    relabel: Option<&Relabel>,
+) -> Result<Cow<'a, str>, Reject> {
     let mut name = Cow::Borrowed(str::from_utf8(name).map_err(|_| Reject::Encoding)?);
-    if let Some(relabel) = context.relabel {
+    if let Some(relabel) = relabel {
         name = then(name, |name| relabel.apply(name))?;
     }
-    if context.names.blanks_in_tags {
+    if options.blanks_in_tags {
         name = then(name, |name| Ok(without_blanks(name)))?;
     }
-    if context.names.fold_empty_components {
-        // Behind an empty component there may be a `~`, and the other way round.
+    if options.fold_empty_components {
+        // Removing an empty component may expose a `~`, and removing a `~` an empty component.
         name = then(name, |name| Ok(Cow::Borrowed(name.trim_start_matches(['.', '~']))))?;
     }
     name = then(name, tags::canonical)?;
-    then(name, |name| if context.names.fold_empty_components { fold(name) } else { check(name) })
+    then(name, |name| if options.fold_empty_components { fold(name) } else { check(name) })
 }
 
 fn then<'a>(
@@ -78,7 +90,7 @@ fn fold(name: &str) -> Result<Cow<'_, str>, Reject> {
     sanitize(name).map_err(reason)
 }
 
-/// The same refusals as [`fold`], but the name stays as it is.
+/// Refuses the same names as [`fold`], but changes nothing.
 fn check(name: &str) -> Result<Cow<'_, str>, Reject> {
     fold(name).map(|_| Cow::Borrowed(name))
 }
@@ -100,8 +112,8 @@ fn without_blanks(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// True when the name is certainly in its normal form: printable ASCII without tags, without empty
-/// components, and without what [`tags::canonical`] looks at.
+/// True if the name is certainly in normal form: printable ASCII without tags, without empty components,
+/// and without any character that [`tags::canonical`] treats specially.
 #[inline]
 fn is_plain(name: &[u8]) -> bool {
     let (Some(first), Some(last)) = (name.first(), name.last()) else {
@@ -111,7 +123,7 @@ fn is_plain(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && !edges && is_plain_byte(*first) && inside_is_plain(name)
 }
 
-/// The same for a name with tags, sorted as its sender mostly has them.
+/// The same for a name with tags. Most senders sort them already.
 #[inline]
 fn is_plain_tagged(name: &[u8]) -> bool {
     match memchr::memchr(b';', name) {
@@ -125,8 +137,8 @@ fn is_plain_tagged(name: &[u8]) -> bool {
     }
 }
 
-/// All bytes but the first, each seen with the one before it. Windows of a fixed size, the last of
-/// them overlapping, become vector instructions.
+/// Checks every byte but the first together with the byte before it. It works on windows of a fixed size,
+/// of which the last overlaps the one before, so that the compiler can use vector instructions.
 #[inline]
 fn inside_is_plain(name: &[u8]) -> bool {
     match name.len() {
@@ -170,9 +182,8 @@ mod tests {
     use super::*;
 
     fn cleaned(name: &[u8], names: NameOptions) -> Result<String, Reject> {
-        let context = Context { now: 0, names, relabel: None };
         let mut clean = None;
-        with_clean(name, &context, |name| clean = Some(str::from_utf8(name).unwrap().to_owned()))?;
+        with_clean(name, names, None, |name| clean = Some(str::from_utf8(name).unwrap().to_owned()))?;
         Ok(clean.unwrap())
     }
 
@@ -222,17 +233,15 @@ mod tests {
         #[test]
         fn the_fast_way_gives_what_the_long_way_gives(name in prop::collection::vec(prop_oneof![4 => b'a'..b'd', 2 => Just(b'.'), 1 => any::<u8>()], 0..60)) {
             if is_plain(&name) {
-                let context = Context { now: 0, names: NameOptions::default(), relabel: None };
-                let long = clean(&name, &context);
+                let long = clean(&name, NameOptions::default(), None);
                 prop_assert_eq!(long.as_deref(), Ok(str::from_utf8(&name).unwrap()));
             }
         }
 
         #[test]
         fn and_so_with_tags(name in "[ab.~é]{0,3}(;(a|b|a-b|name|!|é)?=?[ab~=é \\x7f]{0,2}){0,3}(\"\\})?") {
-            let context = Context { now: 0, names: NameOptions::default(), relabel: None };
-            let long = clean(name.as_bytes(), &context);
-            // The fast way may leave a name to the long way, but not one that has nothing odd about it.
+            let long = clean(name.as_bytes(), NameOptions::default(), None);
+            // The fast path may defer an odd name to the slow path, but must handle every plain one.
             let ordinary = name.is_ascii() && name.contains(';') && !name.ends_with('}');
             let unchanged = long.as_deref() == Ok(name.as_str());
             prop_assert_eq!(is_plain_tagged(name.as_bytes()), unchanged && ordinary, "{:?}", long);

@@ -1,62 +1,63 @@
-//! Why a point was refused, and the count of it.
+//! The reasons for which a point is refused, and how refusals are counted.
 
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Longest text of a sample, in bytes of what came over the wire.
+/// Longest sample, in bytes as received.
 const SAMPLE_BYTES: usize = 120;
 
 /// Why a line, an item or a message was refused.
 ///
-/// One of them counts as one received point, also where more were lost with it (a broken frame): how
-/// many it held is not known.
+/// Each refusal counts as one received point. A broken frame counts as one too, since the number of
+/// points in it is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reject {
-    /// A line that has not exactly a name, a value and a timestamp.
+    /// The line does not consist of exactly a name, a value and a timestamp.
     Fields,
-    /// A value that is no number.
+    /// The value is not a number.
     Value,
-    /// A timestamp that is no number, not finite or negative (−1 excepted: it means now).
+    /// The timestamp is not a number, not finite, or negative. The exception is −1, which means now.
     Timestamp,
-    /// A timestamp beyond the year 2106, usually milliseconds.
+    /// The timestamp lies beyond the year 2106. Usually it is in milliseconds.
     Future,
-    /// The value NaN, by which senders say "unknown"; carbon drops it without a word.
+    /// The value is NaN, which senders use for "unknown". Carbon drops it silently.
     Nan,
-    /// A name that is not UTF-8.
+    /// The name is not UTF-8.
     Encoding,
-    /// A name with no component in it.
+    /// The name has no component.
     NameEmpty,
-    /// A name longer than is kept.
+    /// The name is longer than the longest name that can be stored.
     NameTooLong,
-    /// A name with a control character or white space.
+    /// The name contains a control character or white space.
     NameControl,
-    /// Tags that Graphite does not allow.
+    /// The name has tags that Graphite does not allow.
     Tags,
-    /// A line longer than the limit.
+    /// The line is longer than `line_bytes_max`.
     LineTooLong,
-    /// A line that was not ended when its connection closed.
+    /// The connection closed in the middle of the line.
     HalfLine,
-    /// An entry of a frame that is no name with points.
+    /// An entry of a frame is not a name with points.
     Item,
-    /// A frame that could not be decoded; nothing of it was taken.
+    /// The frame could not be decoded. None of its points was accepted.
     Frame,
-    /// A frame longer than the limit; its connection was closed.
+    /// The frame is longer than `frame_bytes_max`. Its connection was closed.
     FrameTooLarge,
-    /// A frame that was not complete when its connection closed.
+    /// The connection closed in the middle of the frame.
     HalfFrame,
-    /// The rest of a frame that repeats its names so often that it would fill the memory.
+    /// The frame repeats long names so often that its points would take far more memory than the frame. The
+    /// rest of the frame was skipped.
     Amplified,
-    /// A large frame for which there was no memory; its connection was closed.
+    /// `frame_memory_bytes` had no room for a large frame. Its connection was closed.
     Memory,
-    /// A name that the blacklist matches.
+    /// A pattern of the blacklist matches the name.
     Blacklist,
-    /// A name that the whitelist does not match.
+    /// No pattern of the whitelist matches the name.
     Whitelist,
-    /// A name for which a rule's pattern could not be decided within its limit of steps.
+    /// Matching the pattern of a rule against the name exceeded the step limit.
     Rule,
-    /// A point that the engine did not take: from a datagram that came while it was behind, or on any way
-    /// when it has failed or its start was given up.
+    /// The engine did not accept the point. Either its queues were full when a datagram arrived, or it has
+    /// failed or is shutting down.
     Overflow,
 }
 
@@ -64,7 +65,7 @@ impl Reject {
     /// How many reasons there are.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// Every reason, in the order of their numbers.
+    /// Every reason, in the order of its discriminant.
     pub const ALL: [Self; 22] = [
         Self::Fields,
         Self::Value,
@@ -90,7 +91,7 @@ impl Reject {
         Self::Overflow,
     ];
 
-    /// The text of the label `reason`; stable, since alerts are written on it.
+    /// The value of the label `reason`. It must not change, because alerts use it.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Fields => "fields",
@@ -118,7 +119,7 @@ impl Reject {
         }
     }
 
-    /// True for what the operator or the sender does on purpose, so that it is no news.
+    /// True if the operator or the sender intends the refusal, so that it deserves no warning.
     pub(crate) const fn is_intended(self) -> bool {
         matches!(self, Self::Nan | Self::Blacklist | Self::Whitelist)
     }
@@ -130,28 +131,28 @@ impl fmt::Display for Reject {
     }
 }
 
-/// What was refused since the last report: a number per reason, and one sample of each.
+/// The refusals since the last report: a count and one sample per reason.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Tally {
     counts: [u64; Reject::COUNT],
     samples: Vec<Sample>,
-    /// The sender of what is parsed now, for the samples.
+    /// Address of the sender whose bytes are being parsed, for the samples.
     pub origin: Option<SocketAddr>,
 }
 
-/// The first text that was refused for a reason.
+/// The first text that was refused for a reason since the last report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     /// The reason.
     pub reason: Reject,
-    /// What came, escaped and shortened.
+    /// The text as received, escaped and shortened.
     pub text: String,
-    /// Who sent it.
+    /// Address of the sender, if known.
     pub origin: Option<SocketAddr>,
 }
 
 impl Tally {
-    /// Counts one more, and keeps `bytes` as the sample when it is the first of its reason.
+    /// Counts a refusal. The first of each reason keeps `bytes` as its sample.
     #[cold]
     pub fn reject(&mut self, reason: Reject, bytes: &[u8]) {
         let count = &mut self.counts[reason as usize];
@@ -161,22 +162,22 @@ impl Tally {
         }
     }
 
-    /// How often the reason was given.
+    /// Number of refusals for one reason.
     pub fn count(&self, reason: Reject) -> u64 {
         self.counts[reason as usize]
     }
 
-    /// How many were refused, for whatever reason.
+    /// Number of refusals for all reasons together.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// One sample for each reason that was given.
+    /// One sample for each reason that occurred.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// Back to nothing counted; the origin stays.
+    /// Resets counts and samples, but keeps the origin.
     pub fn clear(&mut self) {
         if !self.samples.is_empty() {
             *self = Self { origin: self.origin, ..Self::default() };
@@ -184,7 +185,7 @@ impl Tally {
     }
 }
 
-/// Bytes as a short text that fits into one log line, whatever they are.
+/// Any bytes as a short text that fits into one log line.
 fn excerpt(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(SAMPLE_BYTES)];
     let mut text = shown.escape_ascii().to_string();

@@ -1,16 +1,20 @@
-//! Where points go: the trait that the engine is adapted to.
+//! The receiver of accepted points.
 
 use async_trait::async_trait;
 use plumbago_model::PointBatch;
 
-/// Takes the accepted points.
+/// Receives the accepted points.
 #[async_trait]
 pub trait PointSink: Send + Sync + 'static {
-    /// Takes a batch, and waits while it is behind: meanwhile its connection is not read, so that the
-    /// sender waits too. False when it takes no points any more, and has not taken these.
+    /// Accepts a batch, and waits while its queues are full. The connection is not read meanwhile, so that
+    /// the sender has to wait too. Returns `false` if the sink has failed or is shutting down; the batch is
+    /// then dropped.
     #[must_use]
     async fn push(&self, batch: PointBatch) -> bool;
 
-    /// Takes a batch at once, or gives it back: a sender of datagrams cannot be made to wait.
+    /// Accepts a batch without waiting, since a sender of datagrams cannot be made to wait.
+    ///
+    /// # Errors
+    /// Returns the batch if a queue is full, or if the sink has failed or is shutting down.
     fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch>;
 }

@@ -1,47 +1,57 @@
-//! What the listeners count.
+//! The counters of the listeners.
 //!
-//! *Received* is everything that carried a point or should have: a line, an item of a frame, a frame
-//! that could not be read (as one). Each ends as *accepted* (given to the sink) or *rejected* (by
-//! reason); what is between the two waits for the sink. So, once nothing is under way:
-//! received = accepted + rejected, for each listener.
+//! *Received* counts everything that carries a point or should: a line, an entry of a frame, and as one a
+//! frame that cannot be decoded. Each is then either *accepted* by the sink or *rejected* for a reason.
+//! Once no batch is waiting for the sink, received = accepted + rejected for each listener.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use plumbago_telemetry::{Counter, Gauge, Registry, Throttle};
+use plumbago_telemetry::{Counter, Gauge, Histogram, Registry, Throttle};
 use tracing::{debug, warn};
 
-use crate::protocol::Intake;
+use crate::protocol::{Intake, TCP, TcpProtocol};
 use crate::reject::{Reject, Tally};
 
-/// One sample of a reason is logged each minute.
+/// Each listener logs at most one sample of a reason per minute.
 const SAMPLE_EVERY_MS: i64 = 60_000;
 
-/// One of the listeners.
+/// A listener: one for each protocol over TCP, and one for lines in datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Listener {
-    /// The line protocol on TCP.
-    Line,
-    /// The line protocol on UDP.
-    Udp,
-    /// Pickle on TCP.
-    Pickle,
-    /// Protobuf on TCP.
-    Protobuf,
-}
+pub struct Listener(usize);
 
 impl Listener {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Line, Self::Udp, Self::Pickle, Self::Protobuf];
+    /// The line protocol over UDP.
+    pub const UDP: Self = Self(TCP.len());
+    /// The line protocol over TCP, the first of [`TCP`].
+    pub const LINE: Self = Self(0);
+    /// Number of listeners.
+    const COUNT: usize = TCP.len() + 1;
 
-    /// The text of the label `listener`, and the name of its section.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Line => "line",
-            Self::Udp => "udp",
-            Self::Pickle => "pickle",
-            Self::Protobuf => "protobuf",
-        }
+    /// The listeners on TCP, in the order of [`TCP`].
+    pub fn over_tcp() -> impl Iterator<Item = Self> {
+        (0..TCP.len()).map(Self)
+    }
+
+    /// The listener with this label. `None` if there is none.
+    pub fn named(label: &str) -> Option<Self> {
+        (0..Self::COUNT).map(Self).find(|listener| listener.label() == label)
+    }
+
+    /// The value of the label `listener`, which is also the name of the section of settings.
+    pub fn label(self) -> &'static str {
+        self.protocol().map_or("udp", |protocol| protocol.name)
+    }
+
+    /// Protocol and transport, for people: `pickle tcp`.
+    pub fn title(self) -> String {
+        self.protocol().map_or_else(|| "line udp".to_owned(), |protocol| format!("{} tcp", protocol.name))
+    }
+
+    /// The protocol. `None` for [`Self::UDP`].
+    fn protocol(self) -> Option<&'static TcpProtocol> {
+        TCP.get(self.0)
     }
 }
 
@@ -59,15 +69,15 @@ pub(crate) enum Closed {
     End,
     /// Reading failed.
     Error,
-    /// It was silent for longer than `idle_timeout`.
+    /// It sent nothing for `idle_timeout`.
     Idle,
-    /// It was silent, and others waited for its place.
+    /// It had been silent for a minute, and a new connection needed its slot.
     Evicted,
-    /// What it sent cannot be understood further.
+    /// The rest of what it sends cannot be decoded, or there is no memory for it.
     Refused,
     /// The TLS handshake failed.
     Handshake,
-    /// The process stops.
+    /// The process is shutting down.
     Shutdown,
 }
 
@@ -85,40 +95,40 @@ impl Closed {
 
 /// The counters of all listeners.
 #[derive(Debug)]
-pub struct Stats([ListenerStats; 4]);
+pub struct Stats([ListenerStats; Listener::COUNT]);
 
 impl Stats {
-    /// Registers them.
+    /// Registers the counters.
     pub fn new(registry: &Registry) -> Self {
-        Self(Listener::ALL.map(|listener| ListenerStats::new(listener, registry)))
+        Self(std::array::from_fn(|at| ListenerStats::new(Listener(at), registry)))
     }
 
-    /// Those of one listener.
+    /// The counters of one listener.
     pub fn of(&self, listener: Listener) -> &ListenerStats {
-        &self.0[listener as usize]
+        &self.0[listener.0]
     }
 
-    /// Received by all listeners.
+    /// Points received by all listeners.
     pub fn received(&self) -> u64 {
         self.0.iter().map(|one| one.received.get()).sum()
     }
 
-    /// Accepted by all listeners.
+    /// Points accepted from all listeners.
     pub fn accepted(&self) -> u64 {
         self.0.iter().map(|one| one.accepted.get()).sum()
     }
 
-    /// Rejected by all listeners for one reason.
+    /// Points rejected by all listeners for one reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.0.iter().map(|one| one.rejected[reason as usize].get()).sum()
     }
 
-    /// Rejected by all listeners for whatever reason.
+    /// Points rejected by all listeners for all reasons.
     pub fn rejected(&self) -> u64 {
         Reject::ALL.into_iter().map(|reason| self.rejected_for(reason)).sum()
     }
 
-    /// Connections open now.
+    /// Open connections of all listeners.
     pub fn active_connections(&self) -> u64 {
         self.0.iter().map(|one| *one.open.lock().unwrap_or_else(PoisonError::into_inner)).sum()
     }
@@ -133,6 +143,7 @@ pub struct ListenerStats {
     rejected: [Counter; Reject::COUNT],
     messages: Counter,
     bytes: Counter,
+    batch_seconds: Histogram,
     opened: Counter,
     closed: [Counter; Closed::ALL.len()],
     active: Gauge,
@@ -146,41 +157,46 @@ impl ListenerStats {
         let counter = |name: &str, help: &str| registry.counter(name, help, &[label]);
         Self {
             listener,
-            received: counter("plumbago_ingest_received_total", "Points that came, accepted or not"),
-            accepted: counter("plumbago_ingest_accepted_total", "Points given to the engine"),
+            received: counter("plumbago_ingest_received_total", "Points received, accepted or not"),
+            accepted: counter("plumbago_ingest_accepted_total", "Points accepted by the engine"),
             rejected: Reject::ALL.map(|reason| {
                 let labels = [label, ("reason", reason.label())];
                 registry.counter("plumbago_ingest_rejected_total", "Points refused", &labels)
             }),
             messages: counter("plumbago_ingest_messages_total", "Lines or frames, empty ones included"),
             bytes: counter("plumbago_ingest_bytes_total", "Bytes read"),
+            batch_seconds: registry.histogram(
+                "plumbago_ingest_batch_seconds",
+                "Time until the engine has accepted a batch of points that was read at once",
+                &[label],
+            ),
             opened: counter("plumbago_ingest_connections_total", "Connections accepted"),
             closed: Closed::ALL.map(|(_, cause)| {
                 let labels = [label, ("cause", cause)];
-                registry.counter("plumbago_ingest_connections_closed_total", "Connections ended", &labels)
+                registry.counter("plumbago_ingest_connections_closed_total", "Connections closed", &labels)
             }),
-            active: registry.gauge("plumbago_ingest_active_connections", "Connections open now", &[label]),
+            active: registry.gauge("plumbago_ingest_active_connections", "Open connections", &[label]),
             open: Mutex::new(0),
             samples: [const { Throttle::new(SAMPLE_EVERY_MS) }; Reject::COUNT],
         }
     }
 
-    /// Everything that came.
+    /// Points received.
     pub fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// What the sink took.
+    /// Points accepted by the sink.
     pub fn accepted(&self) -> u64 {
         self.accepted.get()
     }
 
-    /// What was refused for a reason.
+    /// Points rejected for one reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.rejected[reason as usize].get()
     }
 
-    /// Lines or frames.
+    /// Lines or frames received, empty ones included.
     pub fn messages(&self) -> u64 {
         self.messages.get()
     }
@@ -190,8 +206,8 @@ impl ListenerStats {
         self.opened.get()
     }
 
-    /// Counts what was read and parsed, and forgets the tally. The points are not accepted before the
-    /// sink took them.
+    /// Counts bytes and the result of parsing them, and resets the tally. The points count as accepted only
+    /// once the sink has them: see [`Self::pushed`].
     pub(crate) fn parsed(&self, bytes: usize, intake: &mut Intake, now_ms: i64) {
         self.bytes.add(bytes as u64);
         self.messages.add(std::mem::take(&mut intake.messages));
@@ -199,18 +215,24 @@ impl ListenerStats {
         self.report(&mut intake.tally, now_ms);
     }
 
-    /// Counts what the sink took.
+    /// Counts points that the sink accepted.
     pub(crate) fn pushed(&self, points: usize) {
         self.accepted.add(points as u64);
     }
 
-    /// Counts points that were already received and that the sink would not take.
+    /// Records how long the engine took to accept one batch.
+    pub(crate) fn pushed_in(&self, duration: Duration) {
+        self.batch_seconds.record(duration);
+    }
+
+    /// Counts points that were received and that the sink did not accept.
     pub(crate) fn dropped(&self, points: usize, now_ms: i64) {
         self.rejected[Reject::Overflow as usize].add(points as u64);
         if self.samples[Reject::Overflow as usize].pass(now_ms).is_some() {
             warn!(
                 listener = self.listener.label(),
-                points, "the engine is behind or has failed: points are dropped"
+                points,
+                "points dropped, because the engine's queues are full or the engine has failed; see /readyz"
             );
         }
     }
@@ -227,7 +249,13 @@ impl ListenerStats {
             if reason.is_intended() {
                 debug!(listener, reason = label, origin, sample, "point refused");
             } else {
-                warn!(listener, reason = label, origin, sample, "point refused; more are counted only");
+                warn!(
+                    listener,
+                    reason = label,
+                    origin,
+                    sample,
+                    "point refused; others refused within the next minute are only counted"
+                );
             }
         }
         tally.clear();

@@ -1,14 +1,18 @@
-//! Graphite's tags in a name, in their normal form: `name;a=1;b=2`, sorted, each tag once.
+//! The normal form of a name with Graphite's tags: `name;a=1;b=2`, sorted, each tag once.
 //!
-//! Carbon keeps a name whose tags it cannot read under the text as it came; here it is refused, so that
-//! a `;` in a stored name always starts a tag.
+//! Carbon stores a name with malformed tags unchanged. Here such a name is refused, so that a `;` in a
+//! stored name always starts a tag.
 
 use std::borrow::Cow;
 
 use crate::reject::Reject;
 
-/// Puts the tags of a name into their normal form; a name without tags stays as it is, except that
-/// leading `~` are dropped. Takes carbon's form and the OpenMetrics form, `name{tag="value"}`.
+/// Returns the name with its tags in normal form. Accepts carbon's form (`name;tag=value`) and the
+/// OpenMetrics form (`name{tag="value"}`). Leading `~` of the name are removed; apart from that, a name
+/// without tags stays unchanged.
+///
+/// # Errors
+/// [`Reject::Tags`] if the tags are malformed or not allowed.
 pub(crate) fn canonical(name: &str) -> Result<Cow<'_, str>, Reject> {
     let name = name.trim_start_matches('~');
     if name.ends_with("\"}")
@@ -29,7 +33,7 @@ pub(crate) fn canonical(name: &str) -> Result<Cow<'_, str>, Reject> {
     normal_form(path, segments).map(Cow::Owned)
 }
 
-/// True when this, the part of a name behind its first `;`, is certainly in its normal form already.
+/// True if `tags`, the part of a name after its first `;`, is certainly in normal form.
 pub(crate) fn are_normal(tags: &[u8]) -> bool {
     if !tags.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return false;
@@ -76,7 +80,7 @@ fn openmetrics(mut rest: &str) -> Result<Vec<Tag<'_>>, Reject> {
     Ok(tags)
 }
 
-/// The value up to its closing quote, and what follows.
+/// The value before the closing quote, and the text after the quote.
 fn unquote(quoted: &str) -> Option<(Cow<'_, str>, &str)> {
     let mut value = String::new();
     let mut from = 0;
@@ -114,7 +118,7 @@ fn is_normal(tags: &[Tag<'_>]) -> bool {
         && tags.iter().all(|(tag, _)| *tag != "name")
 }
 
-/// The order of whole segments: the `=` takes part in it.
+/// Order of whole segments `tag=value`: the `=` takes part in the comparison, as in carbon.
 fn before(a: &Tag<'_>, b: &Tag<'_>) -> bool {
     segment(a).lt(segment(b))
 }
@@ -123,7 +127,8 @@ fn segment<'a>((tag, value): &'a Tag<'_>) -> impl Iterator<Item = u8> + 'a {
     tag.bytes().chain([b'=']).chain(value.bytes())
 }
 
-/// Of a tag that comes twice the last one counts; a tag called `name` gives way to the name itself.
+/// Removes duplicates: the last value of a tag wins. A tag called `name` is dropped, since the name itself
+/// takes its place.
 fn normal_form(path: &str, mut tags: Vec<Tag<'_>>) -> Result<String, Reject> {
     if path.is_empty() {
         return Err(Reject::NameEmpty);
@@ -144,7 +149,7 @@ fn normal_form(path: &str, mut tags: Vec<Tag<'_>>) -> Result<String, Reject> {
 mod tests {
     use super::*;
 
-    /// What carbon 1.1.10 makes of these names (`testdata/tags.py` writes the file).
+    /// Compares with carbon 1.1.10, whose results are in a file that `testdata/tags.py` writes.
     const CARBON: &str = include_str!("../testdata/tags.tsv");
 
     #[test]
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn where_carbon_stumbles() {
-        // Carbon cuts at every brace, and lets one form of tags stand inside the other.
+        // Differs from carbon, which cuts at every brace and allows one form of tags inside the other.
         assert_eq!(canonical("a{b=\"c{d}\"}").as_deref(), Ok("a;b=c{d}"));
         assert_eq!(canonical("a;q={x=\"y\"}"), Err(Reject::Tags));
     }

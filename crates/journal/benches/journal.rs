@@ -1,4 +1,4 @@
-//! Appending, handing over and replaying: what a point costs in the journal.
+//! Measures the cost of a point in the journal: appending, writing and replaying.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::hint::black_box;
@@ -10,9 +10,9 @@ use plumbago_journal::{Config, Journal, JournalWriter, Record};
 use plumbago_model::ManualClock;
 use plumbago_telemetry::Registry;
 
-/// Points of a full frame.
+/// Number of points in a full frame.
 const FRAME: u32 = 4094;
-/// Points of a frame at 50,000 points a second, handed over every 10 ms.
+/// Number of points in a frame at 50,000 points a second and a write every 10 ms.
 const PACED: u32 = 500;
 const REPLAYED: u32 = 8_000_000;
 const DROP_EVERY: u32 = 20_000_000;
@@ -32,12 +32,12 @@ impl Bench {
         Self { _dir: dir, clock, journal, written: 0 }
     }
 
-    fn hand_over(&mut self, writer: &mut JournalWriter) {
-        self.written += writer.hand_over().unwrap() as u32;
+    fn write_out(&mut self, writer: &mut JournalWriter) {
+        self.written += writer.write_out().unwrap() as u32;
         if self.written > DROP_EVERY {
             self.written = 0;
             self.clock.advance(300);
-            writer.hand_over().unwrap();
+            writer.write_out().unwrap();
             self.journal.drop_before(self.journal.current_segment()).unwrap();
         }
     }
@@ -63,19 +63,19 @@ fn appending(c: &mut Criterion) {
                 let start = Instant::now();
                 append(&mut writer, FRAME);
                 spent += start.elapsed();
-                bench.hand_over(&mut writer);
+                bench.write_out(&mut writer);
             }
             spent
         });
     });
     for (name, points) in
-        [("append and hand over, full frames", FRAME), ("append and hand over, paced frames", PACED)]
+        [("append and write, full frames", FRAME), ("append and write, paced frames", PACED)]
     {
         group.throughput(Throughput::Elements(u64::from(points)));
         group.bench_function(name, |b| {
             b.iter(|| {
                 append(&mut writer, points);
-                bench.hand_over(&mut writer);
+                bench.write_out(&mut writer);
             });
         });
     }
@@ -90,7 +90,7 @@ fn replaying(c: &mut Criterion) {
     for round in 0..REPLAYED / PACED {
         let writer = &mut writers[round as usize % 2];
         append(writer, PACED);
-        writer.hand_over().unwrap();
+        writer.write_out().unwrap();
         if round % 4000 == 0 {
             bench.clock.advance(300);
         }

@@ -1,57 +1,56 @@
-//! The thread that syncs and keeps house.
+//! The journal's background thread, which syncs the files and runs housekeeping.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::{JournalError, SyncPolicy, lock};
 
-/// How often house is kept: gauges, and opening again after a failure.
-const CARE: Duration = Duration::from_millis(500);
+/// How often housekeeping runs.
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
 
-/// What there is to be done. Failures are logged, counted and kept by whoever does it.
+/// The work of the thread. Implementations handle their own failures: they log, count and remember them.
 pub(crate) trait Chores: Send + Sync + 'static {
-    /// Makes what was taken survive power loss.
+    /// Makes everything written survive power loss.
     fn sync(&self);
-    /// Keeps house.
-    fn care(&self);
+    /// Retries failed work, closes old files and updates the gauges.
+    fn housekeeping(&self);
 }
 
-pub(crate) struct Background {
-    stop: Arc<Stop>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
+/// A running thread. Dropping this ends it.
+pub(crate) struct Background(Mutex<Option<Running>>);
 
-#[derive(Default)]
-struct Stop {
-    wanted: Mutex<bool>,
-    changed: Condvar,
+struct Running {
+    /// Never sent to. The thread ends once this is dropped.
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Background {
-    /// Starts the thread of the journal or of the spool.
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if the system cannot start a thread.
     pub(crate) fn start(
         name: &str,
         chores: Arc<impl Chores>,
         sync: SyncPolicy,
     ) -> Result<Self, JournalError> {
-        let stop = Arc::new(Stop::default());
+        let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn({
-                let stop = stop.clone();
-                move || run(&*chores, sync, &stop)
-            })
+            .spawn(move || run(&*chores, sync, &stopped))
             .map_err(|error| JournalError::failed(format!("start the {name}'s thread"), error))?;
-        Ok(Self { stop, thread: Mutex::new(Some(thread)) })
+        Ok(Self(Mutex::new(Some(Running { stop, thread }))))
     }
 
-    /// Ends the thread; it syncs once more.
+    /// Ends the thread after a last sync.
     pub(crate) fn stop(&self) {
-        *lock(&self.stop.wanted) = true;
-        self.stop.changed.notify_all();
-        if let Some(thread) = lock(&self.thread).take() {
-            // A panic in it was printed already.
+        if let Some(Running { stop, thread }) = lock(&self.0).take() {
+            drop(stop);
+            // If the thread panicked, the panic hook has reported it already.
             let _ = thread.join();
         }
     }
@@ -63,27 +62,13 @@ impl Drop for Background {
     }
 }
 
-impl Stop {
-    /// Waits until `moment`; true when the thread shall end.
-    fn wait_until(&self, moment: Instant) -> bool {
-        let mut wanted = lock(&self.wanted);
-        while !*wanted {
-            let left = moment.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            wanted = self.changed.wait_timeout(wanted, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        *wanted
-    }
-}
-
-fn run(chores: &impl Chores, sync: SyncPolicy, stop: &Stop) {
-    let mut care_at = Instant::now() + CARE;
+fn run(chores: &impl Chores, sync: SyncPolicy, stopped: &Receiver<()>) {
+    let mut housekeeping_at = Instant::now() + HOUSEKEEPING;
     let mut sync_at = next_sync(sync);
     loop {
-        let next = sync_at.map_or(care_at, |at| at.min(care_at));
-        if stop.wait_until(next) {
+        let next = sync_at.map_or(housekeeping_at, |at| at.min(housekeeping_at));
+        let wait = next.saturating_duration_since(Instant::now());
+        if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
             break;
         }
         let now = Instant::now();
@@ -91,9 +76,9 @@ fn run(chores: &impl Chores, sync: SyncPolicy, stop: &Stop) {
             chores.sync();
             sync_at = next_sync(sync);
         }
-        if care_at <= now {
-            chores.care();
-            care_at = Instant::now() + CARE;
+        if housekeeping_at <= now {
+            chores.housekeeping();
+            housekeeping_at = Instant::now() + HOUSEKEEPING;
         }
     }
     chores.sync();

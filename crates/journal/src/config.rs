@@ -1,4 +1,4 @@
-//! The settings of the journal.
+//! The journal's settings.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use plumbago_model::{Period, setting};
 use serde::{Deserialize, Deserializer, de};
 
-/// When what was handed to the kernel is made to survive power loss.
+/// When written frames are synced, so that they survive power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Never by us: the operating system writes when it likes.
+    /// No sync while the process runs. The operating system decides when data reaches the disk.
     Off,
-    /// At this interval, in the background.
+    /// A background thread syncs at this interval, which is at least one millisecond.
     Every(Duration),
 }
 
@@ -20,16 +20,17 @@ pub enum SyncPolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// `"off"`, or the interval: what power loss may take.
+    /// `"off"`, or the interval between syncs. Power loss costs at most the points of one interval.
     pub sync: SyncPolicy,
-    /// How much time one segment covers; a segment is dropped as a whole.
+    /// The time that one segment covers, at least one second. Segments are dropped as a whole.
     #[serde(deserialize_with = "covered")]
     pub segment: Duration,
-    /// Live segments may hold this much, then no more points are taken until some are dropped.
+    /// Limit on the bytes in live segments. At the limit, points are refused until a segment is dropped.
+    /// `None` means no limit.
     #[serde(deserialize_with = "optional_size")]
     pub max_bytes: Option<u64>,
-    /// No more points are taken while the disk has less room than this. Dropping segments needs a
-    /// little room too, hence never 0 in earnest.
+    /// Points are refused while the disk has fewer free bytes than this. Use 0 only in tests: even removing
+    /// a file can need some free space.
     #[serde(deserialize_with = "setting::size")]
     pub min_free_bytes: u64,
 }

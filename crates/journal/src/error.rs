@@ -1,44 +1,48 @@
-//! What went wrong in the journal, by what the caller does next.
+//! The journal's errors, sorted by what the caller does next.
 
 use std::path::PathBuf;
 
-/// A failed operation of the journal.
+use plumbago_fjall_host::HostError;
+
+/// Why an operation of the journal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// No room, or the disk refuses writes for now: what was not handed over is still in the
-    /// writer's frames; try again later.
-    #[error("the journal takes no points for now: {reason}")]
+    /// The disk is full or reports errors, or `journal.max_bytes` is reached. Unwritten records stay in the
+    /// writer. Retry later.
+    #[error("the journal refuses points for now: {reason}")]
     Unavailable {
-        /// What is missing.
+        /// What failed. Names the setting if a configured limit is the cause.
         reason: String,
     },
-    /// Another process has the directory.
-    #[error("{} is in use by another process", path.display())]
+    /// Another process has the journal open.
+    #[error("{} is in use by another process; stop that process first", path.display())]
     Locked {
-        /// The directory.
+        /// The journal's directory.
         path: PathBuf,
     },
-    /// The directory was written by another version.
+    /// The directory was written by a newer version of Plumbago or by another program.
     #[error("{} has a format that this version does not read: {found}", path.display())]
     Format {
-        /// The file that says so.
+        /// Path of the file that states the format.
         path: PathBuf,
-        /// What it says.
+        /// The content of that file.
         found: String,
     },
-    /// A file is damaged beyond what can be skipped.
+    /// A file is damaged, and the damage is neither an unfinished write nor something replay can skip.
     #[error("{} is damaged: {reason}", path.display())]
     Corrupt {
-        /// The file or directory.
+        /// The damaged file, or the directory if the file is not known.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with it, and what to do.
         reason: String,
     },
-    /// A sync failed: what was handed over since the last good one may not be on the disk. Nothing
-    /// more is taken until a restart.
-    #[error("the journal failed to sync and takes no more points: {reason}")]
+    /// A sync failed, and some of the data could not be written again. Its points are still in memory. The
+    /// journal accepts no points until a restart.
+    #[error(
+        "the journal refuses points until a restart: {reason}; stop plumbago normally, so that the points in memory are stored"
+    )]
     Poisoned {
-        /// The first failure.
+        /// What was lost.
         reason: String,
     },
     /// [`crate::Journal::close`] was called.
@@ -47,7 +51,7 @@ pub enum JournalError {
     /// Any other failure.
     #[error("failed to {operation}")]
     Failed {
-        /// What was tried, as a fragment that follows "failed to".
+        /// What was attempted, worded to follow "failed to".
         operation: String,
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -55,7 +59,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// True when trying again later can succeed.
+    /// True if a later attempt can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
@@ -65,5 +69,19 @@ impl JournalError {
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
         Self::Failed { operation: operation.into(), source: source.into() }
+    }
+}
+
+/// Errors of the database that held a journal of format 1.
+impl From<HostError> for JournalError {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Locked { path } => Self::Locked { path },
+            HostError::Format { path, found } => Self::Format { path, found },
+            HostError::Corrupt { path, reason } => Self::Corrupt { path, reason },
+            HostError::Failed { operation, source } => Self::Failed { operation, source },
+            error @ HostError::Unavailable { .. } => Self::Unavailable { reason: error.to_string() },
+            error => Self::failed("convert the journal of format 1", error),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The file that says which format a directory has: the journal's or the spool's.
+//! The file that states the format of the journal's directory.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,41 +6,50 @@ use std::path::Path;
 use crate::JournalError;
 
 const FILE: &str = "plumbago-format";
-const VERSION: u32 = 1;
 
-/// What the journal's file says.
+/// The format's name in that file.
 pub(crate) const JOURNAL: &str = "plumbago-journal";
-/// What the spool's file says.
-pub(crate) const SPOOL: &str = "plumbago-spool";
 
-/// Refuses a directory that a newer version, or something else, has written. One without the file
-/// is new.
-pub(crate) fn check(dir: &Path, name: &str) -> Result<(), JournalError> {
+/// The version stated in the file. `None` if there is no file.
+///
+/// # Errors
+///
+/// `Format` if the file states another format, `Failed` if it cannot be read.
+pub(crate) fn version(dir: &Path, name: &str) -> Result<Option<u32>, JournalError> {
     let path = dir.join(FILE);
     let text = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).trim().to_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(JournalError::failed(format!("read {}", path.display()), error)),
     };
-    let version = text.strip_prefix(name).and_then(|rest| rest.trim_start().parse::<u32>().ok());
-    match version {
-        Some(VERSION) => Ok(()),
-        _ => Err(JournalError::Format { path, found: format!("{text:?}, not \"{name} {VERSION}\"") }),
+    let version = text.strip_prefix(name).and_then(|rest| rest.trim_start().parse().ok());
+    version
+        .map(Some)
+        .ok_or_else(|| JournalError::Format { path, found: format!("{text:?}, not {name:?} and a number") })
+}
+
+/// The error for a version newer than `known`, the newest one that can be read.
+pub(crate) fn unknown(dir: &Path, name: &str, found: u32, known: u32) -> JournalError {
+    JournalError::Format {
+        path: dir.join(FILE),
+        found: format!("\"{name} {found}\", and the newest known is {known}"),
     }
 }
 
-/// Writes the file where it is missing.
-pub(crate) fn write(dir: &Path, name: &str) -> Result<(), JournalError> {
+/// Writes or replaces the file. The change survives power loss once this returns.
+///
+/// # Errors
+///
+/// `Failed` if the file cannot be written, renamed or synced.
+pub(crate) fn write_version(dir: &Path, name: &str, version: u32) -> Result<(), JournalError> {
     let path = dir.join(FILE);
-    if path.exists() {
-        return Ok(());
-    }
     let temporary = dir.join("plumbago-format.new");
     let written = std::fs::File::create(&temporary)
         .and_then(|mut file| {
-            file.write_all(format!("{name} {VERSION}\n").as_bytes())?;
+            file.write_all(format!("{name} {version}\n").as_bytes())?;
             file.sync_all()
         })
-        .and_then(|()| std::fs::rename(&temporary, &path));
+        .and_then(|()| std::fs::rename(&temporary, &path))
+        .and_then(|()| std::fs::File::open(dir)?.sync_all());
     written.map_err(|error| JournalError::failed(format!("write {}", path.display()), error))
 }

@@ -1,118 +1,106 @@
-//! Frames: many records under one checksum. The bytes are described in `docs/formats/journal.md`.
+//! Frames: groups of records with one checksum. `docs/formats/journal.md` describes their bytes.
 //!
-//! Points lie in an area of fixed 16-byte records, creations and removals in a second area; each of
-//! the latter says which place in the frame it has, and points take the places that remain. The
-//! record at place `i` has the sequence number `first + i`.
-
-use std::ops::RangeInclusive;
+//! A frame has an area of points, 16 bytes each, and an area of events (creations and removals). Each event
+//! states its position among all records of the frame. The points fill the other positions in order. The
+//! record at position `i` has the sequence number `first + i`.
 
 use crate::Record;
 
-/// Most bytes of a frame, unless one single record is longer.
+/// Largest size of a frame in bytes, unless a single record is longer.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// Most records of a frame, and the sequence numbers that are reserved for one.
+/// Largest number of records in a frame. As many sequence numbers are reserved for each frame.
 pub(crate) const RECORDS_MAX: usize = 4096;
 
 const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 24;
+pub(crate) const HEADER_BYTES: usize = 24;
 const CRC_AT: usize = 20;
 const POINT_BYTES: usize = 16;
 const EVENT_BYTES: usize = 12;
 const CREATION: u8 = 1;
 const REMOVAL: u8 = 2;
 
-/// Under what a frame is stored; in the order of keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) segment: u32,
-    pub(crate) first_sequence: u64,
+/// Frames start at multiples of this, with a [`Place`] before each.
+pub(crate) const PLACE_BYTES: usize = 8;
+
+/// The segment and file offset of a frame, stored in front of it. After damage, a search for the next frame
+/// looks for this header, which stale bytes of another file do not match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    segment: u32,
+    /// The offset in units of [`PLACE_BYTES`].
+    unit: u32,
 }
 
-impl Key {
-    const BYTES: usize = 12;
-
-    pub(crate) fn new(segment: u32, first_sequence: u64) -> Self {
-        Self { segment, first_sequence }
+impl Place {
+    /// `None` if `at` is no multiple of [`PLACE_BYTES`] or too large for the stored 4 bytes.
+    pub(crate) fn new(segment: u32, at: u64) -> Option<Self> {
+        let unit = u32::try_from(at / PLACE_BYTES as u64).ok()?;
+        at.is_multiple_of(PLACE_BYTES as u64).then_some(Self { segment, unit })
     }
 
-    /// All keys of a segment.
-    pub(crate) fn all_of(segment: u32) -> RangeInclusive<Self> {
-        Self::new(segment, 0)..=Self::new(segment, u64::MAX)
-    }
-
-    pub(crate) fn bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        bytes[..4].copy_from_slice(&self.segment.to_be_bytes());
-        bytes[4..].copy_from_slice(&self.first_sequence.to_be_bytes());
+    pub(crate) fn bytes(self) -> [u8; PLACE_BYTES] {
+        let mut bytes = [0; PLACE_BYTES];
+        bytes[..4].copy_from_slice(&self.segment.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.unit.to_le_bytes());
         bytes
     }
+}
 
-    /// `None` for a key that is not ours.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let (segment, first_sequence) = bytes.split_at_checked(4)?;
-        Some(Self {
-            segment: u32::from_be_bytes(segment.try_into().ok()?),
-            first_sequence: u64::from_be_bytes(first_sequence.try_into().ok()?),
-        })
-    }
-
-    /// Its place among all keys.
-    pub(crate) fn number(self) -> u128 {
-        u128::from(self.segment) << 64 | u128::from(self.first_sequence)
-    }
-
-    pub(crate) fn from_number(number: u128) -> Self {
-        Self { segment: (number >> 64) as u32, first_sequence: number as u64 }
-    }
+/// Bytes that a frame of `len` bytes takes in a file, including its [`Place`] and the padding after it.
+pub(crate) fn stored_len(len: usize) -> u64 {
+    (PLACE_BYTES + len).next_multiple_of(PLACE_BYTES) as u64
 }
 
 /// Why a frame was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Shorter than its header says, or longer.
+    /// The frame is shorter or longer than its header states.
     #[error("wrong length")]
     Length,
     /// The checksum does not match.
     #[error("wrong checksum")]
     Checksum,
-    /// A version or record kind from another time.
+    /// The frame has an unknown version, or a record of an unknown kind.
     #[error("unknown version or kind")]
     Kind,
-    /// Parts of it contradict each other.
+    /// Parts of the frame contradict each other, or a name is not UTF-8.
     #[error("contradictory content")]
     Content,
 }
 
-/// What a frame held.
+/// Numbers of records in a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Points.
+    /// Number of points.
     pub points: usize,
-    /// Creations and removals.
+    /// Number of creations and removals.
     pub events: usize,
 }
 
-/// A frame being filled. It has no number until [`Frame::begin`].
+/// Where the points start in [`Frame::bytes`].
+const START: usize = PLACE_BYTES + HEADER_BYTES;
+
+/// A frame that is being filled. Call [`Frame::begin`] first, which gives it sequence numbers.
 #[derive(Debug)]
 pub(crate) struct Frame {
     first: u64,
     records: u32,
     events: u32,
-    /// Points that still fit.
+    /// Number of points that still fit.
     room: u32,
-    /// The header's place, then the points.
+    /// Space for the place and the header, then the points.
     bytes: Vec<u8>,
     event_bytes: Vec<u8>,
 }
 
 impl Frame {
     pub(crate) fn new() -> Self {
-        let mut bytes = Vec::with_capacity(FRAME_BYTES_MAX);
-        bytes.resize(HEADER_BYTES, 0);
+        let mut bytes = Vec::with_capacity(PLACE_BYTES + FRAME_BYTES_MAX);
+        bytes.resize(START, 0);
         Self { first: 0, records: 0, events: 0, room: 0, bytes, event_bytes: Vec::new() }
     }
 
-    /// Takes the numbers `first .. first + RECORDS_MAX` for the records to come.
+    /// Empties the frame. New records get the sequence numbers `first` to `first + RECORDS_MAX - 1`.
     pub(crate) fn begin(&mut self, first: u64) {
         self.reset();
         self.first = first;
@@ -120,7 +108,7 @@ impl Frame {
     }
 
     pub(crate) fn reset(&mut self) {
-        self.bytes.truncate(HEADER_BYTES);
+        self.bytes.truncate(START);
         self.event_bytes.clear();
         self.records = 0;
         self.events = 0;
@@ -135,13 +123,13 @@ impl Frame {
         (self.records - self.events) as usize
     }
 
-    /// True when not even one more point fits.
+    /// True if no further point fits.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.room == 0
     }
 
-    /// True when a creation with this name fits.
+    /// True if a creation with this name fits.
     pub(crate) fn has_room_for(&self, name: &str) -> bool {
         let wanted = EVENT_BYTES + name.len();
         self.room > 0 && self.len() + wanted <= FRAME_BYTES_MAX
@@ -187,7 +175,7 @@ impl Frame {
     }
 
     fn len(&self) -> usize {
-        self.bytes.len() + self.event_bytes.len()
+        self.bytes.len() - PLACE_BYTES + self.event_bytes.len()
     }
 
     fn measure(&mut self) {
@@ -195,19 +183,22 @@ impl Frame {
         self.room = by_bytes.min(RECORDS_MAX - self.records as usize) as u32;
     }
 
-    /// Gives first number and bytes to `write`; afterwards the frame is as before and can still grow.
-    pub(crate) fn with_encoded<R>(&mut self, write: impl FnOnce(u64, &[u8]) -> R) -> R {
+    /// Calls `write` with the first sequence number and the encoded bytes. `write` fills in the place at
+    /// their start. Afterwards the frame is unchanged and can still grow.
+    pub(crate) fn with_encoded<R>(&mut self, write: impl FnOnce(u64, &mut [u8]) -> R) -> R {
         let points_end = self.bytes.len();
         self.bytes.extend_from_slice(&self.event_bytes);
         self.write_header();
-        let result = write(self.first, &self.bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(PLACE_BYTES), 0);
+        let result = write(self.first, &mut self.bytes);
         self.bytes.truncate(points_end);
         result
     }
 
     fn write_header(&mut self) {
         let points = self.points() as u16;
-        let header = &mut self.bytes[..HEADER_BYTES];
+        let frame = &mut self.bytes[PLACE_BYTES..];
+        let header = &mut frame[..HEADER_BYTES];
         header[0] = VERSION;
         header[1] = 0;
         header[2..4].copy_from_slice(&points.to_le_bytes());
@@ -215,12 +206,12 @@ impl Frame {
         header[6..8].fill(0);
         header[8..16].copy_from_slice(&self.first.to_le_bytes());
         header[16..20].copy_from_slice(&(self.event_bytes.len() as u32).to_le_bytes());
-        let crc = checksum(&self.bytes);
-        self.bytes[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        let crc = checksum(frame);
+        frame[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
-/// The checksum of everything but its own place.
+/// The checksum of a frame, computed over all bytes except the checksum itself.
 fn checksum(value: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&value[..CRC_AT]);
@@ -228,14 +219,32 @@ fn checksum(value: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Checks a stored frame and only then visits its records, in the order of their numbers. A damaged
-/// frame yields no record at all.
-pub fn visit_frame(
-    key: &[u8],
-    value: &[u8],
-    visit: &mut dyn FnMut(Record<'_>),
-) -> Result<FrameCounts, FrameError> {
-    let parts = Parts::check(key, value)?;
+/// Length in bytes of the frame with this header of [`HEADER_BYTES`] bytes. The header is not checked.
+pub(crate) fn encoded_len(header: &[u8]) -> usize {
+    HEADER_BYTES + usize::from(u16_at(header, 2)) * POINT_BYTES + u32_at(header, 16) as usize
+}
+
+/// The sequence number of the first record of an intact frame.
+pub(crate) fn first_sequence(frame: &[u8]) -> u64 {
+    u64_at(frame, 8)
+}
+
+/// Checks that a frame is intact.
+///
+/// # Errors
+///
+/// The kind of damage.
+pub(crate) fn check(frame: &[u8]) -> Result<(), FrameError> {
+    Parts::check(frame).map(|_| ())
+}
+
+/// Checks a frame and then visits its records in the order of their sequence numbers.
+///
+/// # Errors
+///
+/// The kind of damage, if the frame is damaged. In that case no record was visited.
+pub fn visit_frame(frame: &[u8], visit: &mut dyn FnMut(Record<'_>)) -> Result<FrameCounts, FrameError> {
+    let parts = Parts::check(frame)?;
     let mut points = parts.points.chunks_exact(POINT_BYTES);
     let mut sequence = parts.first;
     for event in Events(parts.events) {
@@ -252,7 +261,7 @@ pub fn visit_frame(
     Ok(FrameCounts { points: parts.point_count, events: parts.event_count })
 }
 
-/// Visits points until the one numbered `until`, which is left.
+/// Visits the points with sequence numbers below `until`.
 fn visit_points<'a>(
     points: &mut impl Iterator<Item = &'a [u8]>,
     sequence: &mut u64,
@@ -280,7 +289,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn check(key: &[u8], value: &'a [u8]) -> Result<Self, FrameError> {
+    fn check(value: &'a [u8]) -> Result<Self, FrameError> {
         if value.len() < HEADER_BYTES {
             return Err(FrameError::Length);
         }
@@ -299,16 +308,14 @@ impl<'a> Parts<'a> {
         let (head, events) = value.split_at(events_at);
         let parts =
             Self { first: u64_at(value, 8), point_count, event_count, points: &head[HEADER_BYTES..], events };
-        parts.check_order(key)?;
+        parts.check_order()?;
         Ok(parts)
     }
 
-    /// The key repeats the first number; places of events rise and lie in the frame.
-    fn check_order(&self, key: &[u8]) -> Result<(), FrameError> {
+    /// Checks that the positions of the events increase and lie within the frame.
+    fn check_order(&self) -> Result<(), FrameError> {
         let records = self.point_count + self.event_count;
-        if Key::read(key).is_none_or(|key| key.first_sequence != self.first)
-            || self.first.checked_add(records as u64).is_none()
-        {
+        if self.first.checked_add(records as u64).is_none() {
             return Err(FrameError::Content);
         }
         let mut next_place = 0;
@@ -332,7 +339,7 @@ struct Event<'a> {
     name: &'a str,
 }
 
-/// The events of an area; ends after an error.
+/// Iterates over the events of an area. Stops after the first error.
 struct Events<'a>(&'a [u8]);
 
 impl<'a> Events<'a> {

@@ -20,14 +20,10 @@ fn own(record: Record<'_>) -> Owned {
     }
 }
 
-fn read(key: &[u8], value: &[u8]) -> (Vec<Owned>, Result<FrameCounts, FrameError>) {
+fn read(value: &[u8]) -> (Vec<Owned>, Result<FrameCounts, FrameError>) {
     let mut seen = Vec::new();
-    let result = visit_frame(key, value, &mut |record| seen.push(own(record)));
+    let result = visit_frame(value, &mut |record| seen.push(own(record)));
     (seen, result)
-}
-
-fn key_of(first: u64) -> Vec<u8> {
-    Key::new(5_666_667, first).bytes().to_vec()
 }
 
 #[derive(Debug, Clone)]
@@ -46,8 +42,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..120)
 }
 
-/// Encodes the steps and says what replay must show.
-fn build(first: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>, Vec<Owned>) {
+/// Encodes the steps. Returns the frame and the records that a replay must visit.
+fn build(first: u64, steps: &[Step]) -> (Vec<u8>, Vec<Owned>) {
     let mut frame = Frame::new();
     frame.begin(first);
     let mut expected = Vec::new();
@@ -65,15 +61,20 @@ fn build(first: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>, Vec<Owned>) {
             Step::Removal(metric) => Owned::Removal(frame.push_removal(*metric), *metric),
         });
     }
-    let (key, value) = frame.with_encoded(|first, value| (key_of(first), value.to_vec()));
-    (key, value, expected)
+    let value = frame.with_encoded(|_, stored| {
+        let len = encoded_len(&stored[PLACE_BYTES..]);
+        assert_eq!(stored.len() as u64, stored_len(len));
+        stored[PLACE_BYTES..PLACE_BYTES + len].to_vec()
+    });
+    assert_eq!(first_sequence(&value), first);
+    (value, expected)
 }
 
 proptest! {
     #[test]
     fn what_was_written_is_read(first in 0..u64::MAX / 2, steps in steps()) {
-        let (key, value, expected) = build(first, &steps);
-        let (seen, result) = read(&key, &value);
+        let (value, expected) = build(first, &steps);
+        let (seen, result) = read(&value);
         prop_assert!(result.is_ok());
         for (i, record) in seen.iter().enumerate() {
             let (Owned::Point(s, ..) | Owned::Creation(s, ..) | Owned::Removal(s, _)) = record;
@@ -84,8 +85,8 @@ proptest! {
 
     #[test]
     fn a_cut_frame_yields_nothing(steps in steps(), cut in any::<prop::sample::Index>()) {
-        let (key, value, _) = build(7, &steps);
-        let (seen, result) = read(&key, &value[..cut.index(value.len())]);
+        let (value, _) = build(7, &steps);
+        let (seen, result) = read(&value[..cut.index(value.len())]);
         prop_assert!(result.is_err());
         prop_assert!(seen.is_empty());
     }
@@ -96,18 +97,18 @@ proptest! {
         at in any::<prop::sample::Index>(),
         flips in prop::collection::vec(1..=255u8, 1..4),
     ) {
-        let (key, mut value, _) = build(7, &steps);
+        let (mut value, _) = build(7, &steps);
         let at = at.index(value.len());
         for (byte, flip) in value[at..].iter_mut().zip(flips) {
             *byte ^= flip;
         }
-        let (seen, result) = read(&key, &value);
+        let (seen, result) = read(&value);
         prop_assert!(result.is_err());
         prop_assert!(seen.is_empty());
     }
 
-    /// Contents that no writer makes, under a right checksum: refused or read, never a panic, and
-    /// the numbers still rise one by one.
+    /// Contents that no writer produces, with a valid checksum: they are refused or read, but never cause a
+    /// panic. Sequence numbers still increase by one.
     #[test]
     fn nonsense_with_a_right_checksum_never_panics(mut value in prop::collection::vec(any::<u8>(), 25..400), events in 0..3u8) {
         let (points, kind) = (value[24] % 4, 1 + value[24] % 2);
@@ -123,8 +124,7 @@ proptest! {
         }
         let crc = checksum(&value);
         value[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
-        let key = key_of(u64_at(&value, 8));
-        let (seen, result) = read(&key, &value);
+        let (seen, result) = read(&value);
         prop_assert_eq!(result.map_or(0, |counts| counts.points + counts.events), seen.len());
         for (i, record) in seen.iter().enumerate() {
             let (Owned::Point(s, ..) | Owned::Creation(s, ..) | Owned::Removal(s, _)) = record;
@@ -133,16 +133,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_never_panic(key in prop::collection::vec(any::<u8>(), 0..16), value in prop::collection::vec(any::<u8>(), 0..200)) {
-        let (seen, _) = read(&key, &value);
+    fn any_bytes_never_panic(value in prop::collection::vec(any::<u8>(), 0..200)) {
+        let (seen, _) = read(&value);
         prop_assert!(seen.is_empty());
     }
-}
-
-#[test]
-fn a_frame_under_the_wrong_key_is_refused() {
-    let (_, value, _) = build(7, &[Step::Removal(1)]);
-    assert_eq!(read(&key_of(8), &value).1, Err(FrameError::Content));
 }
 
 #[test]
@@ -155,7 +149,10 @@ fn a_full_frame_stays_within_its_size() {
         points += 1;
     }
     assert_eq!(points, (FRAME_BYTES_MAX - HEADER_BYTES) / POINT_BYTES);
-    assert_eq!(frame.with_encoded(|_, value| value.len()), HEADER_BYTES + points * POINT_BYTES);
+    assert_eq!(
+        frame.with_encoded(|_, stored| stored.len()),
+        PLACE_BYTES + HEADER_BYTES + points * POINT_BYTES
+    );
     assert!(!frame.has_room_for(""));
 }
 
@@ -167,19 +164,4 @@ fn removals_fill_a_frame_by_number() {
         frame.push_removal(1);
     }
     assert_eq!(frame.records as usize, RECORDS_MAX);
-}
-
-#[test]
-fn keys_keep_their_order() {
-    let keys = [(0, 0), (0, u64::MAX), (1, 0), (1, 1), (u32::MAX, u64::MAX)].map(|(s, n)| Key::new(s, n));
-    for pair in keys.windows(2) {
-        assert!(
-            pair[0] < pair[1] && pair[0].bytes() < pair[1].bytes() && pair[0].number() < pair[1].number()
-        );
-    }
-    for key in keys {
-        assert_eq!(Key::read(&key.bytes()), Some(key));
-        assert_eq!(Key::from_number(key.number()), key);
-    }
-    assert_eq!(Key::read(&[0; 8]), None);
 }

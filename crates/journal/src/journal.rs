@@ -1,4 +1,4 @@
-//! The journal as its owner sees it.
+//! The public handle of the journal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,21 +7,28 @@ use plumbago_model::Clock;
 use plumbago_telemetry::Registry;
 
 use crate::background::Background;
+use crate::disk::SystemDisk;
 use crate::shared::Shared;
 use crate::{Config, JournalError, JournalWriter, Record, ReplayReport, SegmentInfo};
 
-/// The journal of one data directory. Cloning shares it; the last clone that goes syncs and ends
-/// the background thread.
+/// The journal of one data directory. Clones share it. Dropping the last clone syncs the files and stops the
+/// background thread.
 #[derive(Clone)]
 pub struct Journal {
-    // Field order: the thread ends before its database goes.
+    // Dropped first, so that the thread ends before its files are closed.
     background: Arc<Background>,
     shared: Arc<Shared>,
 }
 
 impl Journal {
-    /// Opens the journal in `dir`, or creates it. A log file torn by power loss is repaired; see
-    /// [`crate::repair`].
+    /// Opens the journal in `dir`, or creates it. Cuts unfinished writes off the ends of files, converts a
+    /// directory of format 1, and syncs all files.
+    ///
+    /// # Errors
+    ///
+    /// `Locked` if another process has the journal open, `Format` if a newer version has written it,
+    /// `Corrupt` if the newest file has damage that power loss does not explain, `Unavailable` if the disk is
+    /// full, `Failed` for any other failure.
     pub fn open(
         dir: &Path,
         config: Config,
@@ -29,28 +36,32 @@ impl Journal {
         registry: &Registry,
     ) -> Result<Self, JournalError> {
         let sync = config.sync;
-        let shared = Arc::new(Shared::open(dir, config, clock, registry)?);
+        let shared = Arc::new(Shared::open(dir, &config, clock, registry, Arc::new(SystemDisk))?);
         let background = Background::start("journal", shared.clone(), sync)?;
         Ok(Self { background: Arc::new(background), shared })
     }
 
-    /// Visits the records of all live segments by rising sequence number. Damaged frames are
-    /// counted, named in the log and skipped. Call it before the first [`Journal::writer`].
+    /// Visits the records of all live segments in the order of their sequence numbers. Damaged frames are
+    /// logged, counted and skipped. Call it before the first [`Journal::writer`].
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if a file cannot be read, `Closed` after [`Journal::close`].
     pub fn replay(&self, visit: &mut dyn FnMut(Record<'_>)) -> Result<ReplayReport, JournalError> {
         self.shared.replay(visit)
     }
 
-    /// Makes `next_sequence` the next number that is handed out, unless that one is larger already.
+    /// Raises the next sequence number to `next_sequence`. Does nothing if it is larger already.
     pub fn start_at(&self, next_sequence: u64) {
         self.shared.start_at(next_sequence);
     }
 
-    /// The last sequence number that was handed out or reserved.
+    /// The largest sequence number that was assigned or reserved.
     pub fn sequence(&self) -> u64 {
         self.shared.last_sequence()
     }
 
-    /// A writer, one for each shard's owner.
+    /// Creates a writer. Each shard needs its own.
     pub fn writer(&self) -> JournalWriter {
         JournalWriter::new(self.shared.clone())
     }
@@ -60,38 +71,52 @@ impl Journal {
         self.shared.segments()
     }
 
-    /// The segment of this moment. Never goes back, also when the clock does.
+    /// The number of the current segment. It never decreases, not even if the clock is set back.
     pub fn current_segment(&self) -> u32 {
         self.shared.current_segment()
     }
 
-    /// Drops all segments before `segment` and returns how many. The caller has made sure that all
-    /// their points are in synced commits.
+    /// Drops all segments before `segment` and returns how many of them held records. All their points must
+    /// be in the store, in commits that are synced.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if a file cannot be removed; a later call retries. `Closed` after [`Journal::close`].
     pub fn drop_before(&self, segment: u32) -> Result<usize, JournalError> {
         self.shared.drop_before(segment)
     }
 
-    /// Makes everything handed over survive power loss.
+    /// Makes all written records survive power loss.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the sync failed and the records could not be written again either; a later call
+    /// retries. `Poisoned` if some of the records are lost. `Closed` after [`Journal::close`].
     pub fn sync(&self) -> Result<(), JournalError> {
         self.shared.sync()
     }
 
-    /// What the journal takes on the disk. Walks its directory, so not for every point.
+    /// Bytes that the journal's directory occupies on the disk. Lists the directory, so it is slow.
     pub fn disk_bytes(&self) -> u64 {
         self.shared.disk_bytes()
     }
 
-    /// False while points are refused, and for good after a failed sync.
+    /// False while the journal refuses points.
     pub fn healthy(&self) -> bool {
         self.shared.healthy()
     }
 
-    /// Why points are refused, while they are.
+    /// Why points are refused. `None` while they are accepted.
     pub fn trouble(&self) -> Option<String> {
         self.shared.trouble()
     }
 
-    /// Syncs and lets the directory go. Writers that still exist are refused from now on.
+    /// Syncs, closes all files and releases the directory's lock. Writers that still exist get `Closed` from
+    /// then on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Journal::sync`]. The journal is closed even then.
     pub fn close(self) -> Result<(), JournalError> {
         self.background.stop();
         let result = self.shared.sync();

@@ -1,32 +1,31 @@
 //! The durable log of accepted points and of the metrics they belong to.
 //!
-//! Every shard owner appends to a [`JournalWriter`] of its own and hands its frame to the kernel
-//! every few milliseconds; after that `kill -9` loses nothing. A background thread syncs, so that
-//! power loss takes no more than the sync interval. At start [`Journal::replay`] gives everything
-//! back in the order of the sequence numbers. Segments, cut by time, are dropped whole once their
-//! points are in the store.
+//! Each shard appends to its own [`JournalWriter`], which writes its records to a file every few
+//! milliseconds. After that, `kill -9` loses none of them. A background thread syncs the files, so power loss
+//! costs at most the points of one sync interval. At start, [`Journal::replay`] visits all records in the
+//! order of their sequence numbers. The log is divided into segments by time. A segment is dropped as a whole
+//! once all its points are in the store.
 //!
-//! Beside it the [`spool`]: finished rows on their way to a remote store, in a database of their own.
-//!
-//! Must not know: stores, sockets, what a record means to the engine. It keeps no log file of its
-//! own making: frames are values in a fjall database. Start at [`Journal`]; the bytes are described
-//! in `docs/formats/journal.md` and `docs/formats/spool.md`.
+//! Must not know: stores, sockets, what a record means to the engine. Start at [`Journal`].
+//! `docs/formats/journal.md` describes the files, `docs/decisions/journal.md` gives the reasons.
 
 mod background;
 pub mod config;
-mod database;
+mod disk;
 pub mod error;
+mod files;
 mod format;
 pub mod frame;
 mod journal;
+mod legacy;
+mod log;
 mod metrics;
-mod open;
-mod repair;
+mod open_log;
 mod replay;
+mod rewrite;
+mod scan;
 mod segment;
 mod shared;
-mod space;
-pub mod spool;
 mod writer;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,45 +33,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use config::{Config, SyncPolicy};
 pub use error::JournalError;
 pub use journal::Journal;
-pub use repair::{Repair, repair};
 pub use replay::ReplayReport;
 pub use segment::SegmentInfo;
-pub use spool::{Spool, SpoolConfig, SpoolError};
 pub use writer::JournalWriter;
 
-/// One journaled fact, as [`Journal::replay`] shows it.
+/// A record, as [`Journal::replay`] visits it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Record<'a> {
     /// A point that was accepted.
     Point {
-        /// Its number; numbers order the records of a shard.
+        /// The record's sequence number. Sequence numbers order all records.
         sequence: u64,
-        /// The metric's number, explained by an earlier creation or by the state rows.
+        /// The metric's number. Its name is in an earlier creation or in a state row of the store.
         metric: u32,
-        /// Seconds since the epoch, resolved when the point was accepted.
+        /// Seconds since the epoch. A missing timestamp was replaced when the point was accepted.
         timestamp: u32,
-        /// The value.
+        /// The point's value.
         value: f64,
     },
-    /// From here on `metric` stands for `name`.
+    /// From here on, `metric` is the number of the metric `name`.
     Creation {
-        /// Its number.
+        /// Its sequence number.
         sequence: u64,
         /// The metric's number.
         metric: u32,
-        /// The sanitised name.
+        /// The metric's canonical name.
         name: &'a str,
     },
-    /// From here on `metric` stands for nothing.
+    /// From here on, `metric` is the number of no metric.
     Removal {
-        /// Its number.
+        /// Its sequence number.
         sequence: u64,
         /// The metric's number.
         metric: u32,
     },
 }
 
-/// A panic in another thread does not make what a mutex guards here any worse.
+/// Locks a mutex, even if another thread panicked while holding it: the data guarded here is valid between
+/// any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

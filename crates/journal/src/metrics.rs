@@ -8,7 +8,7 @@ pub(crate) struct Metrics {
     pub(crate) refused: Counter,
     pub(crate) syncs: Counter,
     pub(crate) sync_errors: Counter,
-    pub(crate) reopened: Counter,
+    pub(crate) rewrites: Counter,
     pub(crate) torn_tails: Counter,
     pub(crate) corrupt_frames: Counter,
     pub(crate) segments: Gauge,
@@ -23,33 +23,33 @@ impl Metrics {
         Self {
             written_points: counter(
                 "plumbago_journal_written_points_total",
-                "points handed to the kernel: kill -9 does not lose them",
+                "points written to the journal's files: kill -9 does not lose them",
             ),
             written_bytes: counter(
                 "plumbago_journal_written_bytes_total",
-                "bytes of frames handed to the kernel",
+                "bytes of frames written to the journal's files",
             ),
             refused: counter(
                 "plumbago_journal_refused_total",
-                "hand-overs that failed; their frames are kept and tried again",
+                "frames that could not be written; they are kept in memory and tried again",
             ),
-            syncs: counter("plumbago_journal_syncs_total", "syncs that succeeded"),
-            sync_errors: counter("plumbago_journal_sync_errors_total", "syncs that failed"),
-            reopened: counter(
-                "plumbago_journal_reopened_total",
-                "times the journal was opened again after a failed write",
+            syncs: counter("plumbago_journal_syncs_total", "syncs of the journal that succeeded"),
+            sync_errors: counter("plumbago_journal_sync_errors_total", "syncs of the journal that failed"),
+            rewrites: counter(
+                "plumbago_journal_rewrites_total",
+                "times that everything since the last good sync was written again, because a sync failed",
             ),
             torn_tails: counter(
                 "plumbago_journal_torn_tails_total",
-                "journal files cut at a hole that power loss had left",
+                "journal files whose end was cut off at a start, because a write was not finished",
             ),
             corrupt_frames: counter(
                 "plumbago_journal_corrupt_frames_total",
-                "frames skipped in replay because they were damaged",
+                "damaged places in journal files that replay skipped",
             ),
-            segments: gauge("plumbago_journal_segments", "live segments"),
+            segments: gauge("plumbago_journal_segments", "live segments of the journal"),
             bytes: gauge("plumbago_journal_bytes", "bytes of frames in live segments"),
-            healthy: gauge("plumbago_journal_healthy", "1 while the journal takes points"),
+            healthy: gauge("plumbago_journal_healthy", "1 while the journal accepts points, else 0"),
         }
     }
 }

@@ -1,156 +1,169 @@
-//! Reading the journal back.
+//! Replays the journal: reads all records of the live segments.
 
 use std::cmp::Reverse;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use fjall::{Iter, Slice};
-
-use crate::database::Database;
-use crate::frame::{Key, visit_frame};
+use crate::files::FileId;
+use crate::frame::visit_frame;
+use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::segment::Segment;
+use crate::scan::{Damage, FrameAt, FrameReader, scan};
 use crate::{JournalError, Record};
 
-/// A segment is given up after so many unreadable places.
-const READ_ERRORS_MAX: u32 = 1000;
-
-/// What a replay saw.
+/// The result of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayReport {
-    /// Live segments.
+    /// Number of live segments.
     pub segments: usize,
-    /// Frames that were read.
+    /// Number of frames that were read.
     pub frames: u64,
-    /// Points in them.
+    /// Number of points in them.
     pub points: u64,
-    /// Creations and removals in them.
+    /// Number of creations and removals in them.
     pub events: u64,
-    /// Bytes of frames.
+    /// Size of these frames in bytes.
     pub bytes: u64,
-    /// Damaged frames that were skipped.
+    /// Number of damaged places that were skipped. Each held one or more frames.
     pub corrupt_frames: u64,
 }
 
-/// Visits all records of all segments by rising sequence number. Segments overlap a little in
-/// numbers (each shard turns to the next one on its own), so they are merged.
+/// The files to replay.
+pub(crate) fn sources(log: &Log) -> Vec<Source> {
+    let files = log.files.iter().filter(|(_, file)| file.end > 0);
+    files.map(|(id, file)| Source { first: file.first_sequence, id: *id, path: file.path.clone() }).collect()
+}
+
+/// A file to replay.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Source {
+    /// The smallest sequence number in the file.
+    first: u64,
+    id: FileId,
+    path: PathBuf,
+}
+
+/// Visits all records of these files in the order of their sequence numbers. The numbers in different files
+/// overlap, because each shard moves to the next segment at its own time, so the files are merged. A frame
+/// that is in two files because it was written again after a failed sync is visited once.
+///
+/// # Errors
+///
+/// `Failed` if a file cannot be read. Damaged frames are no error.
 pub(crate) fn replay(
-    database: &Database,
+    mut sources: Vec<Source>,
     metrics: &Metrics,
     visit: &mut dyn FnMut(Record<'_>),
 ) -> Result<ReplayReport, JournalError> {
-    let mut report = ReplayReport { segments: database.segments().len(), ..ReplayReport::default() };
-    let segments = database.segments().iter();
-    let mut closed: Vec<_> = segments.map(|(number, segment)| (segment.first_sequence(), *number)).collect();
-    // The one that starts first comes last, to be popped.
-    closed.sort_by_key(|start| Reverse(*start));
+    let mut report = ReplayReport { segments: count_segments(&sources), ..ReplayReport::default() };
+    let files: Vec<(Source, File)> = {
+        // The file with the smallest sequence number comes last, to be popped first.
+        sources.sort_by(|a, b| b.cmp(a));
+        let opened = sources.into_iter().map(|source| {
+            let file = File::open(&source.path).map_err(|error| failed(&source.path, error))?;
+            Ok((source, file))
+        });
+        opened.collect::<Result<_, JournalError>>()?
+    };
+    let mut waiting: Vec<&(Source, File)> = files.iter().collect();
     let mut open: Vec<Cursor<'_>> = Vec::new();
+    let mut next_sequence = 0;
     loop {
         let next = open.iter().enumerate().min_by_key(|(_, cursor)| cursor.first_sequence()).map(|(i, _)| i);
-        let due = |(first, _): &(u64, u32)| next.is_none_or(|i| *first <= open[i].first_sequence());
-        if let Some((_, number)) = closed.pop_if(|start| due(start)) {
-            open.extend(Cursor::open(database, number, metrics, &mut report));
+        let due =
+            |entry: &mut &(Source, File)| next.is_none_or(|i| entry.0.first <= open[i].first_sequence());
+        if let Some((source, file)) = waiting.pop_if(due) {
+            open.push(Cursor::open(source, file, metrics, &mut report)?);
             continue;
         }
         let Some(i) = next else { return Ok(report) };
-        open[i].visit(metrics, &mut report, visit);
-        if !open[i].advance(metrics, &mut report) {
-            open.swap_remove(i);
+        let cursor = &mut open[i];
+        match cursor.frames.pop() {
+            None => {
+                open.swap_remove(i);
+            }
+            Some(frame) if frame.first_sequence < next_sequence => {}
+            Some(frame) => {
+                next_sequence = frame.first_sequence + 1;
+                cursor.visit(frame, metrics, &mut report, visit)?;
+            }
         }
     }
 }
 
-/// A segment being read, with the frame that is next in it.
+fn count_segments(sources: &[Source]) -> usize {
+    let mut segments: Vec<u32> = sources.iter().map(|source| source.id.segment).collect();
+    segments.dedup();
+    segments.len()
+}
+
+/// A file that is being read.
 struct Cursor<'a> {
-    database: &'a Database,
-    segment: Option<&'a Segment>,
-    frames: Iter,
-    key: Key,
-    key_bytes: Slice,
-    value: Slice,
-    errors: u32,
+    source: &'a Source,
+    reader: FrameReader<'a>,
+    /// The frames still to visit. The one with the smallest sequence number comes last.
+    frames: Vec<FrameAt>,
 }
 
 impl<'a> Cursor<'a> {
-    /// `None` when nothing in it can be read.
     fn open(
-        database: &'a Database,
-        number: u32,
+        source: &'a Source,
+        file: &'a File,
         metrics: &Metrics,
         report: &mut ReplayReport,
-    ) -> Option<Self> {
-        let segment = database.segments().get(&number);
-        if let Some(segment) = segment {
-            segment.forget_bytes();
+    ) -> Result<Self, JournalError> {
+        let segment = source.id.segment;
+        let read = || Ok((scan(file, segment, 0)?, FrameReader::new(file, segment)?));
+        let (found, reader) = read().map_err(|error| failed(&source.path, error))?;
+        let mut cursor = Self { source, reader, frames: found.frames };
+        // Several writers append to one file, so its frames are not in order.
+        cursor.frames.sort_by_key(|frame| Reverse(frame.first_sequence));
+        for damage in &found.damage {
+            cursor.note_damage(*damage, metrics, report);
         }
-        let mut cursor = Self {
-            database,
-            segment,
-            frames: database.rows(Key::all_of(number)),
-            key: Key::new(number, 0),
-            key_bytes: Slice::new(&[]),
-            value: Slice::new(&[]),
-            errors: 0,
-        };
-        cursor.advance(metrics, report).then_some(cursor)
+        Ok(cursor)
     }
 
+    /// The next sequence number. 0 if no frames are left, so that the cursor is closed at once.
     fn first_sequence(&self) -> u64 {
-        self.key.first_sequence
+        self.frames.last().map_or(0, |frame| frame.first_sequence)
     }
 
-    /// Moves to the next frame that can be read; false at the end.
-    fn advance(&mut self, metrics: &Metrics, report: &mut ReplayReport) -> bool {
-        loop {
-            match self.frames.next().map(fjall::Guard::into_inner) {
-                None => return false,
-                Some(Ok((key, value))) => {
-                    self.key = Key::read(&key).unwrap_or(self.key);
-                    (self.key_bytes, self.value) = (key, value);
-                    return true;
-                }
-                Some(Err(error)) => {
-                    self.skip(&error, metrics, report);
-                    self.errors += 1;
-                    if self.errors == READ_ERRORS_MAX || !self.go_round() {
-                        return false;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Goes on behind a damaged block. Up to two sound frames before it are lost with it, since
-    /// fjall's iterators look ahead.
-    fn go_round(&mut self) -> bool {
-        let end = Key::new(self.key.segment, u64::MAX);
-        let Some(behind) = self.database.first_readable(self.key, end) else { return false };
-        self.frames = self.database.rows(behind..=end);
-        true
-    }
-
-    fn visit(&self, metrics: &Metrics, report: &mut ReplayReport, visit: &mut dyn FnMut(Record<'_>)) {
-        let bytes = self.value.len() as u64;
-        if let Some(segment) = self.segment {
-            segment.add(self.key.first_sequence, bytes);
-        }
-        match visit_frame(&self.key_bytes, &self.value, visit) {
-            Ok(counts) => {
+    fn visit(
+        &mut self,
+        frame: FrameAt,
+        metrics: &Metrics,
+        report: &mut ReplayReport,
+        visit: &mut dyn FnMut(Record<'_>),
+    ) -> Result<(), JournalError> {
+        let read = self.reader.frame(frame.at).map_err(|error| failed(&self.source.path, error))?;
+        let visited = read.map(|bytes| (bytes.len(), visit_frame(bytes, visit)));
+        match visited {
+            Some((len, Ok(counts))) => {
                 report.frames += 1;
                 report.points += counts.points as u64;
                 report.events += counts.events as u64;
-                report.bytes += bytes;
+                report.bytes += len as u64;
             }
-            Err(error) => self.skip(&error, metrics, report),
+            _ => {
+                let damage = Damage { from: frame.at, to: frame.at, hole: false };
+                self.note_damage(damage, metrics, report);
+            }
         }
+        Ok(())
     }
 
-    fn skip(&self, error: &dyn std::fmt::Display, metrics: &Metrics, report: &mut ReplayReport) {
+    fn note_damage(&self, damage: Damage, metrics: &Metrics, report: &mut ReplayReport) {
         report.corrupt_frames += 1;
         metrics.corrupt_frames.add(1);
         tracing::error!(
-            segment = self.key.segment,
-            frame = self.key.first_sequence,
-            %error,
-            "damaged journal frame skipped, its points are lost unless they were flushed"
+            file = %self.source.path.display(), from = damage.from, to = damage.to,
+            "a damaged part of the journal was skipped; its points are lost unless they were stored"
         );
     }
+}
+
+fn failed(path: &Path, error: io::Error) -> JournalError {
+    JournalError::failed(format!("read {}", path.display()), error)
 }

@@ -1,4 +1,4 @@
-//! One shard's end of the journal.
+//! A shard's access to the journal.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use crate::JournalError;
 use crate::frame::{Frame, RECORDS_MAX};
 use crate::shared::Shared;
 
-/// Appends the records of one shard. Appending touches memory only; [`JournalWriter::hand_over`]
-/// makes the records survive the process.
+/// Appends the records of one shard. Appended records are only in memory. [`JournalWriter::write_out`] writes
+/// them to a file, after which they survive `kill -9`.
 pub struct JournalWriter {
     shared: Arc<Shared>,
     open: Frame,
-    /// Full frames that were not handed over yet; empty as long as the owner heeds
-    /// [`JournalWriter::is_full`].
+    /// Full frames that are not written yet, oldest first. Stays empty if the caller checks
+    /// [`JournalWriter::is_full`] and no write fails.
     waiting: VecDeque<Frame>,
     segment: u32,
     pending_points: usize,
@@ -35,8 +35,8 @@ impl JournalWriter {
         self.open.push_point(metric, timestamp, value)
     }
 
-    /// Appends the creation of a metric: from here on `metric` stands for `name`. Returns its
-    /// sequence number.
+    /// Appends the creation of a metric: from here on, `metric` is the number of the metric `name`. Returns
+    /// the record's sequence number.
     pub fn creation(&mut self, metric: u32, name: &str) -> u64 {
         if !self.open.has_room_for(name) {
             self.turn_frame();
@@ -44,7 +44,7 @@ impl JournalWriter {
         self.open.push_creation(metric, name)
     }
 
-    /// Appends the removal of a metric: `metric` may stand for another name later. Returns its
+    /// Appends the removal of a metric. Its number can be given to another metric later. Returns the record's
     /// sequence number.
     pub fn removal(&mut self, metric: u32) -> u64 {
         if !self.open.has_room_for("") {
@@ -53,26 +53,30 @@ impl JournalWriter {
         self.open.push_removal(metric)
     }
 
-    /// Points that were appended and not handed over yet.
+    /// Number of appended points that are not written yet.
     pub fn pending_points(&self) -> usize {
         self.pending_points
     }
 
-    /// The segment that holds what is appended now; changes only in [`JournalWriter::hand_over`].
+    /// The number of the segment for new records. It changes only in [`JournalWriter::write_out`].
     pub fn segment(&self) -> u32 {
         self.segment
     }
 
-    /// True when the owner must hand over before it appends more. What is appended all the same is
-    /// kept in further frames.
+    /// True if the caller should call [`JournalWriter::write_out`] before it appends more. Otherwise further
+    /// records take more memory, in additional frames.
     pub fn is_full(&self) -> bool {
         !self.waiting.is_empty() || (self.open.is_full() && !self.open.is_empty())
     }
 
-    /// Gives everything appended to the kernel and returns how many points that were. After an error
-    /// what was not taken stays here, and the next call tries again. Also moves on to the segment
-    /// of the hour, so call it when nothing is pending too.
-    pub fn hand_over(&mut self) -> Result<usize, JournalError> {
+    /// Writes all appended records to the journal's file and returns the number of points written. Then
+    /// switches to the current segment, so call it regularly, even if no records are pending.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the journal refuses points at the moment. Unwritten records stay in the writer, and
+    /// the next call retries. After `Poisoned` and `Closed` no call succeeds any more.
+    pub fn write_out(&mut self) -> Result<usize, JournalError> {
         let mut handed = 0;
         while let Some(frame) = self.waiting.front_mut() {
             handed += write(&self.shared, self.segment, frame, &mut self.pending_points)?;
@@ -86,7 +90,7 @@ impl JournalWriter {
         Ok(handed)
     }
 
-    /// Makes room in the open frame: a fresh one takes its place, with numbers of its own.
+    /// Starts a new frame with newly reserved sequence numbers. Keeps the old one if it holds records.
     #[cold]
     fn turn_frame(&mut self) {
         if !self.open.is_empty() {
@@ -103,7 +107,7 @@ fn write(
     pending_points: &mut usize,
 ) -> Result<usize, JournalError> {
     let points = frame.points();
-    frame.with_encoded(|first, bytes| shared.write(segment, first, bytes, points))?;
+    frame.with_encoded(|first, stored| shared.write(segment, first, stored, points))?;
     *pending_points -= points;
     Ok(points)
 }
@@ -111,9 +115,9 @@ fn write(
 impl Drop for JournalWriter {
     fn drop(&mut self) {
         if (self.pending_points > 0 || !self.open.is_empty())
-            && let Err(error) = self.hand_over()
+            && let Err(error) = self.write_out()
         {
-            tracing::error!(points = self.pending_points, %error, "points not journaled at the end of a writer");
+            tracing::error!(points = self.pending_points, %error, "a journal writer was dropped with points that could not be written");
         }
     }
 }

@@ -1,11 +1,10 @@
-//! `kill -9` at random moments: what was reported as handed over is there, in order, once.
+//! `kill -9` at random moments: every point that was reported as written is replayed once and in order.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -14,14 +13,14 @@ use common::{Seen, open, replay_all};
 use plumbago_journal::{Config, Journal, SyncPolicy};
 use plumbago_model::SystemClock;
 use plumbago_telemetry::Registry;
+use plumbago_tests::crash::{Victim, child_directory, child_test};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-const DIR: &str = "PLUMBAGO_JOURNAL_CRASH_DIR";
 const FROM: &str = "PLUMBAGO_JOURNAL_CRASH_FROM";
 const WRITERS: usize = 2;
 const KILLS: u64 = 12;
 
-/// Short segments and syncs, so that kills meet them too.
+/// Short segments and sync intervals, so that some kills happen during a sync or a change of segment.
 fn config() -> Config {
     Config {
         sync: SyncPolicy::Every(Duration::from_millis(20)),
@@ -38,12 +37,13 @@ fn name_of(writer: usize, n: u32) -> String {
     format!("servers.writer{writer}.metric{n}")
 }
 
-/// Not a test by itself: the process that is killed.
+/// The process that the test kills.
 #[test]
+#[ignore = "runs as a child of a test below"]
 fn child() {
-    let Ok(dir) = std::env::var(DIR) else { return };
+    let Some(dir) = child_directory() else { return };
     let from: Vec<u32> = std::env::var(FROM).unwrap().split(',').map(|n| n.parse().unwrap()).collect();
-    let journal = open(Path::new(&dir), config(), Arc::new(SystemClock), &Registry::new()).unwrap();
+    let journal = open(&dir, config(), Arc::new(SystemClock), &Registry::new()).unwrap();
     let started = Arc::new(Barrier::new(WRITERS + 1));
     let first_segment = journal.current_segment();
     let mut threads: Vec<_> = from
@@ -55,7 +55,7 @@ fn child() {
         })
         .collect();
     threads.push(std::thread::spawn(move || {
-        // What earlier processes wrote goes while these write.
+        // The segments of earlier processes are dropped while these threads write.
         started.wait();
         std::thread::sleep(Duration::from_millis(u64::from(first_segment) * 37 % 400));
         journal.drop_before(first_segment).unwrap();
@@ -63,7 +63,7 @@ fn child() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Point `n` of a writer has the timestamp `n`; every 500th is announced by a creation.
+/// Point `n` of a writer has the timestamp `n`. A creation precedes every 500th point.
 fn write_for_ever(journal: &Journal, writer: usize, from: u32, started: &Barrier) {
     let mut rng = StdRng::seed_from_u64(u64::from(from) + writer as u64);
     let mut end = journal.writer();
@@ -79,7 +79,7 @@ fn write_for_ever(journal: &Journal, writer: usize, from: u32, started: &Barrier
             end.point(writer as u32, n, value_of(n));
             n += 1;
         }
-        handed += end.hand_over().unwrap() as u64;
+        handed += end.write_out().unwrap() as u64;
         let line = format!("handed {writer} {handed}\n");
         std::io::stdout().write_all(line.as_bytes()).unwrap();
         if handed > u64::from(from) && !first {
@@ -92,45 +92,27 @@ fn write_for_ever(journal: &Journal, writer: usize, from: u32, started: &Barrier
     }
 }
 
-/// Starts a child, kills it after `life`, and returns what it had reported.
-fn run_and_kill(dir: &Path, from: &[u32], life: Duration) -> Vec<u64> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture"])
-        .env(DIR, dir)
-        .env(FROM, from.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// Starts a child, kills it at the time `later` after its report number `reports`, and returns how many
+/// points each writer had reported.
+fn run_and_kill(dir: &Path, from: &[u32], reports: u64, later: Duration) -> Vec<u64> {
+    let mut command = child_test("child", dir);
+    command.env(FROM, from.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     let reported: Arc<Vec<AtomicU64>> =
         Arc::new(from.iter().map(|n| AtomicU64::new(u64::from(*n))).collect());
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let reader = std::thread::spawn({
-        let reported = reported.clone();
-        move || {
-            let mut line = String::new();
-            // The test harness prints its own lines; a line cut by the kill reports nothing.
-            while lines.read_line(&mut line).is_ok_and(|read| read > 0) {
-                let words: Vec<&str> = line.split_whitespace().collect();
-                if let ["handed", writer, count] = words[..]
-                    && line.ends_with('\n')
-                {
-                    let writer: usize = writer.parse().unwrap();
-                    reported[writer].store(count.parse().unwrap(), Ordering::Relaxed);
-                }
-                line.clear();
-            }
-        }
+    let noted = Arc::clone(&reported);
+    let child = Victim::start(command, move |line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["handed", writer, count] = words[..] else { return false };
+        let writer: usize = writer.parse().unwrap();
+        noted[writer].store(count.parse().unwrap(), Ordering::Relaxed);
+        true
     });
-    std::thread::sleep(life);
-    assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    reader.join().unwrap();
+    child.kill_after(reports, later);
     reported.iter().map(|count| count.load(Ordering::Relaxed)).collect()
 }
 
-/// Checks that each writer's points follow each other from `from` or earlier on, with their
-/// creations, and returns where they end.
+/// Checks that each writer's points are complete, with their creations, from `from` or an earlier point on.
+/// Returns the number after each writer's last point.
 fn check(dir: &Path, from: &[u32]) -> Vec<u32> {
     let journal = open(dir, config(), Arc::new(SystemClock), &Registry::new()).unwrap();
     let mut next: [Option<u32>; WRITERS] = [None; WRITERS];
@@ -164,8 +146,10 @@ fn a_kill_loses_nothing_that_was_handed_over() {
     let mut rng = StdRng::seed_from_u64(7);
     let mut from = vec![0; WRITERS];
     for kill in 0..KILLS {
-        let life = Duration::from_millis(rng.random_range(30..700));
-        let reported = run_and_kill(dir.path(), &from, life);
+        // The first kill happens during the start.
+        let reports = if kill == 0 { 0 } else { rng.random_range(0..600) };
+        let later = Duration::from_micros(rng.random_range(0..30_000));
+        let reported = run_and_kill(dir.path(), &from, reports, later);
         let there = check(dir.path(), &from);
         for (reported, there) in reported.iter().zip(&there) {
             assert!(u64::from(*there) >= *reported, "kill {kill}: {there} of {reported} are there");

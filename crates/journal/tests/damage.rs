@@ -1,4 +1,4 @@
-//! Damaged files: holes after power loss, flipped bytes.
+//! Damaged files: unfinished writes, holes after power loss, flipped bytes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,7 +11,7 @@ use plumbago_journal::{Journal, JournalError};
 
 const PAGE: u64 = 4096;
 
-/// Frames of very different sizes, and what they hold.
+/// Writes frames of different sizes and returns their records.
 fn write_frames(journal: &Journal, frames: u32) -> Vec<Seen> {
     let mut writer = journal.writer();
     let mut expected = Vec::new();
@@ -22,17 +22,18 @@ fn write_frames(journal: &Journal, frames: u32) -> Vec<Seen> {
             let value = f64::from(i) + 0.25;
             expected.push(Seen::Point(writer.point(frame, 1000 + i, value), frame, 1000 + i, value));
         }
-        writer.hand_over().unwrap();
+        writer.write_out().unwrap();
     }
     expected
 }
 
-/// The one log file and where its data ends.
+/// The newest log file, and the offset at which its data ends.
 fn log_of(dir: &Path) -> (PathBuf, u64) {
     let log = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "jnl"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .max()
         .unwrap();
     let bytes = std::fs::read(&log).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
@@ -47,7 +48,7 @@ fn copy_all(from: &Path, to: &Path) {
         if path.is_dir() {
             copy_all(&path, &target);
         } else {
-            // Most of a log is a hole, which need not be copied.
+            // Most of a log file is reserved space, which need not be copied.
             let bytes = std::fs::read(&path).unwrap();
             let data = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             std::fs::write(&target, &bytes[..data]).unwrap();
@@ -57,8 +58,8 @@ fn copy_all(from: &Path, to: &Path) {
     }
 }
 
-/// Every page of the log in turn is one that did not reach the disk: what lies before it is there,
-/// nothing else, and the journal works again.
+/// Overwrites every second page of the log with zeros, one at a time, as if it had not reached the disk. All
+/// records before the page are replayed and none after it. Afterwards the journal accepts writes.
 #[test]
 fn a_hole_in_the_log_is_cut() {
     let mut whole = Fixture::new();
@@ -93,7 +94,7 @@ fn a_hole_in_the_log_is_cut() {
         drop((writer, journal));
         assert_eq!(replay_all(&fixture.open()).len(), seen.len() + 1);
     }
-    assert!(repaired > 0, "fjall has opened them all by itself: is the repair needed still?");
+    assert!(repaired > 0, "no file was cut");
 }
 
 #[test]
@@ -116,44 +117,62 @@ fn flip(file: &Path, at: u64) {
     file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
 }
 
-/// Damage in what fjall has moved into a table: that place is lost, with up to two frames before it.
+/// Damage in a file that is not the newest one: only the damaged frames are lost.
 #[test]
-fn a_flipped_byte_in_a_table_costs_that_place_only() {
+fn a_flipped_byte_in_an_older_file_costs_that_place_only() {
     let mut fixture = Fixture::new();
-    let expected: Vec<Seen> = {
+    let mut expected: Vec<Seen> = {
         let journal = fixture.open();
         let mut writer = journal.writer();
         let points = (0..1_200_000u32).map(|i| {
             if writer.is_full() {
-                writer.hand_over().unwrap();
+                writer.write_out().unwrap();
             }
             Seen::Point(writer.point(i, i, 0.5), i, i, 0.5)
         });
         points.collect()
     };
-    drop(fixture.open());
-    let table = largest_table(fixture.dir.path());
-    let len = table.metadata().unwrap().len();
+    let (older, len) = log_of(fixture.dir.path());
+    expected.push(Seen::Point(fixture.open().writer().point(1, 2, 3.0), 1, 2, 3.0));
     for part in [3, 5] {
-        flip(&table, len * part / 10);
+        flip(&older, len * part / 10);
     }
     let journal = fixture.open();
     let (seen, report) = replay(&journal);
     assert_eq!(report.corrupt_frames, 2);
     assert!(seen.len() < expected.len());
+    assert_eq!(seen.last(), expected.last());
     assert_eq!(fixture.metric("plumbago_journal_corrupt_frames_total"), 2.0);
-    assert!(expected.len() - seen.len() <= 2 * 3 * 4096, "{} of {}", seen.len(), expected.len());
+    assert!(expected.len() - seen.len() <= 2 * 4096, "{} of {}", seen.len(), expected.len());
     let mut all = expected.iter();
     assert!(seen.iter().all(|record| all.any(|other| other == record)), "wrong records");
+    assert!(older.exists());
 }
 
-fn largest_table(dir: &Path) -> PathBuf {
-    let mut tables: Vec<PathBuf> = Vec::new();
-    for keyspace in std::fs::read_dir(dir.join("keyspaces")).unwrap() {
-        let keyspace = keyspace.unwrap().path();
-        if keyspace.file_name().unwrap() != "0" {
-            tables.extend(std::fs::read_dir(keyspace.join("tables")).unwrap().map(|e| e.unwrap().path()));
-        }
+/// A kill or power loss during a write, at any byte of it: the frames before it are replayed, and the partial
+/// frame is copied to another file and cut off.
+#[test]
+fn an_unfinished_write_is_cut_off() {
+    let mut whole = Fixture::new();
+    let expected = {
+        let journal = whole.open();
+        write_frames(&journal, 12)
+    };
+    let (_, end) = log_of(whole.dir.path());
+    for cut in (1..end).rev().step_by(4003) {
+        let mut fixture = Fixture::new();
+        copy_all(whole.dir.path(), fixture.dir.path());
+        let (log, _) = log_of(fixture.dir.path());
+        let file = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
+        file.set_len(cut).unwrap();
+        let journal = fixture.open();
+        let seen = replay_all(&journal);
+        assert!(expected.starts_with(&seen), "cut at {cut}");
+        assert!(seen.len() as u64 * 16 + 65536 > cut, "cut at {cut}: only {} are left", seen.len());
+        let copy = log.with_extension("log.torn-1");
+        assert_eq!(copy.exists(), fixture.metric("plumbago_journal_torn_tails_total") == 1.0);
+        drop(journal);
+        assert_eq!(replay_all(&fixture.open()), seen);
+        assert_eq!(fixture.metric("plumbago_journal_torn_tails_total"), 0.0);
     }
-    tables.into_iter().max_by_key(|path| path.metadata().unwrap().len()).unwrap()
 }

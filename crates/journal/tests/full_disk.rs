@@ -1,57 +1,31 @@
-//! A full disk: refused clearly, nothing lost, and on again once there is room.
+//! A full disk: writes are refused, nothing is lost, and writes succeed again once there is room.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
-use common::{Seen, eventually, open, replay_all};
+use common::{Seen, open, replay_all};
 use plumbago_journal::{Config, Journal, JournalWriter};
 use plumbago_model::ManualClock;
 use plumbago_telemetry::Registry;
+use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
+use plumbago_tests::wait::wait_until;
 
-const DIR: &str = "PLUMBAGO_JOURNAL_SMALL_DISK";
 const SMALL_DISK_MIB: usize = 64;
-
-/// Runs `child_…` in a mount namespace of its own, with a small file system at `DIR`.
-fn with_small_disk(child: &str) {
-    let dir = tempfile::tempdir().unwrap();
-    let script = format!(
-        "mount -t tmpfs -o size={SMALL_DISK_MIB}m none \"$1\" || exit 77; exec \"$2\" \"$3\" --exact --nocapture"
-    );
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "sh", "-c", &script, "sh"])
-        .arg(dir.path())
-        .arg(std::env::current_exe().unwrap())
-        .arg(child)
-        .env(DIR, dir.path())
-        .output();
-    let why = match output {
-        Ok(output) if output.status.success() => return,
-        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("running 1 test") => {
-            panic!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => error.to_string(),
-    };
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "no small file system to be had: {why}");
-    eprintln!("SKIPPED {child}: no small file system to be had: {why}");
-}
 
 #[test]
 fn a_full_disk_loses_nothing() {
-    with_small_disk("child_full_disk");
+    with_small_disk("child_full_disk", SMALL_DISK_MIB);
 }
 
 #[test]
 fn room_is_left_for_others() {
-    with_small_disk("child_least_room");
+    with_small_disk("child_least_room", SMALL_DISK_MIB);
 }
 
-/// Appends points that carry their own place in the order.
+/// Appends points whose timestamp and value are their position in the order of appending.
 struct Load {
     journal: Journal,
     registry: Registry,
@@ -76,11 +50,11 @@ impl Load {
         }
     }
 
-    /// True when everything was handed over.
-    fn hand_over(&mut self) -> bool {
+    /// Writes all pending points. Returns true if the journal refused none of them.
+    fn write_out(&mut self) -> bool {
         let mut all = true;
         for writer in &mut self.writers {
-            match writer.hand_over() {
+            match writer.write_out() {
                 Ok(points) => self.handed += points as u64,
                 Err(error) => {
                     assert!(error.is_transient(), "{error}");
@@ -95,7 +69,7 @@ impl Load {
         self.registry.value(name).unwrap()
     }
 
-    /// Closes, opens again and compares.
+    /// Reopens the journal and compares the replayed points with the appended ones.
     fn check(self, dir: &Path) {
         let Self { journal, writers, appended, .. } = self;
         drop(writers);
@@ -120,60 +94,53 @@ fn open_at(dir: &Path, min_free_bytes: u64, registry: &Registry) -> Journal {
     open(dir, config, Arc::new(ManualClock::at(1_700_000_100)), registry).unwrap()
 }
 
-fn fill(path: &Path, mib: usize) {
-    std::fs::write(path, vec![1; mib << 20]).unwrap();
-}
-
 #[test]
+#[ignore = "runs as a child of a test above"]
 fn child_full_disk() {
-    let Some(dir) = std::env::var_os(DIR) else { return };
-    let filler = Path::new(&dir).join("filler");
-    let dir = Path::new(&dir).join("journal");
-    fill(&filler, SMALL_DISK_MIB / 2);
+    let Some(disk) = SmallDisk::here() else { return };
+    let dir = disk.path().join("journal");
+    disk.take(SMALL_DISK_MIB / 2);
     let mut load = Load::new(&dir, 0);
-    // To the brim, many times over: after each refusal it opens again and finds a little room.
+    // Fill the disk and go on until many writes have been refused.
     let mut refused = 0;
     while refused < 60 {
         load.append(3000);
-        if !load.hand_over() {
+        if !load.write_out() {
             refused += 1;
             assert!(!load.journal.healthy());
-            std::thread::sleep(Duration::from_millis(30));
         }
         let pending: usize = load.writers.iter().map(JournalWriter::pending_points).sum();
         assert!(pending < 1_000_000, "it never took anything again");
     }
     assert!(load.metric("plumbago_journal_refused_total") >= 60.0);
-    std::fs::remove_file(&filler).unwrap();
-    eventually("it takes points again", || load.hand_over());
+    disk.empty();
+    wait_until("it takes points again", || load.write_out());
     assert!(load.journal.healthy());
     for _ in 0..50 {
         load.append(3000);
-        eventually("hand over", || load.hand_over());
+        wait_until("hand over", || load.write_out());
     }
-    assert!(load.metric("plumbago_journal_reopened_total") >= 1.0);
     load.check(&dir);
 }
 
 #[test]
+#[ignore = "runs as a child of a test above"]
 fn child_least_room() {
-    let Some(dir) = std::env::var_os(DIR) else { return };
-    let filler = Path::new(&dir).join("filler");
-    let dir = Path::new(&dir).join("journal");
-    fill(&filler, SMALL_DISK_MIB / 2);
+    let Some(disk) = SmallDisk::here() else { return };
+    let dir = disk.path().join("journal");
+    disk.take(SMALL_DISK_MIB / 2);
     let mut load = Load::new(&dir, 16 << 20);
     loop {
         load.append(3000);
-        if !load.hand_over() {
+        if !load.write_out() {
             break;
         }
     }
     assert!(!load.journal.healthy());
-    assert!(!load.hand_over());
-    std::fs::remove_file(&filler).unwrap();
-    assert!(load.hand_over());
+    assert!(!load.write_out());
+    disk.empty();
+    assert!(load.write_out());
     assert!(load.journal.healthy());
-    assert_eq!(load.metric("plumbago_journal_reopened_total"), 0.0);
     assert_eq!(load.metric("plumbago_journal_written_points_total"), load.handed as f64);
     load.check(&dir);
 }

@@ -1,4 +1,4 @@
-//! Where a job came to, kept in a small file, so that a run that was ended goes on from there.
+//! The position of a job, saved in a small file so that the next run continues from there.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,40 +7,43 @@ use std::path::PathBuf;
 use plumbago_store::Share;
 use serde::{Deserialize, Serialize};
 
-use crate::job::Report;
+use crate::report::Report;
 
-/// Positions older than this are of no use: the job begins anew.
+/// Positions older than this are ignored, and the job starts from the beginning.
 const AGE_MAX_SECONDS: i64 = 7 * 86_400;
 
-/// The directory of the files; none to keep nothing.
+/// The directory of the position files; `None` to save nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Checkpoints(Option<PathBuf>);
 
-/// A position and what was done up to there.
+/// A saved position, when it was saved (seconds since the epoch), and the report up to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     pub(crate) position: Vec<u8>,
     pub(crate) written_on: i64,
+    /// What the run was asked for.
+    #[serde(default)]
+    pub(crate) asked: String,
     pub(crate) report: Report,
 }
 
 impl Checkpoints {
-    /// Files in this directory, which is created when it is needed.
+    /// Saves positions in this directory, which is created if needed.
     pub fn new(dir: PathBuf) -> Self {
         Self(Some(dir))
     }
 
-    /// Nothing is kept.
+    /// Saves nothing.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// True when a run of this job was ended early.
+    /// True if the last run of this job ended early.
     pub fn is_unfinished(&self, job: &str, share: Share) -> bool {
         self.path(job, share, false).is_some_and(|path| path.exists())
     }
 
-    /// A dry run has a place of its own: it has changed nothing.
+    /// A dry run has its own file: it changes nothing, so a real run must not continue after it.
     fn path(&self, job: &str, share: Share, dry_run: bool) -> Option<PathBuf> {
         let dry = if dry_run { ".dry-run" } else { "" };
         let Share { index, of } = share;

@@ -5,32 +5,40 @@ use std::time::Duration;
 use plumbago_model::{Period, setting};
 use serde::Deserialize;
 
-/// When jobs run, and how carefully. An interval of 0 switches a job off.
+/// How often jobs run and what they leave alone. A job with the interval 0 runs only on request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How often empty directories are removed.
     #[serde(deserialize_with = "setting::period")]
     pub clean_directories_every: Duration,
-    /// How often rows that no reader can use are removed, and metrics that are not listed are listed.
+    /// How often rows that no reader can use are deleted, and unlisted metrics are listed so that globs find
+    /// them.
     #[serde(deserialize_with = "setting::period")]
     pub clean_rows_every: Duration,
     /// How often missing directories are created.
     #[serde(deserialize_with = "setting::period")]
     pub repair_directories_every: Duration,
-    /// How often metrics that nobody writes any more are looked for.
+    /// How often the windows of the last two days are compared with their raw slots and corrected.
+    #[serde(deserialize_with = "setting::period")]
+    pub repair_windows_every: Duration,
+    /// How long after its end a window is compared at the earliest, in addition to 60 raw slots: writers store
+    /// their windows some time after the end.
+    #[serde(deserialize_with = "setting::period")]
+    pub repair_windows_after: Duration,
+    /// How often metrics without new points are searched for and deleted.
     #[serde(deserialize_with = "setting::period")]
     pub expire_every: Duration,
-    /// Metrics without a point for so long are deleted, their points with them where they do not
-    /// expire by themselves; 0 deletes none.
+    /// Metrics that got no point for this long are deleted; 0 deletes none. Their points are deleted too,
+    /// unless they expire by themselves.
     #[serde(deserialize_with = "setting::period")]
     pub expire_after: Duration,
-    /// Rows that a job looks at in a second, at most; 0 for no limit.
+    /// The largest number of rows that a job reads per second; 0 for no limit.
     pub rows_per_second: u32,
-    /// What was written in this time is left alone: a creation may be under way.
+    /// Rows younger than this are not deleted, because their creation may still be in progress.
     #[serde(deserialize_with = "setting::period")]
     pub grace: Duration,
-    /// How long after a deletion a job looks again whether somebody came to rely on what it deleted.
+    /// How long after a deletion the job checks again whether a new metric needs the deleted row.
     #[serde(deserialize_with = "setting::period")]
     pub settle: Duration,
 }
@@ -42,6 +50,8 @@ impl Default for Config {
             clean_directories_every: days(1),
             clean_rows_every: days(1),
             repair_directories_every: days(7),
+            repair_windows_every: Duration::ZERO,
+            repair_windows_after: Duration::from_secs(600),
             expire_every: days(1),
             expire_after: Duration::ZERO,
             rows_per_second: 5000,
@@ -51,18 +61,19 @@ impl Default for Config {
     }
 }
 
-/// BigGraphite notes only every three days that a metric is written; twice that is surely over.
+/// The smallest `expire_after`. BigGraphite updates the write time of a metric only every three days;
+/// after twice that time a metric without an update is no longer written.
 pub const EXPIRE_AFTER_MIN: Duration = Duration::from_secs(6 * 86_400);
 
 impl Config {
-    /// What is wrong with the values, as `key: message`.
+    /// All problems of the section, as `key: message`.
     pub fn problems(&self) -> Vec<String> {
         let problem = expire_problem(self.expire_after);
         problem.map(|message| format!("maintenance.expire_after: {message}")).into_iter().collect()
     }
 }
 
-/// Why metrics cannot be deleted after so long without a point; 0 is none at all.
+/// Why this value of `expire_after` is not allowed; `None` if it is.
 pub fn expire_problem(after: Duration) -> Option<String> {
     let too_short = !after.is_zero() && after < EXPIRE_AFTER_MIN;
     too_short.then(|| {

@@ -1,4 +1,4 @@
-//! Directories: those without a metric below them go, those that a metric lacks are made.
+//! The jobs for directories: one deletes empty directories, the other creates missing ones.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -8,16 +8,18 @@ use async_trait::async_trait;
 use plumbago_store::{DirectoryStore, RowProblem, RowStore, Share, StoreError, directories_above};
 use tokio::time::Instant;
 
-use crate::drive::{Page, Steps, drive};
-use crate::job::{Context, Job, JobError, Report};
+use crate::drive::{Page, Steps, drive, has_settled};
+use crate::job::{Context, Job, JobError};
+use crate::report::{Report, TOO_YOUNG};
 
-/// Deleted directories that wait to be looked at again; the job waits for them beyond that.
+/// How many deleted directories may wait for their second check. Above that the job pauses until they are
+/// due.
 const UNSETTLED_MAX: usize = 100_000;
 
-/// Directories that are known to be there, as hashes; forgotten when there are more.
+/// How many existing directories `Known` remembers. When it is full, it is cleared.
 const KNOWN_MAX: usize = 1_000_000;
 
-/// Removes directories without a metric below them.
+/// Deletes directories without a metric below them.
 #[derive(Debug, Clone)]
 pub struct CleanDirectories(pub Arc<dyn DirectoryStore>);
 
@@ -34,7 +36,7 @@ impl Job for CleanDirectories {
 
 struct Cleaning {
     store: Arc<dyn DirectoryStore>,
-    /// Deleted directories and when they were.
+    /// Deleted directories that have to be checked again, each with the time of its deletion, oldest first.
     unsettled: VecDeque<(Instant, String)>,
 }
 
@@ -52,8 +54,8 @@ impl Steps for Cleaning {
         Ok(Page { items: page.names, next: page.next })
     }
 
-    /// The moment that the deletion speaks of is taken before anything is looked at: a directory that
-    /// a writer makes from then on is younger, and stays.
+    /// The time of the deletion is taken before the first check. So a directory that a writer creates later
+    /// is younger and survives.
     async fn handle(
         &mut self,
         names: Vec<String>,
@@ -64,10 +66,13 @@ impl Steps for Cleaning {
         let suspects: Vec<&str> =
             names.iter().map(String::as_str).filter(|name| !context.live.is_known_above(name)).collect();
         let occupied = self.store.have_metrics_below(&suspects).await?;
-        let empty: Vec<&str> =
+        let mut empty: Vec<&str> =
             suspects.iter().zip(occupied).filter(|(_, occupied)| !occupied).map(|(name, _)| *name).collect();
         if !context.dry_run && !empty.is_empty() {
             self.store.delete_directories(&empty, as_of_us).await?;
+            let left = self.store.have_directories(&empty).await?;
+            left.iter().filter(|left| **left).for_each(|_| report.note_kept(TOO_YOUNG));
+            empty = empty.into_iter().zip(left).filter(|(_, left)| !left).map(|(name, _)| name).collect();
             let now = Instant::now();
             self.unsettled.extend(empty.iter().map(|name| (now, (*name).to_owned())));
         }
@@ -75,19 +80,17 @@ impl Steps for Cleaning {
         Ok(())
     }
 
-    /// A writer may have seen a directory just before it was deleted, and have made a metric in it just
-    /// after it was found empty. Such a directory is put back.
-    async fn settle(
+    /// A writer may have found a directory just before its deletion, and created a metric in it just after
+    /// the check found it empty. Such a directory is created again.
+    async fn recheck(
         &mut self,
         context: &Context,
         report: &mut Report,
         at_the_end: bool,
     ) -> Result<(), StoreError> {
         while let Some((deleted, _)) = self.unsettled.front() {
-            let due = *deleted + context.settle;
-            if at_the_end || self.unsettled.len() > UNSETTLED_MAX {
-                tokio::time::sleep_until(due).await;
-            } else if due > Instant::now() {
+            let waits = at_the_end || self.unsettled.len() > UNSETTLED_MAX;
+            if !has_settled(*deleted, context.settle, waits).await {
                 return Ok(());
             }
             let now = Instant::now();
@@ -105,19 +108,19 @@ impl Steps for Cleaning {
                 let all: Vec<&str> = with_above.into_iter().collect();
                 self.store.create_directories(&all).await?;
             }
-            missed.iter().for_each(|_| report.note_spared("came_to_life"));
+            missed.iter().for_each(|_| report.note_kept("came_to_life"));
             self.unsettled.drain(..count);
         }
         Ok(())
     }
 }
 
-/// Creates directories that a metric lacks.
+/// Creates the directories that are missing above metrics.
 #[derive(Debug, Clone)]
 pub struct RepairDirectories {
-    /// The metrics.
+    /// The rows of the metrics.
     pub rows: Arc<dyn RowStore>,
-    /// The directories.
+    /// The rows of the directories.
     pub directories: Arc<dyn DirectoryStore>,
 }
 
@@ -138,6 +141,7 @@ struct Repairing {
     known: Known,
 }
 
+/// Existing directories, as hashes of their names. It saves most requests to the store.
 #[derive(Default)]
 struct Known {
     hasher: foldhash::fast::RandomState,
@@ -168,7 +172,7 @@ impl Steps for Repairing {
         limit: usize,
     ) -> Result<Page<String>, StoreError> {
         let page = self.stores.rows.scan_rows(share, position, limit).await?;
-        // What no glob finds needs no directories.
+        // Metrics that no glob finds need no directories.
         let listed = page
             .rows
             .into_iter()

@@ -1,32 +1,56 @@
-//! The loop that all jobs have in common: pages, rate, retries, position, end.
+//! The loop that all jobs share. It reads pages at a limited rate, retries failed calls and saves the
+//! position.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_store::{Share, StoreError};
+use plumbago_store::{MetricRow, RowPage, Share, StoreError};
+use tokio::time::Instant;
 
 use crate::checkpoint::Checkpoint;
-use crate::job::{Context, JobError, Report};
+use crate::job::{Context, JobError};
+use crate::report::Report;
 
-/// Rows in a page.
-const PAGE: usize = 1000;
-/// How often a failing call is repeated before the run ends.
+/// How often a failing call is retried before the run fails.
 const TRIES: u32 = 8;
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A position is noted not more often.
+/// How often the position is saved at most.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 
-/// A page of whatever a job goes over.
+/// A page of the items of a job.
 pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     pub(crate) next: Option<Vec<u8>>,
 }
 
-/// What differs between jobs. Both calls may be repeated after an error.
+impl From<RowPage> for Page<MetricRow> {
+    fn from(page: RowPage) -> Self {
+        Self { items: page.rows, next: page.next }
+    }
+}
+
+/// True if an item of this time is due for its second check. Waits for that if `waits` is set.
+pub(crate) async fn has_settled(since: Instant, settle: Duration, waits: bool) -> bool {
+    let due = since + settle;
+    if waits {
+        tokio::time::sleep_until(due).await;
+    }
+    waits || due <= Instant::now()
+}
+
+/// The steps that differ between jobs. Every call may be repeated after an error.
 #[async_trait]
 pub(crate) trait Steps: Send {
     type Item: Clone + Send + Sync;
+
+    /// Most rows of a page.
+    const PAGE: usize = 1000;
+
+    /// What the run was asked for. The position of a run that was asked for something else is not used.
+    fn asked(&self) -> String {
+        String::new()
+    }
 
     async fn page(
         &self,
@@ -35,8 +59,7 @@ pub(crate) trait Steps: Send {
         limit: usize,
     ) -> Result<Page<Self::Item>, StoreError>;
 
-    /// Deals with the items of a page. Everything up to the last page is then done, but for what
-    /// [`Steps::is_settled`] says no to.
+    /// Handles the items of a page completely, except for the second check by [`Steps::recheck`].
     async fn handle(
         &mut self,
         items: Vec<Self::Item>,
@@ -44,20 +67,22 @@ pub(crate) trait Steps: Send {
         report: &mut Report,
     ) -> Result<(), StoreError>;
 
-    /// Looks again at what was done a while ago, or at all of it at the end.
-    async fn settle(&mut self, _: &Context, _: &mut Report, _at_the_end: bool) -> Result<(), StoreError> {
+    /// Makes the second checks that are due. At the end it waits for all of them.
+    async fn recheck(&mut self, _: &Context, _: &mut Report, _at_the_end: bool) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// Runs a job from where it was ended the last time.
+/// Runs a job over all pages, from the position where the last run ended.
 pub(crate) async fn drive<S: Steps>(
     job: &'static str,
     mut steps: S,
     context: &Context,
 ) -> Result<Report, JobError> {
     let now = context.clock.now();
+    let asked = steps.asked();
     let found = context.checkpoints.load(job, context.share, context.dry_run, now);
+    let found = found.filter(|found| found.asked == asked);
     let (mut position, mut report) = match found {
         Some(found) => (Some(found.position), Report { resumed: true, ..found.report }),
         None => (None, Report { job: job.to_owned(), ..Report::default() }),
@@ -66,14 +91,14 @@ pub(crate) async fn drive<S: Steps>(
     let mut stats = context.stats(job);
     stats.started(&report);
     let result = pages(job, &mut steps, context, &mut position, &mut report, &mut stats).await;
-    // What was deleted is looked at again, whatever has ended the run.
-    let settled = insist!(job, context, true, steps.settle(context, &mut report, true));
+    // Deletions get their second check even if the run failed or was stopped.
+    let settled = insist!(job, context, true, steps.recheck(context, &mut report, true));
     let result = result.and(settled);
     report.finished = result.is_ok();
     stats.ended(&report, &before, context.clock.now(), context.dry_run);
     let saved = match (&result, position) {
         (Ok(()), _) => context.checkpoints.clear(job, context.share, context.dry_run),
-        (Err(_), Some(position)) => save(job, context, position, &report),
+        (Err(_), Some(position)) => save(job, context, position, asked, &report),
         (Err(_), None) => Ok(()),
     };
     result?;
@@ -90,36 +115,43 @@ async fn pages<S: Steps>(
     stats: &mut crate::stats::Stats,
 ) -> Result<(), JobError> {
     let mut rate = context.rate();
-    let mut saved = tokio::time::Instant::now();
+    let mut saved = Instant::now();
     loop {
-        let page = insist!(job, context, false, steps.page(context.share, position.clone(), PAGE))?;
+        let page = insist!(job, context, false, steps.page(context.share, position.clone(), S::PAGE))?;
         rate.take(page.items.len()).await;
         if context.stop.is_cancelled() {
             return Err(JobError::Stopped { job });
         }
         let scanned = page.items.len() as u64;
         insist!(job, context, false, steps.handle(page.items.clone(), context, report))?;
-        insist!(job, context, false, steps.settle(context, report, false))?;
+        insist!(job, context, false, steps.recheck(context, report, false))?;
         report.scanned += scanned;
         stats.page(report);
         (context.progress.0)(report);
         let Some(next) = page.next else { return Ok(()) };
         *position = Some(next.clone());
         if saved.elapsed() >= SAVE_EVERY {
-            saved = tokio::time::Instant::now();
-            save(job, context, next, report).map_err(|source| JobError::Checkpoint { job, source })?;
+            saved = Instant::now();
+            save(job, context, next, steps.asked(), report)
+                .map_err(|source| JobError::Checkpoint { job, source })?;
         }
     }
 }
 
-fn save(job: &str, context: &Context, position: Vec<u8>, report: &Report) -> std::io::Result<()> {
+fn save(
+    job: &str,
+    context: &Context,
+    position: Vec<u8>,
+    asked: String,
+    report: &Report,
+) -> std::io::Result<()> {
     let written_on = context.clock.now();
-    let checkpoint = Checkpoint { position, written_on, report: report.clone() };
+    let checkpoint = Checkpoint { position, written_on, asked, report: report.clone() };
     context.checkpoints.save(job, context.share, context.dry_run, &checkpoint)
 }
 
-/// A pause before the next try; `Err` when there is none, because of the error's kind, because there
-/// were enough, or because the run is to stop.
+/// Waits before the next attempt. Fails if there is no next attempt: the error is permanent, the attempts are
+/// used up, or the run was stopped. At the end of a run (`at_the_end`) a stop does not interrupt it.
 pub(crate) async fn pause(
     job: &'static str,
     context: &Context,
@@ -130,7 +162,11 @@ pub(crate) async fn pause(
     if !error.is_transient() || try_number >= TRIES {
         return Err(JobError::Store { job, source: error });
     }
-    tracing::warn!(job, error = &error as &dyn std::error::Error, "maintenance waits for the store");
+    tracing::warn!(
+        job,
+        error = &error as &dyn std::error::Error,
+        "a request of a maintenance job to the store failed; retrying"
+    );
     let pause = (PAUSE_FIRST * 2_u32.pow(try_number)).min(PAUSE_MAX);
     if at_the_end {
         tokio::time::sleep(pause).await;
@@ -142,8 +178,8 @@ pub(crate) async fn pause(
     }
 }
 
-/// Repeats a call that fails transiently. A macro, since a closure cannot lend what it borrows to the
-/// future that it returns.
+/// Retries a call that fails with a transient error. It is a macro because the future of a closure cannot
+/// borrow mutably what the closure captures.
 macro_rules! insist {
     ($job:expr, $context:expr, $at_the_end:expr, $call:expr) => {{
         let mut try_number = 0;

@@ -1,4 +1,4 @@
-//! Metrics that nobody writes any more.
+//! The job that deletes metrics which no longer get points.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use plumbago_store::{
 };
 
 use crate::drive::{Page, Steps, drive};
-use crate::job::{Context, Job, JobError, Report, Stores};
+use crate::job::{Context, Job, JobError, Stores};
+use crate::report::Report;
 
-/// Metrics whose points are looked for at once.
+/// The number of metrics whose points are read in one request.
 const READ_METRICS: usize = 100;
-/// Slots behind now that a writer may still hold.
+/// The number of newest raw slots that a writer may not have stored yet.
 const ALLOWANCE: u32 = 20;
 
-/// Deletes metrics without a point for so long.
+/// Deletes metrics that got no point for some time.
 #[derive(Debug, Clone)]
 pub struct Expire {
     /// The stores.
     pub stores: Stores,
-    /// How long.
+    /// How long a metric must be without a point.
     pub after: Duration,
 }
 
@@ -52,12 +53,12 @@ impl Steps for Expiring {
         position: Option<Vec<u8>>,
         limit: usize,
     ) -> Result<Page<MetricRow>, StoreError> {
-        let page = self.job.stores.rows.scan_rows(share, position, limit).await?;
-        Ok(Page { items: page.rows, next: page.next })
+        Ok(self.job.stores.rows.scan_rows(share, position, limit).await?.into())
     }
 
-    /// Four questions, the cheap ones first: what does the row say, does this process write it, are
-    /// there points, and, in one step with forgetting it, has it got one meanwhile?
+    /// Makes four checks, cheap ones first: the times in the row, whether this process writes the metric,
+    /// whether the store has points, and whether a point has arrived by the time that the metric is unloaded.
+    /// The last check and the unloading are one step.
     async fn handle(
         &mut self,
         rows: Vec<MetricRow>,
@@ -77,7 +78,7 @@ impl Steps for Expiring {
             let mut dead = Vec::new();
             for (row, has_points) in metrics.iter().zip(has_points) {
                 if has_points {
-                    report.note_spared("has_points");
+                    report.note_kept("has_points");
                 } else {
                     dead.push(*row);
                 }
@@ -90,8 +91,8 @@ impl Steps for Expiring {
 
 impl Expiring {
     async fn have_points(&self, rows: &[&MetricRow], since: i64, now: i64) -> Result<Vec<bool>, StoreError> {
-        // A store that fails now and then must not look like a metric without points.
-        let mut request = ReadRequest { forgotten_too: true, ..ReadRequest::default() };
+        // Rows that the remote store has lost must count too, or their metric would look dead.
+        let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
         let mut owners = Vec::new();
         for (at, row) in rows.iter().enumerate() {
             let Some(config) = &row.config else { continue };
@@ -102,8 +103,8 @@ impl Expiring {
         let columns = self.job.stores.points.read(&request).await?;
         let mut found = vec![false; rows.len()];
         for ((at, range), mut column) in owners.into_iter().zip(&request.ranges).zip(columns) {
-            // A window that only other writers have written counts too.
-            column.settle(range.aggregation);
+            // A window counts as well if only other writers have stored it.
+            column.merge_writers(range.aggregation);
             found[at] |= column.values.iter().any(|value| !value.is_nan());
         }
         Ok(found)
@@ -120,7 +121,7 @@ impl Expiring {
             rows.iter().for_each(|row| report.note_done("expired", &row.name));
             return Ok(());
         }
-        // Before anything is forgotten: what a new creation writes is younger, and stays.
+        // Taken before the metrics are unloaded, so that rows of a new creation are younger and survive.
         let as_of_us = context.as_of_us();
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         let forgotten = context.live.forget(&names, since).await?;
@@ -129,14 +130,14 @@ impl Expiring {
             if forgotten {
                 dead.push(*row);
             } else {
-                report.note_spared("written");
+                report.note_kept("written");
             }
         }
         self.delete(&dead, as_of_us).await?;
         let reborn = self.put_back(&dead, since, context).await?;
         for row in dead {
             if reborn.contains(&row.name) {
-                report.note_spared("came_to_life");
+                report.note_kept("came_to_life");
             } else {
                 report.note_done("expired", &row.name);
             }
@@ -144,8 +145,9 @@ impl Expiring {
         Ok(())
     }
 
-    /// A point that comes between the forgetting and the deletion creates the metric anew while its old
-    /// row is still there; a store that keeps the date of that row then takes it for the old one.
+    /// Creates metrics again that got a point between their unloading and the deletion of their rows. Such a
+    /// point finds the old row still in place, so the store keeps that row and the deletion removes it.
+    /// Returns the names of all metrics that got such a point.
     async fn put_back(
         &self,
         rows: &[&MetricRow],
@@ -200,8 +202,8 @@ async fn commit(states: Arc<dyn plumbago_store::FlushStore>, batch: FlushBatch) 
     })
 }
 
-/// A sound metric whose row does not say that it was made or written lately. Others are for the
-/// clean-up of rows.
+/// True for a metric without problems that was neither created nor updated since `since`. Metrics with
+/// problems are left to the clean-up of rows.
 fn looks_old(row: &MetricRow, since: i64) -> bool {
     row.problem.is_none()
         && row.config.is_some()
@@ -209,8 +211,9 @@ fn looks_old(row: &MetricRow, since: i64) -> bool {
         && row.updated_on.is_none_or(|updated| i64::from(updated) < since)
 }
 
-/// Where a metric that is written would have points: in the coarsest stage that is fine enough to show
-/// the time in a few slots, and, as its newest windows may not be written yet, in the raw stage.
+/// The ranges in which a metric that is still written has points. The first is in the coarsest stage with at
+/// least four slots in the time since `since`, because it has the fewest slots to read. Its newest windows
+/// may not be stored yet, so the second covers them in the raw stage.
 fn ranges(id: MetricId, config: &MetricConfig, since: i64, now: i64) -> Vec<SlotRange> {
     let stages = config.retention.stages();
     let age = now - since;

@@ -1,70 +1,76 @@
-//! What a job is, what it works with, and what it tells.
+//! Jobs, their context and their errors.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_model::Clock;
-use plumbago_store::{DirectoryStore, FlushStore, MetadataStore, PointStore, RowStore, Share, StoreError};
+use plumbago_model::{Clock, GlobError};
+use plumbago_store::{
+    DirectoryStore, FlushStore, MetadataStore, PointStore, RowStore, Share, SharedWindows, StoreError,
+};
 use plumbago_telemetry::Registry;
-use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::Checkpoints;
 use crate::live::LiveMetrics;
 use crate::rate::Rate;
+use crate::report::Report;
 use crate::stats::Stats;
+use crate::windows::Selection;
 
 /// The stores that jobs work on.
 #[derive(Debug, Clone)]
 pub struct Stores {
     /// The rows of metrics.
     pub rows: Arc<dyn RowStore>,
-    /// Metrics as readers see them.
+    /// The metadata as readers see it, including the local copy of the names.
     pub metadata: Arc<dyn MetadataStore>,
-    /// The same past any copy that readers have: a creation writes whatever rows of a metric are missing,
-    /// also of one that readers see.
+    /// The metadata without the local copy. A creation here writes every missing row of the metric, even if
+    /// the local copy has the metric.
     pub listing: Arc<dyn MetadataStore>,
-    /// Points.
+    /// The points.
     pub points: Arc<dyn PointStore>,
-    /// Rows of directories, where the store has them.
+    /// Rows of directories; `None` if the store has none.
     pub directories: Option<Arc<dyn DirectoryStore>>,
-    /// State rows, when no process runs that would delete them itself.
+    /// State rows; `None` if a running daemon deletes them itself.
     pub states: Option<Arc<dyn FlushStore>>,
-    /// True when points must be deleted with their metric; false where they expire by themselves.
+    /// The windows, by writer; `None` if only one daemon writes to the store.
+    pub windows: Option<Arc<dyn SharedWindows>>,
+    /// True if points have to be deleted with their metric, false if they expire by themselves.
     pub delete_points: bool,
 }
 
-/// How a run goes about it.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// What is alive.
+    /// The metrics that this process is writing.
     pub live: Arc<dyn LiveMetrics>,
-    /// The time.
+    /// The wall clock.
     pub clock: Arc<dyn Clock>,
-    /// Only tells what it would do.
+    /// True to report the changes without making them.
     pub dry_run: bool,
-    /// Its part of the rows.
+    /// The part of all rows that this run handles.
     pub share: Share,
-    /// What was written in this time is left alone.
+    /// The windows that this run compares, if it is a repair of windows.
+    pub selection: Selection,
+    /// Rows younger than this are not deleted.
     pub grace: Duration,
-    /// How long after a deletion it looks again.
+    /// How long after a deletion the job checks the name again.
     pub settle: Duration,
-    /// Rows to look at in a second, at most; 0 for no limit.
+    /// The largest number of rows read per second; 0 for no limit.
     pub rows_per_second: u32,
-    /// Ends it early; it goes on from there the next time.
+    /// Stops the run. The next run continues from its position.
     pub stop: CancellationToken,
-    /// Where it notes how far it came.
+    /// Where the position of the run is saved.
     pub checkpoints: Checkpoints,
-    /// Told after each page.
+    /// Called after each page.
     pub progress: Progress,
-    /// Where results are counted.
+    /// The registry for the job's self-metrics.
     pub registry: Registry,
 }
 
-/// Told how far a job came.
+/// Receives the report of a running job.
 #[derive(Clone)]
 pub struct Progress(pub Arc<dyn Fn(&Report) + Send + Sync>);
 
@@ -80,82 +86,66 @@ impl Debug for Progress {
     }
 }
 
-/// What a run has done so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
-    /// The job.
-    pub job: String,
-    /// Rows it looked at.
-    pub scanned: u64,
-    /// What it did, or would do in a dry run, by the kind of thing.
-    pub done: BTreeMap<String, u64>,
-    /// What it left alone although it looked like work, by reason.
-    pub spared: BTreeMap<String, u64>,
-    /// A few names of each kind.
-    pub examples: BTreeMap<String, Vec<String>>,
-    /// True when it went on from where an earlier run had been ended.
-    pub resumed: bool,
-    /// True when it came to the end.
-    pub finished: bool,
-}
-
-const EXAMPLES_MAX: usize = 5;
-
-impl Report {
-    /// Notes what was done with a name.
-    pub(crate) fn note_done(&mut self, kind: &str, name: &str) {
-        *self.done.entry(kind.to_owned()).or_default() += 1;
-        let examples = self.examples.entry(kind.to_owned()).or_default();
-        if examples.len() < EXAMPLES_MAX {
-            examples.push(name.to_owned());
-        }
-    }
-
-    /// Notes what was left alone.
-    pub(crate) fn note_spared(&mut self, reason: &str) {
-        *self.spared.entry(reason.to_owned()).or_default() += 1;
-    }
-}
-
-/// Why a run ended early. What it had done is done; the next run goes on from there.
+/// Why a run ended early. Its changes stay, and the next run continues from its position.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// The store failed, and went on failing.
+    /// The store failed repeatedly.
     #[error("failed to run {job}")]
     Store {
-        /// The job.
+        /// The name of the job.
         job: &'static str,
-        /// The last failure.
+        /// The last error.
         source: StoreError,
     },
-    /// It was told to stop.
+    /// The glob of the selection is not valid.
+    #[error("cannot select metrics for {job}")]
+    Selection {
+        /// The name of the job.
+        job: &'static str,
+        /// What is wrong with it.
+        source: GlobError,
+    },
+    /// The run was stopped.
     #[error("{job} was stopped")]
     Stopped {
-        /// The job.
+        /// The name of the job.
         job: &'static str,
     },
-    /// How far it came cannot be noted.
-    #[error("failed to note the position of {job}")]
+    /// The position cannot be saved.
+    #[error("failed to save the position of {job}; check the directory maintenance in data_dir")]
     Checkpoint {
-        /// The job.
+        /// The name of the job.
         job: &'static str,
         /// The cause.
         source: std::io::Error,
     },
 }
 
-/// Something that goes over all rows of a kind.
+/// A job that handles all rows of one kind.
 #[async_trait]
 pub trait Job: Send + Sync + Debug {
-    /// Its name, also of its files and metrics.
+    /// The name of the job, also in the names of its files and in the labels of its self-metrics.
     fn name(&self) -> &'static str;
 
-    /// Goes over the context's share of the rows, from where the last run was ended.
+    /// The name of the lease that a run needs. Jobs that would disturb each other share one.
+    fn lease(&self) -> &'static str {
+        self.name()
+    }
+
+    /// Whether a run at the job's interval has anything to do; `now` is in seconds since the epoch.
+    fn is_due(&self, _now: i64) -> bool {
+        true
+    }
+
+    /// Handles the rows of the context's share, from the position where the last run ended.
+    ///
+    /// # Errors
+    /// If the store failed repeatedly, the run was stopped, or its position cannot be saved.
     async fn run(&self, context: &Context) -> Result<Report, JobError>;
 }
 
 impl Context {
-    /// A context for all rows, without limits, that notes nothing.
+    /// A context for all rows, without limits, that saves no position.
     pub fn new(live: Arc<dyn LiveMetrics>, clock: Arc<dyn Clock>) -> Self {
         let crate::Config { grace, settle, .. } = crate::Config::default();
         Self {
@@ -163,6 +153,7 @@ impl Context {
             clock,
             dry_run: false,
             share: Share::ALL,
+            selection: Selection::default(),
             grace,
             settle,
             rows_per_second: 0,
@@ -173,7 +164,7 @@ impl Context {
         }
     }
 
-    /// Up to when something must have been written to be deleted, microseconds since the epoch.
+    /// Only rows written up to this time may be deleted; microseconds since the epoch.
     pub(crate) fn as_of_us(&self) -> i64 {
         let grace_ms = i64::try_from(self.grace.as_millis()).unwrap_or(i64::MAX);
         self.clock.now_ms().saturating_sub(grace_ms).saturating_mul(1000)

@@ -1,10 +1,11 @@
-//! Jobs that keep a store clean, and their schedule: empty and missing directories, rows that no
-//! reader can use, metrics that nobody writes any more.
+//! Jobs that keep a store clean, and their schedule. They remove empty directories, create missing ones,
+//! delete rows that no reader can use and metrics that no longer get points, and correct windows that differ from
+//! their raw slots.
 //!
-//! Jobs work on the contract of the store and decide on values; what is alive is asked of
-//! [`live::LiveMetrics`], which a running daemon answers. A metric that is written while a job looks at
-//! it survives: deletions speak of what was there before the job looked, and what was deleted is
-//! looked at once more (`docs/decisions/clean-up.md`).
+//! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
+//! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion
+//! covers only rows written before the job read them, and the job checks deleted names again afterwards
+//! (`docs/decisions/clean-up.md`).
 //!
 //! Must not know: listeners, HTTP, the command line, which store it is. Start at [`job::Job`].
 
@@ -16,12 +17,15 @@ pub mod job;
 pub mod live;
 pub mod rows;
 pub mod schedule;
+pub mod windows;
 
 mod drive;
 mod rate;
+mod report;
 mod stats;
 
 pub use config::Config;
-pub use job::{Context, Job, JobError, Report, Stores};
+pub use job::{Context, Job, JobError, Stores};
 pub use live::{LiveMetrics, NobodyWrites};
-pub use schedule::{MyTurn, Scheduler, Turn};
+pub use report::Report;
+pub use schedule::{JobLease, NoLeases, Request, RequestError, Scheduler};

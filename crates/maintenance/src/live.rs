@@ -1,4 +1,4 @@
-//! What is alive: answered by the process that writes.
+//! The trait through which jobs learn which metrics this process is writing.
 
 use std::fmt::Debug;
 
@@ -8,21 +8,34 @@ use plumbago_store::StoreError;
 /// The metrics that a process writes.
 #[async_trait]
 pub trait LiveMetrics: Send + Sync + Debug {
-    /// Which of the metrics got a point since `since` (seconds since the epoch) or are being created,
-    /// in the order asked.
+    /// Whether each metric got a point since `since` (seconds since the epoch) or is being created, in the
+    /// order of `names`.
+    ///
+    /// # Errors
+    /// If the process is shutting down.
     async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError>;
 
-    /// True when a metric that is known here lies below the directory; false says nothing.
+    /// True if a metric below the directory is loaded. `false` does not mean that there is none.
     fn is_known_above(&self, directory: &str) -> bool;
 
-    /// Forgets metrics that got no point since `since`: head, state row, index. Whether one got a point
-    /// is decided in the same step, so a point comes either before it, and the metric stays, or after
-    /// it, and creates the metric anew. Says which are forgotten, in the order asked; one that was never
-    /// known counts as forgotten.
+    /// Unloads metrics that got no point since `since` (seconds since the epoch): their heads, state rows and
+    /// index entries. The check and the unloading are one step. A point that arrives before it keeps the
+    /// metric loaded; one that arrives later creates the metric again. Returns for each metric, in the order
+    /// of `names`, whether it is not loaded now. That includes metrics that were never loaded.
+    ///
+    /// # Errors
+    /// If the process is shutting down.
     async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError>;
+
+    /// The time (seconds since the epoch) before which all windows of each metric are closed, in the order of
+    /// `names`. The process stores none of those windows again, except for late points.
+    ///
+    /// # Errors
+    /// If the process is shutting down.
+    async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError>;
 }
 
-/// No process writes: the commands work on a store that is at rest, or leave it to others to know.
+/// No live metrics: for commands on a store that this process does not write.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NobodyWrites;
 
@@ -38,5 +51,9 @@ impl LiveMetrics for NobodyWrites {
 
     async fn forget(&self, names: &[&str], _: i64) -> Result<Vec<bool>, StoreError> {
         Ok(vec![true; names.len()])
+    }
+
+    async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError> {
+        Ok(vec![i64::MAX; names.len()])
     }
 }

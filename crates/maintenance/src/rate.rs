@@ -1,12 +1,12 @@
-//! Not faster than told.
+//! A limit on rows per second.
 
 use std::time::{Duration, Instant};
 
-/// Rows in a second.
+/// Spaces out reads so that at most `per_second` rows are read; 0 means no limit.
 #[derive(Debug)]
 pub(crate) struct Rate {
     per_second: u32,
-    /// When the next rows are due.
+    /// When the next rows may be read.
     due: Instant,
 }
 
@@ -15,7 +15,7 @@ impl Rate {
         Self { per_second, due: Instant::now() }
     }
 
-    /// Waits until so many rows more are due.
+    /// Waits until rows may be read again, and accounts for `rows` of them.
     pub(crate) async fn take(&mut self, rows: usize) {
         if self.per_second == 0 {
             return;
@@ -24,7 +24,7 @@ impl Rate {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        // What was not used before is not made up for.
+        // Time that was not used earlier is lost: it must not allow a burst.
         let from = self.due.max(Instant::now());
         self.due = from + Duration::from_secs_f64(rows as f64 / f64::from(self.per_second));
     }

@@ -1,5 +1,6 @@
-//! Rows of metrics that no reader can use: what is broken goes, what is only not listed is listed. What is
-//! only not understood is left to the program that wrote it.
+//! The job for rows of metrics that no reader can use. It deletes incomplete and broken rows and lists
+//! metrics that are not listed. Rows whose configuration it does not understand are left alone: another
+//! program may have written them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,18 +9,19 @@ use async_trait::async_trait;
 use plumbago_store::{MetadataStore, MetricMeta, MetricRow, RowProblem, RowStore, Share, StoreError};
 use tokio::time::Instant;
 
-use crate::drive::{Page, Steps, drive};
-use crate::job::{Context, Job, JobError, Report};
+use crate::drive::{Page, Steps, drive, has_settled};
+use crate::job::{Context, Job, JobError};
+use crate::report::{Report, TOO_YOUNG};
 
-/// Suspects that wait to be looked at again; the job waits for them beyond that.
+/// How many suspects may wait for their second check. Above that the job pauses until they are due.
 const SUSPECTS_MAX: usize = 10_000;
 
-/// Removes rows without metadata and broken ones, and lists metrics that are not listed.
+/// Deletes the rows of metrics without metadata and broken rows, and lists metrics that are not listed.
 #[derive(Debug, Clone)]
 pub struct CleanRows {
-    /// The rows.
+    /// The rows of the metrics.
     pub rows: Arc<dyn RowStore>,
-    /// For listing: it writes what is missing of a metric that is there.
+    /// The store that lists metrics. A creation writes the missing rows of a metric that exists.
     pub metadata: Arc<dyn MetadataStore>,
 }
 
@@ -36,7 +38,8 @@ impl Job for CleanRows {
 
 struct Cleaning {
     stores: CleanRows,
-    /// Since when it is known, as of when it is deleted, and its name.
+    /// Rows to be checked again: when they were found, the *as of* time of their deletion (microseconds since
+    /// the epoch), and the name. Oldest first.
     suspects: VecDeque<(Instant, i64, String)>,
 }
 
@@ -50,12 +53,11 @@ impl Steps for Cleaning {
         position: Option<Vec<u8>>,
         limit: usize,
     ) -> Result<Page<MetricRow>, StoreError> {
-        let page = self.stores.rows.scan_rows(share, position, limit).await?;
-        Ok(Page { items: page.rows, next: page.next })
+        Ok(self.stores.rows.scan_rows(share, position, limit).await?.into())
     }
 
-    /// A creation under way looks like an accident: its rows come one after the other. So suspects are
-    /// looked at once more after a time.
+    /// The rows of a new metric are written one after the other, so a creation in progress looks like an
+    /// interrupted one. Suspects are therefore checked a second time later.
     async fn handle(
         &mut self,
         rows: Vec<MetricRow>,
@@ -65,7 +67,7 @@ impl Steps for Cleaning {
         let (now, as_of_us) = (Instant::now(), context.as_of_us());
         for row in rows {
             match (&row.problem, &row.config) {
-                (None | Some(RowProblem::NotListed), None) => report.note_spared("unknown_config"),
+                (None | Some(RowProblem::NotListed), None) => report.note_kept("unknown_config"),
                 (None, Some(_)) => {}
                 (Some(_), _) => self.suspects.push_back((now, as_of_us, row.name)),
             }
@@ -73,20 +75,19 @@ impl Steps for Cleaning {
         Ok(())
     }
 
-    async fn settle(
+    async fn recheck(
         &mut self,
         context: &Context,
         report: &mut Report,
         at_the_end: bool,
     ) -> Result<(), StoreError> {
         while let Some((found, as_of_us, _)) = self.suspects.front() {
-            let (due, as_of_us) = (*found + context.settle, *as_of_us);
-            if at_the_end || self.suspects.len() > SUSPECTS_MAX {
-                tokio::time::sleep_until(due).await;
-            } else if due > Instant::now() {
+            let as_of_us = *as_of_us;
+            let waits = at_the_end || self.suspects.len() > SUSPECTS_MAX;
+            if !has_settled(*found, context.settle, waits).await {
                 return Ok(());
             }
-            // Those of one page were found together.
+            // All suspects of a page have the same time.
             let together = self.suspects.iter().take_while(|(_, as_of, _)| *as_of == as_of_us).take(1000);
             let names: Vec<String> = together.map(|(.., name)| name.clone()).collect();
             self.judge(&names, as_of_us, context, report).await?;
@@ -108,36 +109,51 @@ impl Cleaning {
         let rows = self.stores.rows.look_up_rows(&names).await?;
         let written = context.live.are_written(&names, as_of_us / 1_000_000).await?;
         let (mut doomed, mut unlisted) = (Vec::new(), Vec::new());
-        let mut notes: Vec<(&str, &str)> = Vec::new();
         for (row, written) in rows.iter().zip(written) {
             match decide(row.as_ref(), written) {
-                Fate::Stays => report.note_spared("sound_by_now"),
-                Fate::Spared => report.note_spared("written"),
-                Fate::Goes(kind, name) => {
-                    doomed.push(name);
-                    notes.push((kind, name));
-                }
-                Fate::Listed(meta) => {
-                    notes.push(("not_listed", row.as_ref().map_or("", |row| &row.name)));
-                    unlisted.push(meta);
-                }
+                Fate::Stays => report.note_kept("sound_by_now"),
+                Fate::Kept => report.note_kept("written"),
+                Fate::Goes(kind, name) => doomed.push((kind, name)),
+                Fate::Listed(meta) => unlisted.push(meta),
             }
         }
-        if !context.dry_run && !doomed.is_empty() {
-            self.stores.rows.delete_rows(&doomed, as_of_us).await?;
+        let left = self.delete(&doomed, as_of_us, context).await?;
+        for ((kind, name), left) in doomed.iter().zip(left) {
+            if left {
+                report.note_kept(TOO_YOUNG);
+            } else {
+                report.note_done(kind, name);
+            }
         }
         if !context.dry_run && !unlisted.is_empty() {
             self.stores.metadata.create(&unlisted).await?;
         }
-        notes.iter().for_each(|(kind, name)| report.note_done(kind, name));
+        unlisted.iter().for_each(|meta| report.note_done("not_listed", &meta.name));
         Ok(())
+    }
+
+    /// Deletes rows. Returns for each whether it is still there, because it was written within `grace`.
+    async fn delete(
+        &self,
+        doomed: &[(&str, &str)],
+        as_of_us: i64,
+        context: &Context,
+    ) -> Result<Vec<bool>, StoreError> {
+        if context.dry_run || doomed.is_empty() {
+            return Ok(vec![false; doomed.len()]);
+        }
+        let names: Vec<&str> = doomed.iter().map(|(_, name)| *name).collect();
+        self.stores.rows.delete_rows(&names, as_of_us).await?;
+        let left = self.stores.rows.look_up_rows(&names).await?;
+        Ok(left.iter().map(Option::is_some).collect())
     }
 }
 
-/// What becomes of a suspect.
+/// What is done with a suspect at its second check: nothing, nothing because it is written, a deletion
+/// (reason and name), or a listing.
 enum Fate<'a> {
     Stays,
-    Spared,
+    Kept,
     Goes(&'static str, &'a str),
     Listed(MetricMeta),
 }
@@ -145,14 +161,14 @@ enum Fate<'a> {
 fn decide(row: Option<&MetricRow>, written: bool) -> Fate<'_> {
     let Some(row) = row else { return Fate::Stays };
     match (&row.problem, &row.config) {
-        // Without a configuration that we understand it may be another program's metric.
+        // Without a configuration that can be read, it may be another program's metric.
         (None, _) | (Some(RowProblem::NotListed), None) => Fate::Stays,
         (Some(RowProblem::NotListed), Some(config)) => Fate::Listed(MetricMeta {
             name: row.name.clone(),
             config: config.clone(),
             created_on: row.created_on,
         }),
-        (Some(_), _) if written => Fate::Spared,
+        (Some(_), _) if written => Fate::Kept,
         (Some(RowProblem::NoMetadata), _) => Fate::Goes("no_metadata", &row.name),
         (Some(RowProblem::Broken(_)), _) => Fate::Goes("broken_row", &row.name),
     }

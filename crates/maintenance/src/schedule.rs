@@ -1,63 +1,101 @@
-//! When jobs run in a daemon: at their intervals, one at a time, not all daemons at once.
+//! The schedule of jobs in a daemon: at their intervals, and one at a time.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use plumbago_model::GlobError;
 use plumbago_store::StoreError;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::job::{Context, Job, Report};
+use crate::job::{Context, Job};
+use crate::report::Report;
+use crate::windows::Selection;
 
-/// Intervals vary by so much, so that daemons that start together do not work together.
+/// Intervals vary at random by this fraction, so that daemons which start together do not run jobs together.
 const JITTER: f64 = 0.1;
-/// The first run comes within this part of the interval, and not at once.
+/// The first run starts at a random time within this fraction of the interval.
 const FIRST_PART: f64 = 0.1;
+/// The first run of a short interval, or of an interrupted job, starts within this time.
 const FIRST_MIN: Duration = Duration::from_secs(60);
 
-/// Sees to it that a job runs in one process of a cluster at a time.
+/// Most requested runs that wait.
+const REQUESTS_MAX: usize = 100;
+
+/// Lets one daemon of a cluster at a time run a job.
 #[async_trait]
-pub trait Turn: Send + Sync + Debug {
-    /// True when this process may run the job now; it keeps that right until it gives it back, or until
-    /// `lost` is cancelled.
+pub trait JobLease: Send + Sync + Debug {
+    /// Takes the lease of a job. Returns `false` if another daemon has it. The lease is held until it is
+    /// released or lost; `lost` is cancelled then, and the job has to end.
+    ///
+    /// # Errors
+    /// If it is not known whether another daemon has the lease.
     async fn take(&self, job: &str, lost: &CancellationToken) -> Result<bool, StoreError>;
 
-    /// The job has ended.
-    async fn give_back(&self, job: &str);
+    /// Releases the lease after the job has ended.
+    async fn release(&self, job: &str);
 }
 
-/// There are no others.
+/// Grants every lease: for stores that only one daemon uses.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct MyTurn;
+pub struct NoLeases;
 
 #[async_trait]
-impl Turn for MyTurn {
+impl JobLease for NoLeases {
     async fn take(&self, _: &str, _: &CancellationToken) -> Result<bool, StoreError> {
         Ok(true)
     }
 
-    async fn give_back(&self, _: &str) {}
+    async fn release(&self, _: &str) {}
 }
 
-/// How a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct JobStatus {
-    /// Its name.
+    /// The name of the job.
     pub job: String,
-    /// Seconds between two runs; 0 when it runs only when asked.
+    /// Seconds between two runs; 0 if it runs only on request.
     pub every_seconds: u64,
-    /// It is at work.
+    /// True while it runs.
     pub running: bool,
-    /// Runs that have ended in this process, also early.
+    /// Runs that have ended since the start of this process, including failed ones.
     pub runs: u64,
-    /// What it does now, or did the last time.
+    /// The report of the current run, or of the last one.
     pub report: Option<Report>,
-    /// Why the last run ended early.
+    /// Why the last run failed or was not started; `None` if it succeeded.
     pub error: Option<String>,
+}
+
+/// What a requested run is to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Report the changes without making them.
+    pub dry_run: bool,
+    /// The windows to compare, for a repair of windows.
+    pub selection: Selection,
+}
+
+/// Why a run was not requested.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// There is no such job.
+    #[error("there is no job {job:?}; the jobs are {known}")]
+    UnknownJob {
+        /// The name that was asked for.
+        job: String,
+        /// The names of all jobs.
+        known: String,
+    },
+    /// The names of the metrics are no valid glob.
+    #[error("the glob is not valid: {0}")]
+    Names(#[from] GlobError),
+    /// Too many requests wait.
+    #[error("{REQUESTS_MAX} requested runs are waiting; try again later")]
+    TooMany,
 }
 
 /// Runs jobs at their intervals.
@@ -70,16 +108,16 @@ pub struct Scheduler {
 struct Inner {
     jobs: Vec<(Arc<dyn Job>, Duration)>,
     context: Context,
-    turn: Arc<dyn Turn>,
+    lease: Arc<dyn JobLease>,
     status: Mutex<Vec<JobStatus>>,
-    /// Jobs that were asked for, with `dry_run`.
-    wanted: Mutex<Vec<(usize, bool)>>,
+    /// Requested runs: index of the job, and what is asked for.
+    wanted: Mutex<Vec<(usize, Request)>>,
     asked: Notify,
 }
 
 impl Scheduler {
-    /// Jobs with their intervals; one with the interval 0 runs only when asked.
-    pub fn new(jobs: Vec<(Arc<dyn Job>, Duration)>, context: Context, turn: Arc<dyn Turn>) -> Self {
+    /// Makes a scheduler for jobs with their intervals. A job with the interval 0 runs only on request.
+    pub fn new(jobs: Vec<(Arc<dyn Job>, Duration)>, context: Context, lease: Arc<dyn JobLease>) -> Self {
         let status = jobs.iter().map(|(job, every)| JobStatus {
             job: job.name().to_owned(),
             every_seconds: every.as_secs(),
@@ -87,36 +125,44 @@ impl Scheduler {
         });
         let status = Mutex::new(status.collect());
         let (wanted, asked) = (Mutex::default(), Notify::new());
-        Self { inner: Arc::new(Inner { jobs, context, turn, status, wanted, asked }) }
+        Self { inner: Arc::new(Inner { jobs, context, lease, status, wanted, asked }) }
     }
 
-    /// How all jobs stand.
+    /// The state of all jobs.
     pub fn status(&self) -> Vec<JobStatus> {
         self.inner.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks for a run as soon as no other job is at work; false when there is no such job.
-    pub fn ask(&self, job: &str, dry_run: bool) -> bool {
+    /// Requests a run, which starts when no other job runs. A request that waits already is not added again.
+    ///
+    /// # Errors
+    /// If there is no such job, its selection has an error, or too many requests wait.
+    pub fn ask(&self, job: &str, request: &Request) -> Result<(), RequestError> {
         let Some(at) = self.inner.jobs.iter().position(|(known, _)| known.name() == job) else {
-            return false;
+            let known: Vec<&str> = self.inner.jobs.iter().map(|(job, _)| job.name()).collect();
+            return Err(RequestError::UnknownJob { job: job.to_owned(), known: known.join(", ") });
         };
+        request.selection.check()?;
         let mut wanted = self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !wanted.contains(&(at, dry_run)) {
-            wanted.push((at, dry_run));
+        if !wanted.iter().any(|known| (known.0, &known.1) == (at, request)) {
+            if wanted.len() >= REQUESTS_MAX {
+                return Err(RequestError::TooMany);
+            }
+            wanted.push((at, request.clone()));
         }
         self.inner.asked.notify_one();
-        true
+        Ok(())
     }
 
-    /// Runs jobs until it is told to stop. One that was ended early by the last stop goes on soon.
+    /// Runs jobs until `stop` is cancelled. A job that was interrupted continues soon after the next start.
     pub async fn run(self, stop: CancellationToken) {
         let inner = &*self.inner;
         let mut due: Vec<Option<Instant>> =
             inner.jobs.iter().map(|(job, every)| first_run(inner, &**job, *every)).collect();
         while !stop.is_cancelled() {
             let asked = inner.wanted.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            if let Some((at, dry_run)) = asked {
-                self.run_job(at, dry_run, &stop).await;
+            if let Some((at, request)) = asked {
+                self.run_job(at, request, &stop).await;
                 continue;
             }
             let next = due.iter().enumerate().filter_map(|(at, due)| due.map(|due| (due, at))).min();
@@ -126,8 +172,10 @@ impl Scheduler {
             };
             tokio::select! {
                 () = tokio::time::sleep_until(when) => {
-                    self.run_job(at, false, &stop).await;
-                    due[at] = Some(Instant::now() + spread(inner.jobs[at].1, JITTER, random()));
+                    if inner.jobs[at].0.is_due(inner.context.clock.now()) {
+                        self.run_job(at, Request::default(), &stop).await;
+                    }
+                    due[at] = Some(Instant::now() + spread(inner.jobs[at].1, JITTER, rand::random()));
                 }
                 () = inner.asked.notified() => {}
                 () = stop.cancelled() => {}
@@ -135,19 +183,23 @@ impl Scheduler {
         }
     }
 
-    async fn run_job(&self, at: usize, dry_run: bool, stop: &CancellationToken) {
+    async fn run_job(&self, at: usize, request: Request, stop: &CancellationToken) {
         let inner = &*self.inner;
         let job = &inner.jobs[at].0;
         let stop = stop.child_token();
-        match inner.turn.take(job.name(), &stop).await {
+        match inner.lease.take(job.lease(), &stop).await {
             Ok(true) => {}
             Ok(false) => {
-                tracing::info!(job = job.name(), "another process is at it");
-                return self.note_refusal(at, "another process is at it".to_owned());
+                tracing::info!(job = job.name(), "another daemon runs this job");
+                return self.note_refusal(at, "another daemon runs this job".to_owned());
             }
             Err(error) => {
                 let cause: &(dyn std::error::Error + 'static) = &error;
-                tracing::warn!(job = job.name(), error = cause, "not run");
+                tracing::warn!(
+                    job = job.name(),
+                    error = cause,
+                    "the maintenance job was not started; the next interval tries again"
+                );
                 return self.note_refusal(at, error.to_string());
             }
         }
@@ -157,22 +209,28 @@ impl Scheduler {
         });
         let shown = self.clone();
         let progress = move |report: &Report| shown.note(at, |status| status.report = Some(report.clone()));
+        let Request { dry_run, selection } = request;
         let context = Context {
             dry_run,
+            selection,
             stop,
             progress: crate::job::Progress(Arc::new(progress)),
             ..inner.context.clone()
         };
         let result = job.run(&context).await;
-        inner.turn.give_back(job.name()).await;
+        inner.lease.release(job.lease()).await;
         match &result {
             Ok(report) => tracing::info!(
-                job = job.name(), scanned = report.scanned, done = ?report.done, spared = ?report.spared, dry_run,
-                "maintenance done"
+                job = job.name(), scanned = report.scanned, done = ?report.done, kept = ?report.kept, dry_run,
+                "the maintenance job finished"
             ),
             Err(error) => {
                 let error: &(dyn std::error::Error + 'static) = error;
-                tracing::warn!(job = job.name(), error, "maintenance ended early, it goes on the next time");
+                tracing::warn!(
+                    job = job.name(),
+                    error,
+                    "the maintenance job failed; the next interval continues where it stopped"
+                );
             }
         }
         self.note(at, |status| {
@@ -206,18 +264,12 @@ fn first_run(inner: &Inner, job: &dyn Job, every: Duration) -> Option<Instant> {
     }
     let unfinished = inner.context.checkpoints.is_unfinished(job.name(), inner.context.share);
     let within = if unfinished { FIRST_MIN } else { every.mul_f64(FIRST_PART).max(FIRST_MIN) };
-    Some(Instant::now() + within.mul_f64(0.5 + random() / 2.0))
+    Some(Instant::now() + within.mul_f64(rand::random_range(0.5..1.0)))
 }
 
-/// An interval, longer or shorter by a part of itself; `random` is 0 to 1.
+/// An interval made longer or shorter by up to the fraction `part`; `random` is between 0 and 1.
 fn spread(every: Duration, part: f64, random: f64) -> Duration {
     every.mul_f64(1.0 + part * (2.0 * random - 1.0))
-}
-
-/// A number from 0 to 1 that differs between processes; nothing depends on how good it is.
-fn random() -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]
@@ -230,6 +282,5 @@ mod tests {
         assert_eq!(spread(day, 0.1, 0.5), day);
         assert_eq!(spread(day, 0.1, 0.0), day.mul_f64(0.9));
         assert_eq!(spread(day, 0.1, 1.0), day.mul_f64(1.1));
-        assert!((0..100).map(|_| random()).all(|random| (0.0..1.0).contains(&random)));
     }
 }

@@ -1,8 +1,8 @@
-//! What jobs count for the outside.
+//! The self-metrics of jobs.
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 
-use crate::job::Report;
+use crate::report::Report;
 
 /// The self-metrics of one job.
 #[derive(Debug)]

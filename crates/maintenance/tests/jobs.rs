@@ -12,12 +12,15 @@ use plumbago_maintenance::directories::{CleanDirectories, RepairDirectories};
 use plumbago_maintenance::expire::Expire;
 use plumbago_maintenance::job::Progress;
 use plumbago_maintenance::rows::CleanRows;
-use plumbago_maintenance::{Context, Job, JobError, LiveMetrics, MyTurn, NobodyWrites, Scheduler, Stores};
-use plumbago_model::{Aggregation, ManualClock, MetricConfig, MetricId, Stage, Window};
+use plumbago_maintenance::{
+    Context, Job, JobError, LiveMetrics, NoLeases, NobodyWrites, Request, Scheduler, Stores,
+};
+use plumbago_model::{Aggregation, ManualClock, MetricConfig, MetricId, Stage};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{
-    Appetite, Column, DirectoryStore, FlushBatch, FlushStore, MetadataStore, MetricMeta, Others, PointStore,
-    ReadRequest, RowProblem, RowStore, Run, Share, SlotRange, StateRow, StoreError, WriteBatch,
+    Capabilities, Column, DirectoryStore, FlushBatch, FlushStore, MetadataStore, MetricMeta, OtherReplica,
+    OtherWriters, PointStore, ReadRequest, RowCount, RowProblem, RowStore, Run, Share, SlotRange, StateRow,
+    Store, StoreError, WindowRow, WriteBatch, WriteLimits,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -62,6 +65,7 @@ fn stores(store: &MemoryStore) -> Stores {
         points: store.clone(),
         directories: Some(store.clone()),
         states: Some(store),
+        windows: None,
         delete_points: true,
     }
 }
@@ -116,8 +120,9 @@ async fn young_directories_and_known_ones_stay() {
     let job = CleanDirectories(Arc::new(store.clone()));
     let live = Live::default();
     live.above.lock().unwrap().insert("old".to_owned());
-    job.run(&Context { live: Arc::new(live), ..context() }).await.unwrap();
+    let report = job.run(&Context { live: Arc::new(live), ..context() }).await.unwrap();
     assert_eq!(directories(&store).await, ["old", "young.empty"].map(str::to_owned).into());
+    assert_eq!((report.done["empty_directory"], report.kept["too_young"]), (1, 1));
 }
 
 /// Every part has its own rows; together they do everything.
@@ -169,7 +174,7 @@ async fn a_job_goes_on_where_it_was_ended() {
 
 /// Writers of the careless kind look whether the directory is there and make it only if not, as
 /// BigGraphite does, in directories that the job is just deleting.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn live_writers_lose_no_directory() {
     let (store, _) = aged(3000, 3001).await;
     let stop = CancellationToken::new();
@@ -247,6 +252,10 @@ struct Live {
 
 #[async_trait]
 impl LiveMetrics for Live {
+    async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError> {
+        Ok(vec![i64::MAX; names.len()])
+    }
+
     async fn are_written(&self, names: &[&str], _: i64) -> Result<Vec<bool>, StoreError> {
         let written = self.written.lock().unwrap();
         Ok(names.iter().map(|name| written.contains(*name)).collect())
@@ -268,7 +277,7 @@ impl LiveMetrics for Live {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn rows_that_no_reader_can_use_go() {
     let store = MemoryStore::default();
     create(&store, &["a.sound".to_owned(), "a.lost".to_owned()], NOW - DAY).await;
@@ -302,9 +311,10 @@ async fn rows_that_no_reader_can_use_go() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     create(&store, &["a.underway".to_owned()], NOW).await;
     let report = running.await.unwrap();
-    assert_eq!(report.spared["sound_by_now"], 1);
-    assert_eq!(report.spared["written"], 1);
+    assert_eq!(report.kept["sound_by_now"], 1);
+    assert_eq!(report.kept["written"], 1);
     assert_eq!((report.done["broken_row"], report.done["not_listed"]), (1, 1));
+    assert_eq!((report.done["no_metadata"], report.kept["too_young"]), (1, 1), "a.cut and a.young");
     for (name, there) in [
         ("a.sound", true),
         ("a.underway", true),
@@ -334,7 +344,7 @@ async fn put_points(store: &MemoryStore, name: &str, at: i64) {
             at: 0,
             whole: false,
         };
-        batch.push(run, &[1.5], Some(&[1]));
+        batch.push(run, &[1.5], Some(&[RowCount::ONE]));
     }
     store.write(&batch).await.unwrap();
 }
@@ -383,7 +393,7 @@ async fn metrics_that_nobody_writes_go_with_their_points() {
 
     let report = job.run(&Context { live: live.clone(), ..context() }).await.unwrap();
     assert_eq!((report.scanned, report.done["expired"]), (8, 3));
-    assert_eq!((report.spared["has_points"], report.spared["written"]), (1, 1));
+    assert_eq!((report.kept["has_points"], report.kept["written"]), (1, 1));
     for name in ["e.dead", "e.older", "e.silent"] {
         assert!(!exists(&store, name).await, "{name}");
     }
@@ -403,6 +413,12 @@ async fn metrics_that_nobody_writes_go_with_their_points() {
 #[derive(Debug)]
 struct OfOthers(MemoryStore);
 
+impl Store for OfOthers {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { several_writers: true, ..self.0.capabilities() }
+    }
+}
+
 #[async_trait]
 impl PointStore for OfOthers {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
@@ -415,20 +431,29 @@ impl PointStore for OfOthers {
                 return column;
             }
             let windows = column.values.iter().zip(&column.counts);
-            let partners = windows.map(|(value, count)| Window { value: *value, count: *count }).collect();
-            let rivals = vec![Window::default(); column.values.len()];
-            let others = Some(Box::new(Others { partners, rivals }));
+            let row = |(value, count): (&f64, &RowCount)| WindowRow { value: *value, count: *count };
+            let same_replica = windows.map(row).collect();
+            let other_replicas = vec![OtherReplica::default(); column.values.len()];
+            let others = Some(Box::new(OtherWriters { same_replica, other_replicas }));
             Column { others, ..Column::unknown(column.values.len(), true) }
         });
         Ok(columns.collect())
+    }
+
+    async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        self.0.read_pending(request).await
+    }
+
+    async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        self.0.subtract_other_writers(batch).await
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
         PointStore::delete(&self.0, metrics).await
     }
 
-    fn appetite(&self) -> Appetite {
-        self.0.appetite()
+    fn write_limits(&self) -> WriteLimits {
+        self.0.write_limits()
     }
 }
 
@@ -441,7 +466,7 @@ async fn windows_that_only_others_wrote_are_points() {
     let stores = Stores { points: Arc::new(OfOthers(store.clone())), ..stores(&store) };
     let job = Expire { stores, after: Duration::from_secs(30 * DAY as u64) };
     let report = job.run(&context()).await.unwrap();
-    assert_eq!((report.done["expired"], report.spared["has_points"]), (1, 1));
+    assert_eq!((report.done["expired"], report.kept["has_points"]), (1, 1));
     assert!(exists(&store, "e.theirs").await && !exists(&store, "e.dead").await);
 }
 
@@ -454,7 +479,7 @@ async fn a_metric_that_is_born_again_meanwhile_stays() {
     live.reborn.lock().unwrap().insert("e.reborn".to_owned());
     let job = Expire { stores: stores(&store), after: Duration::from_secs(30 * DAY as u64) };
     let report = job.run(&Context { live, ..context() }).await.unwrap();
-    assert_eq!((report.done["expired"], report.spared["came_to_life"]), (1, 1));
+    assert_eq!((report.done["expired"], report.kept["came_to_life"]), (1, 1));
     assert!(!exists(&store, "e.dead").await);
     let reborn = store.look_up_rows(&["e.reborn"]).await.unwrap().remove(0).unwrap();
     assert_eq!((i64::from(reborn.created_on), reborn.problem), (NOW, None));
@@ -511,11 +536,11 @@ async fn a_scheduler_runs_what_is_asked_for() {
     let clean: Arc<dyn Job> = Arc::new(CleanDirectories(Arc::new(store.clone())));
     let context = context();
     let registry = context.registry.clone();
-    let scheduler = Scheduler::new(vec![(clean, Duration::from_secs(3600))], context, Arc::new(MyTurn));
+    let scheduler = Scheduler::new(vec![(clean, Duration::from_secs(3600))], context, Arc::new(NoLeases));
     let stop = CancellationToken::new();
     let running = tokio::spawn(scheduler.clone().run(stop.clone()));
-    assert!(!scheduler.ask("make_coffee", false));
-    assert!(scheduler.ask("clean_directories", false));
+    assert!(scheduler.ask("make_coffee", &Request::default()).is_err());
+    scheduler.ask("clean_directories", &Request::default()).unwrap();
     let report = loop {
         let status = scheduler.status().remove(0);
         if let Some(report) = status.report.filter(|report| report.finished) {

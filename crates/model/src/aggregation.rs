@@ -1,4 +1,4 @@
-//! How the slots of a finer stage fold into a window of a coarser one.
+//! Aggregation methods: how the slots of a stage fold into a window of the next stage.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,35 +21,35 @@ pub enum Aggregation {
     AvgZero,
     /// Number of known slots.
     Count,
-    /// The value with the largest magnitude.
+    /// The value with the largest magnitude, with its sign.
     AbsMax,
-    /// The value with the smallest magnitude.
+    /// The value with the smallest magnitude, with its sign.
     AbsMin,
     /// A percentile in thousandths (`p50` is 500, `p999` is 999); the median is `p50`.
     Percentile(u16),
 }
 
-/// A window of a coarse stage as it is kept: what was folded, and how many slots went in.
+/// A window of a coarse stage as it is stored: the folded value and the number of slots in it.
 ///
-/// For average and avg_zero the value is the **sum**, as in BigGraphite's tables, so that windows
-/// of several writers can be merged.
+/// For average and avg_zero the value is the **sum**, as in BigGraphite's tables, so that the windows of
+/// several writers can be merged.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Window {
-    /// The folded value; meaningless when `count` is 0.
+    /// The folded value. Has no meaning if `count` is 0.
     pub value: f64,
-    /// Known slots folded in.
+    /// The number of known slots that were folded.
     pub count: u32,
 }
 
 impl Aggregation {
-    /// Folds one more slot, later than all before it, into the window.
+    /// Folds a slot into the window. Slots come in the order of time.
     #[inline]
     pub fn fold(self, window: &mut Window, value: f64) {
         let one = Window { value: if self == Self::Count { 1.0 } else { value }, count: 1 };
         *window = self.merge(*window, one);
     }
 
-    /// Merges two windows of one period; `later` wins for the method last.
+    /// Merges two windows of the same period. With the method last the value of `later` is kept.
     #[inline]
     pub fn merge(self, earlier: Window, later: Window) -> Window {
         if earlier.count == 0 {
@@ -94,8 +94,8 @@ impl Aggregation {
         Window { value, count: earlier.count.saturating_add(later.count) }
     }
 
-    /// Folds a whole window at once, slots in time order, NaN for unknown. The only way that serves
-    /// percentiles.
+    /// Folds all slots of a window, in the order of time; NaN is unknown. Percentiles can only be computed this
+    /// way.
     pub fn fold_all(self, slots: impl Iterator<Item = f64>) -> Window {
         let known = slots.filter(|v| !v.is_nan());
         if let Self::Percentile(thousandths) = self {
@@ -107,8 +107,8 @@ impl Aggregation {
         window
     }
 
-    /// Merges the windows of a finer stage, in time order. A percentile of percentiles is what they are
-    /// good for: the value at its rank when each stands for as many slots as went into it.
+    /// Merges the windows of a finer stage, in the order of time. For a percentile this is an approximation:
+    /// the value at the rank, where the value of each window counts as often as it has slots.
     pub fn merge_all(self, windows: impl Iterator<Item = Window>) -> Window {
         let Self::Percentile(thousandths) = self else {
             return windows.fold(Window::default(), |whole, part| self.merge(whole, part));
@@ -124,7 +124,7 @@ impl Aggregation {
         windows.iter().find(stands).map_or(Window::default(), |window| Window { value: window.value, count })
     }
 
-    /// What a reader sees of a window with `slots` slots; NaN when nothing is known.
+    /// The value that a reader gets of a window with `slots` slots; NaN if none is known.
     #[inline]
     pub fn finish(self, window: Window, slots: u32) -> f64 {
         if window.count == 0 {
@@ -137,9 +137,9 @@ impl Aggregation {
         }
     }
 
-    /// The window that shows `value` once finished: a point that lands in a coarse stage because it
-    /// is too old for the finer ones. It counts as a full window, so that no xFilesFactor hides it,
-    /// as in whisper.
+    /// A window whose finished value is `value`. It is for points too old for the finer stages, which are
+    /// written to a coarse stage directly. Like in whisper it counts as full, so that xFilesFactor does not
+    /// hide it.
     pub fn window_of(self, value: f64, slots: u32) -> Window {
         let value = match self {
             Self::Average | Self::AvgZero => value * f64::from(slots),
@@ -148,13 +148,13 @@ impl Aggregation {
         Window { value, count: slots }
     }
 
-    /// True when windows cannot be folded slot by slot and are computed whole at their close.
+    /// Whether a window cannot be folded slot by slot, but only from all of its slots when it closes.
     pub fn needs_all_slots(self) -> bool {
         matches!(self, Self::Percentile(_))
     }
 }
 
-/// Graphite's percentile: the value at rank ceil(n · p), as carbon's aggregator picks it.
+/// Computes a percentile as carbon's aggregator does: the value at the rank ceil(n · p).
 fn percentile(values: &mut [f64], thousandths: u16) -> Window {
     if values.is_empty() {
         return Window::default();
@@ -163,15 +163,15 @@ fn percentile(values: &mut [f64], thousandths: u16) -> Window {
     Window { value: values[rank(values.len(), thousandths) - 1], count: values.len() as u32 }
 }
 
-/// Which of so many values, from 1.
+/// The rank of a percentile among `count` values, counted from 1.
 fn rank(count: usize, thousandths: u16) -> usize {
     (count * usize::from(thousandths)).div_ceil(1000).clamp(1, count.max(1))
 }
 
-/// Not the name of an aggregation method.
+/// The text is not the name of an aggregation method.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no aggregation method; use average, sum, min, max, last, avg_zero, count, absmax, absmin, median or p50…p999"
+    "{0:?} is not an aggregation method; use average, sum, min, max, last, avg_zero, count, absmax, absmin, median or p50…p999"
 )]
 pub struct AggregationError(pub String);
 
@@ -195,7 +195,7 @@ impl FromStr for Aggregation {
     }
 }
 
-/// `p5` … `p99` are hundredths, `p999` thousandths.
+/// Reads `p5` … `p99` as hundredths, and `p999` as thousandths.
 fn percentile_name(text: &str) -> Option<Aggregation> {
     let digits = text.strip_prefix('p')?;
     if !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,6 +1,6 @@
-//! Accepted points on their way from a listener to the engine.
+//! Batches of accepted points, as listeners pass them to the engine.
 
-/// One point of a [`PointBatch`].
+/// A point of a [`PointBatch`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PointRef {
     /// Seconds since the epoch.
@@ -11,7 +11,7 @@ pub struct PointRef {
     name_len: u32,
 }
 
-/// Many points and their names in two vectors, so that a point costs no allocation.
+/// Points and their names in two vectors, so that a point needs no allocation.
 #[derive(Debug, Default, Clone)]
 pub struct PointBatch {
     names: Vec<u8>,
@@ -19,19 +19,19 @@ pub struct PointBatch {
 }
 
 impl PointBatch {
-    /// An empty batch with room for `points` points.
+    /// Makes an empty batch with room for `points` points.
     pub fn with_capacity(points: usize) -> Self {
         Self { names: Vec::with_capacity(points * 64), points: Vec::with_capacity(points) }
     }
 
-    /// Adds a point. `name` is sanitised, with canonical tags; `value` is not NaN.
+    /// Adds a point. `name` must be sanitised, with its tags in normal form; `value` must not be NaN.
     #[inline]
     pub fn push(&mut self, name: &str, timestamp: u32, value: f64) {
         self.push_utf8(name.as_bytes(), timestamp, value);
     }
 
-    /// The same for a name whose bytes the caller has seen to be UTF-8: checking them once more costs
-    /// an eighth of parsing a line.
+    /// Adds a point like [`PointBatch::push`]. The caller has checked that the name is UTF-8: a second check
+    /// would cost an eighth of the time that it takes to parse a line.
     #[inline]
     pub fn push_utf8(&mut self, name: &[u8], timestamp: u32, value: f64) {
         debug_assert!(!value.is_nan());
@@ -51,28 +51,28 @@ impl PointBatch {
         str::from_utf8(self.name_bytes(point)).unwrap_or_default()
     }
 
-    /// The bytes of [`PointBatch::name`], for hashing.
+    /// The bytes of [`PointBatch::name`].
     #[inline]
     pub fn name_bytes(&self, point: &PointRef) -> &[u8] {
         &self.names[point.name_at as usize..(point.name_at + point.name_len) as usize]
     }
 
-    /// How many points it holds.
+    /// The number of points.
     pub fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// True when it holds no point.
+    /// Whether the batch has no points.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// Bytes held, for limits.
+    /// The memory of the points and names, in bytes.
     pub fn bytes(&self) -> usize {
         self.names.len() + self.points.len() * size_of::<PointRef>()
     }
 
-    /// Forgets the points and keeps the room.
+    /// Removes all points and keeps the memory.
     pub fn clear(&mut self) {
         self.names.clear();
         self.points.clear();

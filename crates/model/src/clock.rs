@@ -1,10 +1,10 @@
-//! Time as a parameter, so that simulations and oracles can run the engine on a clock of their own.
+//! Time as a parameter, so that tests and simulations can set it.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where "now" comes from.
+/// A source of the current time.
 pub trait Clock: Send + Sync + Debug {
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> i64;
@@ -28,12 +28,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is set.
+/// A clock that shows the same time until it is set.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that shows `seconds` since the epoch.
+    /// Makes a clock that shows `seconds` since the epoch.
     pub fn at(seconds: i64) -> Self {
         Self(AtomicI64::new(seconds * 1000))
     }
@@ -43,7 +43,7 @@ impl ManualClock {
         self.0.store(seconds * 1000, Ordering::Relaxed);
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward by `seconds`.
     pub fn advance(&self, seconds: i64) {
         self.0.fetch_add(seconds * 1000, Ordering::Relaxed);
     }

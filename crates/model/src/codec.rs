@@ -1,27 +1,28 @@
-//! Columns of values as few bytes, bit for bit.
+//! Compresses columns of values without loss.
 //!
-//! Most metrics are short decimals: counters, percentages, byte sizes. So a column is written as
-//! integers at the smallest power of ten that holds all its values exactly, packed as offsets from
-//! the smallest one or as differences, at the width of the widest. What is no short decimal is
-//! packed by its bits, or by XOR with its predecessor where values repeat. NaN is an unknown slot
-//! and costs a bit, or nothing when the known slots are one run.
+//! Most values are short decimals: counters, percentages, sizes in bytes. So a column is scaled by the smallest
+//! power of ten at which all values are integers. The integers are packed as offsets from the smallest one, or
+//! as differences, at the width of the widest. Values that are no short decimals are packed by their bits, or
+//! by XOR with the value before if values repeat. NaN is an unknown slot. Presence costs one bit per slot, or
+//! nothing if the known slots are contiguous.
 //!
-//! A column starts with a byte: bits 0–1 the [`Scheme`], 2–3 the presence, 4–7 the exponent
-//! ([`RAW_BITS`]: no decimals). Numbers are little-endian, bits are filled from the low end.
+//! The first byte of a column: bits 0–1 are the [`Scheme`], 2–3 the presence, 4–7 the exponent ([`RAW_BITS`]
+//! means that the integers are the bits of floats). Numbers are little-endian; bits are filled from the low
+//! end.
 
 mod bits;
 
 use bits::{BitReader, BitWriter, read_varint, unzigzag, varint_len, write_varint, zigzag};
 
-/// The exponent that says: integers are the bits of the values.
+/// This exponent says that the integers are the bits of the values.
 const RAW_BITS: u8 = 15;
 const EXPONENT_MAX: u8 = 14;
 
 const POWERS: [f64; 15] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14];
 
-/// Scaled values beyond this may miss their integer by half and more.
+/// Above this limit a scaled value may be off by half an integer or more.
 const SCALED_MAX: f64 = (1_u64 << 50) as f64;
-/// Adding it leaves the nearest integer in the low bits of the mantissa.
+/// Adding this number leaves the nearest integer in the low bits of the mantissa.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
 const FULL: u8 = 0;
@@ -29,26 +30,26 @@ const ONE_RUN: u8 = 1;
 const BITMAP: u8 = 2;
 const NOTHING: u8 = 3;
 
-/// Marks, in the byte of the width, that a byte with a shift follows.
+/// A flag in the byte of the width: the next byte is a shift.
 const SHIFTED: u8 = 0x80;
 
-/// How the known values are laid down.
+/// How the known values are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
-    /// Offsets from the smallest integer, one width for all.
+    /// Offsets from the smallest integer, all of one width.
     Offsets = 0,
-    /// Differences, as offsets from the smallest difference.
+    /// Differences of neighbours, as offsets from the smallest difference.
     Deltas = 1,
-    /// XOR with the value before, for raw bits that repeat.
+    /// XOR with the value before; for the bits of floats that repeat.
     Xor = 2,
 }
 
-/// The bytes are no column of the length asked for.
+/// The bytes are not a column of the requested length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("damaged column of values")]
+#[error("the column of values is damaged")]
 pub struct CodecError;
 
-/// Appends `values` to `out`; NaN is an unknown slot. Allocates nothing but room in `out`.
+/// Appends the column of `values` to `out`. NaN is an unknown slot. Allocates only in `out`.
 pub fn encode(values: &[f64], out: &mut Vec<u8>) {
     let known = || values.iter().copied().filter(|v| !v.is_nan());
     let Some(first) = known().next() else {
@@ -66,19 +67,19 @@ pub fn encode(values: &[f64], out: &mut Vec<u8>) {
     out[header] = scheme as u8 | presence << 2 | exponent << 4;
 }
 
-/// The smallest power of ten, up to 14, at which all values (NaN aside) are integers that give the
-/// same bits back: for codecs that take integers better than floats.
+/// The smallest power of ten, up to 14, at which all known values are integers and scaling back gives the same
+/// bits. `None` if there is none. For formats that store integers in less room than floats.
 pub fn exponent(values: &[f64]) -> Option<u8> {
     exponent_of(values.iter().copied().filter(|v| !v.is_nan()))
 }
 
-/// The integer that stands for a value at its column's [`exponent`].
+/// The integer of a value at its column's [`exponent`].
 #[inline]
 pub fn to_integer(value: f64, exponent: u8) -> i64 {
     if exponent == 0 { value as i64 } else { scaled(value, exponent) }
 }
 
-/// The value that an integer stands for.
+/// The value of an integer at its column's [`exponent`].
 #[inline]
 pub fn to_value(integer: i64, exponent: u8) -> f64 {
     match exponent {
@@ -88,8 +89,12 @@ pub fn to_value(integer: i64, exponent: u8) -> f64 {
     }
 }
 
-/// Appends the `len` values of a column to `out` and gives the number of bytes it took. On an error
-/// `out` is as long as before.
+/// Appends the `len` values of a column to `out`, and returns the length of the column in bytes.
+///
+/// # Errors
+///
+/// Returns [`CodecError`] if the bytes are damaged, or if the column has another length. `out` is unchanged
+/// then.
 pub fn decode(bytes: &[u8], len: usize, out: &mut Vec<f64>) -> Result<usize, CodecError> {
     let before = out.len();
     let result = decode_column(bytes, len, out);
@@ -123,7 +128,7 @@ fn decode_column(bytes: &[u8], len: usize, out: &mut Vec<f64>) -> Result<usize, 
     Ok(bytes.len() - input.len())
 }
 
-/// Moves the known values, which stand at the front, to their slots, the last one first.
+/// Moves the known values from the front to their slots, the last one first.
 fn spread(slots: &mut [f64], known: usize, bitmap: &[u8]) {
     let mut from = known;
     for to in (0..slots.len()).rev() {
@@ -153,7 +158,8 @@ fn write_presence(values: &[f64], out: &mut Vec<u8>) -> u8 {
     BITMAP
 }
 
-/// Unknown slots at the front, number of known slots, and which ones when they are scattered.
+/// The number of unknown slots at the front, the number of known slots, and a bitmap if the known slots are
+/// scattered.
 type Presence<'a> = (usize, usize, Option<&'a [u8]>);
 
 fn read_presence<'a>(kind: u8, len: usize, input: &mut &'a [u8]) -> Result<Presence<'a>, CodecError> {
@@ -175,7 +181,7 @@ fn read_presence<'a>(kind: u8, len: usize, input: &mut &'a [u8]) -> Result<Prese
     }
 }
 
-/// The smallest power of ten at which all values are integers that give the same bits back.
+/// The smallest power of ten at which all values are integers and scaling back gives the same bits.
 fn exponent_of(known: impl Iterator<Item = f64>) -> Option<u8> {
     let mut exponent = 0;
     let mut largest: f64 = 0.0;
@@ -188,7 +194,7 @@ fn exponent_of(known: impl Iterator<Item = f64>) -> Option<u8> {
         }
         largest = largest.max(value.abs());
     }
-    // A value that was exact at a smaller exponent stays so while it is small enough.
+    // A value that was exact at a smaller exponent stays exact while it is below the limit.
     let fits = exponent == 0 || largest * POWERS[exponent as usize] < SCALED_MAX;
     fits.then_some(exponent)
 }
@@ -203,13 +209,13 @@ fn is_exact(value: f64, exponent: u8) -> bool {
         && (scaled(value, exponent) as f64 / power).to_bits() == value.to_bits()
 }
 
-/// The value times a power of ten, rounded to the nearest integer.
+/// The value scaled by a power of ten and rounded to the nearest integer.
 #[inline]
 fn scaled(value: f64, exponent: u8) -> i64 {
     ((value * POWERS[exponent as usize] + ROUNDER).to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64)
 }
 
-/// What one pass over a column of integers finds out.
+/// Properties of a column of integers, found in one pass.
 struct Shape {
     count: usize,
     first: i64,
@@ -217,7 +223,7 @@ struct Shape {
     max: i64,
     min_delta: i64,
     max_delta: i64,
-    /// Low bits in which all integers agree.
+    /// The number of low bits in which all integers agree.
     shift: u32,
 }
 
@@ -278,7 +284,7 @@ fn width(range: u64) -> u32 {
     64 - range.leading_zeros()
 }
 
-/// Bits of floats fill all eight bytes, decimals rarely do.
+/// Bits of floats use all eight bytes, decimals rarely do.
 fn base_len(base: i64, exponent: u8) -> usize {
     if exponent == RAW_BITS { 8 } else { varint_len(zigzag(base)) }
 }
@@ -346,7 +352,7 @@ fn write_bits<I: Iterator<Item = f64>>(known: impl Fn() -> I, first: f64, out: &
     let shape = Shape::of(integers());
     let packed = 2 + shape.offset_bytes(RAW_BITS).min(shape.delta_bytes(RAW_BITS));
     let start = out.len();
-    // Repeats are what XOR is good at; without one it cannot win.
+    // XOR can only win if values repeat.
     let repeats = known().zip(known().skip(1)).any(|(a, b)| a.to_bits() == b.to_bits());
     if repeats && shape.offset_width() > 0 {
         write_xor(known(), first, out);
@@ -358,8 +364,8 @@ fn write_bits<I: Iterator<Item = f64>>(known: impl Fn() -> I, first: f64, out: &
     write_shaped(&shape, integers(), RAW_BITS, out)
 }
 
-/// After the first value: `0` the same again; `1`, six bits of leading zeros, six bits of length
-/// less one, the bits that differ.
+/// Writes the values after the first one: a `0` bit for the same value again; otherwise `1`, the number of
+/// leading zeros (six bits), the number of differing bits less one (six bits), and the differing bits.
 fn write_xor(mut known: impl Iterator<Item = f64>, first: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&first.to_le_bytes());
     known.next();

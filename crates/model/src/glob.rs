@@ -1,12 +1,12 @@
-//! Globs over dotted names: which metrics and directories a pattern means.
+//! Globs over dotted names.
 //!
-//! The grammar is Graphite's. A pattern is cut at its dots and each part matches one component:
-//! `*` any run, `?` one character, `[abc]`, `[a-z]`, `[!x]`; `{a,b}` is replaced by each of its
-//! alternatives before anything else is looked at; `**` alone stands for any number of components.
-//! What is not closed is text. A backslash takes the meaning from the punctuation behind it.
+//! The grammar is Graphite's. A pattern is split at its dots, and each part matches one component: `*` matches
+//! any text, `?` one character, `[abc]`, `[a-z]` and `[!x]` one of a class. `{a,b}` is replaced by each
+//! alternative before anything else. `**` alone matches any number of components. A bracket or brace that is
+//! not closed is plain text. A backslash makes the punctuation after it plain.
 //!
-//! [`Pattern::matches`] is the whole truth; the index walks its tree with the same [`Path`]s, so
-//! that it looks only at components and never at whole names.
+//! [`Pattern::matches`] defines what a pattern matches. The index walks its tree with the same [`Path`]s,
+//! component by component.
 
 mod braces;
 mod wildcard;
@@ -16,43 +16,47 @@ use std::sync::Arc;
 use braces::Symbol;
 pub use wildcard::Wildcard;
 
-/// Longest pattern, in bytes.
+/// The longest pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256 * 1024;
-/// Most alternatives that the braces of one pattern may stand for.
+/// Maximum number of alternatives of all braces of a pattern.
 pub const ALTERNATIVES_MAX: usize = 10_000;
-/// Most components of one pattern.
+/// Maximum number of components of a pattern.
 pub const STEPS_MAX: usize = 127;
 
-/// Why a text is not usable as a pattern. Only size is an error: every text means something.
+/// Why a text cannot be used as a pattern. Only its size can be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// Longer than [`PATTERN_BYTES_MAX`].
-    #[error("glob longer than {PATTERN_BYTES_MAX} bytes")]
+    /// The pattern is longer than [`PATTERN_BYTES_MAX`].
+    #[error("the glob is longer than {PATTERN_BYTES_MAX} bytes")]
     TooLong,
-    /// Braces stand for more than [`ALTERNATIVES_MAX`] texts.
-    #[error("braces of the glob stand for more than {ALTERNATIVES_MAX} alternatives")]
+    /// The braces have more than [`ALTERNATIVES_MAX`] alternatives.
+    #[error("the braces of the glob expand to more than {ALTERNATIVES_MAX} alternatives")]
     TooManyAlternatives,
-    /// The alternatives are too long together.
-    #[error("braces of the glob stand for more than {} characters", braces::SYMBOLS_MAX)]
+    /// The alternatives are too long in total.
+    #[error("the braces of the glob expand to more than {} characters", braces::SYMBOLS_MAX)]
     TooMuchText,
-    /// More than [`STEPS_MAX`] components.
-    #[error("glob has more than {STEPS_MAX} components")]
+    /// The pattern has more than [`STEPS_MAX`] components.
+    #[error("the glob has more than {STEPS_MAX} components")]
     TooDeep,
 }
 
-/// False when the text is nothing but an exact name: no glob character and no backslash in it.
+/// Whether a text has a glob character or a backslash. Without one it is an exact name.
 pub fn has_glob(text: &str) -> bool {
     text.bytes().any(|b| matches!(b, b'*' | b'?' | b'[' | b'{' | b'\\'))
 }
 
-/// A parsed glob: one path, or several when alternatives differ in their number of components.
+/// A parsed glob. It is one path, or several if alternatives have different numbers of components.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     paths: Vec<Path>,
 }
 
 impl Pattern {
-    /// Reads a glob.
+    /// Parses a glob.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GlobError`] if the pattern is too large.
     pub fn parse(text: &str) -> Result<Self, GlobError> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(GlobError::TooLong);
@@ -75,18 +79,18 @@ impl Pattern {
         Ok(Self { paths })
     }
 
-    /// `**`: every metric and every directory.
+    /// The pattern `**`, which matches every metric and directory.
     pub fn everything() -> Self {
         let steps = vec![Step::Levels, Step::Component(Arc::new(Component::any()))];
         Self { paths: vec![Path { steps }] }
     }
 
-    /// The paths; a name that matches one of them matches the pattern.
+    /// The paths. A name matches the pattern if it matches one of them.
     pub fn paths(&self) -> &[Path] {
         &self.paths
     }
 
-    /// The one name that the pattern can match, when there is only one.
+    /// The only name that the pattern can match, if there is just one.
     pub fn literal(&self) -> Option<String> {
         let [path] = self.paths.as_slice() else { return None };
         let mut name = String::new();
@@ -104,13 +108,13 @@ impl Pattern {
         Some(name)
     }
 
-    /// True when the pattern matches the whole name of a metric or directory.
+    /// Whether the pattern matches a whole name, of a metric or of a directory.
     pub fn matches(&self, name: &str) -> bool {
         self.paths.iter().any(|path| path.matches(name))
     }
 }
 
-/// Appends a part of the pattern, given by the texts it stands for, to every path.
+/// Appends a part of the pattern to every path. `texts` are its alternatives.
 fn extend(paths: &mut Vec<Path>, texts: Vec<Vec<Symbol>>) -> Result<(), GlobError> {
     if texts.len() == 1 || texts.iter().all(|text| is_component(text)) {
         let step = match texts.as_slice() {
@@ -123,7 +127,7 @@ fn extend(paths: &mut Vec<Path>, texts: Vec<Vec<Symbol>>) -> Result<(), GlobErro
         }
         return Ok(());
     }
-    // Here alternatives hold dots, are empty or are `**`: each makes paths of its own.
+    // Alternatives with dots, empty ones, and `**` make separate paths.
     if paths.len().saturating_mul(texts.len()) > ALTERNATIVES_MAX {
         return Err(GlobError::TooManyAlternatives);
     }
@@ -153,27 +157,27 @@ fn is_component(text: &[Symbol]) -> bool {
     !text.is_empty() && !is_levels(text) && !text.iter().any(|symbol| symbol.is('.'))
 }
 
-/// What stands between two dots.
+/// A part of a pattern between two dots.
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// `**`: any number of components, also none.
+    /// `**`: any number of components, or none.
     Levels,
-    /// Exactly one component.
+    /// A part that matches exactly one component.
     Component(Arc<Component>),
 }
 
-/// Where in a [`Path`] the components read so far may have led: a set of steps, since `**` leaves
-/// several open.
+/// The position in a [`Path`] after some components of a name: a set of steps, because `**` leaves several
+/// possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct States(u128);
 
 impl States {
-    /// No way on.
+    /// Whether no step is left: the name does not match.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The numbers of the steps that the next component has to satisfy.
+    /// The numbers of the steps that the next component may match.
     pub fn steps(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -183,20 +187,20 @@ impl States {
         })
     }
 
-    /// The step, when it is the only one.
+    /// The step, if there is only one.
     pub fn single(self) -> Option<usize> {
         self.0.is_power_of_two().then(|| self.0.trailing_zeros() as usize)
     }
 }
 
-/// A sequence of steps that a name has to satisfy from its first component to its last.
+/// A sequence of steps that match a name from its first to its last component.
 #[derive(Debug, Clone, Default)]
 pub struct Path {
     steps: Vec<Step>,
 }
 
 impl Path {
-    /// The steps; `**` is never the last of them.
+    /// The steps. The last one is never `**`.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -208,7 +212,7 @@ impl Path {
         states
     }
 
-    /// The states after one more component. `matches` decides for a step's number and component.
+    /// The states after one more component. `matches` decides whether a step matches it.
     #[inline]
     pub fn next(&self, states: States, mut matches: impl FnMut(usize, &Component) -> bool) -> States {
         let mut next = States::default();
@@ -224,19 +228,19 @@ impl Path {
         next
     }
 
-    /// True when a name that ends here matches.
+    /// Whether a name that ends here matches.
     #[inline]
     pub fn accepts(&self, states: States) -> bool {
         states.0 >> self.steps.len() & 1 == 1
     }
 
-    /// The states without the end: what is left to look for below.
+    /// The states without the end: those that longer names can still match.
     #[inline]
     pub fn unfinished(&self, states: States) -> States {
         States(states.0 & !(1 << self.steps.len()))
     }
 
-    /// True when the path matches the whole name.
+    /// Whether the path matches the whole name.
     pub fn matches(&self, name: &str) -> bool {
         let mut states = self.start();
         for text in name.split('.') {
@@ -248,7 +252,7 @@ impl Path {
         self.accepts(states)
     }
 
-    /// Adds a step; a `**` may be skipped, so the step behind it is added too.
+    /// Adds a step. Since a `**` may match nothing, the step after it is added too.
     #[inline]
     fn enter(&self, states: &mut States, mut number: usize) {
         states.0 |= 1 << number;
@@ -269,7 +273,7 @@ impl Path {
         Ok(())
     }
 
-    /// A `**` at the end means everything below, but not the place itself.
+    /// A `**` at the end matches everything below a directory, but not the directory itself.
     fn close(&mut self) -> Result<(), GlobError> {
         if matches!(self.steps.last(), Some(Step::Levels)) {
             self.push(Step::Component(Arc::new(Component::any())))?;
@@ -278,7 +282,7 @@ impl Path {
     }
 }
 
-/// What one component of a name may be: one of some texts, or one that a wildcard matches.
+/// A part of a pattern that matches one component: a set of exact texts and wildcards.
 #[derive(Debug, Clone, Default)]
 pub struct Component {
     literals: Vec<String>,
@@ -304,22 +308,22 @@ impl Component {
         Self { literals: Vec::new(), wildcards: vec![Wildcard::any()] }
     }
 
-    /// The exact texts, in byte order, each once.
+    /// The exact texts, sorted by their bytes, each once.
     pub fn literals(&self) -> &[String] {
         &self.literals
     }
 
-    /// The wildcards beside them.
+    /// The wildcards.
     pub fn wildcards(&self) -> &[Wildcard] {
         &self.wildcards
     }
 
-    /// True when every component matches.
+    /// Whether every component matches.
     pub fn is_any(&self) -> bool {
         matches!(self.wildcards.as_slice(), [only] if only.is_any())
     }
 
-    /// What every matching component begins with; empty when nothing is known.
+    /// The prefix that all matching components share; may be empty.
     pub fn prefix(&self) -> &str {
         match (self.literals.as_slice(), self.wildcards.as_slice()) {
             ([], [only]) => only.prefix(),
@@ -327,14 +331,14 @@ impl Component {
         }
     }
 
-    /// True when the component of a name matches.
+    /// Whether a component matches.
     pub fn matches(&self, text: &str) -> bool {
         self.literals.binary_search_by(|literal| literal.as_str().cmp(text)).is_ok()
             || self.wildcards.iter().any(|wildcard| wildcard.matches(text))
     }
 
-    /// About how many characters [`Component::matches`] compares at worst; callers that match
-    /// many texts keep their bounds with it.
+    /// An estimate of the characters that [`Component::matches`] compares at worst. Callers use it to limit
+    /// their work.
     pub fn cost(&self, text_bytes: usize) -> usize {
         self.wildcards.iter().map(|wildcard| wildcard.cost(text_bytes)).sum()
     }

@@ -1,8 +1,8 @@
-//! The vocabulary and the pure rules of Plumbago: names, points, stages, retentions, aggregation,
-//! globs, storage rules and the clock.
+//! The vocabulary and the pure rules of Plumbago: names, points, stages, retentions, aggregation, globs,
+//! storage rules and the clock.
 //!
-//! Must not know: tokio, files, file formats, logs. Everything here decides on values that are
-//! passed in. Start at [`name`] (what a metric is called) and [`retention`] (how long it is kept).
+//! Must not know: tokio, files, file formats, logs. Start at [`name`] (names of metrics) and [`retention`] (how
+//! long points are kept).
 
 pub mod aggregation;
 pub mod batch;
@@ -26,26 +26,27 @@ pub use rules::StorageRules;
 pub use series::Series;
 pub use units::{ByteSize, Period};
 
-/// How a metric is kept: its stages, how points fold into the coarser ones, and how many known
-/// slots a coarse window needs before reads show it.
+/// How a metric is stored: its stages, its aggregation method, and how many slots of a coarse window must be
+/// known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricConfig {
-    /// The stages, finest first.
+    /// The stages, the finest first.
     pub retention: Retention,
-    /// How stage-0 slots fold into coarser windows.
+    /// How slots fold into the windows of coarser stages.
     pub aggregation: Aggregation,
-    /// Whisper's xFilesFactor, 0…1, applied when a coarse window is read.
+    /// Whisper's xFilesFactor: the share of slots, from 0 to 1, that must be known in a coarse window. It is
+    /// applied when the window is read.
     pub x_files_factor: f64,
 }
 
-/// A text that is equal for equal configurations; used to intern them.
+/// Equal configurations have the same text, by which they are interned.
 impl MetricConfig {
-    /// `retention aggregation factor`, e.g. `60s:7d,900s:730d average 0.5`.
+    /// The configuration as text: retention, aggregation and factor, as in `60s:7d,900s:730d average 0.5`.
     pub fn to_text(&self) -> String {
         format!("{} {} {}", self.retention, self.aggregation, self.x_files_factor)
     }
 
-    /// Reads what [`MetricConfig::to_text`] wrote.
+    /// Parses a text of [`MetricConfig::to_text`]. `None` if it is not one.
     pub fn from_text(text: &str) -> Option<Self> {
         let mut parts = text.split(' ');
         let retention = Retention::from_text(parts.next()?).ok()?;

@@ -1,22 +1,22 @@
-//! What a metric is called, and the id that follows from its name.
+//! Names of metrics, and the ids derived from them.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use uuid::Uuid;
 
-/// The namespace of BigGraphite's ids (UUIDv5), so that both programs agree without coordination.
+/// BigGraphite's namespace for ids (UUIDv5). With the same namespace both programs give a metric the same id.
 const NAMESPACE: Uuid = Uuid::from_u128(0x0000_0000_1111_2222_3333_4444_4444_4444);
 
-/// Longest metric name that is accepted, in bytes; go-carbon has the same limit.
+/// The longest name of a metric, in bytes. go-carbon has the same limit.
 pub const NAME_BYTES_MAX: usize = 16_384;
 
-/// The 16-byte id of a metric: UUIDv5 of its sanitised name.
+/// The id of a metric: the UUIDv5 of its sanitised name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MetricId(pub [u8; 16]);
 
 impl MetricId {
-    /// The id of a name that [`sanitize`] has already seen.
+    /// The id of a name. The caller has passed the name through [`sanitize`].
     pub fn of(name: &str) -> Self {
         Self(*Uuid::new_v5(&NAMESPACE, name.as_bytes()).as_bytes())
     }
@@ -34,24 +34,26 @@ impl fmt::Debug for MetricId {
     }
 }
 
-/// Why a text is not a metric name.
+/// Why a text is not the name of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing was left after empty components were dropped.
+    /// The name has no component that is not empty.
     #[error("empty name")]
     Empty,
-    /// Longer than [`NAME_BYTES_MAX`].
-    #[error("name longer than {NAME_BYTES_MAX} bytes")]
+    /// The name is longer than [`NAME_BYTES_MAX`].
+    #[error("the name is longer than {NAME_BYTES_MAX} bytes")]
     TooLong,
-    /// A control character or white space in the name.
-    #[error("control character in name")]
+    /// The name contains a control character or white space.
+    #[error("the name contains a control character or white space")]
     Control,
 }
 
-/// Drops empty components (`a..b` → `a.b`, `.a.` → `a`), as BigGraphite does and as whisper's
-/// directories did; refuses names that are empty, too long or hold control characters.
+/// Removes empty components (`a..b` becomes `a.b`, `.a.` becomes `a`), as BigGraphite does and as whisper's
+/// directories did. The part after the first `;` (the tags) is not changed.
 ///
-/// The part after the first `;` (tags) is left alone.
+/// # Errors
+///
+/// Returns [`NameError`] if the name is empty or too long, or if it contains control characters or white space.
 pub fn sanitize(name: &str) -> Result<Cow<'_, str>, NameError> {
     if name.len() > NAME_BYTES_MAX {
         return Err(NameError::TooLong);
@@ -87,7 +89,7 @@ mod tests {
 
     #[test]
     fn ids_are_those_of_biggraphite() {
-        // Vectors made by BigGraphite 0.14.20.
+        // Ids made by BigGraphite 0.14.20.
         for (name, id) in [
             ("foo.bar", "c5196d9b-4b9c-5fc6-9f04-15c4c5c91fd4"),
             ("a.b.c", "7a870c4c-6df3-56f6-a60b-e9ee2f955ac1"),

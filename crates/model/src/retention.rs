@@ -1,24 +1,24 @@
-//! Stages and retentions: how long points are kept at which resolution.
+//! Stages and retentions: how long points are kept, and at which resolution.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// One level of a retention. Stage 0 is raw.
+/// A level of a retention. Stage 0 is raw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stage {
     /// Seconds between two slots.
     pub resolution: u32,
-    /// Number of slots kept.
+    /// The number of slots that are kept.
     pub points: u32,
 }
 
 impl Stage {
-    /// Seconds that the stage covers.
+    /// The time that the stage covers, in seconds.
     pub fn duration(&self) -> u64 {
         u64::from(self.resolution) * u64::from(self.points)
     }
 
-    /// The slot that a time falls into.
+    /// The start of the slot of a point, in seconds since the epoch.
     #[inline]
     pub fn slot(&self, timestamp: u32) -> u32 {
         timestamp / self.resolution
@@ -31,43 +31,46 @@ impl fmt::Display for Stage {
     }
 }
 
-/// The stages of a metric, finest first; never empty, valid by the rules of [`Retention::of_stages`] at
-/// least.
+/// The stages of a metric, the finest first. Never empty; satisfies the rules of [`Retention::of_stages`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Retention(Vec<Stage>);
 
 /// Why a text or a list of stages is not a retention.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RetentionError {
-    /// No stage at all.
+    /// There is no stage.
     #[error("no stage given")]
     Empty,
-    /// Not `precision:length`.
+    /// The text is not of the form `precision:length`.
     #[error("{0:?} is not precision:length, like 60s:7d")]
     Form(String),
-    /// A number or a unit that is not understood, or zero.
+    /// A number is zero, or a number or unit is not understood.
     #[error("{0:?} is not a duration; units are s, m(in), h, d, w, y")]
     Duration(String),
-    /// A stage beyond 136 years or more slots than 32 bits hold.
-    #[error("{0:?} is longer than can be kept")]
+    /// A stage covers more than 136 years, or has more slots than 32 bits can count.
+    #[error("{0:?} is too long: a stage covers at most 136 years and has fewer than 2^32 slots")]
     TooLong(String),
-    /// Two stages of one resolution.
+    /// Two stages have the same resolution.
     #[error("two stages have the resolution {0}s")]
     DuplicateResolution(u32),
-    /// A resolution that does not divide the next.
-    #[error("the resolution {0}s does not divide the next one, {1}s")]
+    /// A resolution does not divide the next coarser one.
+    #[error("the resolution {0}s does not divide the next coarser one, {1}s")]
     NotDivisible(u32, u32),
-    /// A coarser stage that covers no more time than the finer one.
-    #[error("stage {0} does not cover more time than the finer {1}")]
+    /// A coarser stage covers no more time than the finer one.
+    #[error("stage {0} does not cover more time than the finer stage {1}")]
     NotLonger(Stage, Stage),
-    /// A finer stage with too few slots to fill one slot of the next.
-    #[error("stage {0} has too few slots to fill one of {1}")]
+    /// A finer stage has too few slots to fill one slot of the next stage.
+    #[error("stage {0} has too few slots to fill one slot of {1}")]
     TooFewPoints(Stage, Stage),
 }
 
 impl Retention {
-    /// Sorts the stages by resolution and checks whisper's rules: those of [`Retention::of_stages`], and a
-    /// finer stage has the slots to fill one of the next.
+    /// Sorts the stages by resolution and checks whisper's rules: those of [`Retention::of_stages`], and each
+    /// stage must have enough slots to fill one slot of the next.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first rule that is broken.
     pub fn new(stages: Vec<Stage>) -> Result<Self, RetentionError> {
         let retention = Self::of_stages(stages)?;
         for pair in retention.0.windows(2) {
@@ -79,9 +82,13 @@ impl Retention {
         Ok(retention)
     }
 
-    /// Sorts the stages by resolution and checks BigGraphite's rules, which are weaker than whisper's:
-    /// resolutions are multiples of the finer ones, durations grow. One thing BigGraphite allows is
-    /// refused: two stages of one resolution, since a window would hold no more than a slot does.
+    /// Sorts the stages by resolution and checks BigGraphite's rules, which are weaker than whisper's: each
+    /// resolution is a multiple of the finer one, and durations grow. Two stages of the same resolution, which
+    /// BigGraphite allows, are an error.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first rule that is broken.
     pub fn of_stages(mut stages: Vec<Stage>) -> Result<Self, RetentionError> {
         if stages.is_empty() {
             return Err(RetentionError::Empty);
@@ -105,36 +112,49 @@ impl Retention {
         Ok(Self(stages))
     }
 
-    /// Reads what was printed, by the rules of [`Retention::of_stages`]: a retention that comes from
-    /// BigGraphite has to be read again after it was kept.
+    /// Parses a printed retention by the rules of [`Retention::of_stages`], because retentions that BigGraphite
+    /// made are stored too.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RetentionError`] if the text is not a retention.
     pub fn from_text(text: &str) -> Result<Self, RetentionError> {
         Self::of_stages(parse_stages(text)?)
     }
 
-    /// The stages, finest first.
+    /// The stages, the finest first.
     pub fn stages(&self) -> &[Stage] {
         &self.0
     }
 
-    /// The raw stage.
+    /// Stage 0, the raw one.
     #[inline]
     pub fn finest(&self) -> Stage {
         self.0[0]
     }
 
-    /// Seconds covered by the longest stage.
+    /// The time that the longest stage covers, in seconds.
     pub fn duration(&self) -> u64 {
         self.0[self.0.len() - 1].duration()
     }
 
-    /// The finest stage that still covers a point of this age, as whisper places it.
+    /// The finest stage that still has all slots of a window of `stage` when the window closes. Closing may
+    /// take as long as the window itself.
+    #[inline]
+    pub fn source_of(&self, stage: usize) -> usize {
+        let length = u64::from(self.0[stage].resolution);
+        (0..stage).find(|finer| self.0[*finer].duration() >= 2 * length).unwrap_or(stage.saturating_sub(1))
+    }
+
+    /// The finest stage that covers a point of this age (in seconds), as whisper chooses it. `None` if no stage
+    /// does.
     pub fn stage_for_age(&self, age: i64) -> Option<usize> {
         self.0.iter().position(|s| s.duration() as i64 >= age)
     }
 }
 
 impl From<Stage> for Retention {
-    /// A single stage breaks none of the rules.
+    /// A single stage satisfies all rules.
     fn from(stage: Stage) -> Self {
         Self(vec![stage])
     }
@@ -155,8 +175,8 @@ impl fmt::Display for Retention {
 impl FromStr for Retention {
     type Err = RetentionError;
 
-    /// Carbon's `60s:7d,15m:2y` (a bare length is a number of points) and the whisper tools' and
-    /// go-carbon's longer unit names (`1min:7days`).
+    /// Parses carbon's form `60s:7d,15m:2y`, where a length without a unit is a number of points, and the
+    /// longer unit names of the whisper tools and go-carbon (`1min:7days`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::new(parse_stages(text)?)
     }
@@ -184,7 +204,7 @@ fn parse_stage(text: &str) -> Result<Stage, RetentionError> {
     })
 }
 
-/// A positive number with an optional unit; says whether there was one.
+/// Parses a positive number with an optional unit. The result says whether there was a unit.
 fn parse_duration(text: &str) -> Result<(u64, bool), RetentionError> {
     let error = || RetentionError::Duration(text.to_owned());
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -200,7 +220,7 @@ fn parse_duration(text: &str) -> Result<(u64, bool), RetentionError> {
     number.checked_mul(seconds).map(|s| (s, true)).ok_or_else(error)
 }
 
-/// Any prefix of a unit's word, as the whisper tools take it.
+/// The seconds of a unit. As in the whisper tools, any prefix of its name is accepted.
 fn unit_seconds(unit: &str) -> Option<u64> {
     const UNITS: [(&str, u64); 6] = [
         ("seconds", 1),
@@ -253,7 +273,7 @@ mod tests {
         let retention = Retention::of_stages(stages).unwrap();
         assert_eq!(retention.stages(), [stage(720, 60), stage(1825, 86_400)]);
         assert_eq!(Retention::from_text(&retention.to_string()), Ok(retention.clone()));
-        // As the copy of the names keeps it.
+        // The text that the local copy of the names stores.
         let config = crate::MetricConfig { retention, aggregation: Default::default(), x_files_factor: 0.5 };
         assert_eq!(crate::MetricConfig::from_text(&config.to_text()), Some(config));
         let refused = |stages: &[Stage]| Retention::of_stages(stages.to_vec()).unwrap_err();

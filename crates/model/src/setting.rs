@@ -1,6 +1,7 @@
-//! Settings that are written as text, for serde's `deserialize_with`.
+//! Functions for serde's `deserialize_with`, for settings that are written as text.
 //!
-//! [`Period`] and [`ByteSize`] read themselves; these helpers are for fields of plainer types.
+//! [`Period`] and [`ByteSize`] implement `Deserialize` themselves. These functions are for fields of other
+//! types.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,7 +12,11 @@ use serde::{Serialize, Serializer};
 
 use crate::units::{ByteSize, Period};
 
-/// What its text means.
+/// Parses a value from its text.
+///
+/// # Errors
+///
+/// Returns the deserializer's error if the setting is no text, or if the text cannot be parsed.
 pub fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -21,12 +26,20 @@ where
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// A length of time with its unit, like `"30s"`.
+/// Parses a length of time with its unit, such as `"30s"`.
+///
+/// # Errors
+///
+/// Returns the deserializer's error if the setting is not such a text.
 pub fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     Period::deserialize(deserializer).map(|period| period.0)
 }
 
-/// A number of bytes with its unit, like `"64MiB"`.
+/// Parses a number of bytes with its unit, such as `"64MiB"`.
+///
+/// # Errors
+///
+/// Returns the deserializer's error if the setting is not such a text.
 pub fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     ByteSize::deserialize(deserializer).map(|size| size.0)
 }

@@ -1,9 +1,7 @@
-//! Amounts with a unit, as settings spell them: [`Period`] (`"30s"`) and [`ByteSize`] (`"64MiB"`).
+//! Amounts with a unit, as settings write them: [`Period`] (`"30s"`) and [`ByteSize`] (`"64MiB"`).
 //!
-//! Both are read from text, by serde too ([`crate::setting`]).
-//!
-//! A number without a unit is refused: whether 30 means seconds or milliseconds is what settings
-//! files get wrong.
+//! Both can be parsed from text, also by serde ([`crate::setting`]). A number without a unit is refused, since
+//! nobody can tell whether 30 means seconds or milliseconds.
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,14 +16,14 @@ pub struct Period(pub Duration);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ByteSize(pub u64);
 
-/// Not an amount with a unit.
+/// Why a text is not an amount with a unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// Not a period.
-    #[error("{0:?} is no period; write a whole number and a unit (ms, s, m, h, d, w), like \"30s\"")]
+    /// The text is not a length of time.
+    #[error("{0:?} is not a period; write a whole number and a unit (ms, s, m, h, d, w), like \"30s\"")]
     Period(String),
-    /// Not a size.
-    #[error("{0:?} is no size; write a whole number and a unit (B, KiB, MiB, GiB, TiB), like \"64MiB\"")]
+    /// The text is not a number of bytes.
+    #[error("{0:?} is not a size; write a whole number and a unit (B, KiB, MiB, GiB, TiB), like \"64MiB\"")]
     Size(String),
 }
 
@@ -52,24 +50,24 @@ const SIZES: [(&str, u64); 9] = [
 ];
 
 impl Period {
-    /// A whole number of seconds.
+    /// A period of whole seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// A whole number of milliseconds.
+    /// A period of whole milliseconds.
     pub const fn millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 }
 
 impl ByteSize {
-    /// A whole number of MiB.
+    /// A size of whole MiB.
     pub const fn mib(mib: u64) -> Self {
         Self(mib << 20)
     }
 
-    /// The bytes, for use as a length; capped where a machine's lengths are shorter.
+    /// The size as a length in memory, capped at the largest length of the machine.
     pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -123,7 +121,7 @@ fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
-/// Writes the amount in the largest unit that divides it; zero in `zero`.
+/// Writes the amount in the largest unit that divides it. Zero is written in the unit `zero`.
 fn write_amount(f: &mut fmt::Formatter<'_>, n: u64, units: &[(&str, u64)], zero: &str) -> fmt::Result {
     match units.iter().find(|(_, factor)| n > 0 && n.is_multiple_of(*factor)) {
         Some((unit, factor)) => write!(f, "{}{unit}", n / factor),

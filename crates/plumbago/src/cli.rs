@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: options, commands and the help text, parsed by clap.
 
 use std::path::PathBuf;
 
@@ -8,65 +8,67 @@ use crate::commands::{bench, dev, maintain, replay, schema};
 
 const EXAMPLES: &str = "\
 Examples:
-  plumbago                                   start with ./plumbago.toml, or with the defaults
+  plumbago                                   start with ./plumbago.toml if it exists, else with the defaults
   plumbago --config /etc/plumbago.toml       start with this file
   plumbago syncdb --dry-run                  show what is missing in Cassandra
-  plumbago config check                      name every problem of the configuration and the rules
+  plumbago config check                      print all problems of the configuration and the rules
   PLUMBAGO__API__LISTEN=0.0.0.0:8080 plumbago
                                              override a setting
-  plumbago clean --dry-run --max-age 90d     tell which metrics nobody has written for so long
-  plumbago replay --since 30m                send again what a returned node may have lost
+  plumbago clean --dry-run --max-age 90d     list metrics without a point for 90 days
+  plumbago repair windows --from 2d --dry-run
+                                             count aggregates that differ from their raw points
+  plumbago replay --since 30m                send rows again that a node may have lost
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
 Exit codes: 0 done, 1 internal error, 2 wrong command line, 3 wrong configuration,
 4 store unavailable, 5 problem found in the data.";
 
-/// Takes the place of carbon, whisper and graphite-web.
+/// Replaces carbon, whisper and graphite-web.
 #[derive(Debug, Parser)]
 #[command(name = "plumbago", version, after_help = EXAMPLES)]
 pub struct Cli {
-    /// Configuration file; ./plumbago.toml when it is there, else the defaults
+    /// Configuration file; by default ./plumbago.toml if it exists
     #[arg(long, value_name = "FILE", global = true, env = "PLUMBAGO_CONFIG")]
     pub config: Option<PathBuf>,
-    /// What to do; `serve` when not given.
+    /// The command; `serve` if omitted.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// The verbs.
+/// The commands. clap prints these comments as help.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the daemon (the default)
     Serve,
-    /// Look at the configuration
+    /// Check or show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Make the tables that are missing in Cassandra or ScyllaDB
+    /// Create missing tables in Cassandra or ScyllaDB
     Syncdb(schema::SyncdbArgs),
-    /// Show the tables of Cassandra or ScyllaDB, and how the server differs
+    /// Show the tables in Cassandra or ScyllaDB and how they differ from the expected ones
     Schema(schema::SchemaArgs),
-    /// Remove what no reader can use, empty directories, and what nobody writes any more
+    /// Remove unusable rows, empty directories and metrics that are no longer written
     Clean(maintain::CleanArgs),
-    /// Make directories that metrics lack, and remove rows that no reader can use
-    Repair(maintain::MaintainArgs),
-    /// Send Cassandra again what was sent since a time, for rows that it lost
+    /// Create missing directories and remove unusable rows; `repair windows` corrects aggregates
+    Repair(maintain::RepairArgs),
+    /// Send rows to Cassandra again that it may have lost
     Replay(replay::ReplayArgs),
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Try things out
+    /// Tools for trying Plumbago out
     #[command(subcommand)]
     Dev(dev::DevCommand),
 }
 
-/// What can be done with a configuration.
+/// The commands of `plumbago config`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub enum ConfigCommand {
-    /// Print every problem with its file and line; exit code 3 when there is an error
+    /// Print all problems with file and line; exit code 3 if there is an error
     Check,
-    /// Print every setting with the value that holds
+    /// Print all settings with the values in effect
     Show,
-    /// Print all settings with their defaults and what they mean
+    /// Print all settings with their defaults and explanations
     Default,
 }

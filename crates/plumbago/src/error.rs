@@ -1,39 +1,39 @@
-//! Failures and the exit code that each gives.
+//! How a command fails: its error and its exit code.
 
 use std::fmt;
 
-/// What the exit code tells the caller.
+/// Exit codes of the process for failures. Success is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "the codes are a promise; not every verb that gives them is here yet")]
+#[allow(dead_code, reason = "the codes are a promise; not every command that returns them is here yet")]
 pub enum Exit {
-    /// 1: something went wrong inside.
+    /// 1: an internal error, or any failure that no other code fits.
     Internal = 1,
-    /// 2: the command line is wrong (clap uses the same code).
+    /// 2: the command line is wrong. clap uses the same code.
     Usage = 2,
-    /// 3: the configuration or the storage rules are wrong.
+    /// 3: the configuration or the storage rules have errors.
     Config = 3,
     /// 4: the store cannot be opened or reached.
     Store = 4,
-    /// 5: the data has a problem that was looked for and found.
+    /// 5: a check found a problem in the data.
     Data = 5,
 }
 
-/// Why a command failed, and its exit code.
+/// Why a command failed, with its exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code.
+    /// The exit code of the process.
     pub exit: Exit,
-    /// What went wrong; printed with its causes, unless there is nothing left to say.
+    /// The error to print with its causes; `None` if it was printed already.
     pub error: Option<anyhow::Error>,
 }
 
 impl Failure {
-    /// A failure with a reason.
+    /// Makes a failure whose error `main` prints to standard error.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
         Self { exit, error: Some(error.into()) }
     }
 
-    /// A failure whose reason was printed already.
+    /// Makes a failure whose error was printed already.
     pub fn said(exit: Exit) -> Self {
         Self { exit, error: None }
     }

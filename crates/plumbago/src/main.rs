@@ -1,14 +1,14 @@
 //! The binary: command line, configuration, wiring. Holds no logic of its own.
 //!
-//! Start at [`cli`] for the verbs and at [`config`] for the settings.
+//! Start at [`cli`] for the commands and at [`config`] for the settings.
 
 #![allow(unreachable_pub, reason = "a binary has no outside; `pub` says what a module offers to the others")]
 
-mod bench;
 mod cli;
 mod commands;
 mod config;
 mod error;
+mod machine;
 mod output;
 mod serve;
 
@@ -19,7 +19,8 @@ use clap::Parser;
 use cli::{Cli, Command};
 use error::Failure;
 
-/// Steady memory under churn; glibc's allocator fragments (`docs/dependencies.md`).
+/// jemalloc keeps memory use steady under allocations of many sizes, where glibc's allocator fragments
+/// (`docs/dependencies.md`).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,4 +1,4 @@
-//! The built binary: verbs, output, exit codes.
+//! Runs the built binary and checks its commands, output and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -49,7 +49,7 @@ fn a_bad_configuration_names_every_problem_and_gives_3() {
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "no line starts with {start}:\n{text}");
     }
-    // The daemon does not start with it either.
+    // The daemon refuses to start too.
     let output = plumbago(directory.path(), &["--config", "bad.toml"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("bad.toml:3: error: log.levle: "));

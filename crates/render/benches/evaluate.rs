@@ -1,4 +1,4 @@
-//! Evaluation of targets over many series: a day of a thousand at one minute, six hours of ten thousand.
+//! Evaluates targets over many series: a day of 1,000 series at one minute, six hours of 10,000.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use plumbago_render::{
 
 const NOW: i64 = 1_700_006_400;
 
-/// Targets over a number of series, each with a number of points.
+/// Targets, with the number of series and of points per series.
 const TARGETS: &[(&str, usize, usize)] = &[
     ("sumSeries(host.*.*.value)", 1_000, 1440),
     ("averageSeries(host.*.*.value)", 1_000, 1440),
@@ -31,7 +31,7 @@ const TARGETS: &[(&str, usize, usize)] = &[
     ("aliasSub(host.*.*.value, '^host.([^.]+).*', '\\1')", 10_000, 360),
 ];
 
-/// Every fiftieth point is unknown. A hundred hosts.
+/// A hundred hosts; every fiftieth point is unknown.
 fn series(count: usize, points: usize, range: TimeRange) -> Vec<TimeSeries> {
     let expression: Arc<str> = "host.*.*.value".into();
     let start = range.from - range.from.rem_euclid(60) + 60;
@@ -47,7 +47,7 @@ fn series(count: usize, points: usize, range: TimeRange) -> Vec<TimeSeries> {
     (0..count).map(one).collect()
 }
 
-/// What evaluates without asking for more.
+/// All series that the targets need.
 fn fetched(targets: &[Target], request: &Request, count: usize, points: usize) -> Fetched {
     let mut fetched = Fetched::default();
     while let Ok(Step::Fetch(plan)) = evaluate(targets, request, &fetched) {

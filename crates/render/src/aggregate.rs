@@ -1,6 +1,6 @@
-//! The aggregation functions that arguments name: many values into one, unknown ones left out.
+//! Aggregation functions that arguments name. They reduce many values to one and ignore unknown values.
 
-/// A function from many values to one.
+/// A function that reduces many values to one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Aggregate {
     Average,
@@ -15,11 +15,11 @@ pub(crate) enum Aggregate {
     Range,
     Multiply,
     Last,
-    /// What so many percent are not above, between the two nearest values; carbonapi's `p50` to `p999`.
+    /// A percentile, interpolated between the two nearest values. carbonapi calls them `p50` to `p999`.
     Percentile(f64),
 }
 
-/// The names, in the order in which `/functions` lists them: aggregations, then other names of them.
+/// The names in the order of `/functions`: first the aggregations, then their aliases.
 pub(crate) const NAMES: [(&str, Aggregate); 16] = [
     ("average", Aggregate::Average),
     ("avg_zero", Aggregate::AvgZero),
@@ -45,12 +45,12 @@ impl Aggregate {
         plain.or_else(|| percent(name.strip_prefix('p')?).map(Self::Percentile))
     }
 
-    /// Also `sumSeries` for `sum` and such, which old dashboards have.
+    /// The aggregation with this name. Accepts `sumSeries` for `sum` and the like, as old dashboards write it.
     pub(crate) fn named_or_deprecated(name: &str) -> Option<Self> {
         Self::named(name.strip_suffix("Series").unwrap_or(name))
     }
 
-    /// One value of many; NaN for unknown.
+    /// Reduces the values; NaN is unknown.
     pub(crate) fn of(self, values: &[f64]) -> f64 {
         let known = || values.iter().copied().filter(|value| !value.is_nan());
         match self {
@@ -75,14 +75,25 @@ impl Aggregate {
         }
     }
 
-    /// As [`Self::of`], with nothing known below everything: the order in which series are sorted.
+    /// Whether the result is an integer in graphite-web, given whether the values are, and how many are known.
+    /// Python's divisions, products and ranges are floats.
+    pub(crate) fn is_whole(self, are_whole: bool, count: usize) -> bool {
+        match self {
+            Self::Count => true,
+            Self::Sum | Self::Min | Self::Max | Self::Diff | Self::Last => are_whole,
+            Self::Median => are_whole && count % 2 == 1,
+            _ => false,
+        }
+    }
+
+    /// The value by which series are sorted: like [`Self::of`], but an unknown result is below all others.
     pub(crate) fn key(self, values: &[f64]) -> f64 {
         let value = self.of(values);
         if value.is_nan() { f64::NEG_INFINITY } else { value }
     }
 }
 
-/// `99`, `99.9`, and `999` for 99.9.
+/// Reads the number after the `p`: `99` and `99.9` as they are, `999` as 99.9.
 fn percent(digits: &str) -> Option<f64> {
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -94,7 +105,7 @@ fn percent(digits: &str) -> Option<f64> {
     (percent <= 100.0).then_some(percent)
 }
 
-/// NaN when there is nothing.
+/// NaN if there are no values.
 fn percentile_between(mut known: Vec<f64>, percent: f64) -> f64 {
     known.sort_unstable_by(f64::total_cmp);
     let place = percent / 100.0 * known.len().saturating_sub(1) as f64;
@@ -104,7 +115,7 @@ fn percentile_between(mut known: Vec<f64>, percent: f64) -> f64 {
     }
 }
 
-/// NaN when there is nothing.
+/// NaN if there are no values.
 fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value)).unwrap_or(f64::NAN)
 }
@@ -114,7 +125,7 @@ fn median(mut known: Vec<f64>) -> f64 {
     median_of_sorted(&known)
 }
 
-/// The middle of sorted values, the mean of the two in the middle when their number is even.
+/// The median of sorted values: the middle one, or the mean of the two in the middle.
 pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted.len() {
@@ -124,26 +135,63 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The value below which `n` percent of some sorted values are; NaN when there are none.
+/// The percentile `n` of sorted values; NaN if there are none. If `n` is outside of 0 to 100, the first or the
+/// last value.
 pub(crate) fn percentile_of_sorted(sorted: &[f64], n: f64, interpolate: bool) -> f64 {
-    if sorted.is_empty() {
-        return f64::NAN;
+    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return f64::NAN };
+    if interpolate {
+        return interpolated_percentile(sorted, n);
     }
-    let last = sorted.len() as f64 + 1.0;
-    let exact = (n / 100.0 * last).clamp(0.0, last);
-    let fraction = exact.fract();
-    let whole = exact.trunc() as usize;
-    let rank = if interpolate || fraction == 0.0 { whole } else { whole + 1 };
-    let at = rank.max(1).min(sorted.len()) - 1;
-    match sorted.get(rank) {
-        Some(next) if interpolate && rank < sorted.len() => sorted[at] + fraction * (next - sorted[at]),
-        _ => sorted[at],
+    match percentile_index(sorted.len(), n) {
+        Some(index) => sorted[index],
+        None => *if n < 0.0 { first } else { last },
     }
 }
 
-/// As [`percentile_of_sorted`], of values in any order, unknown ones among them.
+/// The index of the percentile `n` in `len` sorted values; `None` if it is outside of them.
+///
+/// graphite-web uses Python's negative indices, which count from the end. So a percentile just below 0 is one
+/// of the largest values.
+fn percentile_index(len: usize, n: f64) -> Option<usize> {
+    let len = i64::try_from(len).ok()?;
+    let exact = n / 100.0 * (len as f64 + 1.0);
+    // The cast truncates, and saturates if the number is too large.
+    let rank = (exact.trunc() + exact.fract().ceil()) as i64;
+    let index = match rank {
+        0 => 0,
+        rank if rank == len.saturating_add(1) => len - 1,
+        rank => rank.saturating_sub(1),
+    };
+    let index = if index < 0 { index.saturating_add(len) } else { index };
+    usize::try_from(index).ok().filter(|_| index < len)
+}
+
+/// The percentile of at least one sorted value, interpolated between its two neighbours.
+fn interpolated_percentile(sorted: &[f64], n: f64) -> f64 {
+    let last = sorted.len() as f64 + 1.0;
+    let exact = (n / 100.0 * last).clamp(0.0, last);
+    let rank = exact.trunc() as usize;
+    let value = sorted[rank.max(1).min(sorted.len()) - 1];
+    match sorted.get(rank) {
+        Some(next) => value + exact.fract() * (next - value),
+        None => value,
+    }
+}
+
+/// Like [`percentile_of_sorted`], for values in any order; unknown values are ignored.
 pub(crate) fn percentile(values: impl IntoIterator<Item = f64>, n: f64, interpolate: bool) -> f64 {
+    percentile_of_sorted(&sorted(values), n, interpolate)
+}
+
+/// Like [`percentile`] without interpolation, but `None` if no value is known, or if the index is outside of
+/// the values.
+pub(crate) fn percentile_within(values: impl IntoIterator<Item = f64>, n: f64) -> Option<f64> {
+    let sorted = sorted(values);
+    percentile_index(sorted.len(), n).map(|index| sorted[index])
+}
+
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut known: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
     known.sort_unstable_by(f64::total_cmp);
-    percentile_of_sorted(&known, n, interpolate)
+    known
 }

@@ -1,7 +1,7 @@
 //! Graphite's times (`-6h`, `noon+2h`, `04:00_20240115`, epoch seconds) and time zones.
 //!
-//! The clock is never read here: now is passed in. A month is 30 days and a year 365, as in
-//! Graphite, and an offset is a number of seconds, also across a change of clocks.
+//! The current time is a parameter; the clock is not read here. As in Graphite, a month is 30 days, a year is
+//! 365 days, and an offset is a number of seconds even across a clock change.
 
 mod offset;
 mod reference;
@@ -14,24 +14,29 @@ pub use offset::parse_offset;
 pub(crate) use zone::Unit;
 pub use zone::{LocalTime, TimeZone};
 
-/// Why a text is no time.
+/// Why a text is not a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no time: {reason}")]
+#[error("{text:?} is not a time: {reason}")]
 pub struct TimeError {
-    /// What was asked.
+    /// The text.
     pub text: String,
     /// What is wrong with it.
     pub reason: String,
 }
 
-/// Longest text that is looked at.
+/// The longest text that is parsed, in bytes.
 const TIME_BYTES_MAX: usize = 256;
 
-/// First and last second of the years 1 to 9999.
+/// The first and the last second of the years 1 to 9999.
 const EARLIEST: i64 = -62_135_596_800;
 const LATEST: i64 = 253_402_300_799;
 
-/// Reads a time; days begin in `zone`, relative times count from `now`.
+/// Parses a time, in seconds since the epoch. Days begin in `zone`; relative times count from `now` (seconds
+/// since the epoch).
+///
+/// # Errors
+///
+/// Returns [`TimeError`] if the text is not a time, or if the time is outside of the years 1 to 9999.
 pub fn parse(text: &str, now: i64, zone: &TimeZone) -> Result<i64, TimeError> {
     let error = |reason: String| TimeError { text: text.chars().take(64).collect(), reason };
     if text.len() > TIME_BYTES_MAX {
@@ -53,7 +58,7 @@ pub fn parse(text: &str, now: i64, zone: &TimeZone) -> Result<i64, TimeError> {
     }
 }
 
-/// All digits are epoch seconds, unless they are the eight of a date.
+/// Digits are epoch seconds, unless they are a date of eight digits.
 fn epoch(time: &str) -> Option<i64> {
     if time.is_empty() || !time.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -64,7 +69,7 @@ fn epoch(time: &str) -> Option<i64> {
     (!is_date).then_some(number)
 }
 
-/// The reference, and the offset with its sign: at the first plus, else at the first minus.
+/// Splits a time into its reference and its offset, which begins at the first plus, or else at the first minus.
 fn split(time: &str) -> (&str, &str) {
     match time.find('+').or_else(|| time.find('-')) {
         Some(at) => time.split_at(at),

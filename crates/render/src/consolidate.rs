@@ -1,10 +1,10 @@
-//! Fewer points for a narrow graph: `maxDataPoints`, exactly as Graphite thins.
+//! Reduces the number of points for `maxDataPoints`, exactly as Graphite does.
 
 use std::borrow::Cow;
 
 use crate::series::{Consolidation, TimeSeries};
 
-/// Values ready to be written: the first stands at `start`, the next one `step` later.
+/// The points of a series that are written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Points<'a> {
     /// Time of the first value.
@@ -15,18 +15,23 @@ pub struct Points<'a> {
     pub values: Cow<'a, [f64]>,
 }
 
-/// The largest end minus the smallest start of all series, from which widths are counted.
+/// The time from the earliest start to the latest end of all series, in seconds. Group sizes depend on it.
 pub fn time_span(series: &[TimeSeries]) -> i64 {
     let start = series.iter().map(|s| s.start).min().unwrap_or(0);
     let end = series.iter().map(|s| s.end).max().unwrap_or(0);
     end.saturating_sub(start)
 }
 
-/// The points of one series of an answer that spans `span` seconds, at most `max_points` of them
-/// when that is given (zero counts as not given).
+/// Whether any series has a slot, known or unknown. If none has, graphite-web's JSON is an empty list.
+pub fn has_slots(series: &[TimeSeries]) -> bool {
+    series.iter().any(|series| !series.values.is_empty())
+}
+
+/// The points of a series, in an answer that spans `span` seconds. At most `max_points` are returned; `None`
+/// and zero mean no limit.
 ///
-/// Groups are aligned to multiples of their length plus one step, and what comes before the first
-/// is lost, as in Graphite. A point past the series' end is not shown.
+/// As in Graphite, groups are aligned to multiples of their length plus one step, and the values before the
+/// first group are lost. Points after the end of the series are not shown.
 pub fn points(series: &TimeSeries, span: i64, max_points: Option<usize>) -> Points<'_> {
     let whole = Points { start: series.start, step: series.step, values: Cow::Borrowed(&series.values) };
     let points = match max_points {
@@ -45,15 +50,16 @@ pub fn points(series: &TimeSeries, span: i64, max_points: Option<usize>) -> Poin
     cut(points, series.end)
 }
 
-/// Steps from the start to the first group; at least one, the start of a group is never its own.
+/// The number of steps from the start to the first group. At least one: a series never begins with a whole
+/// group.
 fn steps_to_boundary(series: &TimeSeries, group: usize) -> usize {
     let length = (group as i64).saturating_mul(series.step);
     let nudge = length + series.start.rem_euclid(series.step) - series.start.rem_euclid(length);
     usize::try_from(nudge / series.step).unwrap_or(0)
 }
 
-/// Groups of `group` values; the first group stands `skip` steps after the start and begins with
-/// the value one step earlier.
+/// Combines groups of `group` values. The first group's time is `skip` steps after the start; its values begin
+/// one step earlier.
 fn grouped(series: &TimeSeries, skip: usize, group: usize) -> Points<'_> {
     let lost = skip.saturating_sub(1).min(series.values.len());
     let values = &series.values[lost..];
@@ -65,7 +71,7 @@ fn grouped(series: &TimeSeries, skip: usize, group: usize) -> Points<'_> {
     }
 }
 
-/// Drops values whose time is after `end`.
+/// Removes the values after `end`.
 fn cut(mut points: Points<'_>, end: i64) -> Points<'_> {
     let shown = if end < points.start { 0 } else { (end - points.start) / points.step + 1 };
     let shown = usize::try_from(shown).unwrap_or(usize::MAX);
@@ -78,7 +84,7 @@ fn cut(mut points: Points<'_>, end: i64) -> Points<'_> {
     points
 }
 
-/// One value for a group of (up to) `group` values; NaN when too few are known.
+/// Combines up to `group` values into one; NaN if too few are known.
 pub fn fold(values: &[f64], group: usize, consolidation: Consolidation, x_files_factor: f64) -> f64 {
     let known = || values.iter().copied().filter(|v| !v.is_nan());
     let count = known().count();

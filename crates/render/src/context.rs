@@ -1,47 +1,43 @@
-//! What a function knows beside its arguments.
+//! The context in which a function is evaluated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
 use std::rc::Rc;
 
-use crate::eval::{self, EvalError, Fetched};
-use crate::function::{Args, Function, Value};
-use crate::plan::{Fetch, Source};
+use crate::fault::{EvalError, Fault};
+use crate::fetch::{Fetch, Fetched, Source};
 use crate::request::{Limited, Request, TimeRange};
 use crate::series::TimeSeries;
-use crate::target::{Expr, Target, parse};
+use crate::target::{Expr, Target, parse_beginning};
 use crate::template::Replacements;
+use crate::value::Value;
 use crate::watch::{Pace, Watch};
 
-/// Why there is no value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// Series have to be fetched first; which ones is noted.
-    Missing,
-    /// The arguments do not fit the function that is being evaluated; says in words why.
-    Argument(String),
-    Error(EvalError),
+/// Evaluates expressions and calls for functions that need it.
+pub(crate) trait Evaluator: Debug {
+    /// Evaluates an expression whose value must be series.
+    fn series<'a>(
+        &self,
+        context: &mut Context<'a>,
+        target: &'a Target,
+        expr: &'a Expr,
+        replacements: &Rc<Replacements>,
+    ) -> Result<Vec<TimeSeries>, Fault>;
+
+    /// Calls a function with values in place of expressions. Its result must be series.
+    fn call(
+        &self,
+        context: &mut Context<'_>,
+        name: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<TimeSeries>, Fault>;
+
+    /// Whether a function with this name exists that may be a callback.
+    fn is_callback(&self, name: &str) -> bool;
 }
 
-impl From<EvalError> for Fault {
-    fn from(error: EvalError) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<String> for Fault {
-    fn from(reason: String) -> Self {
-        Self::Argument(reason)
-    }
-}
-
-impl From<&str> for Fault {
-    fn from(reason: &str) -> Self {
-        Self::Argument(reason.to_owned())
-    }
-}
-
-/// What all evaluations of a request share.
+/// State that all evaluations of a request share.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     request: &'a Request,
@@ -49,13 +45,19 @@ pub(crate) struct Shared<'a> {
     missing: RefCell<(Vec<Fetch>, HashSet<Fetch>)>,
     calls: Cell<usize>,
     points: Cell<usize>,
-    /// Bytes of the values that are held now, beside what was fetched.
+    /// The memory of the values held now, in bytes, without the series that were fetched.
     held: Cell<usize>,
     watch: &'a dyn Watch,
+    evaluator: &'a dyn Evaluator,
 }
 
 impl<'a> Shared<'a> {
-    pub(crate) fn new(request: &'a Request, fetched: &'a Fetched, watch: &'a dyn Watch) -> Self {
+    pub(crate) fn new(
+        request: &'a Request,
+        fetched: &'a Fetched,
+        watch: &'a dyn Watch,
+        evaluator: &'a dyn Evaluator,
+    ) -> Self {
         Self {
             request,
             fetched,
@@ -64,6 +66,7 @@ impl<'a> Shared<'a> {
             points: Cell::new(0),
             held: Cell::new(0),
             watch,
+            evaluator,
         }
     }
 
@@ -72,7 +75,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// The first argument of the call that is being evaluated, for functions that read it again.
+/// The first argument of the current call, for functions that evaluate it again.
 #[derive(Debug, Clone)]
 pub(crate) struct Call<'a> {
     pub(crate) target: &'a Target,
@@ -80,18 +83,18 @@ pub(crate) struct Call<'a> {
     pub(crate) replacements: Rc<Replacements>,
 }
 
-/// Running totals of `stacked()`, by the name of the stack.
+/// The running totals of `stacked()`, by the name of the stack.
 pub(crate) type Stacks = Rc<RefCell<HashMap<String, Vec<f64>>>>;
 
-/// The circumstances of one evaluation. What functions change in it (`setXFilesFactor`, `stacked`)
-/// holds for what is evaluated after them, also in later targets.
+/// The context of an evaluation. What functions change in it (`setXFilesFactor`, `stacked`) affects everything
+/// evaluated later, also in later targets.
 #[derive(Debug, Clone)]
 pub(crate) struct Context<'a> {
     shared: &'a Shared<'a>,
     pub(crate) range: TimeRange,
     pub(crate) x_files_factor: f64,
     pub(crate) stacks: Option<Stacks>,
-    pub(crate) call: Option<Call<'a>>,
+    pub(crate) first_argument: Option<Call<'a>>,
 }
 
 impl<'a> Context<'a> {
@@ -102,7 +105,7 @@ impl<'a> Context<'a> {
             range: request.range,
             x_files_factor: request.x_files_factor,
             stacks: None,
-            call: None,
+            first_argument: None,
         }
     }
 
@@ -112,7 +115,7 @@ impl<'a> Context<'a> {
 
     /// The series of an expression over the range of this context.
     pub(crate) fn fetched(&self, expression: &str, source: Source) -> Result<Vec<TimeSeries>, Fault> {
-        let fetch = eval::fetch(expression, source, self.range);
+        let fetch = Fetch { expression: expression.into(), source, range: self.range };
         if let Some(series) = self.shared.fetched.get(&fetch) {
             let mut series = series.clone();
             series.iter_mut().for_each(|series| series.x_files_factor = self.x_files_factor);
@@ -129,40 +132,44 @@ impl<'a> Context<'a> {
         Err(Fault::Missing)
     }
 
-    /// The first argument of the call, evaluated over another range.
+    /// Evaluates the first argument of the call again, over another range.
     pub(crate) fn again(&self, range: TimeRange) -> Result<Vec<TimeSeries>, Fault> {
-        let Some(Call { target, first, replacements }) = self.call.clone() else {
+        let Some(Call { target, first, replacements }) = self.first_argument.clone() else {
             return Err("the first argument is missing".into());
         };
-        let mut context = Context { range, call: None, ..self.clone() };
-        eval::series(&mut context, target, first, &replacements)
+        let mut context = Context { range, first_argument: None, ..self.clone() };
+        self.shared.evaluator.series(&mut context, target, first, &replacements)
     }
 
-    /// A target that a function wrote, evaluated over the range of this context.
+    /// Evaluates a target that a function made from names, over the range of this context. Names may contain
+    /// blanks and brackets; as in graphite-web, only the readable beginning of the target counts.
     pub(crate) fn target(&self, text: &str) -> Result<Vec<TimeSeries>, Fault> {
         self.count_call()?;
-        let target = parse(text).map_err(|error| format!("the target {text:?} that it made: {error}"))?;
+        if text.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let target = parse_beginning(text);
+        let target = target.map_err(|error| format!("made the target {text:?}: {error}"))?;
         let mut context = Context::new(self.shared);
         context.range = self.range;
         context.x_files_factor = self.x_files_factor;
         context.stacks = self.stacks.clone();
         let positioned = |fault| match fault {
-            Fault::Error(error) => Fault::Argument(format!("in the target {text:?} that it made: {error}")),
+            Fault::Error(error) => Fault::Argument(format!("made the target {text:?}: {error}")),
             other => other,
         };
-        eval::series(&mut context, &target, &target.expr, &Rc::default()).map_err(positioned)
+        self.shared.evaluator.series(&mut context, &target, &target.expr, &Rc::default()).map_err(positioned)
     }
 
-    /// Notes what a function will need of its first argument, while that argument is not there yet.
-    pub(crate) fn look_ahead(&self, function: &Function, args: &Args) -> Result<(), Fault> {
-        let Some(ranges) = function.ranges else { return Ok(()) };
-        for range in ranges(args, self)? {
-            match self.again(range) {
-                Err(Fault::Missing) | Ok(_) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    /// Calls a function with values in place of expressions.
+    pub(crate) fn call(&mut self, name: &str, values: Vec<Value>) -> Result<Vec<TimeSeries>, Fault> {
+        let evaluator = self.shared.evaluator;
+        evaluator.call(self, name, values)
+    }
+
+    /// Whether a function with this name exists that may be a callback.
+    pub(crate) fn is_callback(&self, name: &str) -> bool {
+        self.shared.evaluator.is_callback(name)
     }
 
     pub(crate) fn count_call(&self) -> Result<(), Fault> {
@@ -172,18 +179,18 @@ impl<'a> Context<'a> {
         if calls > limit { Err(EvalError::Limit { what: Limited::Calls, limit }.into()) } else { Ok(()) }
     }
 
-    /// Asked before points are made out of nothing.
+    /// Counts points that a function is about to make, and checks that there is memory for them.
     pub(crate) fn count_points(&self, points: usize) -> Result<(), Fault> {
         self.count_made(points)?;
         self.may_hold_points(points)
     }
 
-    /// Asked before work that needs so much room for a while.
+    /// Checks that there is memory for so many points for a while.
     pub(crate) fn may_hold_points(&self, points: usize) -> Result<(), Fault> {
         self.may_hold(points.saturating_mul(size_of::<f64>()))
     }
 
-    /// Asked before names are made: so many, with so many bytes each.
+    /// Checks that there is memory for so many names of so many bytes each.
     pub(crate) fn may_hold_names(&self, names: usize, bytes: usize) -> Result<(), Fault> {
         self.may_hold(names.saturating_mul(bytes))
     }
@@ -199,22 +206,22 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Asked between the series of work that takes long.
+    /// Checks whether the evaluation may continue. Called between the series of long work.
     pub(crate) fn go_on(&self) -> Result<(), Fault> {
         self.may_hold(0)
     }
 
-    /// For loops that take long.
+    /// A counter for long loops that checks whether the evaluation may continue.
     pub(crate) fn pace(&self) -> Pace<'a> {
         Pace::new(self.shared.watch, self.held())
     }
 
-    /// What is held now, to be given back to [`Self::keep`] or [`Self::let_go`].
+    /// The memory held now, in bytes. Pass it to [`Self::keep`] or [`Self::let_go`] later.
     pub(crate) fn held(&self) -> usize {
         self.shared.held.get()
     }
 
-    /// Takes a result for all that came to be held since `before`.
+    /// Replaces all memory held since `before` by that of the result.
     pub(crate) fn keep(&self, before: usize, result: &Value) -> Result<(), Fault> {
         let bytes = result.bytes();
         let went_on = self.may_hold(bytes);
@@ -222,7 +229,7 @@ impl<'a> Context<'a> {
         went_on
     }
 
-    /// Forgets what came to be held since `before`.
+    /// Releases all memory held since `before`.
     pub(crate) fn let_go(&self, before: usize) {
         self.shared.held.set(before);
     }

@@ -1,121 +1,67 @@
-//! From fetched series to the series of the answer.
+//! Evaluates targets over the series that were fetched.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::context::{Call, Context, Fault, Shared};
-use crate::function::{self, Args, Value};
-use crate::plan::{Fetch, Plan, Source};
-use crate::request::{Limited, Request, TimeRange};
+use crate::context::{Call, Context, Evaluator, Shared};
+use crate::fault::Fault;
+pub use crate::fault::{EvalError, TargetError};
+use crate::fetch::{FetchPlan, Fetched, Source};
+use crate::function::{Args, Function};
+use crate::functions;
+use crate::request::Request;
 use crate::series::TimeSeries;
 use crate::target::{Expr, ExprKind, Literal, Target};
-use crate::template::{Replacements, Resolved, TooLong};
+use crate::template::{Replacements, Resolved};
+use crate::value::Value;
 use crate::watch::{Unwatched, Watch};
 
-/// Why targets cannot be evaluated: something in the request is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EvalError {
-    /// There is no such function.
-    #[error("unknown function {name} at character {position}")]
-    UnknownFunction {
-        /// As it was written.
-        name: String,
-        /// Characters before it, plus one.
-        position: usize,
-    },
-    /// The arguments do not fit the function.
-    #[error("{function}: {reason}, at character {position}")]
-    Argument {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        reason: String,
-        /// Characters before the call, plus one.
-        position: usize,
-    },
-    /// A target or an argument that must give series gives a constant.
-    #[error("expected a path or a function at character {position}, not a constant")]
-    NoSeries {
-        /// Characters before it, plus one.
-        position: usize,
-    },
-    /// A template's parameters.
-    #[error(transparent)]
-    Template(#[from] TooLong),
-    /// One of the [`crate::request::Limits`].
-    #[error("the targets need more than {limit} {what}")]
-    Limit {
-        /// Of what.
-        what: Limited,
-        /// The limit.
-        limit: usize,
-    },
-    /// Stopped by who watches it.
-    #[error("the evaluation was stopped")]
-    Stopped,
-}
-
-/// An error, and the target that it is in.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{error}")]
-pub struct TargetError {
-    /// Its place in the list of targets, from 0.
-    pub target: usize,
-    /// What is wrong with it.
-    #[source]
-    pub error: EvalError,
-}
-
-/// The series that were fetched, by what they were fetched for.
-#[derive(Debug, Default)]
-pub struct Fetched(HashMap<Fetch, Vec<TimeSeries>>);
-
-impl Fetched {
-    /// The answer to one fetch; series come sorted by name, each once.
-    pub fn insert(&mut self, fetch: Fetch, series: Vec<TimeSeries>) {
-        self.0.insert(fetch, series);
-    }
-
-    /// How many fetches there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// True when nothing was fetched.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn get(&self, fetch: &Fetch) -> Option<&Vec<TimeSeries>> {
-        self.0.get(fetch)
-    }
-}
-
-/// How far an evaluation came.
+/// The result of one round of an evaluation.
 #[derive(Debug)]
 pub enum Step {
-    /// To its end.
+    /// The evaluation is complete. These are the series of the answer.
     Done(Vec<TimeSeries>),
-    /// These are missing, none of them among those that were given; fetch them and start again.
-    Fetch(Plan),
+    /// The evaluation needs more series. Fetch them, add them to the others, and evaluate again.
+    Fetch(FetchPlan),
 }
 
-/// Evaluates targets in their order; the answer is their results one after the other.
+impl FetchPlan {
+    /// The fetches of the first round.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TargetError`] if a target is wrong, or if it exceeds a limit of the request.
+    pub fn new(targets: &[Target], request: &Request) -> Result<Self, TargetError> {
+        match evaluate(targets, request, &Fetched::default())? {
+            Step::Fetch(plan) => Ok(plan),
+            Step::Done(_) => Ok(Self::default()),
+        }
+    }
+}
+
+/// Evaluates targets in order, and returns the series of all of them.
 ///
-/// Nothing is kept between two rounds: a round that misses something stops wherever the missing
-/// series would be read, so the work is done in the last one.
+/// Nothing is kept between two rounds. A round stops wherever a series is missing, so nearly all work is done
+/// in the last one.
+///
+/// # Errors
+///
+/// Returns [`TargetError`] if a target is wrong, or if the evaluation exceeds a limit of the request.
 pub fn evaluate(targets: &[Target], request: &Request, fetched: &Fetched) -> Result<Step, TargetError> {
     evaluate_watched(targets, request, fetched, &Unwatched)
 }
 
-/// As [`evaluate`], for as long as `watch` lets it.
+/// Evaluates like [`evaluate`], until `watch` stops it.
+///
+/// # Errors
+///
+/// Returns [`TargetError`] as [`evaluate`] does, and [`EvalError::Stopped`] if the watch stops the evaluation.
 pub fn evaluate_watched(
     targets: &[Target],
     request: &Request,
     fetched: &Fetched,
     watch: &dyn Watch,
 ) -> Result<Step, TargetError> {
-    let shared = Shared::new(request, fetched, watch);
+    let shared = Shared::new(request, fetched, watch, &Targets);
     let mut context = Context::new(&shared);
     let mut all = Vec::new();
     for (index, target) in targets.iter().enumerate() {
@@ -135,11 +81,11 @@ pub fn evaluate_watched(
         }
     }
     let missing = shared.into_missing();
-    Ok(if missing.is_empty() { Step::Done(all) } else { Step::Fetch(Plan { fetches: missing }) })
+    Ok(if missing.is_empty() { Step::Done(all) } else { Step::Fetch(FetchPlan { fetches: missing }) })
 }
 
-/// The value of an expression that must give series.
-pub(crate) fn series<'a>(
+/// Evaluates an expression whose value must be series.
+fn series<'a>(
     context: &mut Context<'a>,
     target: &'a Target,
     expr: &'a Expr,
@@ -150,13 +96,15 @@ pub(crate) fn series<'a>(
         Value::Literal(Literal::String(path)) if matches!(expr.kind, ExprKind::Path(_)) => {
             context.fetched(&path, Source::Glob)
         }
+        // In graphite-web an empty list of groups is an empty list of series.
+        Value::Lists(lists) if lists.is_empty() => Ok(Vec::new()),
         Value::Literal(_) | Value::Lists(_) | Value::Missing => {
             Err(EvalError::NoSeries { position: position(target, expr) }.into())
         }
     }
 }
 
-/// The value of any expression.
+/// Evaluates an expression.
 fn value<'a>(
     context: &mut Context<'a>,
     target: &'a Target,
@@ -179,7 +127,7 @@ fn value<'a>(
         }
         ExprKind::Call { name, args, kwargs } => {
             let at = || position(target, expr);
-            let function = function::find(name)
+            let function = functions::find(name)
                 .ok_or_else(|| EvalError::UnknownFunction { name: name.clone(), position: at() })?;
             context.count_call()?;
             let held = context.held();
@@ -204,11 +152,11 @@ fn value<'a>(
                 }
                 other => other,
             };
-            let mut args = Args::bind(function.params, positional, named)
+            let mut args = Args::bind(function.params, positional, named, functions::is_callback)
                 .map_err(|r| named_fault(Fault::Argument(r)))?;
-            context.call = first;
+            context.first_argument = first;
             let result = if is_missing {
-                context.look_ahead(function, &args).and(Err(Fault::Missing))
+                look_ahead(context, function, &args).and(Err(Fault::Missing))
             } else {
                 (function.eval)(&mut args, context)
             };
@@ -225,7 +173,51 @@ fn position(target: &Target, expr: &Expr) -> usize {
     before.chars().count() + 1
 }
 
-/// A fetch over a range.
-pub(crate) fn fetch(expression: &str, source: Source, range: TimeRange) -> Fetch {
-    Fetch { expression: expression.into(), source, range }
+/// Records the ranges over which a function will read its first argument, while the argument's series are
+/// not fetched yet.
+fn look_ahead(context: &Context<'_>, function: &Function, args: &Args) -> Result<(), Fault> {
+    let Some(ranges) = function.ranges else { return Ok(()) };
+    for range in ranges(args, context)? {
+        match context.again(range) {
+            Err(Fault::Missing) | Ok(_) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The evaluation as functions use it, through their context.
+#[derive(Debug)]
+struct Targets;
+
+impl Evaluator for Targets {
+    fn series<'a>(
+        &self,
+        context: &mut Context<'a>,
+        target: &'a Target,
+        expr: &'a Expr,
+        replacements: &Rc<Replacements>,
+    ) -> Result<Vec<TimeSeries>, Fault> {
+        series(context, target, expr, replacements)
+    }
+
+    fn call(
+        &self,
+        context: &mut Context<'_>,
+        name: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<TimeSeries>, Fault> {
+        let function = functions::find(name).ok_or_else(|| format!("unknown function {name}"))?;
+        context.count_call()?;
+        let args = Args::bind(function.params, values, Vec::new(), functions::is_callback);
+        let mut args = args.map_err(|error| format!("{name}: {error}"))?;
+        match (function.eval)(&mut args, context)? {
+            Value::Series(series) => Ok(series),
+            _ => Err(format!("{name} gives no series").into()),
+        }
+    }
+
+    fn is_callback(&self, name: &str) -> bool {
+        functions::is_callback(name)
+    }
 }

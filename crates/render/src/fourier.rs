@@ -1,4 +1,4 @@
-//! The discrete Fourier transform of any number of values.
+//! The discrete Fourier transform for any number of values.
 
 use std::f64::consts::{PI, TAU};
 use std::ops::{Add, Mul, Sub};
@@ -58,8 +58,8 @@ impl Mul for Complex {
     }
 }
 
-/// How many values the transform of so many works on: a power of two that is at least twice as many,
-/// unless their number is one.
+/// The number of values in the work space of a transform: a power of two at least twice the number of values,
+/// or the number itself if it is a power of two.
 pub(crate) fn room(len: usize) -> usize {
     if len.is_power_of_two() {
         len
@@ -68,7 +68,7 @@ pub(crate) fn room(len: usize) -> usize {
     }
 }
 
-/// From values to frequencies.
+/// Transforms values to frequencies.
 pub(crate) fn transformed(values: Vec<Complex>) -> Vec<Complex> {
     if values.len() <= 1 {
         values
@@ -79,14 +79,14 @@ pub(crate) fn transformed(values: Vec<Complex>) -> Vec<Complex> {
     }
 }
 
-/// From frequencies to values.
+/// Transforms frequencies to values.
 pub(crate) fn inverse(frequencies: Vec<Complex>) -> Vec<Complex> {
     let share = Complex::from(1.0 / frequencies.len() as f64);
     let turned = frequencies.into_iter().map(Complex::conjugate).collect();
     transformed(turned).into_iter().map(|value| value.conjugate() * share).collect()
 }
 
-/// Cooley and Tukey's, in place.
+/// The algorithm of Cooley and Tukey, in place.
 fn of_power_of_two(mut values: Vec<Complex>) -> Vec<Complex> {
     let len = values.len();
     for at in 0..len {
@@ -112,11 +112,11 @@ fn of_power_of_two(mut values: Vec<Complex>) -> Vec<Complex> {
     values
 }
 
-/// Bluestein's: the transform of any length as a convolution with a chirp, which transforms of a power
-/// of two do.
+/// The algorithm of Bluestein: a transform of any length as a convolution with a chirp, computed by transforms
+/// whose length is a power of two.
 fn by_chirp(values: &[Complex]) -> Vec<Complex> {
     let len = values.len();
-    // The square is taken by its remainder: angles of large numbers lose their digits.
+    // The square is reduced first, because the angles of large numbers lose precision.
     let angle = |at: usize| PI * ((at as u128 * at as u128) % (2 * len as u128)) as f64 / len as f64;
     let chirp: Vec<Complex> = (0..len).map(|at| Complex::polar(1.0, -angle(at))).collect();
     let mut turned: Vec<Complex> = values.iter().zip(&chirp).map(|(value, chirp)| *value * *chirp).collect();
@@ -135,7 +135,7 @@ fn by_chirp(values: &[Complex]) -> Vec<Complex> {
 mod tests {
     use super::*;
 
-    /// By the definition.
+    /// The transform by its definition.
     fn slowly(values: &[Complex]) -> Vec<Complex> {
         let len = values.len();
         let root = |at: usize| Complex::polar(1.0, -TAU * (at % len) as f64 / len as f64);

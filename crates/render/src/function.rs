@@ -1,28 +1,24 @@
-//! What a function is: one declaration, which calls are checked against and which `/functions` and
-//! the documentation are made of, and one pure function.
+//! The declaration of a function of the target language. Calls are checked against it, and `/functions` is made
+//! from it.
 //!
-//! A new function is an entry in a file of `functions`, and the file in `ALL` of its family.
+//! To add a function, write a file in `functions`, and add its two lines (`mod` and `ALL`) to its family.
 
 mod args;
 mod convert;
-pub mod describe;
 mod param;
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
-pub(crate) use args::{Args, Value};
+pub(crate) use args::Args;
 pub(crate) use param::{Default, Kind, Param, SERIES, WINDOWS};
 
-use crate::context::{Context, Fault};
-use crate::functions;
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::request::TimeRange;
-use crate::series::TimeSeries;
+pub(crate) use crate::value::Value;
 
-/// What the evaluation of a call gives.
+/// The result of a call.
 pub(crate) type Outcome = Result<Value, Fault>;
 
-/// The families, as `/functions` calls them.
+/// The groups of functions in `/functions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {
     Alias,
@@ -65,10 +61,10 @@ pub(crate) struct Function {
     pub(crate) group: Group,
     pub(crate) params: &'static [Param],
     pub(crate) eval: Eval,
-    /// The ranges over which it will read its first argument again, as far as its other arguments
-    /// tell; asked while the series are still to be fetched.
+    /// The ranges over which the function will read its first argument again, as far as its other arguments
+    /// say. Called while the series of the first argument are not fetched yet.
     pub(crate) ranges: Option<Ranges>,
-    /// May be named as the callback of `groupByNode` and its like.
+    /// Whether `groupByNode` and the like accept it as a callback.
     pub(crate) is_callback: bool,
     pub(crate) about: &'static str,
     pub(crate) example: &'static str,
@@ -89,7 +85,7 @@ impl Function {
         }
     }
 
-    /// Other names of it.
+    /// Sets aliases.
     pub(crate) const fn or(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
@@ -102,39 +98,8 @@ impl Function {
         Self { is_callback: true, ..self }
     }
 
-    /// What it does, and a call of it.
+    /// Sets the description and an example.
     pub(crate) const fn about(self, about: &'static str, example: &'static str) -> Self {
         Self { about, example, ..self }
-    }
-}
-
-static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::new(|| {
-    let all = functions::ALL.iter().flat_map(|family| family.iter()).flat_map(|file| file.iter());
-    all.flat_map(|f| std::iter::once(f.name).chain(f.aliases.iter().copied()).map(move |name| (name, f)))
-        .collect()
-});
-
-/// The function of a name.
-pub(crate) fn find(name: &str) -> Option<&'static Function> {
-    BY_NAME.get(name).copied()
-}
-
-/// All functions by all of their names.
-pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static Function)> {
-    BY_NAME.iter().map(|(name, function)| (*name, *function))
-}
-
-/// Calls a function by its name with values instead of expressions.
-pub(crate) fn call(
-    name: &str,
-    values: Vec<Value>,
-    context: &mut Context<'_>,
-) -> Result<Vec<TimeSeries>, Fault> {
-    let function = find(name).ok_or_else(|| format!("unknown function {name}"))?;
-    context.count_call()?;
-    let mut args = Args::bind(function.params, values, Vec::new()).map_err(|e| format!("{name}: {e}"))?;
-    match (function.eval)(&mut args, context)? {
-        Value::Series(series) => Ok(series),
-        _ => Err(format!("{name} gives no series").into()),
     }
 }

@@ -1,13 +1,12 @@
 //! Entry points for fuzzers: they must return, whatever the bytes are.
 //!
-//! Hidden from the interface's reader, public so that the fuzz targets and the property tests share
-//! them.
+//! Public so that the fuzz targets and the property tests share them.
 
 use plumbago_model::Series;
 
 use crate::{Fetched, Limits, Request, Step, TimeRange, TimeSeries, TimeZone, attime, evaluate, parse};
 
-/// Parses a target and evaluates it over a few series, in as many rounds as it takes.
+/// Parses a target and evaluates it over a few series, in as many rounds as needed.
 pub fn target(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(target) = parse(text) else { return };
@@ -30,10 +29,10 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// A round needs what the one before found; deeper than targets are nested they do not go.
+/// Maximum number of rounds. A round may need what the one before found, but no deeper than targets are nested.
 const ROUNDS_MAX: usize = 80;
 
-/// Whatever is asked for: known and unknown values, extremes, nothing, another step, tags.
+/// Series for any expression: known and unknown values, extremes, no values, another step, tags.
 fn few() -> impl Iterator<Item = Series> {
     let series = |(name, step, values): (&str, u32, &[f64])| Series {
         name: name.into(),
@@ -50,7 +49,7 @@ fn few() -> impl Iterator<Item = Series> {
     all.into_iter().map(series)
 }
 
-/// Reads a time, at two nows and in a zone with summer time.
+/// Parses a time, with two values for now, and in a zone with summer time.
 pub fn time(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let zone = TimeZone::named("Europe/Rome").unwrap_or_default();

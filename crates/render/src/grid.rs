@@ -1,15 +1,14 @@
-//! Series of different starts and steps on the slots that they have in common.
+//! Brings series of different starts and steps to common slots.
 //!
-//! Series are laid on each other by index, each from its own first value, as Graphite does
-//! (docs/decisions/alignment.md).
+//! As in Graphite, series are combined by index, each from its own first value (docs/decisions/alignment.md).
 
 use std::borrow::Cow;
 
 use crate::consolidate::fold;
-use crate::context::Fault;
-use crate::series::TimeSeries;
+use crate::fault::Fault;
+use crate::series::{Consolidation, TimeSeries};
 
-/// The slots that hold all of some series: their common step, from the earliest start to the last end.
+/// The common slots of some series: their common step, from the earliest start to the latest end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grid {
     pub(crate) start: i64,
@@ -19,12 +18,12 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// `None` when there are no series.
+    /// The grid of some series; `None` if there are none.
     pub(crate) fn of<'a>(
         series: impl IntoIterator<Item = &'a TimeSeries> + Clone,
     ) -> Result<Option<Self>, Fault> {
-        /// Far beyond any graph, where all of a series falls into one slot, as in Graphite; and far below
-        /// what a number holds.
+        /// The longest common step, in seconds. It is far beyond any graph (as in Graphite, all values are one
+        /// slot then), and small enough for arithmetic.
         const STEP_MAX: i64 = 1 << 40;
         let all = || series.clone().into_iter();
         let Some(first) = all().next() else { return Ok(None) };
@@ -32,7 +31,7 @@ impl Grid {
         for series in all() {
             step = (step / gcd(step, series.step)).saturating_mul(series.step);
             if step > STEP_MAX {
-                return Err("the steps of the series have no common multiple of use".into());
+                return Err("the steps of the series have no usable common multiple".into());
             }
         }
         let start = all().map(|s| s.start).min().unwrap_or(first.start);
@@ -42,16 +41,24 @@ impl Grid {
         Ok(Some(Self { len: all().map(slots).max().unwrap_or(0), ..grid }))
     }
 
-    /// How many steps of a series a slot has.
+    /// The number of the series' steps in a slot.
     fn group(&self, series: &TimeSeries) -> usize {
         usize::try_from(self.step / series.step).unwrap_or(1).max(1)
+    }
+
+    /// Whether the values of all series are integers in graphite-web, on the grid too.
+    pub(crate) fn is_whole(&self, series: &[TimeSeries]) -> bool {
+        let divides = |c: Consolidation| matches!(c, Consolidation::Average | Consolidation::AvgZero);
+        series
+            .iter()
+            .all(|series| series.is_whole && (self.group(series) == 1 || !divides(series.consolidation)))
     }
 
     pub(crate) fn times(&self) -> (i64, i64, i64) {
         (self.start, self.end, self.step)
     }
 
-    /// The values of a series on the grid, as far as it has any.
+    /// The values of a series on the grid. There may be fewer than slots.
     pub(crate) fn align<'a>(&self, series: &'a TimeSeries) -> Cow<'a, [f64]> {
         let group = self.group(series);
         if group == 1 {
@@ -61,7 +68,7 @@ impl Grid {
         Cow::Owned(series.values.chunks(group).map(fold).collect())
     }
 
-    /// The values of a series in every slot.
+    /// The values of a series, one for each slot.
     pub(crate) fn spread<'a>(&self, series: &'a TimeSeries) -> Cow<'a, [f64]> {
         let mut values = self.align(series);
         if values.len() != self.len {

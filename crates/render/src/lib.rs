@@ -1,15 +1,18 @@
-//! Graphite's target language and its times, evaluated over series that somebody else fetched.
+//! Evaluates Graphite's target language, and parses its times.
 //!
 //! Pure and synchronous. Must not know: tokio, stores, the index, HTTP. The caller parses targets
-//! ([`target::parse`]), makes a [`plan::Plan`], fetches what it names, and hands the series to
-//! [`eval::evaluate`], which answers or names what else it needs; then it is called again. Start at
-//! [`target`] (what was asked) and [`request::Request`] (for when).
+//! ([`target::parse`]), makes a [`fetch::FetchPlan`], fetches its series, and passes them to
+//! [`eval::evaluate`]. This returns the answer, or a plan of further series that are needed; then it is called
+//! again. Start at [`target`] (the parsed targets) and [`request::Request`] (the rest of the request).
 
 mod aggregate;
 pub mod attime;
 pub mod consolidate;
 mod context;
+pub mod describe;
 pub mod eval;
+mod fault;
+pub mod fetch;
 mod fourier;
 mod function;
 mod functions;
@@ -18,7 +21,6 @@ mod grid;
 mod node;
 mod number;
 mod pattern;
-pub mod plan;
 mod printf;
 pub mod request;
 mod rows;
@@ -26,14 +28,14 @@ pub mod series;
 mod tags;
 pub mod target;
 pub mod template;
+mod value;
 mod watch;
 
 pub use attime::{TimeError, TimeZone};
 pub use consolidate::Points;
-pub use eval::{EvalError, Fetched, Step, TargetError, evaluate, evaluate_watched};
-pub use function::describe;
+pub use eval::{EvalError, Step, TargetError, evaluate, evaluate_watched};
+pub use fetch::{Fetch, FetchPlan, Fetched, Source};
 pub use number::python_float;
-pub use plan::{Fetch, Plan, Source};
 pub use request::{Limited, Limits, Request, TimeRange};
 pub use series::{Consolidation, DrawOptions, TimeSeries};
 pub use tags::Tags;

@@ -1,9 +1,9 @@
-//! Components and tags of series, as arguments name them.
+//! Components and tags of series, as arguments select them.
 
 use crate::series::TimeSeries;
 use crate::target::{Expr, ExprKind, Literal, parse_beginning};
 
-/// The components and tags that some nodes name, joined by dots; what a series does not have is empty.
+/// The components and tags of a series that the nodes select, joined by dots. A missing one is empty.
 pub(crate) fn key<'a>(series: &TimeSeries, nodes: impl Iterator<Item = &'a Literal>) -> String {
     let path = first_path(&series.name);
     let path = path.as_deref().unwrap_or(&series.name);
@@ -24,7 +24,7 @@ fn component<'a>(path: &'a str, node: &Literal) -> Option<&'a str> {
     if *number < 0 { path.rsplit('.').nth(steps - 1) } else { path.split('.').nth(steps) }
 }
 
-/// The first path inside a name that looks like a call.
+/// The first path in a name that looks like a call.
 fn first_path(name: &str) -> Option<String> {
     fn path(expr: &Expr) -> Option<&str> {
         match &expr.kind {
@@ -36,15 +36,10 @@ fn first_path(name: &str) -> Option<String> {
     if !name.ends_with(')') {
         return None;
     }
-    let expr = parse_beginning(name)?;
-    match &expr.kind {
-        // To Graphite no call, but a path and what follows it.
-        ExprKind::Call { name, args, kwargs } if args.is_empty() && !kwargs.is_empty() => Some(name.clone()),
-        _ => path(&expr).map(str::to_owned),
-    }
+    path(&parse_beginning(name).ok()?.expr).map(str::to_owned)
 }
 
-/// Series by their key, in the order in which the keys first come.
+/// Groups series by a key, in the order in which keys first occur.
 pub(crate) fn grouped(
     series: Vec<TimeSeries>,
     key: impl Fn(&TimeSeries) -> String,

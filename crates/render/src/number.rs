@@ -1,8 +1,8 @@
 //! Numbers as Python prints them.
 
-/// The text of a float as Python's `repr` gives it: `1.0`, `1e-05`, `1e+16`, `inf`, `nan`.
+/// Formats a float as Python's `repr`: `1.0`, `1e-05`, `1e+16`, `inf`, `nan`.
 ///
-/// For names and messages; the formats that print millions of numbers have a faster printer.
+/// For names and messages. Formats with millions of numbers use a faster function.
 pub fn python_float(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();
@@ -14,7 +14,8 @@ pub fn python_float(value: f64) -> String {
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..16).contains(&exponent) {
-        // Of two shortest texts Python takes the nearer one, an even digit on a tie, as zmij does.
+        // If two shortest texts exist, Python takes the nearer one, or the one with an even digit; zmij does
+        // the same.
         let plain = zmij::Buffer::new().format_finite(value).to_owned();
         return if plain.contains('.') { plain } else { plain + ".0" };
     }
@@ -22,7 +23,12 @@ pub fn python_float(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// The text of a float as C's `%g` gives it: six digits, no zeros at the end.
+/// Formats a number as Python's `str`: an integer as `1`, a float as `1.0`.
+pub(crate) fn python_number(value: f64, is_whole: bool) -> String {
+    if is_whole && value.fract() == 0.0 { whole(value) } else { python_float(value) }
+}
+
+/// Formats a float as C's `%g`: six digits, no zeros at the end.
 pub(crate) fn general(value: f64) -> String {
     if !value.is_finite() {
         return python_float(value);
@@ -43,8 +49,8 @@ pub(crate) fn general(value: f64) -> String {
     }
 }
 
-/// The value rounded to decimals as Python's `round` does it: the nearest decimal of the exact value,
-/// an even digit on a tie.
+/// Rounds to decimals as Python's `round`: to the nearest decimal of the exact value, and to an even digit on a
+/// tie.
 pub(crate) fn rounded(value: f64, decimals: i64) -> f64 {
     if !value.is_finite() || decimals > 300 {
         return value;
@@ -55,7 +61,7 @@ pub(crate) fn rounded(value: f64, decimals: i64) -> f64 {
     }
     let decimals = usize::try_from(decimals).unwrap_or(0);
     if decimals <= 15 {
-        // Exact unless the scaled value is too large or too near to a tie for its own rounding.
+        // This is exact unless the scaled value is too large, or too near to a tie.
         let unit = 10f64.powi(decimals as i32);
         let scaled = value * unit;
         let from_tie = ((scaled - scaled.trunc()).abs() - 0.5).abs();
@@ -66,7 +72,7 @@ pub(crate) fn rounded(value: f64, decimals: i64) -> f64 {
     format!("{value:.decimals$}").parse().unwrap_or(value)
 }
 
-/// As Python's `%d`: the whole part.
+/// Formats the whole part, as Python's `%d`.
 pub(crate) fn whole(value: f64) -> String {
     if value.is_finite() { format!("{:.0}", value.trunc() + 0.0) } else { python_float(value) }
 }

@@ -1,14 +1,14 @@
-//! Regular expressions in Python's dialect, as `re` searches and replaces with them.
+//! Searches and replaces regular expressions as Python's `re` does.
 
 use plumbago_model::rules;
 
-use crate::context::Fault;
+use crate::fault::Fault;
 
 /// A compiled regular expression.
 #[derive(Debug)]
 pub(crate) struct Pattern(rules::Pattern);
 
-/// What a match is replaced by.
+/// The replacement for each match.
 #[derive(Debug)]
 pub(crate) struct Replacement(Vec<Part>);
 
@@ -18,70 +18,83 @@ enum Part {
     Group(usize),
 }
 
+/// The meaning of an escape in a replacement.
+#[derive(Debug)]
+enum Escape {
+    Text(char),
+    Group(usize),
+}
+
 impl Pattern {
     pub(crate) fn new(text: &str) -> Result<Self, Fault> {
         let pattern = rules::Pattern::new(text);
-        Ok(Self(pattern.map_err(|error| format!("{text:?} is no regular expression: {error}"))?))
+        Ok(Self(pattern.map_err(|error| format!("{text:?} is not a valid regular expression: {error}"))?))
     }
 
     pub(crate) fn is_match(&self, text: &str) -> Result<bool, Fault> {
-        Ok(self.0.is_match(text).ok_or("the regular expression takes too long")?)
+        Ok(self.0.is_match(text).ok_or("the regular expression exceeds its backtracking limit")?)
     }
 
-    /// Reads `\1`, `\g<1>`, `\g<name>` and the escapes of a replacement.
+    /// Parses a replacement with groups (`\1`, `\g<1>`, `\g<name>`) and Python's escapes.
     pub(crate) fn replacement(&self, text: &str) -> Result<Replacement, Fault> {
-        let wrong = |what: &str| Fault::Argument(format!("{what} in the replacement {text:?}"));
         let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(at) = rest.find('\\') {
             plain.push_str(&rest[..at]);
-            let behind = &rest[at + 1..];
-            let escape = behind.chars().next().ok_or_else(|| wrong("a backslash at the end"))?;
-            let (group, length) = match escape {
-                'g' => {
-                    let name = behind[1..].strip_prefix('<').and_then(|name| name.split_once('>'));
-                    let (name, _) = name.ok_or_else(|| wrong("\\g without <name>"))?;
-                    let group = name.parse().ok().or_else(|| self.0.group(name));
-                    (Some(group.ok_or_else(|| wrong("an unknown group"))?), name.len() + 3)
+            let escape = self.escape(&rest[at + 1..]);
+            let (escape, length) =
+                escape.map_err(|what| Fault::Argument(format!("{what} in the replacement {text:?}")))?;
+            match escape {
+                Escape::Text(c) => plain.push(c),
+                Escape::Group(group) => {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                    parts.push(Part::Group(group));
                 }
-                '1'..='9' => {
-                    let length = behind.bytes().take(2).take_while(u8::is_ascii_digit).count();
-                    (behind[..length].parse().ok(), length)
-                }
-                'n' | 't' | 'r' => {
-                    plain.push(match escape {
-                        'n' => '\n',
-                        't' => '\t',
-                        _ => '\r',
-                    });
-                    (None, 1)
-                }
-                '\\' => {
-                    plain.push('\\');
-                    (None, 1)
-                }
-                _ if escape.is_ascii_alphanumeric() => return Err(wrong("an unknown escape")),
-                _ => {
-                    plain.push('\\');
-                    (None, 0)
-                }
-            };
-            if let Some(group) = group {
-                if group >= self.0.groups() {
-                    return Err(wrong("a group that the pattern does not have"));
-                }
-                parts.push(Part::Text(std::mem::take(&mut plain)));
-                parts.push(Part::Group(group));
             }
-            rest = &behind[length..];
+            rest = &rest[at + 1 + length..];
         }
         plain.push_str(rest);
         parts.push(Part::Text(plain));
         Ok(Replacement(parts))
     }
 
-    /// The text with every match replaced.
+    /// Parses the escape after a backslash. Also returns the length of the escape in bytes.
+    fn escape(&self, behind: &str) -> Result<(Escape, usize), &'static str> {
+        let first = behind.chars().next().ok_or("a backslash at the end")?;
+        let control = |code: u8| Ok((Escape::Text(char::from(code)), 1));
+        match first {
+            'g' => {
+                let name = behind[1..].strip_prefix('<').and_then(|name| name.split_once('>'));
+                let (name, _) = name.ok_or("\\g without <name>")?;
+                let group = name.trim().parse().ok().or_else(|| self.0.group(name));
+                Ok((self.known_group(group)?, name.len() + 3))
+            }
+            '0' => octal(&behind[..1 + digits(&behind[1..], 2, b'7')]),
+            '1'..='7' if digits(behind, 3, b'7') == 3 => octal(&behind[..3]),
+            '1'..='9' => {
+                let length = digits(behind, 2, b'9');
+                Ok((self.known_group(behind[..length].parse().ok())?, length))
+            }
+            'a' => control(0x07),
+            'b' => control(0x08),
+            't' => control(b'\t'),
+            'n' => control(b'\n'),
+            'v' => control(0x0b),
+            'f' => control(0x0c),
+            'r' => control(b'\r'),
+            '\\' => control(b'\\'),
+            _ if first.is_ascii_alphanumeric() => Err("an unknown escape"),
+            _ => Ok((Escape::Text('\\'), 0)),
+        }
+    }
+
+    fn known_group(&self, group: Option<usize>) -> Result<Escape, &'static str> {
+        let group = group.filter(|group| *group < self.0.groups());
+        group.map(Escape::Group).ok_or("a group that the pattern does not have")
+    }
+
+    /// Replaces every match.
     pub(crate) fn replace_all(&self, text: &str, replacement: &Replacement) -> Result<String, Fault> {
-        /// Longer than any name is.
+        /// The longest result, in bytes.
         const BYTES_MAX: usize = 1 << 20;
         let mut bytes = 0;
         let replaced = self.0.replace_all(text, |out, group| {
@@ -99,6 +112,17 @@ impl Pattern {
         if bytes > BYTES_MAX {
             return Err("the replacement makes a name too long".into());
         }
-        Ok(replaced.ok_or("the regular expression takes too long")?.into_owned())
+        Ok(replaced.ok_or("the regular expression exceeds its backtracking limit")?.into_owned())
     }
+}
+
+/// Counts the digits from 0 to `last` at the start of a text, up to a limit.
+fn digits(text: &str, limit: usize, last: u8) -> usize {
+    text.bytes().take(limit).take_while(|byte| (b'0'..=last).contains(byte)).count()
+}
+
+/// The character of up to three octal digits.
+fn octal(digits: &str) -> Result<(Escape, usize), &'static str> {
+    let code = u8::from_str_radix(digits, 8).map_err(|_| "an octal number above \\377")?;
+    Ok((Escape::Text(char::from(code)), digits.len()))
 }

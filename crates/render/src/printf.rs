@@ -1,13 +1,15 @@
-//! Python's `%` formatting of numbers and texts, as far as names use it.
+//! Python's `%` formatting, for the numbers and texts in names.
 
-use crate::number::{general, python_float, whole};
+use crate::number::{general, python_float, python_number, whole};
 
-/// A text with one number put where its one `%` conversion is.
-pub(crate) fn one_number(format: &str, value: f64) -> Result<String, String> {
+/// Formats one number with the only `%` conversion of a format. `is_whole` says that the number is an integer
+/// in Python.
+pub(crate) fn one_number(format: &str, value: f64, is_whole: bool) -> Result<String, String> {
     let (mut out, mut rest, mut used) = (String::new(), format, false);
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
-        let (spec, behind) = Spec::read(&rest[at + 1..]).ok_or_else(|| format!("{format:?} is no format"))?;
+        let (spec, behind) =
+            Spec::read(&rest[at + 1..]).ok_or_else(|| format!("{format:?} is not a format"))?;
         rest = behind;
         if spec.conversion == '%' {
             out.push('%');
@@ -17,31 +19,37 @@ pub(crate) fn one_number(format: &str, value: f64) -> Result<String, String> {
             return Err(format!("the format {format:?} takes more than one number"));
         }
         used = true;
-        out.push_str(&spec.number(value).ok_or_else(|| format!("{format:?} is no format of a number"))?);
+        out.push_str(
+            &spec
+                .number(value, is_whole)
+                .ok_or_else(|| format!("{format:?} is not a format for a number"))?,
+        );
     }
     out.push_str(rest);
     if used { Ok(out) } else { Err(format!("the format {format:?} takes no number")) }
 }
 
-/// Padded to a width: to the left of it, or to the right of it when it is negative.
+/// Pads a text: on the left up to a positive width, on the right up to a negative one.
 pub(crate) fn padded(text: &str, width: i64) -> String {
     let wanted = usize::try_from(width.unsigned_abs()).unwrap_or(0);
     if width < 0 { format!("{text:<wanted$}") } else { format!("{text:>wanted$}") }
 }
 
-/// `%-08.2f`, the part behind the percent sign.
+/// A conversion such as `%-08.2f`, without the percent sign.
 #[derive(Debug, Default)]
 struct Spec {
     is_left: bool,
     has_sign: bool,
     has_space: bool,
     has_zeros: bool,
+    /// The flag `#`: print the decimal point always, and keep the zeros of `%g`.
+    is_alternate: bool,
     width: usize,
     precision: Option<usize>,
     conversion: char,
 }
 
-/// Wider or more precise than any name is.
+/// The largest width and precision.
 const WIDTH_MAX: usize = 1000;
 
 impl Spec {
@@ -54,7 +62,7 @@ impl Spec {
                 '+' => spec.has_sign = true,
                 ' ' => spec.has_space = true,
                 '0' => spec.has_zeros = true,
-                '#' => {}
+                '#' => spec.is_alternate = true,
                 _ => break,
             }
             rest = &rest[1..];
@@ -70,17 +78,22 @@ impl Spec {
         Some((spec, rest))
     }
 
-    fn number(&self, value: f64) -> Option<String> {
+    fn number(&self, value: f64, is_whole: bool) -> Option<String> {
         let precision = self.precision.unwrap_or(6);
         let body = match self.conversion {
             'd' | 'i' | 'u' => {
                 value.is_finite().then(|| filled(&whole(value), self.precision.unwrap_or(0)))?
             }
-            'f' | 'F' if value.is_finite() => format!("{value:.precision$}"),
-            'e' | 'E' if value.is_finite() => exponent(value, precision),
-            'g' | 'G' if self.precision.is_none_or(|p| p == 6) => general(value),
-            'g' | 'G' => shortest(value, precision),
-            'f' | 'F' | 'e' | 'E' | 's' | 'r' | 'a' => python_float(value),
+            'f' | 'F' if value.is_finite() => self.pointed(&format!("{value:.precision$}"), ""),
+            'e' | 'E' if value.is_finite() => {
+                let text = exponent(value, precision);
+                let (digits, power) = text.split_at(text.find('e').unwrap_or(text.len()));
+                self.pointed(digits, power)
+            }
+            'g' | 'G' if !self.is_alternate && precision == 6 => general(value),
+            'g' | 'G' => self.shortest(value, precision),
+            'f' | 'F' | 'e' | 'E' => python_float(value),
+            's' | 'r' | 'a' => python_number(value, is_whole),
             _ => return None,
         };
         let body = match self.conversion {
@@ -105,6 +118,31 @@ impl Spec {
             " ".repeat(missing) + &signed
         })
     }
+
+    /// Joins digits and an exponent. With the flag `#` a decimal point is added if there is none.
+    fn pointed(&self, digits: &str, exponent: &str) -> String {
+        let point = if self.is_alternate && !digits.contains('.') { "." } else { "" };
+        format!("{digits}{point}{exponent}")
+    }
+
+    /// Formats as `%.3g`.
+    fn shortest(&self, value: f64, precision: usize) -> String {
+        if !value.is_finite() {
+            return python_float(value);
+        }
+        let digits = precision.max(1);
+        let scientific = exponent(value, digits - 1);
+        let (mantissa, power) = scientific.split_at(scientific.find('e').unwrap_or(scientific.len()));
+        let trimmed = |text: &str| match text.contains('.') && !self.is_alternate {
+            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => text.to_owned(),
+        };
+        let exponent: i64 = power.trim_start_matches('e').parse().unwrap_or(0);
+        match usize::try_from(digits as i64 - 1 - exponent) {
+            Ok(decimals) if exponent >= -4 => self.pointed(&trimmed(&format!("{value:.decimals$}")), ""),
+            _ => self.pointed(&trimmed(mantissa), power),
+        }
+    }
 }
 
 fn digits(text: &str) -> Option<(usize, &str)> {
@@ -113,7 +151,7 @@ fn digits(text: &str) -> Option<(usize, &str)> {
     (number <= WIDTH_MAX).then_some((number, rest))
 }
 
-/// A whole number with zeros up to a number of digits.
+/// Pads a whole number with zeros to a number of digits.
 fn filled(number: &str, digits: usize) -> String {
     let (sign, number) = number.strip_prefix('-').map_or(("", number), |number| ("-", number));
     format!("{sign}{number:0>digits$}")
@@ -125,25 +163,6 @@ fn exponent(value: f64, precision: usize) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
-}
-
-/// `%.3g`.
-fn shortest(value: f64, precision: usize) -> String {
-    if !value.is_finite() {
-        return python_float(value);
-    }
-    let digits = precision.max(1);
-    let scientific = exponent(value, digits - 1);
-    let (mantissa, power) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let trim = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
-    };
-    let power: i64 = power.parse().unwrap_or(0);
-    match usize::try_from(digits as i64 - 1 - power) {
-        Ok(decimals) if power >= -4 => trim(&format!("{value:.decimals$}")),
-        _ => format!("{}{}", trim(mantissa), &scientific[scientific.find('e').unwrap_or(scientific.len())..]),
-    }
 }
 
 #[cfg(test)]
@@ -164,11 +183,20 @@ mod tests {
             ("%a", 2.5, "2.5"),
             ("%e", 12345.678, "1.234568e+04"),
             ("%.3g", 1234.5, "1.23e+03"),
+            ("%#g", 4.5, "4.50000"),
+            ("%#g", 0.0, "0.00000"),
+            ("%#g", 1e20, "1.00000e+20"),
+            ("%#.1g", 1e20, "1.e+20"),
+            ("%#.3G", 4.5, "4.50"),
+            ("%#.0f", 4.5, "4."),
+            ("%#.0e", 4.5, "4.e+00"),
+            ("%#d", 4.5, "4"),
         ] {
-            assert_eq!(one_number(format, value), Ok(result.to_owned()), "{format}");
+            assert_eq!(one_number(format, value, false), Ok(result.to_owned()), "{format}");
         }
+        assert_eq!(one_number("%s", 1.0, true).as_deref(), Ok("1"));
         for wrong in ["none", "%d %d", "%", "%q", "%99999999999999999999d"] {
-            assert!(one_number(wrong, 1.0).is_err(), "{wrong}");
+            assert!(one_number(wrong, 1.0, false).is_err(), "{wrong}");
         }
         assert_eq!((padded("a", -3), padded("a", 3)), ("a  ".to_owned(), "  a".to_owned()));
     }

@@ -1,26 +1,26 @@
-//! What a render request says beside its targets.
+//! The parts of a render request beside its targets.
 
 use std::fmt;
 
 use crate::TimeZone;
 
-/// A range of time by Graphite's rule: after `from`, up to and including `until`.
+/// A range of time. By Graphite's rule it excludes `from` and includes `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeRange {
-    /// Seconds since the epoch, excluded.
+    /// Start (exclusive), in seconds since the epoch.
     pub from: i64,
-    /// Seconds since the epoch, included.
+    /// End (inclusive), in seconds since the epoch.
     pub until: i64,
 }
 
 impl TimeRange {
-    /// The range that begins `seconds` earlier.
+    /// The range with its start moved `seconds` earlier.
     #[must_use]
     pub fn earlier(self, seconds: i64) -> Self {
         Self { from: clamped(self.from.saturating_sub(seconds)), ..self }
     }
 
-    /// The range as a whole, `seconds` later.
+    /// The range moved `seconds` later.
     #[must_use]
     pub fn shifted(self, seconds: i64) -> Self {
         let shifted = |time: i64| clamped(time.saturating_add(seconds));
@@ -28,41 +28,43 @@ impl TimeRange {
     }
 }
 
-/// Not further away than times can be added to.
+/// Limits a time so that arithmetic cannot overflow.
 fn clamped(time: i64) -> i64 {
     const SECONDS_MAX: i64 = 1 << 42;
     time.clamp(-SECONDS_MAX, SECONDS_MAX)
 }
 
-/// The circumstances of an evaluation.
+/// The parameters of an evaluation.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What is asked for.
+    /// The range of the answer.
     pub range: TimeRange,
-    /// The request's now.
+    /// The current time for this request, in seconds since the epoch.
     pub now: i64,
-    /// The zone in which days begin.
+    /// The time zone in which days begin.
     pub zone: TimeZone,
-    /// Known ÷ all values below which a consolidated value is unknown; 0 asks for one known value.
+    /// The share of values, from 0 to 1, that must be known in a consolidated value. With 0 one known value is
+    /// enough.
     pub x_files_factor: f64,
-    /// `template[name]=value` of the request; they win over the parameters of `template()`.
+    /// Parameters `template[name]=value` of the request. They override those of `template()`.
     pub templates: Vec<(String, String)>,
-    /// How much it may take.
+    /// The limits of the evaluation.
     pub limits: Limits,
 }
 
-/// How much one evaluation may take.
+/// The limits of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls evaluated; a function that needs its argument over another range evaluates it again.
+    /// Maximum number of evaluated calls. A function that reads its argument over another range evaluates it
+    /// again.
     pub calls: usize,
-    /// Points that functions make, all calls together.
+    /// Maximum number of points made by all functions together.
     pub points: usize,
-    /// Different expressions and ranges to fetch.
+    /// Maximum number of fetches: different pairs of expression and range.
     pub fetches: usize,
 }
 
-/// What is limited.
+/// One of the [`Limits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limited {
     /// [`Limits::calls`].

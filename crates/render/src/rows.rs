@@ -1,12 +1,12 @@
-//! Many series into one, slot by slot, in one pass over each series.
+//! Combines many series into one, slot by slot, in one pass over each series.
 
 use crate::aggregate::Aggregate;
-use crate::context::Fault;
+use crate::fault::Fault;
 use crate::grid::Grid;
 use crate::series::TimeSeries;
 use crate::watch::Pace;
 
-/// One value for each slot; NaN where the known ones are too few.
+/// Reduces each slot to one value; NaN if too few values are known.
 pub(crate) fn fold(
     series: &[TimeSeries],
     grid: &Grid,
@@ -40,14 +40,14 @@ pub(crate) fn fold(
     Ok(rows)
 }
 
-/// One value for each slot, from what is in it; the slice holds NaN for unknown.
+/// Reduces each slot to one value with any function. Its argument has one value per series; NaN is unknown.
 pub(crate) fn gathered(
     series: &[TimeSeries],
     grid: &Grid,
     mut pace: Pace<'_>,
     of: impl Fn(&[f64]) -> f64,
 ) -> Result<Vec<f64>, Fault> {
-    /// Slots that are gathered together, so that each series is read in runs.
+    /// The number of slots that are processed together, so that each series is read in blocks.
     const BLOCK: usize = 64;
     let aligned: Vec<_> = series.iter().map(|s| grid.align(s)).collect();
     let mut block = vec![f64::NAN; BLOCK * series.len()];
@@ -65,7 +65,7 @@ pub(crate) fn gathered(
     Ok(rows)
 }
 
-/// Values so far, and how many of each slot are known.
+/// Partial results, and the number of known values, for each slot.
 type Rows = (Vec<f64>, Vec<u32>);
 
 fn accumulated(
@@ -98,7 +98,7 @@ fn each(
         pace.step(series.values.len())?;
         let values = grid.align(series);
         for ((row, known), value) in rows.iter_mut().zip(&mut known).zip(values.iter()) {
-            // Both sides are computed, so that there is no branch in here.
+            // Both results are computed, so that the loop has no branch.
             let merged = merge(*row, *value);
             *row = if value.is_nan() { *row } else { merged };
             *known += u32::from(!value.is_nan());
@@ -107,7 +107,7 @@ fn each(
     Ok((rows, known))
 }
 
-/// How many values of each slot are known.
+/// The number of known values of each slot.
 fn known(series: &[TimeSeries], grid: &Grid) -> Vec<u32> {
     let mut known = vec![0; grid.len];
     for series in series {

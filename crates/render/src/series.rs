@@ -1,4 +1,4 @@
-//! A series on its way through an evaluation.
+//! Series during an evaluation.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use plumbago_model::Series;
 
 use crate::tags::Tags;
 
-/// How values fold when a series is read coarser than it is.
+/// How values are combined into a longer step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Consolidation {
     /// Mean of the known values.
     #[default]
     Average,
-    /// Mean, unknown values counted as zero.
+    /// Mean; unknown values count as zero.
     AvgZero,
     /// Sum of the known values.
     Sum,
@@ -27,7 +27,7 @@ pub enum Consolidation {
 }
 
 impl Consolidation {
-    /// The consolidation that Graphite calls so.
+    /// The consolidation with this name in Graphite.
     pub fn named(name: &str) -> Option<Self> {
         const ALL: [Consolidation; 7] = [
             Consolidation::Average,
@@ -42,7 +42,7 @@ impl Consolidation {
         ALL.into_iter().find(|consolidation| consolidation.name() == name)
     }
 
-    /// Graphite's name of it.
+    /// The name in Graphite.
     pub fn name(self) -> &'static str {
         match self {
             Self::Average => "average",
@@ -56,71 +56,76 @@ impl Consolidation {
     }
 }
 
-/// A series with what Graphite's functions carry along.
+/// A series with the properties that Graphite's functions use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeSeries {
-    /// What it is called in the answer.
+    /// The name in the answer.
     pub name: Arc<str>,
-    /// The text that produced it; combining functions name their result from it.
+    /// The expression or call that produced the series. Combining functions make the name of their result from
+    /// it.
     pub path_expression: Arc<str>,
-    /// Time of the first value.
+    /// Time of the first value, in seconds since the epoch.
     pub start: i64,
-    /// The end, exclusive.
+    /// End of the series (exclusive), in seconds since the epoch.
     pub end: i64,
     /// Seconds between two values.
     pub step: i64,
-    /// The values; NaN is unknown. Shared until a function writes.
+    /// The values; NaN is unknown. Shared until a function changes them.
     pub values: Arc<Vec<f64>>,
-    /// How it folds when it is read coarser.
+    /// How values are combined into a longer step.
     pub consolidation: Consolidation,
-    /// Known ÷ all values below which a folded value is unknown.
+    /// The share of values, from 0 to 1, that must be known in a combined value.
     pub x_files_factor: f64,
-    /// Its tags.
+    /// The tags.
     pub tags: Tags,
-    /// How it wants to be drawn.
+    /// The drawing options.
     pub options: DrawOptions,
+    /// The values are counts, such as those of `isNonNull`. graphite-web has integers then, and shows them as
+    /// `1` in names and tags, where floats are `1.0`.
+    pub is_whole: bool,
 }
 
-/// What a graph is told about a series.
+/// Drawing options of a series.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DrawOptions {
-    /// `color()`: a name or hexadecimal digits, as it was written.
+    /// `color()`: a colour name or hexadecimal digits.
     pub color: Option<Arc<str>>,
-    /// `alpha()`: opacity.
+    /// `alpha()`: opacity from 0 to 1.
     pub alpha: Option<f64>,
-    /// `lineWidth()`, in pixels.
+    /// `lineWidth()`: width of the line in pixels.
     pub line_width: Option<f64>,
     /// `dashed()`: length of a dash in pixels.
     pub dashed: Option<f64>,
-    /// `secondYAxis()`.
+    /// `secondYAxis()`: use the axis on the right.
     pub second_y_axis: bool,
-    /// `stacked()` and `areaBetween()`: drawn as an area over what is stacked below.
+    /// `stacked()` and `areaBetween()`: draw an area on top of the series stacked before.
     pub stacked: bool,
-    /// The lower edge of an area: takes its place and is not painted.
+    /// The lower edge of `areaBetween()`: takes its place in the stack, and is not painted.
     pub invisible: bool,
-    /// `drawAsInfinite()`: values other than zero are lines from the bottom to the top.
+    /// `drawAsInfinite()`: draw values other than zero as lines from the bottom to the top.
     pub draw_as_infinite: bool,
 }
 
 impl TimeSeries {
-    /// About what a series takes beside its values: itself, an ordinary name, its tags.
+    /// An estimate of the memory of a series without its values, in bytes: the struct, an ordinary name, and
+    /// tags.
     pub const BYTES: usize = 512;
 
-    /// An ordinary name is no longer.
+    /// The longest ordinary name, in bytes.
     const NAME_BYTES: usize = 128;
 
-    /// Memory that is this series' alone; values that others hold too are not.
+    /// The memory of this series alone, in bytes. Values shared with others do not count.
     pub(crate) fn own_bytes(&self) -> usize {
         let is_shared = Arc::strong_count(&self.values) > 1;
         let values = if is_shared { 0 } else { self.values.len().saturating_mul(size_of::<f64>()) };
-        // Functions make names out of those of all series.
+        // Functions join the names of all their series, so names can be long.
         let texts = [&self.name, &self.path_expression];
         let texts = texts.into_iter().filter(|text| Arc::strong_count(text) == 1);
         let texts = texts.map(|text| text.len().saturating_sub(Self::NAME_BYTES));
         values.saturating_add(Self::BYTES).saturating_add(texts.sum())
     }
 
-    /// A series as it was fetched for `expression`.
+    /// Makes a series that was fetched for `expression`.
     pub fn fetched(series: Series, expression: &Arc<str>, x_files_factor: f64) -> Self {
         Self {
             start: series.start,
@@ -133,10 +138,11 @@ impl TimeSeries {
             consolidation: Consolidation::default(),
             x_files_factor,
             options: DrawOptions::default(),
+            is_whole: false,
         }
     }
 
-    /// A series that a function made, named by itself; its tags are those of its name.
+    /// Makes a new series. Its path expression is its name, and its tags are those of the name.
     pub(crate) fn made(
         name: impl Into<Arc<str>>,
         (start, end, step): (i64, i64, i64),
@@ -155,33 +161,46 @@ impl TimeSeries {
             consolidation: Consolidation::default(),
             x_files_factor,
             options: DrawOptions::default(),
+            is_whole: false,
         }
     }
 
-    /// A series made of this one: new name and values, same times, tags and folding; how it was to be
-    /// drawn is forgotten, as in Graphite.
+    /// Makes a result from this series: a new name and new values, with the same times, tags and consolidation.
+    /// As in Graphite its drawing options are lost.
     pub(crate) fn derived(self, name: impl Into<Arc<str>>, values: Vec<f64>) -> Self {
         let name = name.into();
         let path_expression = Arc::clone(&name);
-        Self { name, path_expression, values: Arc::new(values), options: DrawOptions::default(), ..self }
+        let options = DrawOptions::default();
+        Self { name, path_expression, values: Arc::new(values), options, is_whole: false, ..self }
     }
 
-    /// Its times: start, end, step.
+    /// Sets whether the values are integers in graphite-web.
+    pub(crate) fn whole(self, is_whole: bool) -> Self {
+        Self { is_whole, ..self }
+    }
+
+    /// The start, end and step.
     pub(crate) fn times(&self) -> (i64, i64, i64) {
         (self.start, self.end, self.step)
     }
 
-    /// Replaces every value.
+    /// Replaces every value. The new values are floats in graphite-web.
     pub(crate) fn map(&mut self, change: impl Fn(f64) -> f64) {
+        self.is_whole = false;
         self.values_mut().iter_mut().for_each(|value| *value = change(*value));
     }
 
-    /// The values, to be changed; copied only when somebody else holds them too.
+    /// Makes the values unknown for which `is_out` returns true.
+    pub(crate) fn remove(&mut self, is_out: impl Fn(f64) -> bool) {
+        self.values_mut().iter_mut().filter(|value| is_out(**value)).for_each(|value| *value = f64::NAN);
+    }
+
+    /// The values for changes. They are copied if they are shared.
     pub fn values_mut(&mut self) -> &mut Vec<f64> {
         Arc::make_mut(&mut self.values)
     }
 
-    /// Gives it the text of the call that made it, as name and as path expression.
+    /// Sets the name and the path expression.
     pub(crate) fn rename(&mut self, name: String) {
         self.name = name.into();
         self.path_expression = Arc::clone(&self.name);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-/// The tags of a series, in the order in which Graphite prints them. Shared until one is set.
+/// The tags of a series, in the order in which Graphite prints them. Shared until one is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tags(Kind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
-    /// Only the name: nearly all series, so it costs no allocation.
+    /// Only the name. Nearly all series are of this kind, which needs no allocation.
     Plain(Arc<str>),
     Pairs(Arc<Vec<Pair>>),
 }
@@ -16,8 +16,8 @@ enum Kind {
 type Pair = (Arc<str>, Arc<str>);
 
 impl Tags {
-    /// The tags that a name holds: `cpu;dc=a` has `dc` and `name`, a plain name only `name`. A name
-    /// that looks tagged and is not well formed is a plain one, and so is one that looks like a call.
+    /// The tags of a name: `cpu;dc=a` has the tags `dc` and `name`, a plain name only `name`. A name with
+    /// malformed tags counts as plain, and so does a name that looks like a call.
     pub fn of(name: &Arc<str>) -> Self {
         if !name.contains([';', '~']) || is_call(name) {
             return Self::named(name);
@@ -25,12 +25,12 @@ impl Tags {
         tagged(name).unwrap_or_else(|| Self::named(name))
     }
 
-    /// Only a name, whatever it looks like.
+    /// A single tag `name`, whatever the name looks like.
     pub fn named(name: &Arc<str>) -> Self {
         Self(Kind::Plain(Arc::clone(name)))
     }
 
-    /// Key and value pairs.
+    /// The pairs of tag and value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let (plain, pairs) = match &self.0 {
             Kind::Plain(name) => (Some(("name", &**name)), &[][..]),
@@ -44,7 +44,7 @@ impl Tags {
         self.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
     }
 
-    /// The tags that are the same in all of some sets.
+    /// The tags that all sets have with the same value.
     pub fn common<'a>(mut sets: impl Iterator<Item = &'a Self>) -> Self {
         let mut common: Vec<Pair> = Vec::new();
         if let Some(first) = sets.next() {
@@ -59,7 +59,7 @@ impl Tags {
         Self(Kind::Pairs(Arc::new(common)))
     }
 
-    /// Sets a tag; a new one comes last.
+    /// Sets a tag. A new tag is added at the end.
     pub fn set(&mut self, key: &str, value: impl Into<Arc<str>>) {
         let pairs = self.pairs_mut();
         match pairs.iter_mut().find(|(k, _)| **k == *key) {
@@ -68,7 +68,7 @@ impl Tags {
         }
     }
 
-    /// Takes a tag away.
+    /// Removes a tag.
     pub fn remove(&mut self, key: &str) {
         self.pairs_mut().retain(|(k, _)| **k != *key);
     }
@@ -91,7 +91,7 @@ impl Tags {
     }
 }
 
-/// `letters(anything)`.
+/// Whether a name has the form `letters(anything)`.
 fn is_call(name: &str) -> bool {
     let letters = name.bytes().take_while(u8::is_ascii_alphabetic).count();
     letters > 0 && name.len() > letters + 2 && name[letters..].starts_with('(') && name.ends_with(')')

@@ -1,7 +1,7 @@
-//! The text of a render expression, read into a tree.
+//! Parses a target into a tree.
 //!
-//! The language is graphite-web's; where its parser gives up quietly (an unclosed bracket, text left
-//! over) this one says where it stopped.
+//! The language is graphite-web's. Where its parser silently ignores an unclosed bracket or the rest of a text,
+//! this one reports an error with the position.
 
 mod ast;
 mod parser;

@@ -1,22 +1,22 @@
-//! `template()`: `$name` in paths, filled in before they are looked up.
+//! `template()`: replaces `$name` in paths before they are looked up.
 
 use crate::target::{Literal, TARGET_BYTES_MAX};
 
-/// The parameters in force at some place of a target.
+/// The parameters that apply to a part of a target.
 #[derive(Debug, Clone, Default)]
 pub struct Replacements(Vec<(String, Literal)>);
 
-/// What a path stands for once its parameters are filled in.
+/// A path after its parameters are replaced.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Resolved {
-    /// A name or glob to look up.
+    /// A name or glob.
     Path(String),
-    /// A constant: the path was exactly one parameter.
+    /// A constant: the path was a single parameter.
     Literal(Literal),
 }
 
 impl Replacements {
-    /// The parameters of a `template()`, overridden by the request's.
+    /// The parameters of a `template()`. Those of the request override them.
     pub fn new(params: &[(String, Literal)], overrides: &[(String, String)]) -> Self {
         let mut all = params.to_vec();
         for (name, text) in overrides {
@@ -29,7 +29,11 @@ impl Replacements {
         Self(all)
     }
 
-    /// Fills them into a path, in order.
+    /// Replaces the parameters in a path, in order.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TooLong`] if the result is longer than a target may be.
     pub fn resolve(&self, path: &str) -> Result<Resolved, TooLong> {
         let mut resolved = path.to_owned();
         for (name, value) in &self.0 {
@@ -50,12 +54,12 @@ impl Replacements {
     }
 }
 
-/// The parameters make a path longer than any target may be.
+/// The parameters make a path longer than a target may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the parameters of template() make a path longer than {TARGET_BYTES_MAX} bytes")]
 pub struct TooLong;
 
-/// The value of a path that is exactly one parameter; text that looks like a number is one.
+/// The value of a path that is a single parameter. A text that looks like a number is one.
 fn constant(value: &Literal) -> Literal {
     if let Literal::String(text) = value {
         let digits = text.strip_prefix('-').unwrap_or(text);

@@ -1,17 +1,17 @@
-//! Stopping an evaluation that takes too much.
+//! Stops evaluations that take too long or too much memory.
 
 use std::fmt::Debug;
 
-use crate::context::Fault;
-use crate::eval::EvalError;
+use crate::fault::{EvalError, Fault};
 
-/// Is asked, while targets are evaluated, whether that may go on.
+/// Decides whether an evaluation may continue.
 pub trait Watch: Debug {
-    /// What the evaluation holds now, beside the series that were fetched; false stops it.
+    /// Returns `false` to stop the evaluation. `bytes` is the memory that it holds, without the series that
+    /// were fetched.
     fn may_hold(&self, bytes: usize) -> bool;
 }
 
-/// Asks a watch now and then, in loops that take long, whether they may go on.
+/// Asks a watch now and then in long loops.
 #[derive(Debug)]
 pub(crate) struct Pace<'a> {
     watch: &'a dyn Watch,
@@ -24,7 +24,7 @@ impl<'a> Pace<'a> {
         Self { watch, held, steps: 0 }
     }
 
-    /// So many more values were looked at.
+    /// Counts values that were processed, and asks the watch after every 65,536.
     pub(crate) fn step(&mut self, values: usize) -> Result<(), Fault> {
         /// Less than a millisecond of work.
         const UNTIL_ASKED: usize = 1 << 16;
@@ -37,7 +37,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Lets everything pass.
+/// Lets every evaluation continue.
 #[derive(Debug)]
 pub(crate) struct Unwatched;
 

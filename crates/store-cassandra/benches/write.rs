@@ -1,8 +1,8 @@
-//! Writing to a real server: a bare loop over the driver, which is the ceiling, against our writer, at
-//! 1, 10 and 60 rows a request; then creation of metrics likewise, and reading all names.
+//! Writes to a real server: compares our writer with a plain loop over the driver, which is the upper bound,
+//! at 1, 10 and 60 rows per request. Then the same for creating metrics, and reading all names.
 //!
 //! `cargo bench -p plumbago-store-cassandra` starts a node of its own, or uses the one that
-//! `PLUMBAGO_TEST_CASSANDRA` names. Arguments: a factor for the amounts (default 1).
+//! `PLUMBAGO_TEST_CASSANDRA` names. Argument: a factor for the amount of data (default 1).
 
 #![allow(clippy::unwrap_used, reason = "a benchmark stops at the first error")]
 
@@ -16,10 +16,10 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use plumbago_cassandra_node::{Cluster, Options};
 use plumbago_model::{Aggregation, Clock, MetricConfig, MetricId, Stage, SystemClock};
-use plumbago_store::{MetadataStore, MetricMeta, Run, WriteBatch};
+use plumbago_store::{MetadataStore, MetricMeta, RemotePoints, Run, WriteBatch, WriterIdentity};
 use plumbago_store_cassandra::layout::{Partition, Table, offset};
 use plumbago_store_cassandra::statements::{Names, Points};
-use plumbago_store_cassandra::{CassandraStore, Config, Identity, config_to_map};
+use plumbago_store_cassandra::{CassandraStore, Config, config_to_map};
 use plumbago_telemetry::Registry;
 use scylla::client::PoolSize;
 use scylla::client::session::Session;
@@ -49,9 +49,9 @@ async fn run(server: &str, factor: f64) {
         ..Config::default()
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = CassandraStore::connect(&config, Identity::new(0, 0), clock, &Registry::new()).unwrap();
+    let store = CassandraStore::connect(&config, WriterIdentity::new(0, 0), clock, &Registry::new()).unwrap();
     store.wait().await.unwrap();
-    let plan = store.plan_sync(&BTreeSet::from([Table { stage: STAGE, coarse: false }])).await.unwrap();
+    let plan = store.plan_sync(&BTreeSet::from([Table { stage: STAGE, coarse: false }]), None).await.unwrap();
     store.sync(&plan, &mut |_| {}).await.unwrap();
     let session = SessionBuilder::new()
         .known_node(server)
@@ -96,7 +96,7 @@ async fn measure(what: &str, amount: usize, work: impl Future<Output = ()>) {
 }
 
 fn first_slot(rows: usize) -> u32 {
-    // All rows of a request in one partition.
+    // All rows of a request have to be in the same partition.
     let slot = STAGE.slot(SystemClock.now() as u32) - 100;
     if slot % 2000 + rows as u32 > 2000 { slot / 2000 * 2000 } else { slot }
 }
@@ -165,7 +165,8 @@ fn config_of_metrics() -> MetricConfig {
     }
 }
 
-/// The same rows: two of each metric, in two requests, and the directories; nothing is looked up.
+/// Writes the same rows as `create`, two for each metric in two requests, and those of the directories, but
+/// looks nothing up first.
 async fn bare_names(session: &Session, config: &Config, total: usize, seed: u32) {
     let text = Names::new(&config.metadata_keyspace());
     let tree = session.prepare(text.insert_tree(false, 4)).await.unwrap();
@@ -189,7 +190,7 @@ async fn bare_names(session: &Session, config: &Config, total: usize, seed: u32)
         let parent = format!("{}.", parts[..3].join("."));
         let values = (&name, &parent, parts[0], parts[1], parts[2], parts[3], "__END__");
         session.execute_unpaged(tree, values).await.unwrap();
-        // The first metric of a directory writes it, and those above it when they are new too.
+        // The first metric of a directory also writes it, and any new directories above it.
         let firsts = [(n % 10 == 0, 3), (n % 40 == 0, 2), (n < 4, 1)];
         for depth in firsts.into_iter().filter(|(first, _)| *first).map(|(_, depth)| depth) {
             let mut row = vec![parts[..depth].join(".")];

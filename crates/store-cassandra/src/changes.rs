@@ -1,57 +1,50 @@
-//! The change feed: what other daemons created and deleted.
+//! The change feed: names that other daemons created and deleted.
 //!
-//! A creation of many metrics is a few rows, each with a list of names, in a partition per minute. A
-//! reader asks for the partitions of the last minutes and remembers which rows it has seen, because a
-//! row may come later than one with a later time.
+//! There is one partition per minute. A row holds a list of names, so creating many metrics adds few
+//! rows. Rows may arrive out of order. A reader therefore reads the partitions of the last minutes again
+//! each time, and remembers which rows it has seen.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use plumbago_store::StoreError;
+use async_trait::async_trait;
+use plumbago_store::{ChangeFeed, Changes, StoreError};
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
 
 use crate::metadata::{NameStore, seconds_of, time_uuid};
 use crate::schema::{CHANGES_BUCKET_SECONDS, CHANGES_TTL_SECONDS};
 
-/// Names in one row of the feed.
+/// Most names in one row of the feed.
 const NAMES_PER_ROW: usize = 100;
-/// Bytes of names in one row of the feed.
+/// Most bytes of names in one row of the feed, except for a row with a single name.
 const BYTES_PER_ROW: usize = 64 * 1024;
-/// How late a row may come, and by how much clocks may differ.
+/// How late a row may arrive, in seconds, including the difference between clocks.
 const LATE_SECONDS: i64 = 120;
-
-/// What changed since the last look.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Changes {
-    /// Names in the order of time; `true` for a deletion.
-    pub names: Vec<(String, bool)>,
-    /// Changes may have been missed: all names have to be read again.
-    pub missed: bool,
-}
 
 /// One reader of the feed.
 #[derive(Debug)]
-pub struct ChangeFeed {
+pub(crate) struct FeedReader {
     store: Arc<NameStore>,
-    /// The buckets up to here (seconds) have been read to their end.
+    /// Everything before this time (seconds since the epoch) has been read.
     read_until: i64,
-    /// Rows seen, with the second of their time.
+    /// Rows that were read, by the UUID in `at`, each with its time in seconds since the epoch.
     seen: HashMap<Uuid, i64>,
 }
 
 type Row = (CqlTimeuuid, Option<bool>, Option<Vec<String>>, Option<Uuid>);
 
-impl ChangeFeed {
-    /// Begins now; call it before the names are loaded.
+impl FeedReader {
+    /// Reads changes from now on.
     pub(crate) fn new(store: Arc<NameStore>) -> Self {
         let read_until = store.clock.now();
         Self { store, read_until, seen: HashMap::new() }
     }
+}
 
-    /// What others changed since the last call. After an error nothing is lost: the next call looks at
-    /// the same time again.
-    pub async fn poll(&mut self) -> Result<Changes, StoreError> {
+#[async_trait]
+impl ChangeFeed for FeedReader {
+    async fn poll(&mut self) -> Result<Changes, StoreError> {
         let now = self.store.clock.now();
         let mut changes = Changes::default();
         let oldest = now - i64::from(CHANGES_TTL_SECONDS) + LATE_SECONDS;
@@ -80,7 +73,7 @@ impl ChangeFeed {
     }
 }
 
-/// Time first, then what makes the UUID unique.
+/// A sort key for rows: the time of the UUID first, then its random part.
 fn order(at: CqlTimeuuid) -> u128 {
     let (low, middle, high, rest) = at.as_fields();
     let ticks = u64::from(high & 0x0fff) << 48 | u64::from(middle) << 32 | u64::from(low);
@@ -88,15 +81,19 @@ fn order(at: CqlTimeuuid) -> u128 {
 }
 
 impl NameStore {
-    /// Tells other daemons. The names are written already, and who misses the note finds them when it
-    /// reads all names again; so a failure is logged and no more.
+    /// Adds a change to the feed. A failure is only logged: the change itself is done, and other daemons see
+    /// it when they next read all names.
     pub(crate) async fn announce(&self, deleted: bool, names: &[&str]) {
         let bucket = self.clock.now() / CHANGES_BUCKET_SECONDS;
         for row in rows_of(names.iter().copied()) {
             let values = (bucket, deleted, &row, self.origin);
-            if let Err(error) = self.run("note a change", self.text.insert_change(), values).await {
+            if let Err(error) = self.run("announce a change", self.text.insert_change(), values).await {
                 let error: &(dyn std::error::Error + 'static) = &error;
-                tracing::debug!(error, names = row.len(), "other daemons learn of a change later");
+                tracing::debug!(
+                    error,
+                    names = row.len(),
+                    "a change was not announced: other daemons find it when they read all names"
+                );
                 return;
             }
         }

@@ -1,5 +1,4 @@
-//! The check of a server's schema, at the start and whenever it is asked for: harmless differences
-//! are told, tables with a fatal one are not used.
+//! Checks the schema of a server. All differences are reported; tables with a fatal one are not used.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::PoisonError;
@@ -16,81 +15,65 @@ use crate::schema::{
 };
 use crate::store::CassandraStore;
 
-/// What stands in the comment of our tables where BigGraphite's were there first.
+/// Part of the comment of our change feed table if BigGraphite's tables existed before it.
 pub(crate) const BESIDE_BIGGRAPHITE: &str = "beside tables of BigGraphite";
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// What the server of the points is.
+    /// The product and version of the server that holds the points.
     pub server: Server,
-    /// Component columns of the names.
+    /// Number of component columns in the tables for names.
     pub components: u32,
-    /// False where the points' keyspace has no commit log: a killed server loses what it confirmed.
+    /// Whether points go through the server's commit log. Without it, a server that is killed loses rows
+    /// that it had confirmed.
     pub durable_writes: bool,
-    /// Copies of each point, in the local data centre.
+    /// Number of replicas of each point in the local data centre.
     pub replicas: u32,
     /// All differences, the worst first.
     pub differences: Vec<Difference>,
-    /// Our own tables that can be used.
+    /// Optional features that the server allows.
     pub features: Features,
-    /// True where BigGraphite's tables were there before ours.
+    /// Whether BigGraphite's tables existed before ours.
     pub made_by_biggraphite: bool,
-    /// The server's clock minus ours.
+    /// The server's clock minus ours, in milliseconds.
     pub clock_difference_ms: i64,
 }
 
-/// Which of our own tables can be used.
+/// Which optional features the server allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Features {
-    /// Other daemons' creations are learnt at once; otherwise all names are read again from time to time.
+    /// The change feed can be used. Without it, daemons read all names again from time to time.
     pub changes: bool,
-    /// Series are listed by tag.
+    /// Series can be listed by tag.
     pub tags: bool,
-    /// One node of a cluster at a time can hold a lease.
+    /// Daemons can take leases.
     pub leases: bool,
-    /// Writer ids are registered.
+    /// Daemons can register their writer ids.
     pub writers: bool,
     /// Names can be found by SASI indexes.
     pub sasi: bool,
-    /// Metrics can be found by what their path begins with, as the clean-up of directories asks.
+    /// An index can find the metrics below a directory, which the clean-up of directories needs.
     pub parents: bool,
 }
 
 impl Report {
-    /// Tables that cannot be used, each with the reasons.
+    /// The differences that make a table unusable.
     pub fn fatal(&self) -> impl Iterator<Item = &Difference> {
         self.differences.iter().filter(|difference| difference.severity == Severity::Fatal)
-    }
-
-    /// What makes that some feature cannot be used.
-    pub fn features_off(&self) -> impl Iterator<Item = &Difference> {
-        self.differences.iter().filter(|difference| difference.severity == Severity::Feature)
-    }
-
-    /// Writes the findings to the log.
-    pub fn log(&self) {
-        for difference in &self.differences {
-            match difference.severity {
-                Severity::Fatal => {
-                    tracing::error!(%difference, "the table is not used; run `plumbago syncdb`");
-                }
-                _ => tracing::warn!(%difference, "the schema differs"),
-            }
-        }
-        if self.clock_difference_ms.abs() > 1000 {
-            let ms = self.clock_difference_ms;
-            tracing::warn!(ms, "the server's clock differs from ours; of two writes the wrong one may stay");
-        }
     }
 }
 
 impl CassandraStore {
-    /// Compares the server with what these tables of points need. From then on the tables with fatal
-    /// differences are refused, and only they; the number of components is taken from the server.
+    /// Compares the server's schema with the one that these tables for points need. From then on exactly the
+    /// tables with fatal differences are refused, and the number of components is that of the server.
+    ///
+    /// # Errors
+    /// The error of the request, if the server's schema or clock cannot be read.
     pub async fn check(&self, tables: &BTreeSet<Table>) -> Result<Report, StoreError> {
         let live = self.live_schema().await?;
-        // The driver looks once a minute only, and its view of the keyspaces decides on consistency levels.
+        // Consistency levels depend on the driver's view of the keyspaces, which it refreshes only once a
+        // minute.
         let refreshed = self.clusters.points.session().await?.refresh_metadata().await;
         if let Err(error) = refreshed {
             tracing::debug!(error = &error as &dyn std::error::Error, "metadata not refreshed");
@@ -101,6 +84,7 @@ impl CassandraStore {
         let mut differences = schema::diff::diff(&wanted, &live);
         differences.sort_by_key(|difference| std::cmp::Reverse(difference.severity));
         self.names.set_components(components);
+        self.names.set_longest_window(live.longest_window(&self.config.keyspace));
         self.tables.set_unfit(unfit(&wanted, &differences));
         let keyspace = live.keyspaces.get(&self.config.keyspace);
         let features = features(&metadata, &live, &differences);
@@ -109,15 +93,18 @@ impl CassandraStore {
             server: live.server,
             components,
             durable_writes: keyspace.is_none_or(|keyspace| keyspace.durable_writes),
-            replicas: keyspace.map_or(1, |keyspace| keyspace.replicas(&self.config.datacenter)),
+            replicas: keyspace.map_or(1, |keyspace| keyspace.replicas(&self.clusters.points.datacenter())),
             features,
             made_by_biggraphite: is_biggraphites(&metadata, &live),
             differences,
-            clock_difference_ms: self.clock_difference().await?,
+            clock_difference_ms: self.clock_difference().await?.0,
         })
     }
 
-    /// What the server is and which features it allows, from the last check.
+    /// The server and the features it allows, as of the last check. Reads the schema if there was none yet.
+    ///
+    /// # Errors
+    /// The error of the request, if the server's schema cannot be read.
     pub async fn features(&self) -> Result<(Server, Features), StoreError> {
         if let Some(known) = *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(known);
@@ -136,7 +123,10 @@ impl CassandraStore {
         found
     }
 
-    /// What the servers report.
+    /// Reads the schema of both keyspaces from the server. Waits for a connection.
+    ///
+    /// # Errors
+    /// The error of the request, if it cannot be read.
     pub async fn live_schema(&self) -> Result<LiveSchema, StoreError> {
         let points = self.clusters.points.wait().await?;
         let names = self.clusters.names.wait().await?;
@@ -151,19 +141,20 @@ impl CassandraStore {
         Ok(live)
     }
 
-    async fn clock_difference(&self) -> Result<i64, StoreError> {
+    /// The server's clock minus ours, and the server's clock, in milliseconds.
+    pub(crate) async fn clock_difference(&self) -> Result<(i64, i64), StoreError> {
         let session = self.clusters.points.session().await?;
         let before = self.clock.now_ms();
         let text = "SELECT toUnixTimestamp(now()) FROM system.local WHERE key = 'local'";
         let rows: Vec<(i64,)> = query(&session, text, ()).await?;
-        let after = self.clock.now_ms();
-        let difference = rows.first().map_or(0, |(server,)| server - (before + after) / 2);
-        self.stats.clock_difference.set(difference as f64 / 1000.0);
-        Ok(difference)
+        let middle = (before + self.clock.now_ms()) / 2;
+        let server = rows.first().map_or(middle, |(server,)| *server);
+        self.stats.clock_difference.set((server - middle) as f64 / 1000.0);
+        Ok((server - middle, server))
     }
 }
 
-/// The tables of points that cannot be used, with the reasons.
+/// The tables for points that cannot be used, with the reasons.
 fn unfit(wanted: &Schema, differences: &[Difference]) -> HashMap<Table, String> {
     let mut unfit: HashMap<Table, String> = HashMap::new();
     for difference in differences.iter().filter(|difference| difference.severity == Severity::Fatal) {
@@ -199,6 +190,7 @@ fn features(metadata: &str, live: &LiveSchema, differences: &[Difference]) -> Fe
     }
 }
 
+/// Whether BigGraphite created the tables for names: our change feed is missing, or its comment says so.
 pub(crate) fn is_biggraphites(metadata: &str, live: &LiveSchema) -> bool {
     let ours = live.table(metadata, CHANGES);
     live.table(metadata, METRICS).is_some()
@@ -230,14 +222,15 @@ async fn read_tables(session: &Session, keyspace: &str, live: &mut LiveSchema) -
         String,
         Option<String>,
         Option<HashMap<String, String>>,
+        Option<HashMap<String, String>>,
         Option<i32>,
         Option<i32>,
         Option<i32>,
         Option<Vec<String>>,
     );
-    let text = "SELECT table_name, comment, compaction, default_time_to_live, gc_grace_seconds, \
+    let text = "SELECT table_name, comment, compaction, compression, default_time_to_live, gc_grace_seconds, \
                 memtable_flush_period_in_ms, flags FROM system_schema.tables WHERE keyspace_name = ?";
-    for (name, comment, compaction, ttl, gc_grace, flush, flags) in
+    for (name, comment, compaction, compression, ttl, gc_grace, flush, flags) in
         query::<Row>(session, text, (keyspace,)).await?
     {
         let table = LiveTable {
@@ -247,6 +240,7 @@ async fn read_tables(session: &Session, keyspace: &str, live: &mut LiveSchema) -
             gc_grace_seconds: gc_grace.unwrap_or(0).max(0) as u32,
             flush_period_ms: flush.unwrap_or(0).max(0) as u32,
             compaction: compaction.unwrap_or_default(),
+            compression: compression.unwrap_or_default(),
             flags: flags.unwrap_or_default(),
         };
         live.tables.insert((keyspace.to_owned(), name), table);
@@ -284,7 +278,7 @@ async fn read_indexes(session: &Session, keyspace: &str, live: &mut LiveSchema) 
     Ok(())
 }
 
-/// Reads from the server's own tables, which every node has for itself.
+/// Reads from the system tables. Each node has its own copy, so consistency level ONE is enough.
 async fn query<R>(
     session: &Session,
     text: &str,

@@ -7,57 +7,59 @@ use std::time::Duration;
 use plumbago_model::{Period, setting};
 use serde::{Deserialize, Deserializer, de};
 
-/// The `[store.cassandra]` section.
+/// The `[store.cassandra]` section of the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Nodes to ask first, as `host:port`; the others are learnt from them.
+    /// Nodes to connect to first, as `host:port`. The other nodes are discovered from them.
     #[serde(deserialize_with = "texts")]
     pub contact_points: Vec<String>,
-    /// The keyspace of the points; names are in `<keyspace>_metadata`.
+    /// The keyspace for points. Names are in `<keyspace>_metadata`.
     pub keyspace: String,
-    /// The data centre whose nodes are asked; empty for no preference.
+    /// The data centre whose nodes are used. Empty for that of the contact points if the keyspaces have replicas in
+    /// several, else for no preference.
     pub datacenter: String,
-    /// User name; empty when the cluster asks for none.
+    /// User name; empty if the cluster needs no login.
     pub username: String,
-    /// Its password.
+    /// Password of that user.
     pub password: String,
-    /// Encryption.
+    /// Encryption of the connections.
     pub tls: Tls,
-    /// The cluster of the names, when it is another one.
+    /// A second cluster that holds the names; without contact points, the names are with the points.
     pub metadata: MetadataCluster,
-    /// How many replicas confirm what.
+    /// Consistency levels of reads and writes.
     pub consistency: Consistency,
-    /// Which of four copies of the same traffic this writer takes, 0 to 3.
+    /// Replica id of this writer, 0 to 3. Daemons with different replica ids receive copies of the same
+    /// traffic.
     #[serde(deserialize_with = "replica")]
     pub replica: u8,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub request_timeout: Period,
-    /// After how long a read of points that has no answer yet is asked of another node too; 0 for never.
+    /// How long a read of points may go unanswered before it is also sent to another node; 0 for never.
     pub speculative_after: Period,
-    /// How long the start of a connection may take.
+    /// Timeout for opening a connection.
     pub connect_timeout: Period,
-    /// Connections to each node.
+    /// Number of connections to each node.
     #[serde(deserialize_with = "connections")]
     pub connections_per_node: u32,
-    /// Requests for points in flight.
+    /// Most requests for points in flight: of all writes together, and of each read call.
     #[serde(deserialize_with = "concurrency")]
     pub concurrency: u32,
-    /// Rows in one request at most; they are all of one partition.
+    /// Most rows in one write request. All rows of a request are in the same partition.
     #[serde(deserialize_with = "rows_per_request")]
     pub rows_per_request: u32,
-    /// Component columns of tables that `syncdb` makes; a table that is there is taken as it is.
+    /// Number of component columns in tables that `syncdb` creates. Existing tables keep theirs.
     #[serde(deserialize_with = "components")]
     pub components: u32,
-    /// Which indexes `syncdb` makes.
+    /// Which indexes `syncdb` creates.
     pub indexes: Indexes,
-    /// Replication of keyspaces that `syncdb` makes.
+    /// Replication of keyspaces that `syncdb` creates.
     pub replication: Replication,
-    /// The latest instant at which the server lets rows expire.
+    /// The latest time at which the server can let rows expire.
     pub expiry_limit: ExpiryLimit,
-    /// How old `updated_on` of a metric may become before it is written again.
+    /// Age of a metric's `updated_on` at which it is written again.
     pub touch_after: Period,
-    /// One in so many reads of a metric is noted in `read_on`; 0 for none.
+    /// One in this many reads updates `read_on` of the metrics it reads; 0 for none.
     #[serde(deserialize_with = "sampling")]
     pub read_on_sampling: u32,
 }
@@ -91,17 +93,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The keyspace of the names.
+    /// The keyspace for names.
     pub fn metadata_keyspace(&self) -> String {
         format!("{}_metadata", self.keyspace)
     }
 
-    /// True when names are kept by a cluster of their own.
+    /// Whether names are in a cluster of their own.
     pub fn has_metadata_cluster(&self) -> bool {
         !self.metadata.contact_points.is_empty() && self.metadata.contact_points != self.contact_points
     }
 
-    /// What no single key can tell, each as `key: what is wrong`.
+    /// Problems that deserialising does not find, each as `key: what is wrong`.
     pub fn problems(&self) -> Vec<String> {
         let mut found = Vec::new();
         if self.contact_points.is_empty() {
@@ -124,7 +126,7 @@ impl Config {
     }
 }
 
-/// A name that needs no quotes and leaves room for `_metadata` in the server's 48 characters.
+/// Whether a name is valid in CQL and, with `_metadata` appended, within the server's 48 characters.
 fn is_keyspace(name: &str) -> bool {
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     (1..=39).contains(&name.len()) && name.bytes().all(word) && name.as_bytes()[0].is_ascii_alphabetic()
@@ -137,36 +139,37 @@ pub struct Tls {
     /// Connect with TLS.
     #[serde(deserialize_with = "switch")]
     pub enabled: bool,
-    /// PEM file of the authorities that sign the nodes' certificates.
+    /// PEM file with the certificate authorities that sign the nodes' certificates.
     pub ca: PathBuf,
-    /// PEM file of this client's certificate and its chain; empty for none.
+    /// PEM file with this client's certificate and its chain; empty for none.
     pub cert: PathBuf,
-    /// PEM file of its private key.
+    /// PEM file with the private key of that certificate.
     pub key: PathBuf,
 }
 
-/// The `[store.cassandra.metadata]` section: a second cluster.
+/// The `[store.cassandra.metadata]` section: a second cluster, for the names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetadataCluster {
-    /// Its nodes; empty when the names are with the points.
+    /// Nodes to connect to first, as `host:port`; empty if the names are in the same cluster as the points.
     #[serde(deserialize_with = "texts")]
     pub contact_points: Vec<String>,
-    /// The data centre whose nodes are asked; empty for no preference.
+    /// The data centre whose nodes are used. Empty for that of the contact points if the keyspaces have replicas in
+    /// several, else for no preference.
     pub datacenter: String,
-    /// User name.
+    /// User name; empty if the cluster needs no login.
     pub username: String,
-    /// Password.
+    /// Password of that user.
     pub password: String,
-    /// Encryption.
+    /// Encryption of the connections.
     pub tls: Tls,
 }
 
-/// How many replicas confirm what.
+/// Consistency levels: how many replicas must confirm a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Consistency {
-    /// Writes of points; `auto` is LOCAL_QUORUM from three replicas on, else LOCAL_ONE.
+    /// Writes of points.
     pub write: Level,
     /// Reads of points.
     pub read: Level,
@@ -187,14 +190,14 @@ impl Default for Consistency {
     }
 }
 
-/// A consistency level, by the name that CQL gives it.
+/// A consistency level. Settings use CQL's names, e.g. `LOCAL_QUORUM`, or `auto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Level {
-    /// By the replication factor.
+    /// `LOCAL_QUORUM` if the keyspace has three or more replicas, else `LOCAL_ONE`.
     #[serde(rename = "auto")]
     Auto,
-    /// Any node, also by a hint.
+    /// Any node, even if it only keeps a hint for the replica.
     Any,
     /// One replica.
     One,
@@ -202,40 +205,40 @@ pub enum Level {
     Two,
     /// Three replicas.
     Three,
-    /// Most replicas of all data centres.
+    /// A majority of the replicas of all data centres together.
     Quorum,
     /// All replicas.
     All,
-    /// Most replicas of the local data centre.
+    /// A majority of the replicas in the local data centre.
     LocalQuorum,
-    /// Most replicas of each data centre.
+    /// A majority of the replicas in each data centre.
     EachQuorum,
-    /// One replica of the local data centre.
+    /// One replica in the local data centre.
     LocalOne,
 }
 
-/// The indexes that `syncdb` makes.
+/// The indexes that `syncdb` creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Indexes {
     /// BigGraphite's SASI indexes.
     Sasi,
-    /// None: globs are answered from memory only.
+    /// No indexes: globs can only be answered from memory.
     None,
 }
 
-/// Replication of the keyspaces that `syncdb` makes.
+/// Replication of the keyspaces that `syncdb` creates.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Replication {
-    /// Of the points: `"3"` for SimpleStrategy, `"dc1:3,dc2:2"` for NetworkTopologyStrategy.
+    /// For points: `"3"` for SimpleStrategy, `"dc1:3,dc2:2"` for NetworkTopologyStrategy.
     #[serde(deserialize_with = "setting::from_text")]
     pub data: Factor,
-    /// Of the names.
+    /// For names, in the same form.
     #[serde(deserialize_with = "setting::from_text")]
     pub metadata: Factor,
-    /// Whether points go through the server's commit log. Without it a killed server loses what it
-    /// confirmed, until the spool sends it again.
+    /// Whether points go through the server's commit log. Without it, a server that is killed loses
+    /// confirmed points until the spool has sent them again.
     #[serde(deserialize_with = "switch")]
     pub durable_writes: bool,
 }
@@ -249,15 +252,15 @@ impl Default for Replication {
 /// A replication strategy with its factors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Factor {
-    /// SimpleStrategy.
+    /// `SimpleStrategy`, with the number of replicas.
     Simple(u32),
-    /// NetworkTopologyStrategy, by data centre.
+    /// `NetworkTopologyStrategy`: data centres with their number of replicas.
     ByDatacenter(Vec<(String, u32)>),
 }
 
-/// Not a replication.
+/// A text that is not a valid replication setting; holds the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no replication; write a number like \"3\", or data centres like \"dc1:3,dc2:2\"")]
+#[error("{0:?} is not a replication; write a number like \"3\", or data centres like \"dc1:3,dc2:2\"")]
 pub struct FactorError(String);
 
 impl FromStr for Factor {
@@ -283,19 +286,19 @@ impl FromStr for Factor {
     }
 }
 
-/// The latest expiry that the server's files can hold.
+/// The latest expiry time that the server's file format can represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum ExpiryLimit {
-    /// 2038-01-19: up to 4.1, and 5.0 as it is shipped.
+    /// 2038-01-19: Cassandra up to 4.1, and 5.0 with its default settings.
     #[serde(rename = "2038")]
     Year2038,
-    /// 2106-02-07: 5.0 with `storage_compatibility_mode: NONE`.
+    /// 2106-02-07: Cassandra 5.0 with `storage_compatibility_mode: NONE`.
     #[serde(rename = "2106")]
     Year2106,
 }
 
 impl ExpiryLimit {
-    /// Seconds since the epoch.
+    /// The limit in seconds since the epoch.
     pub fn seconds(self) -> i64 {
         match self {
             Self::Year2038 => 2_147_483_646,
@@ -304,7 +307,7 @@ impl ExpiryLimit {
     }
 }
 
-/// Settings come from files as what they are and from the environment as text.
+/// A setting in any form: files give it with its type, the environment as text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Loose {

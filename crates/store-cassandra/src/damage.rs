@@ -1,4 +1,4 @@
-//! Foreign and damaged rows: counted, named at a bounded rate, skipped.
+//! Counts foreign and damaged rows, which reads skip, and logs some of them.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plumbago_model::Clock;
 use plumbago_telemetry::{Counter, Throttle};
 
-/// Says what is damaged.
+/// Counts and logs damaged rows. Clones share the limit on log lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Damage {
     counter: Counter,
@@ -19,11 +19,11 @@ impl Damage {
         Self { counter, throttle: Arc::new(Throttle::new(10_000)), clock }
     }
 
-    /// Counts one row and names it.
+    /// Counts a row, and logs it unless another one was logged a moment ago.
     pub(crate) fn report(&self, table: &str, row: &dyn Display, why: &dyn Display) {
         self.counter.add(1);
-        if let Some(held_back) = self.throttle.pass(self.clock.now_ms()) {
-            tracing::warn!(table, %row, %why, held_back, "a row is damaged or foreign and skipped");
+        if let Some(suppressed) = self.throttle.pass(self.clock.now_ms()) {
+            tracing::warn!(table, %row, %why, suppressed, "skipped a row that is damaged or was written by another program");
         }
     }
 }

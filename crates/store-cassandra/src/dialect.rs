@@ -1,13 +1,14 @@
-//! BigGraphite's `config` map and our configuration of a metric.
+//! Converts between BigGraphite's `config` map and our configuration of a metric.
 
 use std::collections::HashMap;
 
 use plumbago_model::{Aggregation, MetricConfig, Retention, Stage};
 
-/// The key of our own in BigGraphite's map: the true method, where BigGraphite has no name for it.
+/// A key that we add to BigGraphite's map: the aggregation method, if BigGraphite has no name for it.
 const TRUE_METHOD: &str = "plumbago_aggregator";
 
-/// The map of a configuration. BigGraphite knows five methods; others are stored under the nearest.
+/// The `config` map of a configuration. BigGraphite knows five aggregation methods. For any other method,
+/// its key `aggregator` gets the most similar of the five, and a key of ours gets the real method.
 pub fn config_to_map(config: &MetricConfig) -> HashMap<String, String> {
     let (name, exact) = nearest(config.aggregation);
     let mut map = HashMap::from([
@@ -21,8 +22,11 @@ pub fn config_to_map(config: &MetricConfig) -> HashMap<String, String> {
     map
 }
 
-/// The configuration of a map; says what is wrong with it when there is none. Absent keys have
-/// BigGraphite's defaults.
+/// Reads a configuration from a `config` map. Absent keys have BigGraphite's defaults; unknown keys are
+/// ignored.
+///
+/// # Errors
+/// The key and the value that cannot be understood.
 pub fn config_from_map(map: &HashMap<String, String>) -> Result<MetricConfig, String> {
     let method = map.get(TRUE_METHOD).or_else(|| map.get("aggregator"));
     let aggregation = method
@@ -41,7 +45,7 @@ pub fn config_from_map(map: &HashMap<String, String>) -> Result<MetricConfig, St
     Ok(MetricConfig { retention, aggregation, x_files_factor })
 }
 
-/// BigGraphite's name of the nearest method, and whether it is the method itself.
+/// BigGraphite's name for the most similar method, and whether it is exactly this method.
 fn nearest(method: Aggregation) -> (&'static str, bool) {
     match method {
         Aggregation::Average => ("average", true),
@@ -57,14 +61,17 @@ fn nearest(method: Aggregation) -> (&'static str, bool) {
     }
 }
 
-/// `points*resolution` joined by `:`, e.g. `86400*1s:10080*60s`.
+/// BigGraphite's spelling of a retention: `points*resolution` joined by `:`, e.g. `86400*1s:10080*60s`.
 fn retention_text(retention: &Retention) -> String {
     let stages: Vec<String> =
         retention.stages().iter().map(|s| format!("{}*{}s", s.points, s.resolution)).collect();
     stages.join(":")
 }
 
-/// A retention as carbon spells it (`60s:7d,15m:2y`) or as BigGraphite does (`10080*60s:70080*900s`).
+/// Parses a retention in carbon's spelling (`60s:7d,15m:2y`) or BigGraphite's (`10080*60s:70080*900s`).
+///
+/// # Errors
+/// A message for the user, if the text is no valid retention in either spelling.
 pub fn parse_retention(text: &str) -> Result<Retention, String> {
     if text.contains('*') {
         stages(text).ok_or_else(|| format!("{text:?} is no retention, like 10080*60s:70080*900s"))
@@ -73,7 +80,8 @@ pub fn parse_retention(text: &str) -> Result<Retention, String> {
     }
 }
 
-/// Reads [`retention_text`], by BigGraphite's rules: whisper's would refuse metrics that it serves.
+/// Parses BigGraphite's spelling of a retention. Only BigGraphite's rules apply: whisper's are stricter and
+/// would refuse metrics that BigGraphite serves.
 fn stages(text: &str) -> Option<Retention> {
     let stages: Option<Vec<Stage>> = text.split(':').map(parse_stage).collect();
     Retention::of_stages(stages?).ok()
@@ -131,7 +139,7 @@ mod tests {
         let read =
             config_from_map(&map(&[("aggregator", "sum"), ("retention", "60*60s"), ("x", "y")])).unwrap();
         assert_eq!((read.aggregation, read.retention.to_string().as_str()), (Aggregation::Sum, "60s:3600s"));
-        // Against whisper's rules: half a day of raw points under windows of a day.
+        // Whisper would refuse this: half a day of raw points below a stage of one-day windows.
         let pairs = [("retention", "720*60s:1825*86400s")];
         let read = config_from_map(&map(&pairs)).unwrap();
         assert_eq!(config_to_map(&read)["retention"], pairs[0].1);

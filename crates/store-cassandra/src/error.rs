@@ -1,26 +1,26 @@
-//! The driver's errors, by what the caller does next.
+//! Converts the driver's errors into `StoreError`.
 
 use plumbago_store::{ErrorKind, StoreError};
 use scylla::errors::{
     DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError, UseKeyspaceError,
 };
 
-/// A failed request.
+/// The error of a request that failed.
 pub(crate) fn request(operation: impl Into<String>, error: ExecutionError) -> StoreError {
     StoreError::with(kind_of_execution(&error), operation, error)
 }
 
-/// A statement that the server would not prepare.
+/// The error of a statement that could not be prepared.
 pub(crate) fn prepare(operation: impl Into<String>, error: PrepareError) -> StoreError {
     StoreError::with(kind_of_prepare(&error), operation, error)
 }
 
-/// A connection that could not be made.
+/// The error of a connection that could not be opened.
 pub(crate) fn connect(operation: impl Into<String>, error: NewSessionError) -> StoreError {
     StoreError::with(ErrorKind::Unavailable, operation, error)
 }
 
-/// An answer that is not of the form asked for: somebody else's table.
+/// The error of a result that does not have the expected columns or types: the table is another than ours.
 pub(crate) fn answer(
     operation: impl Into<String>,
     error: impl std::error::Error + Send + Sync + 'static,
@@ -59,8 +59,8 @@ fn kind_of_attempt(error: &RequestAttemptError) -> ErrorKind {
     }
 }
 
-/// What a person has to put right outside (rights, a table that is missing) counts as unavailable:
-/// points wait for it.
+/// Missing permissions and other problems that an operator has to solve count as `Unavailable`, so that
+/// points are retried.
 fn kind_of_answer(error: &DbError) -> ErrorKind {
     match error {
         DbError::WriteTimeout { .. } | DbError::ReadTimeout { .. } => ErrorKind::Timeout,
@@ -71,8 +71,7 @@ fn kind_of_answer(error: &DbError) -> ErrorKind {
     }
 }
 
-/// True when the server says that the statement itself is wrong, as it does of a table or a column
-/// that is not there.
+/// Whether the server refused the statement itself, as it does if a table or column is missing.
 pub(crate) fn is_invalid(error: &StoreError) -> bool {
     error.kind == ErrorKind::Invalid
 }

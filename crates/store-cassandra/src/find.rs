@@ -1,8 +1,9 @@
-//! Finding names by BigGraphite's SASI indexes, for nodes that keep no index in memory.
+//! Finds names with BigGraphite's SASI indexes, for daemons that keep no index in memory.
 //!
-//! A glob becomes a few queries ([`plan`]) that may find too much and never too little; the matcher
-//! that everything else uses decides on what they give, so both ways of finding have one grammar.
-//! What was slow is asked better the next time ([`counts`]).
+//! A glob becomes a few queries ([`plan`]) that may return names which do not match, but never miss one
+//! that does. The glob matcher of the in-memory index then filters the rows, so that both ways of finding
+//! agree on what a glob means. After a slow search, the rows of its terms are counted, so that the next
+//! search can choose better terms ([`counts`]).
 
 mod cost;
 mod counts;
@@ -32,24 +33,25 @@ use crate::{error, names};
 pub(crate) use counts::Counts;
 use plan::Query;
 
-/// Queries of one search in flight.
+/// Most queries of one search in flight.
 const CONCURRENCY: usize = 8;
-/// Rows in a page.
+/// Rows in every page but the first.
 const PAGE: i32 = 5000;
-/// Rows in the first page of a query. Most searches end with it; of others the server would go through
-/// the rest row by row, on one core, so parts of the ring are asked for at once.
+/// Rows in the first page of a query. Most searches need no more. For the others the server would read the
+/// rest row by row on one core, so we read several parts of the token ring at once.
 const FIRST_PAGE: i32 = 128;
-/// Parts of the ring at most.
+/// Maximum number of parts of the token ring that one query reads at once.
 const PARTS_MAX: usize = 4;
 
-/// What a search may cost.
+/// Limits of one search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most results.
+    /// Maximum number of results.
     pub results_max: usize,
-    /// Most rows read, before the matcher has seen them.
+    /// Maximum number of rows read from one table, matching or not.
     pub rows_max: usize,
-    /// How long a search takes at least whose terms are counted, so that it is asked better the next time.
+    /// Searches that take at least this long have the rows of their terms counted, so that the next search
+    /// can choose better terms.
     pub count_after: Duration,
 }
 
@@ -59,35 +61,35 @@ impl Default for Limits {
     }
 }
 
-/// A metric, a directory, or a text that is both.
+/// A path that is a metric, a directory, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The whole path.
+    /// The full path, components joined by dots.
     pub path: String,
-    /// A metric has this name.
+    /// Whether it is the name of a metric.
     pub leaf: bool,
-    /// There is something below.
+    /// Whether it is a directory.
     pub branch: bool,
 }
 
-/// Why a search gave no answer.
+/// Why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    /// The server cannot search so.
+    /// The server has no SASI indexes; holds the advice for the operator.
     #[error("{0}")]
     NoIndex(String),
-    /// More results than [`Limits::results_max`].
+    /// There are more results than [`Limits::results_max`]; holds that limit.
     #[error("more than {0} names match (limit of results); narrow the pattern")]
     TooManyResults(usize),
-    /// More rows than [`Limits::rows_max`].
-    #[error("more than {0} names to look at (limit of visited names); narrow the pattern")]
+    /// More rows were read than [`Limits::rows_max`]; holds that limit.
+    #[error("the search would read more than {0} names (limit of visited names); narrow the pattern")]
     TooManyRows(usize),
-    /// The store failed.
+    /// A request to the server failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What is being looked for.
+/// What a search looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// Metrics and directories.
@@ -97,7 +99,11 @@ pub enum Want {
 }
 
 impl CassandraStore {
-    /// The nodes that a glob means, in byte order.
+    /// The nodes that match a glob, in byte order of their paths.
+    ///
+    /// # Errors
+    /// `NoIndex` if the server has no SASI indexes, `TooManyResults` or `TooManyRows` if a limit is exceeded,
+    /// `Store` if a request fails.
     pub async fn find(&self, pattern: &Pattern, want: Want, limits: Limits) -> Result<Vec<Node>, FindError> {
         let (server, features) = self.features().await?;
         if !features.sasi {
@@ -119,7 +125,7 @@ impl CassandraStore {
         Ok(nodes)
     }
 
-    /// What to do where there are no SASI indexes.
+    /// What an operator can do about missing SASI indexes.
     pub fn find_advice(&self, server: Server) -> String {
         advice(&self.config.metadata_keyspace(), server)
     }
@@ -150,7 +156,7 @@ struct Search<'a> {
     limits: Limits,
 }
 
-/// What one table gave so far.
+/// What a search has found in one table so far.
 #[derive(Default)]
 struct Harvest {
     names: Vec<String>,
@@ -180,7 +186,7 @@ impl Search<'_> {
         Ok(names)
     }
 
-    /// All of a query: its first page, and the rest of the ring in parts.
+    /// Runs one query: first a small page, then the rest of the token ring in parts.
     async fn run(
         &self,
         table: &'static str,
@@ -204,8 +210,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Page after page; on wish only until there are rows, then the token of the last one when more may
-    /// come behind it.
+    /// Reads page after page. With `only_first` it stops after the first page that has rows, and returns the
+    /// token of its last row if there are more pages.
     async fn pages(
         &self,
         ask: &Ask<'_>,
@@ -224,7 +230,7 @@ impl Search<'_> {
         }
     }
 
-    /// Keeps what matches, and gives the token of the last row.
+    /// Keeps the names of a page that match. Returns the token of its last row.
     async fn gather(&self, page: QueryResult, harvest: &Mutex<Harvest>) -> Result<Option<i64>, FindError> {
         let page = page.into_rows_result().map_err(|error| error::answer("find names", error))?;
         self.store.stats.find_rows.add(page.rows_num() as u64);
@@ -256,7 +262,7 @@ impl Search<'_> {
     }
 }
 
-/// A query on a part of the ring.
+/// A query on a part of the token ring.
 struct Ask<'a> {
     statement: &'a PreparedStatement,
     query: &'a Query,

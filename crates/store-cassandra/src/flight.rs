@@ -1,10 +1,10 @@
-//! Many requests at once, but not too many.
+//! Runs many requests concurrently, up to a limit.
 
 use futures::{StreamExt, TryStreamExt};
 use plumbago_store::StoreError;
 
-/// Makes a future for each of `count` numbers, when its turn comes, and runs at most `at_once` of them
-/// at a time; answers in their order, or the first error.
+/// Calls `make` for each number below `count` and runs at most `at_once` of the futures at a time. Returns
+/// their results in order, or the first error.
 pub(crate) async fn all<T, F>(
     count: usize,
     at_once: usize,

@@ -1,5 +1,5 @@
-//! Series that are not found by their tags. Each is marked by a row among those of the tags, under a
-//! tag that no series can have; the row's id tells since when.
+//! Hidden series, which tag searches do not find. Each is marked by a row in the tags table, under a tag
+//! that no series can have. The `id` of that row holds the time since when the series is hidden.
 
 use plumbago_store::StoreError;
 use scylla::value::CqlTimeuuid;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::flight;
 use crate::metadata::{CONCURRENCY, NameStore, seconds_of, time_uuid};
 
-/// The tag and the value that stand for the mark.
+/// The tag and value under which hidden series are listed.
 pub(crate) const MARK: (&str, &str) = ("!hidden", "series");
 
 impl NameStore {
@@ -26,7 +26,8 @@ impl NameStore {
         flight::all(names.len(), CONCURRENCY, show).await.map(|_| ())
     }
 
-    /// Where the table is absent no series is hidden.
+    /// The hidden series, each with the time since when (seconds since the epoch). Empty if the server has no
+    /// tags table.
     pub(crate) async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
         let rows: Result<Vec<(String, Option<Uuid>)>, _> =
             self.rows("list hidden series", self.text.series_of_tag(), MARK).await;

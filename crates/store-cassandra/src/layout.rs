@@ -1,66 +1,63 @@
-//! Where a slot lies: its table, its partition of 2000 slots, its offset; and what a shard number means.
+//! Maps a slot to its table, its partition (of 2000 slots) and its offset, and a writer to the value of the
+//! column `shard`.
 
 use plumbago_model::Stage;
+use plumbago_store::WriterIdentity;
+use plumbago_store::writer::{IDS_PER_WRITER, WRITER_IDS};
 
-/// Slots in a partition. BigGraphite means to use a minimum of six hours and compares seconds with
-/// milliseconds, so that it comes out as 2000 always; the number is the format.
+/// Slots in a partition; part of the format. BigGraphite intends partitions of at least six hours, but it
+/// compares seconds with milliseconds, so they always have 2000 slots.
 pub const PARTITION_SLOTS: u32 = 2000;
 
-/// How long after its stage a point may come and still be kept, in seconds.
+/// How much longer than the duration of its stage a row is kept, in seconds.
 pub const OUT_OF_ORDER_SECONDS: u64 = 900;
 
-/// Writer ids are 14 bits.
-pub const WRITERS: u16 = 1 << 14;
-
-/// How many consecutive writer ids one writer owns, so that counts beyond a `smallint` can be split.
-pub const IDS_PER_WRITER: u16 = 8;
-
-/// What a `smallint` count holds.
+/// The largest count that fits into one row, because the column is a `smallint`.
 pub(crate) const COUNT_MAX: i32 = i16::MAX as i32;
 
-/// The largest count that the rows of one writer hold together.
+/// The largest count that fits into the rows of one writer together.
 pub const COUNT_TOTAL_MAX: i32 = COUNT_MAX * IDS_PER_WRITER as i32;
 
-/// One of the tables of points: a stage, and whether it holds raw points or windows. Metrics that
-/// have the stage in common share the table.
+/// A table for points: a stage, and whether it holds raw points or windows. All metrics that have the
+/// stage share the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Table {
     /// The stage.
     pub stage: Stage,
-    /// True when the stage is not the first of its retention.
+    /// Whether the table holds windows: true for every stage of a retention but the first.
     pub coarse: bool,
 }
 
 impl Table {
-    /// The table of a stage that has this place in its retention.
+    /// The table of a stage that is at `stage_index` in its retention, counted from 0.
     pub fn new(stage: Stage, stage_index: u8) -> Self {
         Self { stage, coarse: stage_index > 0 }
     }
 
-    /// Its name.
+    /// The name of the table, e.g. `datapoints_10080p_60s_aggr`.
     pub fn name(&self) -> String {
         let suffix = if self.coarse { "aggr" } else { "0" };
         format!("datapoints_{}p_{}s_{suffix}", self.stage.points, self.stage.resolution)
     }
 
-    /// BigGraphite's text for the stage, e.g. `10080*60s_aggr`.
+    /// BigGraphite's notation for the stage, e.g. `10080*60s_aggr`.
     pub fn stage_text(&self) -> String {
         let suffix = if self.coarse { "aggr" } else { "0" };
         format!("{}*{}s_{suffix}", self.stage.points, self.stage.resolution)
     }
 
-    /// Milliseconds that a partition spans.
+    /// The time span of a partition, in milliseconds.
     pub fn partition_ms(&self) -> i64 {
         i64::from(PARTITION_SLOTS) * 1000 * i64::from(self.stage.resolution)
     }
 
-    /// Seconds that a row is kept, before any limit of the server.
+    /// How long a row is kept, in seconds. The server's limit may be lower.
     pub fn ttl(&self) -> u64 {
         self.stage.duration() + OUT_OF_ORDER_SECONDS
     }
 }
 
-/// A partition of a table: its first slot is a multiple of [`PARTITION_SLOTS`].
+/// A partition of a table, as its number: the first slot divided by [`PARTITION_SLOTS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Partition(pub u32);
 
@@ -70,12 +67,12 @@ impl Partition {
         Self(slot / PARTITION_SLOTS)
     }
 
-    /// The value of `time_start_ms`.
+    /// The value of the column `time_start_ms`: the start of the first slot, in milliseconds since the epoch.
     pub fn start_ms(self, stage: Stage) -> i64 {
         i64::from(self.first_slot()) * 1000 * i64::from(stage.resolution)
     }
 
-    /// Its first slot.
+    /// The first slot of the partition.
     pub fn first_slot(self) -> u32 {
         self.0 * PARTITION_SLOTS
     }
@@ -86,7 +83,7 @@ pub fn offset(slot: u32) -> i16 {
     (slot % PARTITION_SLOTS) as i16
 }
 
-/// The partitions that a range of slots touches, each with the part of the range that it holds as
+/// Splits the slots `from..until` by partition. Each item is a partition and its part of the range, as
 /// offsets `from..until`.
 pub fn partitions(from: u32, until: u32) -> impl Iterator<Item = (Partition, i16, i16)> {
     let last = until.max(1) - 1;
@@ -99,23 +96,22 @@ pub fn partitions(from: u32, until: u32) -> impl Iterator<Item = (Partition, i16
     })
 }
 
-/// A shard as it is stored: replica and writer in a signed 16-bit number.
-pub fn shard(replica: u8, writer: u16) -> i16 {
-    (u16::from(replica & 3) << 14 | (writer % WRITERS)) as i16
+/// The value of the column `shard` in the rows of a writer: the replica id in the upper 2 bits and the
+/// writer id in the lower 14, as a signed number. A writer has several ids; `part` selects one, from 0.
+pub fn writer_key(writer: WriterIdentity, part: u16) -> i16 {
+    (u16::from(writer.replica()) << 14 | writer.id(part)).cast_signed()
 }
 
-/// The replica in a stored shard.
-pub fn replica_of(shard: i16) -> u8 {
-    (shard as u16 >> 14) as u8
+/// The writer that a value of the column `shard` belongs to, and which of the writer's ids it has (from 0).
+pub fn writer_of(key: i16) -> (WriterIdentity, u16) {
+    let key = key.cast_unsigned();
+    let writer_id = key % WRITER_IDS;
+    let writer = WriterIdentity::new((key >> 14) as u8, writer_id);
+    (writer, writer_id - writer.first_id())
 }
 
-/// The writer in a stored shard.
-pub fn writer_of(shard: i16) -> u16 {
-    shard as u16 % WRITERS
-}
-
-/// Splits a count into parts that a `smallint` holds, the first as full as it can be; at least one
-/// part, at most [`IDS_PER_WRITER`]. What does not fit is left out; see [`fit`].
+/// Splits a count into parts that each fit into a `smallint`, filling the first ones up. There is at least
+/// one part and at most [`IDS_PER_WRITER`]; a larger count is cut off (see [`fit`]).
 pub fn split_count(count: i32) -> impl Iterator<Item = i16> {
     let mut left = count.clamp(-COUNT_TOTAL_MAX, COUNT_TOTAL_MAX);
     let mut first = true;
@@ -130,8 +126,8 @@ pub fn split_count(count: i32) -> impl Iterator<Item = i16> {
     })
 }
 
-/// A window of an average whose count is beyond what the rows of a writer hold keeps its mean: the
-/// sum shrinks with the count.
+/// Scales the sum of an averaged window down if its count is larger than the rows of a writer can hold.
+/// The count is cut off to [`COUNT_TOTAL_MAX`], so the sum has to shrink with it to keep the mean.
 pub fn fit(value: f64, count: i32) -> f64 {
     if count <= COUNT_TOTAL_MAX { value } else { value / f64::from(count) * f64::from(COUNT_TOTAL_MAX) }
 }
@@ -162,11 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_signed() {
-        assert_eq!(shard(1, 0), 16_384);
-        assert_eq!(shard(2, 0), -32_768);
-        assert_eq!(shard(3, 0x3fff), -1);
-        assert_eq!(shard(0, 0x3fff), 16_383);
+    fn writer_keys_are_signed() {
+        let key = |replica, writer_id| writer_key(WriterIdentity::new(replica, writer_id), writer_id % 8);
+        assert_eq!(key(1, 0), 16_384);
+        assert_eq!(key(2, 0), -32_768);
+        assert_eq!(key(3, 0x3fff), -1);
+        assert_eq!(key(0, 0x3fff), 16_383);
     }
 
     #[test]
@@ -183,9 +180,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shards_read_back(replica in 0u8..4, writer in 0u16..WRITERS) {
-            let stored = shard(replica, writer);
-            prop_assert_eq!((replica_of(stored), writer_of(stored)), (replica, writer));
+        fn writer_keys_read_back(replica in 0u8..4, writer_id in 0u16..WRITER_IDS) {
+            let writer = WriterIdentity::new(replica, writer_id);
+            let part = writer_id % IDS_PER_WRITER;
+            prop_assert_eq!(writer_of(writer_key(writer, part)), (writer, part));
         }
 
         #[test]

@@ -1,17 +1,17 @@
-//! Leases: what only one node of a cluster may do at a time. The one place with lightweight
-//! transactions.
+//! Leases, so that only one daemon at a time runs a job. No other code uses lightweight transactions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use plumbago_store::StoreError;
+use async_trait::async_trait;
+use plumbago_store::{Lease, StoreError};
 use uuid::Uuid;
 
 use crate::metadata::NameStore;
 
-/// A lease that is held. It ends by itself when it is not renewed in time.
+/// A lease that this process took. It expires unless it is renewed in time.
 #[derive(Debug)]
-pub struct Lease {
+pub(crate) struct HeldLease {
     store: Arc<NameStore>,
     name: String,
     holder: Uuid,
@@ -19,8 +19,8 @@ pub struct Lease {
     ttl: i32,
 }
 
-impl Lease {
-    /// Takes the lease of this name for `ttl`; `None` when somebody else has it.
+impl HeldLease {
+    /// Takes the lease `name` for `ttl`; `None` if another holder has it.
     pub(crate) async fn take(
         store: Arc<NameStore>,
         name: &str,
@@ -35,19 +35,6 @@ impl Lease {
         Ok(taken.then_some(lease))
     }
 
-    /// Keeps it for another time; false when it is lost.
-    pub async fn renew(&self) -> Result<bool, StoreError> {
-        let text = self.store.text.renew_lease();
-        let values = (self.ttl, self.holder, &self.host, &self.name, self.holder);
-        self.decide("renew a lease", text, values).await
-    }
-
-    /// Gives it back.
-    pub async fn release(self) -> Result<(), StoreError> {
-        let text = self.store.text.release_lease();
-        self.decide("release a lease", text, (&self.name, self.holder)).await.map(|_| ())
-    }
-
     async fn decide(
         &self,
         operation: &str,
@@ -58,9 +45,22 @@ impl Lease {
     }
 }
 
+#[async_trait]
+impl Lease for HeldLease {
+    async fn renew(&self) -> Result<bool, StoreError> {
+        let text = self.store.text.renew_lease();
+        let values = (self.ttl, self.holder, &self.host, &self.name, self.holder);
+        self.decide("renew a lease", text, values).await
+    }
+
+    async fn release(&self) -> Result<(), StoreError> {
+        let text = self.store.text.release_lease();
+        self.decide("release a lease", text, (&self.name, self.holder)).await.map(|_| ())
+    }
+}
+
 impl NameStore {
-    /// Runs a lightweight transaction and says whether it took effect. The answer has other columns
-    /// when it did not.
+    /// Runs a lightweight transaction. Returns whether it was applied.
     async fn applied(
         &self,
         operation: &str,
@@ -70,7 +70,7 @@ impl NameStore {
         use scylla::value::{CqlValue, Row};
         let session = self.cluster.session().await?;
         let mut statement = (*self.statement(&session, text, true).await?).clone();
-        // The columns of the answer differ from one time to the next, and it may not be repeated.
+        // The result has more columns if the transaction was not applied, and repeating it is not safe.
         statement.set_use_cached_result_metadata(false);
         statement.set_is_idempotent(false);
         let result = session.execute_unpaged(&statement, values).await;

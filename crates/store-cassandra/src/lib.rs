@@ -1,23 +1,22 @@
-//! The store contract over Cassandra and ScyllaDB: BigGraphite's tables, table for table.
+//! The store contract over Cassandra and ScyllaDB, in BigGraphite's tables and a few of our own.
 //!
-//! Must not know: rendering, HTTP, fjall, the command line. Points live in one table per stage, in
-//! partitions of 2000 slots; windows of coarse stages are kept per writer and merged when they are
-//! read. No text that came from a sender is ever put into CQL: all of it is bound.
+//! Points are in one table per stage, in partitions of 2000 slots. Windows of coarse stages have a row
+//! per writer; reads merge them. Text from senders is always a bound value, never part of a statement.
+//! This crate must not depend on rendering, HTTP, fjall or the command line.
 //!
-//! Start at [`CassandraStore`]; what the tables are is in [`schema`], where a slot lies in
-//! [`layout`], and how rows of several writers become one answer in [`merge`].
+//! Start at [`CassandraStore`]. The tables are described in [`schema`], the mapping of slots to rows in
+//! [`layout`], and the merge of several writers' rows in `plumbago_store::merge`.
 
 pub mod check;
 pub mod config;
 pub mod find;
-pub mod late;
 pub mod layout;
-pub mod merge;
 pub mod schema;
 pub mod statements;
 
 mod changes;
 mod damage;
+mod datacenter;
 mod dialect;
 mod error;
 mod flight;
@@ -26,30 +25,30 @@ mod lease;
 mod metadata;
 mod names;
 mod nodes;
+mod peer_overlay;
 mod prepared;
 mod read;
 mod retry;
 mod rows;
 mod scan;
 mod session;
+mod shared;
 mod stats;
 mod store;
 mod sync;
 mod tags;
+mod timestamps;
 mod tls;
-mod told;
+mod windows;
 mod write;
 mod writers;
 
-pub use changes::{ChangeFeed, Changes};
 pub use check::Report;
 pub use config::Config;
 pub use dialect::{config_from_map, config_to_map, parse_retention};
-pub use lease::Lease;
 pub use names::{NameLimits, NameProblem};
 pub use scan::TokenRange;
 pub use session::{Cluster, Clusters};
 pub use store::CassandraStore;
-pub use sync::Plan;
-pub use write::{PointWriter, Refusal};
-pub use writers::Identity;
+pub use sync::SyncPlan;
+pub use write::PointWriter;

@@ -1,16 +1,16 @@
-//! Names: creation, look-up, deletion.
+//! Creates, looks up and deletes metrics in the tables for names.
+
+mod requests;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use plumbago_model::{Clock, MetricConfig, MetricId};
 use plumbago_store::{MetricMeta, StoreError};
 use plumbago_telemetry::Throttle;
 use scylla::client::session::Session;
-use scylla::deserialize::row::DeserializeRow;
-use scylla::serialize::row::SerializeRow;
-use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
@@ -19,38 +19,38 @@ use crate::config::Config;
 use crate::damage::Damage;
 use crate::dialect::{config_from_map, config_to_map};
 use crate::find::Counts;
+use crate::flight;
 use crate::names::{self, NameLimits};
 use crate::prepared::NameStatements;
 use crate::schema::{METADATA, METRICS};
-use crate::session::{Cluster, consistency};
+use crate::session::Cluster;
 use crate::statements::Names;
 use crate::stats::Stats;
 use crate::tags::TagsTable;
-use crate::{error, flight};
 
-/// Requests for names in flight.
+/// Most requests for names in flight per call.
 pub(crate) const CONCURRENCY: usize = 64;
-/// Configurations that are kept so that equal ones share memory.
+/// Most configurations that are kept so that metrics with equal ones share memory.
 const CONFIGS_MAX: usize = 10_000;
-/// 100 ns steps between the epoch of time-based UUIDs (1582) and that of Unix.
+/// The Unix epoch as a time of a time-based UUID: 100 ns steps since 1582-10-15.
 const UUID_EPOCH: u64 = 0x01B2_1DD2_1381_4000;
 
-/// A row of `metrics_metadata`: id, configuration, creation, update.
+/// A row of `metrics_metadata`: `id`, `config`, `created_on`, `updated_on`.
 pub(crate) type MetadataRow =
     (Option<Uuid>, Option<HashMap<String, String>>, Option<CqlTimeuuid>, Option<CqlTimeuuid>);
 
-/// Why a row is no metric here.
+/// Why a row cannot be used as a metric.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoMetric {
-    /// Nobody can use it.
+    /// The row is broken; no program can use it.
     #[error("{0}")]
     Broken(&'static str),
-    /// We do not understand its configuration; another program may.
+    /// We do not understand its configuration, but another program may.
     #[error("{0}")]
     Foreign(String),
 }
 
-/// The tables of names.
+/// Access to the tables for names.
 #[derive(Debug)]
 pub(crate) struct NameStore {
     pub(crate) cluster: Arc<Cluster>,
@@ -59,13 +59,14 @@ pub(crate) struct NameStore {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stats: Stats,
     pub(crate) damage: Damage,
-    /// Marks our own changes in the feed.
+    /// The origin that marks this process's changes in the feed.
     pub(crate) origin: Uuid,
     pub(crate) counts: Counts,
     pub(crate) tags: TagsTable,
     statements: NameStatements,
     known_configs: Mutex<HashMap<String, Arc<MetricConfig>>>,
     components: AtomicU32,
+    longest_window_seconds: AtomicU32,
     throttle: Throttle,
 }
 
@@ -90,21 +91,31 @@ impl NameStore {
             statements: NameStatements::new(),
             known_configs: Mutex::default(),
             components: AtomicU32::new(config.components),
+            longest_window_seconds: AtomicU32::new(0),
             throttle: Throttle::new(10_000),
         }
     }
 
-    /// The number of component columns, once the check has read it from the table.
+    /// Sets the number of component columns that a check found in the server's tables.
     pub(crate) fn set_components(&self, components: u32) {
         self.components.store(components, Ordering::Relaxed);
+    }
+
+    /// Sets the length of the longest window that a check found in the server's tables.
+    pub(crate) fn set_longest_window(&self, seconds: u32) {
+        self.longest_window_seconds.store(seconds, Ordering::Relaxed);
+    }
+
+    pub(crate) fn longest_window(&self) -> Duration {
+        Duration::from_secs(self.longest_window_seconds.load(Ordering::Relaxed).into())
     }
 
     pub(crate) fn limits(&self, indexed: bool) -> NameLimits {
         NameLimits { components: self.components.load(Ordering::Relaxed), indexed }
     }
 
-    /// Creates metrics: directories first, then the metric with its metadata, then the note in the
-    /// change feed, so that whoever sees a later one finds the earlier.
+    /// Creates metrics: first the directories, then the metrics with their metadata, then the entries in the
+    /// change feed. In this order, a reader that sees one of them also finds those before it.
     pub(crate) async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         let metrics = self.holdable(metrics);
         if metrics.is_empty() {
@@ -112,7 +123,7 @@ impl NameStore {
         }
         let session = self.cluster.session().await?;
         self.make_directories(&session, &metrics).await?;
-        // Asked with the level of writes: the answer decides whether a date is kept.
+        // Read with the consistency level of writes: the result decides whether `created_on` is kept.
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
         let existing = self.fetch(&names, true).await?;
         let create = |i: usize| self.create_one(&session, metrics[i], existing[i].as_ref());
@@ -123,8 +134,8 @@ impl NameStore {
         Ok(())
     }
 
-    /// Without the names that the tables cannot hold, which are counted and named; of a name that
-    /// comes twice the last.
+    /// Leaves out metrics whose names the tables cannot hold, and counts and logs them. If a name occurs
+    /// twice, the last one is kept.
     fn holdable<'a>(&self, metrics: &'a [MetricMeta]) -> Vec<&'a MetricMeta> {
         let limits = self.limits(false);
         let mut place: HashMap<&str, usize> = HashMap::with_capacity(metrics.len());
@@ -149,8 +160,8 @@ impl NameStore {
         kept
     }
 
-    /// Writes the directories above the metrics that are not there. Only the lowest is looked up: as
-    /// BigGraphite does, all above it are written when it is missing.
+    /// Writes the missing directories above the metrics. Only the lowest directory of each metric is looked
+    /// up. If it is missing, all directories above it are written too, as BigGraphite does.
     async fn make_directories(&self, session: &Session, metrics: &[&MetricMeta]) -> Result<(), StoreError> {
         let untagged =
             metrics.iter().map(|metric| metric.name.as_str()).filter(|name| !names::is_tagged(name));
@@ -166,7 +177,7 @@ impl NameStore {
         self.write_directories(session, &wanted).await
     }
 
-    /// Writes the rows of exactly these directories.
+    /// Writes the rows of these directories, but not of those above them.
     pub(crate) async fn write_directories(
         &self,
         session: &Session,
@@ -180,15 +191,16 @@ impl NameStore {
         flight::all(directories.len(), CONCURRENCY, write).await.map(|_| ())
     }
 
-    /// Asked with the level of writes: a directory that most replicas do not have is written again.
+    /// Reads with the consistency level of writes, so that a directory which only a minority of the replicas
+    /// has is written again.
     pub(crate) async fn has_directory(&self, directory: &str) -> Result<bool, StoreError> {
         let rows: Vec<(String,)> =
             self.rows_at("look up a directory", self.text.get_directory(), (directory,), true).await?;
         Ok(!rows.is_empty())
     }
 
-    /// The rows of both tables in one request: with one partition key and one keyspace they are one
-    /// mutation, which happens whole or not at all.
+    /// Writes the rows of both tables in one batch. They have the same keyspace and partition key, so the
+    /// server applies them as one mutation: both or none.
     async fn create_one(
         &self,
         session: &Session,
@@ -240,7 +252,7 @@ impl NameStore {
         Ok(rows.iter().map(|row| is_whole(row.as_ref())).collect())
     }
 
-    /// Metadata rows by name, in the order asked.
+    /// The metadata rows of these names, in the same order.
     async fn fetch(&self, names: &[&str], for_write: bool) -> Result<Vec<Option<MetadataRow>>, StoreError> {
         flight::all(names.len(), CONCURRENCY, |i| self.fetch_one(names[i], for_write)).await
     }
@@ -250,7 +262,7 @@ impl NameStore {
         name: &str,
         for_write: bool,
     ) -> Result<Option<MetadataRow>, StoreError> {
-        // The server refuses an empty key; there is no metric of that name.
+        // No metric has an empty name, and the server would refuse the empty key.
         if name.is_empty() {
             return Ok(None);
         }
@@ -258,8 +270,9 @@ impl NameStore {
         Ok(rows.into_iter().next())
     }
 
-    /// What a row says of a metric; one without id or configuration is none, as for BigGraphite,
-    /// whose late touches and reads leave such rows of deleted metrics.
+    /// The configuration and the creation time (seconds since the epoch) in a row. If the row is not a usable
+    /// metric, reports it as damaged and returns `None`. As in BigGraphite, a row without id or configuration
+    /// is not a metric: BigGraphite leaves such rows when it updates a date of a metric that was deleted.
     pub(crate) fn understand(
         &self,
         name: &str,
@@ -276,7 +289,7 @@ impl NameStore {
         }
     }
 
-    /// The configuration of a row, or what is wrong with the row.
+    /// The configuration in a row, or why the row is not a usable metric.
     pub(crate) fn judge(
         &self,
         name: &str,
@@ -292,7 +305,7 @@ impl NameStore {
         self.shared_config(&config).map_err(NoMetric::Foreign)
     }
 
-    /// Equal configurations share one allocation.
+    /// Parses a configuration. Equal configurations share one allocation.
     fn shared_config(&self, map: &HashMap<String, String>) -> Result<Arc<MetricConfig>, String> {
         let mut pairs: Vec<(&str, &str)> = map.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         pairs.sort_unstable();
@@ -317,7 +330,8 @@ impl NameStore {
         Ok(())
     }
 
-    /// Deletes the rows of a metric, all or those that were written up to `as_of_us`.
+    /// Deletes the rows of a metric. With `as_of_us` (microseconds since the epoch), what was written after
+    /// that time stays.
     pub(crate) async fn delete_one(
         &self,
         session: &Session,
@@ -339,133 +353,53 @@ impl NameStore {
         self.remove_tags(session, name, as_of_us).await
     }
 
-    /// Notes in the metadata that metrics were written or read. Rows are looked up first, because the
-    /// note would make a row of a metric that is gone.
-    pub(crate) async fn note(&self, names: &[&str], read: bool) -> Result<(), StoreError> {
-        let session = self.cluster.session().await?;
+    /// Updates the date of the last write of metrics whose date is before `since` (seconds since the epoch).
+    /// Returns which metrics exist: the update would create a row for one that does not.
+    pub(crate) async fn note_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError> {
+        let rows = self.fetch(names, true).await?;
+        let is_due = |row: &MetadataRow| row.3.is_none_or(|date| i64::from(seconds_of(date)) < since);
+        let due = names
+            .iter()
+            .zip(&rows)
+            .filter(|(_, row)| is_whole(row.as_ref()) && row.as_ref().is_some_and(is_due));
+        let due: Vec<&str> = due.map(|(name, _)| *name).collect();
+        self.note(&due, self.text.touch()).await?;
+        Ok(rows.iter().map(|row| is_whole(row.as_ref())).collect())
+    }
+
+    /// Updates the date of the last read of those metrics that exist.
+    pub(crate) async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
         let rows = self.fetch(names, true).await?;
         let there = names.iter().zip(&rows).filter(|(_, row)| is_whole(row.as_ref()));
         let there: Vec<&str> = there.map(|(name, _)| *name).collect();
-        let note = |i: usize| {
-            let text = if read { self.text.note_read() } else { self.text.touch() };
-            self.execute(&session, "touch a metric", text, (there[i],))
-        };
-        flight::all(there.len(), CONCURRENCY, note).await.map(|_| ())
+        self.note(&there, self.text.note_read()).await
     }
 
-    /// Runs a statement of the names.
-    pub(crate) async fn run(
-        &self,
-        operation: &str,
-        text: String,
-        values: impl SerializeRow,
-    ) -> Result<(), StoreError> {
+    async fn note(&self, names: &[&str], text: String) -> Result<(), StoreError> {
         let session = self.cluster.session().await?;
-        self.execute(&session, operation, text, values).await
-    }
-
-    pub(crate) async fn execute(
-        &self,
-        session: &Session,
-        operation: &str,
-        text: String,
-        values: impl SerializeRow,
-    ) -> Result<(), StoreError> {
-        self.execute_at(session, operation, text, values, None).await
-    }
-
-    pub(crate) async fn execute_at(
-        &self,
-        session: &Session,
-        operation: &str,
-        text: String,
-        values: impl SerializeRow,
-        timestamp_us: Option<i64>,
-    ) -> Result<(), StoreError> {
-        let mut statement = (*self.statements.get(session, text, self.level(session, true)).await?).clone();
-        statement.set_timestamp(timestamp_us);
-        self.stats.metadata_requests.add(1);
-        let result = session.execute_unpaged(&statement, values).await;
-        result.map(|_| ()).map_err(|error| self.failed(operation, error))
-    }
-
-    /// Reads a few rows.
-    pub(crate) async fn rows<R>(
-        &self,
-        operation: &str,
-        text: String,
-        values: impl SerializeRow,
-    ) -> Result<Vec<R>, StoreError>
-    where
-        R: for<'f> DeserializeRow<'f, 'f>,
-    {
-        self.rows_at(operation, text, values, false).await
-    }
-
-    /// [`NameStore::rows`], with the consistency of writes where what is read decides on a write.
-    pub(crate) async fn rows_at<R>(
-        &self,
-        operation: &str,
-        text: String,
-        values: impl SerializeRow,
-        for_write: bool,
-    ) -> Result<Vec<R>, StoreError>
-    where
-        R: for<'f> DeserializeRow<'f, 'f>,
-    {
-        let session = self.cluster.session().await?;
-        let statement = self.statement(&session, text, for_write).await?;
-        self.stats.metadata_requests.add(1);
-        let result = session.execute_unpaged(&statement, values).await;
-        let rows = result
-            .map_err(|error| self.failed(operation, error))?
-            .into_rows_result()
-            .map_err(|error| error::answer(operation, error))?;
-        let rows = rows.rows::<R>().map_err(|error| error::answer(operation, error))?;
-        rows.collect::<Result<_, _>>().map_err(|error| error::answer(operation, error))
-    }
-
-    pub(crate) async fn statement(
-        &self,
-        session: &Session,
-        text: String,
-        for_write: bool,
-    ) -> Result<Arc<scylla::statement::prepared::PreparedStatement>, StoreError> {
-        self.statements.get(session, text, self.level(session, for_write)).await
-    }
-
-    pub(crate) fn level(&self, session: &Session, for_write: bool) -> Consistency {
-        let own = self.config.has_metadata_cluster();
-        let datacenter = if own { &self.config.metadata.datacenter } else { &self.config.datacenter };
-        let levels = &self.config.consistency;
-        let level = if for_write { levels.metadata_write } else { levels.metadata_read };
-        consistency(level, session, &self.config.metadata_keyspace(), datacenter)
-    }
-
-    pub(crate) fn failed(&self, operation: &str, error: scylla::errors::ExecutionError) -> StoreError {
-        self.stats.failed_requests.add(1);
-        error::request(operation, error)
+        let note = |i: usize| self.execute(&session, "touch a metric", text.clone(), (names[i],));
+        flight::all(names.len(), CONCURRENCY, note).await.map(|_| ())
     }
 }
 
-/// The map of a metric. One that is there stays as it is where it says the same, or where we do not
-/// understand it: then it is another program's.
+/// The `config` map to write for a metric. An existing map is kept unchanged if it means the same, or if we
+/// do not understand it, because it may belong to another program.
 fn map_to_write(metric: &MetricMeta, existing: Option<&MetadataRow>) -> HashMap<String, String> {
     let there = existing.and_then(|(_, config, ..)| config.as_ref());
     let kept = there.filter(|map| config_from_map(map).map_or(true, |config| config == *metric.config));
     kept.cloned().unwrap_or_else(|| config_to_map(&metric.config))
 }
 
-/// True for a row of a metric that exists.
+/// Whether the row has all columns that a metric needs.
 fn is_whole(row: Option<&MetadataRow>) -> bool {
     row.is_some_and(|(id, config, created_on, _)| id.is_some() && config.is_some() && created_on.is_some())
 }
 
-/// A time-based UUID of a second, different each time: SASI's sparse indexes fail for good where more
-/// than five rows have one value.
+/// A random time-based UUID within this second (since the epoch). Values must not repeat: a sparse SASI
+/// index breaks permanently if more than five rows have the same value.
 pub(crate) fn time_uuid(seconds: u32) -> CqlTimeuuid {
     let noise = Uuid::new_v4().as_u128();
-    // The part of the second is noise too, so that rows of one second differ in time.
+    // The fraction of the second is random too, so that rows of the same second have different times.
     let ticks = UUID_EPOCH + u64::from(seconds) * 10_000_000 + (noise >> 64) as u64 % 10_000_000;
     let (low, middle, high) = (ticks as u32, (ticks >> 32) as u16, (ticks >> 48) as u16 & 0x0fff | 0x1000);
     let mut node = (noise as u64).to_be_bytes();
@@ -473,7 +407,7 @@ pub(crate) fn time_uuid(seconds: u32) -> CqlTimeuuid {
     CqlTimeuuid::from_bytes(*Uuid::from_fields(low, middle, high, &node).as_bytes())
 }
 
-/// The second of a time-based UUID; 0 before the epoch.
+/// The time of a time-based UUID in seconds since the epoch; 0 if it is earlier.
 pub(crate) fn seconds_of(uuid: CqlTimeuuid) -> u32 {
     let (low, middle, high, _) = uuid.as_fields();
     let ticks = u64::from(high & 0x0fff) << 48 | u64::from(middle) << 32 | u64::from(low);

@@ -1,42 +1,47 @@
-//! What names the tables can hold, and how a name lies in them.
+//! Checks whether the tables can hold a name, and splits names into the values of their rows.
 
 use crate::schema::END;
 
-/// SASI leaves out terms from here on, with no more than a line in the server's log.
+/// The length from which SASI leaves a value out of the index (and only logs that), in bytes.
 const INDEXED_BYTES: usize = 1024;
-/// The server's limit on keys.
+/// The longest key that the server accepts, in bytes.
 const KEY_BYTES_MAX: usize = 65_535;
 
-/// What names may be, so that the tables and the way they are searched can hold them.
+/// The limits on names that follow from the tables and their indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameLimits {
-    /// Component columns; one of them marks the end.
+    /// Number of component columns. One of them is needed to mark the end of the name.
     pub components: u32,
-    /// Names have to be found by SASI indexes.
+    /// Whether SASI indexes must be able to find the names.
     pub indexed: bool,
 }
 
-/// Why a name cannot be kept.
+/// Why a name cannot be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameProblem {
-    /// More components than there are columns.
-    #[error("more than {0} components, which is what the tables have columns for")]
+    /// It has more components than the tables have columns for; holds the most that a name may have.
+    #[error("the name has more than {0} components, and the tables have no columns for the others")]
     TooManyComponents(u32),
-    /// A component that says where names end.
-    #[error("a component is {END}, which marks the end of names in the tables")]
+    /// A component equals the value that marks the end of names.
+    #[error("the name has the component {END}, which the tables use to mark the end of a name")]
     EndMarker,
-    /// Longer than a key.
-    #[error("longer than {KEY_BYTES_MAX} bytes")]
+    /// It is longer than a key of the server may be.
+    #[error("the name is longer than {KEY_BYTES_MAX} bytes")]
     TooLong,
-    /// A part that the index leaves out.
-    #[error("a component or the path above it has {INDEXED_BYTES} bytes or more, which the index leaves out")]
+    /// A component or the path above it is too long for the index.
+    #[error(
+        "the name has a component or a directory of {INDEXED_BYTES} bytes or more, which SASI does not index"
+    )]
     NotIndexed,
 }
 
 impl NameLimits {
-    /// Says what is wrong with a sanitised name; tagged series are not kept by component.
+    /// Checks a canonical name. Tagged series have no component columns, so only their length is checked.
+    ///
+    /// # Errors
+    /// The first problem found, if the tables cannot hold the name.
     pub fn check(&self, name: &str) -> Result<(), NameProblem> {
-        // The tags' table has a tag, its value and the name in one key.
+        // A row of the tags table has a tag, its value and the name in one key.
         if name.len() * (1 + usize::from(is_tagged(name))) > KEY_BYTES_MAX {
             return Err(NameProblem::TooLong);
         }
@@ -58,22 +63,22 @@ impl NameLimits {
     }
 }
 
-/// True for Graphite's tagged series, `name;tag=value`.
+/// Whether a name is that of a tagged series, `name;tag=value`.
 pub(crate) fn is_tagged(name: &str) -> bool {
     name.contains(';')
 }
 
-/// What stands in the column `parent`: the path above with its dot, or a dot alone.
+/// The value of the column `parent`: the path up to and including the last dot, or a single dot.
 pub(crate) fn parent(name: &str) -> &str {
     name.rfind('.').map_or(".", |dot| &name[..=dot])
 }
 
-/// The directories above a name, from the root down.
+/// The directories above a name, the top one first.
 pub(crate) fn directories(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('.').map(|(dot, _)| &name[..dot])
 }
 
-/// The values of a row of `metrics` or `directories`: name, parent, components, the mark of the end.
+/// The values of a row in `metrics` or `directories`: name, parent, components, end mark.
 pub(crate) fn tree_row(name: &str) -> Vec<&str> {
     let mut row = vec![name, parent(name)];
     row.extend(name.split('.'));
@@ -81,7 +86,7 @@ pub(crate) fn tree_row(name: &str) -> Vec<&str> {
     row
 }
 
-/// The tags of a series.
+/// The tags of a series with their values, including the pseudo tag `name`. Nothing for untagged names.
 pub(crate) fn tags(name: &str) -> impl Iterator<Item = (&str, &str)> {
     let first = is_tagged(name).then(|| name.split(';').next().map(|path| ("name", path))).flatten();
     first.into_iter().chain(name.split(';').skip(1).filter_map(|tag| tag.split_once('=')))

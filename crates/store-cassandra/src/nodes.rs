@@ -1,88 +1,222 @@
-//! Watching the nodes: one that was started anew may have lost what it had confirmed; one that was only
-//! out of reach, or hung, has it still.
+//! Reads from each node which of its starts it is in. A node that was started again may have lost rows that it
+//! had confirmed, so they have to be sent again. A node that was only unreachable or hung still has them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use plumbago_store::NodeStart;
 use scylla::client::session::Session;
 use scylla::cluster::Node;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::Statement;
 use uuid::Uuid;
 
-/// How often the state of the nodes is looked at.
-const EVERY: Duration = Duration::from_secs(1);
+/// Pause between two looks at the connections.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Pause between two requests to a node.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// Timeout of a request to a node. Other nodes are asked meanwhile.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What was seen of a node.
-#[derive(Debug, Default, Clone, Copy)]
+/// What is known about a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Seen {
-    up: bool,
-    /// A number that grows with each start of the node, once it could be asked.
-    start: Option<i32>,
+    /// A number that grows with each start of the node, and when the request was sent that read it.
+    start: Option<(i32, Instant)>,
+    /// The connection was lost after that.
+    was_lost: bool,
+    /// The last request was sent then.
+    asked: Option<Instant>,
 }
 
-/// Looks at the nodes for ever. `returned` hears of each that may have lost something, `counted` how many
-/// are known and how many of them connected.
-pub(crate) async fn watch(session: &Session, returned: impl Fn(), counted: impl Fn(usize, usize)) {
-    let mut known: HashMap<Uuid, Seen> = HashMap::new();
-    loop {
-        let state = session.get_cluster_state();
-        let nodes = state.get_nodes_info();
-        for node in nodes {
-            let before = known.get(&node.host_id).copied();
-            let now = look(session, node, before.unwrap_or_default()).await;
-            known.insert(node.host_id, now);
-            if !now.up || before.is_none_or(|before| before.up) {
-                continue;
-            }
-            if is_same_start(before, now) {
-                tracing::info!(node = %node.address, "a node is in reach again; it was not restarted");
-            } else {
-                tracing::info!(node = %node.address, "a node has returned");
-                returned();
+/// What an answer means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finding {
+    /// Nothing new.
+    Same,
+    /// The node was out of reach, and was not restarted.
+    Reconnected,
+    /// The node was restarted.
+    Restarted,
+}
+
+/// The last known starts of the nodes of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Starts(Mutex<HashMap<Uuid, Seen>>);
+
+impl Starts {
+    /// Returns the start of each known node. The ages are those at the time of this call.
+    pub(crate) fn list(&self) -> Vec<NodeStart> {
+        let list = |(node, seen): (&Uuid, &Seen)| NodeStart {
+            node: *node,
+            start: seen.start.map(|(number, _)| i64::from(number)),
+            age: seen.start.map_or(Duration::ZERO, |(_, asked)| asked.elapsed()),
+        };
+        self.lock().iter().map(list).collect()
+    }
+
+    /// Forgets nodes that are not known any more and adds those that are new. Returns the nodes to ask now.
+    fn due(&self, connected: &HashMap<Uuid, bool>, asking: &HashSet<Uuid>, now: Instant) -> Vec<Uuid> {
+        let mut all = self.lock();
+        all.retain(|node, _| connected.contains_key(node));
+        let mut due = Vec::new();
+        for (node, is_connected) in connected {
+            let seen = all.entry(*node).or_default();
+            if !is_connected {
+                seen.was_lost = true;
+                // Ask at once when it is back.
+                seen.asked = None;
+            } else if !asking.contains(node)
+                && seen.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_EVERY)
+            {
+                seen.asked = Some(now);
+                due.push(*node);
             }
         }
-        counted(nodes.len(), nodes.iter().filter(|node| node.is_connected()).count());
-        tokio::time::sleep(EVERY).await;
+        due
+    }
+
+    /// Notes the answer to a request that was sent at `asked`. If the server does not number its starts, each
+    /// lost connection counts as a restart.
+    fn note(&self, node: Uuid, number: Option<i32>, asked: Instant) -> Finding {
+        let mut all = self.lock();
+        let Some(seen) = all.get_mut(&node) else { return Finding::Same };
+        let was_lost = std::mem::take(&mut seen.was_lost);
+        let before = seen.start.map(|(number, _)| number);
+        let number = number.unwrap_or_else(|| before.map_or(0, |before| before + i32::from(was_lost)));
+        seen.start = Some((number, asked));
+        match before {
+            Some(before) if before == number => {
+                if was_lost {
+                    Finding::Reconnected
+                } else {
+                    Finding::Same
+                }
+            }
+            Some(_) => Finding::Restarted,
+            None => Finding::Same,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn look(session: &Session, node: &Arc<Node>, before: Seen) -> Seen {
-    match (before.up, node.is_connected()) {
-        (_, false) => Seen { up: false, ..before },
-        (true, true) => before,
-        (false, true) => Seen { up: true, start: start_of(session, node).await },
+/// Asks the nodes until the future is dropped, all side by side. Calls `restarted` for each node that was
+/// started again since the last answer, and `counted` in each round with the number of known and of connected
+/// nodes.
+pub(crate) async fn watch(
+    session: &Session,
+    starts: &Starts,
+    restarted: impl Fn(),
+    counted: impl Fn(usize, usize),
+) {
+    let mut answers = FuturesUnordered::new();
+    let mut asking = HashSet::new();
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            Some((node, asked, number)) = answers.next() => {
+                let node: Arc<Node> = node;
+                asking.remove(&node.host_id);
+                let Some(number) = number else { continue };
+                match starts.note(node.host_id, number, asked) {
+                    Finding::Same => {}
+                    Finding::Reconnected => {
+                        tracing::info!(node = %node.address, "a node can be reached again, without a restart");
+                    }
+                    Finding::Restarted => {
+                        tracing::info!(node = %node.address, "a node was restarted");
+                        restarted();
+                    }
+                }
+            }
+            _ = look.tick() => {
+                let state = session.get_cluster_state();
+                let nodes = state.get_nodes_info();
+                let connected: HashMap<Uuid, bool> =
+                    nodes.iter().map(|node| (node.host_id, node.is_connected())).collect();
+                counted(connected.len(), connected.values().filter(|is_connected| **is_connected).count());
+                let now = Instant::now();
+                for due in starts.due(&connected, &asking, now) {
+                    let Some(node) = nodes.iter().find(|node| node.host_id == due).cloned() else { continue };
+                    asking.insert(due);
+                    answers.push(async move {
+                        let number = tokio::time::timeout(ASK_TIMEOUT, start_of(session, &node)).await;
+                        (node, now, number.ok().flatten())
+                    });
+                }
+            }
+        }
     }
 }
 
-/// Whoever cannot be asked counts as started anew: sending something again harms nobody.
-fn is_same_start(before: Option<Seen>, now: Seen) -> bool {
-    now.start.is_some() && before.and_then(|before| before.start) == now.start
-}
-
-/// Which start of the node this is, as gossip numbers them.
-async fn start_of(session: &Session, node: &Arc<Node>) -> Option<i32> {
-    let mut statement = Statement::new("SELECT gossip_generation FROM system.local WHERE key = 'local'");
+/// The gossip generation of the node, which is new with each start; the inner `None` if the server has none.
+/// The outer `None` if the query fails, or if another node answers at this address.
+async fn start_of(session: &Session, node: &Arc<Node>) -> Option<Option<i32>> {
+    let mut statement =
+        Statement::new("SELECT host_id, gossip_generation FROM system.local WHERE key = 'local'");
     let itself = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
     let usual = session.get_default_execution_profile_handle().pointee_to_builder();
     let profile = usual.load_balancing_policy(itself).build().into_handle();
     statement.set_execution_profile_handle(Some(profile));
     let rows = session.query_unpaged(statement, ()).await.ok()?.into_rows_result().ok()?;
-    rows.first_row::<(Option<i32>,)>().ok()?.0
+    let (host_id, number) = rows.first_row::<(Uuid, Option<i32>)>().ok()?;
+    (host_id == node.host_id).then_some(number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NODE: Uuid = Uuid::from_u128(1);
+    const OTHER: Uuid = Uuid::from_u128(2);
+
     #[test]
-    fn who_cannot_be_asked_counts_as_started_anew() {
-        let seen = |start| Seen { up: true, start };
-        assert!(is_same_start(Some(seen(Some(7))), seen(Some(7))));
-        assert!(!is_same_start(Some(seen(Some(7))), seen(Some(8))));
-        assert!(!is_same_start(Some(seen(None)), seen(None)));
-        assert!(!is_same_start(Some(seen(Some(7))), seen(None)));
-        assert!(!is_same_start(None, seen(Some(7))));
+    fn a_restart_is_seen_without_a_lost_connection() {
+        let (starts, now) = (Starts::default(), Instant::now());
+        let none = HashSet::new();
+        assert_eq!(starts.due(&HashMap::from([(NODE, true)]), &none, now), [NODE]);
+        assert_eq!(starts.note(NODE, Some(7), now), Finding::Same);
+        assert_eq!(starts.note(NODE, Some(7), now), Finding::Same);
+        assert_eq!(starts.note(NODE, Some(8), now), Finding::Restarted);
+        starts.due(&HashMap::from([(NODE, false)]), &none, now);
+        assert_eq!(starts.note(NODE, Some(8), now), Finding::Reconnected);
+        assert_eq!(starts.list()[0].start, Some(8));
+    }
+
+    #[test]
+    fn without_numbers_a_lost_connection_counts_as_a_restart() {
+        let (starts, now) = (Starts::default(), Instant::now());
+        starts.due(&HashMap::from([(NODE, true)]), &HashSet::new(), now);
+        assert_eq!(starts.note(NODE, None, now), Finding::Same);
+        assert_eq!(starts.note(NODE, None, now), Finding::Same);
+        starts.due(&HashMap::from([(NODE, false)]), &HashSet::new(), now);
+        assert_eq!(starts.note(NODE, None, now), Finding::Restarted);
+        assert_eq!(starts.note(NODE, None, now), Finding::Same);
+    }
+
+    #[test]
+    fn nodes_are_asked_side_by_side() {
+        let (starts, now) = (Starts::default(), Instant::now());
+        let both = HashMap::from([(NODE, true), (OTHER, true)]);
+        assert_eq!(starts.due(&both, &HashSet::new(), now).len(), 2);
+        // One hangs: the other is asked again after the pause.
+        let asking = HashSet::from([OTHER]);
+        assert!(starts.due(&both, &asking, now).is_empty());
+        assert_eq!(starts.due(&both, &asking, now + ASK_EVERY), [NODE]);
+        // A node that comes back is asked at once.
+        starts.due(&HashMap::from([(NODE, false), (OTHER, true)]), &asking, now + ASK_EVERY);
+        assert_eq!(starts.due(&both, &asking, now + ASK_EVERY), [NODE]);
+        // An unknown start is listed as such, and a node that left is not.
+        assert!(starts.due(&HashMap::from([(OTHER, true)]), &asking, now).is_empty());
+        let list = starts.list();
+        assert_eq!((list.len(), list[0].node, list[0].start), (1, OTHER, None));
     }
 }

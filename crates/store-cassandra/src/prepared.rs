@@ -1,9 +1,10 @@
-//! Prepared statements, made when they are first needed.
+//! Prepared statements. Each is prepared when it is first needed.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use dashmap::{DashMap, DashSet};
 use plumbago_store::{ErrorKind, StoreError};
 use scylla::client::session::Session;
 use scylla::cluster::metadata::{ColumnType, NativeType};
@@ -13,16 +14,16 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::config::Config;
 use crate::error;
 use crate::layout::Table;
-use crate::session::{Cluster, consistency, speculative};
+use crate::session::{Cluster, consistency, decisive, speculative};
 use crate::statements::Points;
 
-/// How long a table that was refused is not asked for again.
+/// How long a refused table is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 
-/// Statements on names that are kept.
+/// Most prepared statements on the tables for names that are kept.
 const TEXTS_MAX: usize = 1000;
 
-/// The statements of one table of points.
+/// The prepared statements on one table for points.
 #[derive(Debug)]
 pub(crate) struct TableStatements {
     pub(crate) insert: PreparedStatement,
@@ -31,18 +32,24 @@ pub(crate) struct TableStatements {
     pub(crate) select_timed: Option<PreparedStatement>,
     pub(crate) delete: PreparedStatement,
     pub(crate) write_consistency: Consistency,
+    /// The level of reads whose result decides on a write.
+    pub(crate) decisive_consistency: Consistency,
+    /// The local data centre; empty for no preference.
+    pub(crate) datacenter: Arc<str>,
+    /// The number of changes of the replication that the levels and the data centre include.
+    changes: u64,
 }
 
-/// The statements of all tables of points that were used.
+/// The prepared statements on all tables for points that were used.
 #[derive(Debug)]
 pub(crate) struct Tables {
     cluster: Arc<Cluster>,
     config: Config,
-    ready: RwLock<HashMap<Table, Arc<TableStatements>>>,
-    refused: Mutex<HashMap<Table, (Instant, String)>>,
-    /// Tables that were wanted for writing: one that is only asked for and is not there lacks nothing.
-    written: RwLock<HashSet<Table>>,
-    /// Tables that the check found unfit, until the next check.
+    ready: DashMap<Table, Arc<TableStatements>>,
+    refused: DashMap<Table, (Instant, String)>,
+    /// Tables that were needed for a write. A missing table that is only read needs no attention.
+    written: DashSet<Table>,
+    /// Tables that the last check found unusable, with the reason. Replaced as a whole, so it has one lock.
     unfit: RwLock<HashMap<Table, String>>,
 }
 
@@ -51,18 +58,17 @@ impl Tables {
         Self {
             cluster,
             config: config.clone(),
-            ready: RwLock::default(),
-            refused: Mutex::default(),
-            written: RwLock::default(),
+            ready: DashMap::new(),
+            refused: DashMap::new(),
+            written: DashSet::new(),
             unfit: RwLock::default(),
         }
     }
 
-    /// Takes the findings of a check: these tables, and no others, are not to be used.
+    /// Sets which tables cannot be used, as found by a check. Replaces the findings of the last check.
     pub(crate) fn set_unfit(&self, unfit: HashMap<Table, String>) {
-        // All of them: the replicas decide on the level of a statement, and may be others now.
-        self.ready.write().unwrap_or_else(PoisonError::into_inner).clear();
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.ready.clear();
+        self.refused.clear();
         *self.unfit.write().unwrap_or_else(PoisonError::into_inner) = unfit;
     }
 
@@ -70,24 +76,21 @@ impl Tables {
         self.cluster.session().await
     }
 
-    /// The same, for writing.
+    /// Like `get`, for a write: the table is reported if it cannot be used.
     pub(crate) async fn get_to_write(&self, table: Table) -> Result<Arc<TableStatements>, StoreError> {
         let statements = self.get(table).await;
-        if statements.is_err() && !self.is_written(table) {
-            self.written.write().unwrap_or_else(PoisonError::into_inner).insert(table);
+        if statements.is_err() && !self.written.contains(&table) {
+            self.written.insert(table);
         }
         statements
     }
 
-    fn is_written(&self, table: Table) -> bool {
-        self.written.read().unwrap_or_else(PoisonError::into_inner).contains(&table)
-    }
-
-    /// The statements of a table. One that is missing or of another form is an error of the kind
-    /// `Invalid`, from memory for a moment.
+    /// The statements on a table. If the table is missing or has the wrong form, the error is `Invalid`, and
+    /// for a while (`REFUSED_FOR`) it is returned without asking the server again.
     pub(crate) async fn get(&self, table: Table) -> Result<Arc<TableStatements>, StoreError> {
-        if let Some(ready) = self.ready.read().unwrap_or_else(PoisonError::into_inner).get(&table) {
-            return Ok(ready.clone());
+        let ready = self.ready.get(&table).map(|ready| ready.clone());
+        if let Some(ready) = ready.filter(|ready| ready.changes == self.cluster.replication_changes()) {
+            return Ok(ready);
         }
         if let Some(why) = self.unfit.read().unwrap_or_else(PoisonError::into_inner).get(&table) {
             return Err(self.refuse(table, why.clone()));
@@ -98,7 +101,7 @@ impl Tables {
         match self.prepare(table).await {
             Ok(statements) => {
                 let statements = Arc::new(statements);
-                self.ready.write().unwrap_or_else(PoisonError::into_inner).insert(table, statements.clone());
+                self.ready.insert(table, statements.clone());
                 Ok(statements)
             }
             Err(error) if error::is_invalid(&error) => {
@@ -110,27 +113,22 @@ impl Tables {
         }
     }
 
-    /// Drops the statements of a table that the server no longer takes.
+    /// Drops the statements on a table because the server refuses them.
     pub(crate) fn forget(&self, table: Table, why: &str) {
-        self.ready.write().unwrap_or_else(PoisonError::into_inner).remove(&table);
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.insert(table, (Instant::now(), why.to_owned()));
+        self.ready.remove(&table);
+        self.refused.insert(table, (Instant::now(), why.to_owned()));
     }
 
-    /// Lets every table be tried again at once.
+    /// Makes the next request try every refused table again.
     pub(crate) fn forgive(&self) {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.refused.clear();
     }
 
-    /// Tables that writes were refused for lately.
+    /// Tables that currently cannot be written, and those that the last check found unusable, each with the
+    /// reason.
     pub(crate) fn refused(&self) -> Vec<(Table, String)> {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = refused
-            .iter()
-            .filter(|(table, _)| !ready.contains_key(table) && self.is_written(**table))
-            .map(|(table, (_, why))| (*table, why.clone()))
-            .collect();
+        let mut all: Vec<_> = self.refused.iter().map(|one| (*one.key(), one.value().1.clone())).collect();
+        all.retain(|(table, _)| !self.ready.contains_key(table) && self.written.contains(table));
         let unfit = self.unfit.read().unwrap_or_else(PoisonError::into_inner);
         all.extend(unfit.iter().map(|(table, why)| (*table, why.clone())));
         all.sort();
@@ -139,8 +137,7 @@ impl Tables {
     }
 
     fn refusal(&self, table: Table) -> Option<String> {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.get(&table).filter(|(at, _)| at.elapsed() < REFUSED_FOR).map(|(_, why)| why.clone())
+        self.refused.get(&table).filter(|one| one.0.elapsed() < REFUSED_FOR).map(|one| one.1.clone())
     }
 
     fn refuse(&self, table: Table, why: String) -> StoreError {
@@ -152,7 +149,10 @@ impl Tables {
     async fn prepare(&self, table: Table) -> Result<TableStatements, StoreError> {
         let session = self.cluster.session().await?;
         let text = Points::new(&self.config.keyspace, table);
-        let level = |level| consistency(level, &session, &self.config.keyspace, &self.config.datacenter);
+        // Read first: a change after that makes the statements outdated.
+        let changes = self.cluster.replication_changes();
+        let datacenter = self.cluster.datacenter();
+        let level = |level| consistency(level, &session, &self.config.keyspace, &datacenter);
         let (write, read) = (level(self.config.consistency.write), level(self.config.consistency.read));
         let insert = statement(&session, &text.insert, write).await?;
         check_types(&insert, table)?;
@@ -172,11 +172,14 @@ impl Tables {
             select_timed,
             delete: statement(&session, &text.delete, write).await?,
             write_consistency: write,
+            decisive_consistency: decisive(write, read),
+            datacenter,
+            changes,
         })
     }
 }
 
-/// Prepares one idempotent statement.
+/// Prepares a statement that is safe to repeat.
 pub(crate) async fn statement(
     session: &Session,
     text: &str,
@@ -190,7 +193,7 @@ pub(crate) async fn statement(
     Ok(statement)
 }
 
-/// Rows are written as bytes without a further look, so the types have to be those that we think of.
+/// Checks the column types of a table. Rows are serialised for these types without any further check.
 fn check_types(insert: &PreparedStatement, table: Table) -> Result<(), StoreError> {
     use NativeType::{BigInt, Double, SmallInt, Uuid};
     let wanted: &[NativeType] = if table.coarse {
@@ -208,19 +211,19 @@ fn check_types(insert: &PreparedStatement, table: Table) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Statements on the names, by their text and the level they are asked with.
+/// Prepared statements on the tables for names, by their text and consistency level.
 #[derive(Debug)]
 pub(crate) struct NameStatements {
-    ready: RwLock<HashMap<(String, u16), Arc<PreparedStatement>>>,
+    ready: DashMap<(String, u16), Arc<PreparedStatement>>,
 }
 
 impl NameStatements {
     pub(crate) fn new() -> Self {
-        Self { ready: RwLock::default() }
+        Self { ready: DashMap::new() }
     }
 
-    /// The statement of this text. One text is asked with several levels: who writes must know more than who
-    /// reads.
+    /// The prepared statement with this text and consistency level. The same text is used with several
+    /// levels, because a read that decides on a write needs a higher one.
     pub(crate) async fn get(
         &self,
         session: &Session,
@@ -228,16 +231,16 @@ impl NameStatements {
         consistency: Consistency,
     ) -> Result<Arc<PreparedStatement>, StoreError> {
         let key = (text, consistency as u16);
-        if let Some(ready) = self.ready.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(ready.clone());
+        // No guard of the map is held while the statement is prepared.
+        if let Some(ready) = self.ready.get(&key).map(|ready| ready.clone()) {
+            return Ok(ready);
         }
         let prepared = Arc::new(statement(session, &key.0, consistency).await?);
-        let mut ready = self.ready.write().unwrap_or_else(PoisonError::into_inner);
-        // Globs decide on the form of searches, so the number of texts has no other bound.
-        if ready.len() >= TEXTS_MAX {
-            ready.clear();
+        // The text of a search depends on its glob, so nothing else limits the number of texts.
+        if self.ready.len() >= TEXTS_MAX {
+            self.ready.clear();
         }
-        ready.insert(key, prepared.clone());
+        self.ready.insert(key, prepared.clone());
         Ok(prepared)
     }
 }

@@ -1,10 +1,14 @@
-//! Reading points: one statement for each partition, many at once.
+//! Reads points: one query for each partition, many at once.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use plumbago_model::{Clock, Window};
-use plumbago_store::{Column, Others, ReadRequest, SlotRange, StoreError};
+use plumbago_model::{Aggregation, Clock};
+use plumbago_store::{
+    Column, OtherReplica, OtherWriters, ReadRequest, ReplicaWindow, RowCount, SlotRange, SlotRow, SlotWindow,
+    StoreError, WindowRow, WriterIdentity, WriterRow, merge,
+};
 use plumbago_telemetry::Throttle;
 use scylla::client::session::Session;
 use scylla::response::query_result::QueryRowsResult;
@@ -14,25 +18,25 @@ use uuid::Uuid;
 
 use crate::damage::Damage;
 use crate::error;
-use crate::layout::{self, Partition, Table};
-use crate::merge::{self, Cell, Partial, Slot};
+use crate::layout::{self, COUNT_MAX, Partition, Table};
+use crate::peer_overlay::PeerOverlay;
 use crate::prepared::Tables;
 use crate::stats::Stats;
-use crate::told::Told;
-use crate::writers::Identity;
 
-/// Which rows of coarse stages make the values of a column.
+/// Which writers' rows of a coarse stage go into the values of a column.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Sight {
-    /// Those of all writers.
-    All,
-    /// Those that other writers of the same replica have.
-    Partners(Identity),
-    /// Our own; those of others stand beside them.
-    Shares(Identity),
+pub(crate) enum View {
+    /// The rows of all writers, merged.
+    Merged,
+    /// The rows of the other writers of this writer's replica, merged.
+    SameReplica(WriterIdentity),
+    /// The rows of this writer as values, and the merged rows of the others in [`Column::others`].
+    OwnAndOthers(WriterIdentity),
+    /// Each row by itself, not merged.
+    Each,
 }
 
-/// Reads columns.
+/// Reads points from the tables of the stages.
 #[derive(Debug)]
 pub(crate) struct PointReader {
     tables: Arc<Tables>,
@@ -43,18 +47,33 @@ pub(crate) struct PointReader {
     throttle: Throttle,
 }
 
-/// A part of a range that lies in one partition.
+/// The part of a range that lies in one partition: the offsets `from..until`.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// Which range of the request.
+    /// Index of the range in the request.
     range: usize,
     partition: Partition,
     from: i16,
     until: i16,
 }
 
-/// What was found for a [`Part`]: offset, the window, and what partners and rivals have beside it.
-type Found = Vec<(i16, Window, [Window; 2])>;
+/// A slot with points, found for a [`Part`].
+struct Found {
+    offset: i16,
+    row: WindowRow,
+    same_replica: WindowRow,
+    other_replicas: OtherReplica,
+    /// The rows of the slot, with [`View::Each`].
+    rows: Vec<WriterRow>,
+}
+
+impl Found {
+    /// A slot for which the view does not separate other writers' rows.
+    fn alone(offset: i16, row: WindowRow) -> Self {
+        let (same_replica, other_replicas) = (WindowRow::NONE, OtherReplica::default());
+        Self { offset, row, same_replica, other_replicas, rows: Vec::new() }
+    }
+}
 
 impl PointReader {
     pub(crate) fn new(tables: Arc<Tables>, concurrency: usize, clock: Arc<dyn Clock>, stats: Stats) -> Self {
@@ -62,30 +81,47 @@ impl PointReader {
         Self { tables, concurrency, stats, damage, clock, throttle: Throttle::new(10_000) }
     }
 
-    /// Reads what is wanted.
-    pub(crate) async fn read(&self, request: &ReadRequest, sight: Sight) -> Result<Vec<Column>, StoreError> {
+    /// Reads all ranges of a request. Returns one column per range, in the same order.
+    pub(crate) async fn read(&self, request: &ReadRequest, view: View) -> Result<Vec<Column>, StoreError> {
         let session = self.tables.session().await?;
-        let mut columns: Vec<Column> = request.ranges.iter().map(|range| empty(range, sight)).collect();
+        let mut columns: Vec<Column> = request.ranges.iter().map(|range| empty(range, view)).collect();
         let mut answers = futures::stream::iter(parts(request))
-            .map(|part| self.part(&session, request, part, sight))
+            .map(|part| self.part(&session, request, part, view))
             .buffer_unordered(self.concurrency);
         while let Some((part, found)) = answers.try_next().await? {
             let from = request.ranges[part.range].from;
             let column = &mut columns[part.range];
-            for (offset, window, [partners, rivals]) in found {
-                let at = (part.partition.first_slot() + offset as u32 - from) as usize;
-                if window.count > 0 {
-                    column.values[at] = window.value;
-                }
-                if let Some(known) = column.counts.get_mut(at) {
-                    *known = window.count;
+            for slot in found {
+                let at = (part.partition.first_slot() + slot.offset as u32 - from) as usize;
+                column.values[at] = slot.row.value;
+                if let Some(count) = column.counts.get_mut(at) {
+                    *count = slot.row.count;
                 }
                 if let Some(others) = &mut column.others {
-                    (others.partners[at], others.rivals[at]) = (partners, rivals);
+                    others.same_replica[at] = slot.same_replica;
+                    others.other_replicas[at] = slot.other_replicas;
                 }
             }
         }
         Ok(columns)
+    }
+
+    /// Reads the rows of all writers in ranges of coarse stages. Returns one list per range, ordered by slot.
+    pub(crate) async fn read_rows(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<SlotRow>>, StoreError> {
+        let session = self.tables.session().await?;
+        let request = ReadRequest { ranges: ranges.to_vec(), include_retained: true, ..Default::default() };
+        let mut lists: Vec<Vec<SlotRow>> = vec![Vec::new(); ranges.len()];
+        let mut answers = futures::stream::iter(parts(&request))
+            .map(|part| self.part(&session, &request, part, View::Each))
+            .buffer_unordered(self.concurrency);
+        while let Some((part, found)) = answers.try_next().await? {
+            for slot in found {
+                let number = part.partition.first_slot() + slot.offset as u32;
+                lists[part.range].extend(slot.rows.into_iter().map(|row| (number, row)));
+            }
+        }
+        lists.iter_mut().for_each(|rows| rows.sort_by_key(|(slot, _)| *slot));
+        Ok(lists)
     }
 
     async fn part(
@@ -93,25 +129,28 @@ impl PointReader {
         session: &Session,
         request: &ReadRequest,
         part: Part,
-        sight: Sight,
-    ) -> Result<(Part, Found), StoreError> {
+        view: View,
+    ) -> Result<(Part, Vec<Found>), StoreError> {
         let range = &request.ranges[part.range];
         let table = Table::new(range.stage, range.stage_index);
         let statements = match self.tables.get(table).await {
             Ok(statements) => statements,
-            // What is not there holds no points, and the other tables do.
+            // A missing table holds no points; the other tables can still be read.
             Err(error) if error::is_invalid(&error) => {
                 self.report_missing(&error);
-                return Ok((part, Rows::new(request, part, sight, false).finish()));
+                return Ok((part, Rows::new(request, part, view, false).finish()));
             }
             Err(error) => return Err(error),
         };
         let timed = statements.select_timed.as_ref().filter(|_| merge::needs_write_time(range.aggregation));
-        let statement = timed.unwrap_or(&statements.select);
-        let mut rows = Rows::new(request, part, sight, timed.is_some());
+        let mut statement = Cow::Borrowed(timed.unwrap_or(&statements.select));
+        if decides_on_a_write(request, view) {
+            statement.to_mut().set_consistency(statements.decisive_consistency);
+        }
+        let mut rows = Rows::new(request, part, view, timed.is_some());
         let mut state = PagingState::start();
         loop {
-            let (page, next) = self.page(session, statement, range, part, table, state).await?;
+            let (page, next) = self.page(session, &statement, range, part, table, state).await?;
             if let Err(why) = rows.take(&page, &mut |row, why| self.damage.report(&table.name(), row, why)) {
                 self.damage.report(&table.name(), &range.id, &why);
             }
@@ -153,9 +192,15 @@ impl PointReader {
         self.stats.tables_refused.add(1);
         if let Some(held_back) = self.throttle.pass(self.clock.now_ms()) {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::warn!(error, held_back, "a table cannot be read and counts as empty");
+            tracing::warn!(error, held_back, "a table cannot be read, so it counts as empty");
         }
     }
+}
+
+/// Whether rows are computed from the answer. Such a read must see every row that was confirmed: a replica
+/// that lags would make wrong windows for good.
+fn decides_on_a_write(request: &ReadRequest, view: View) -> bool {
+    request.include_retained || matches!(view, View::SameReplica(_))
 }
 
 fn parts(request: &ReadRequest) -> Vec<Part> {
@@ -167,49 +212,55 @@ fn parts(request: &ReadRequest) -> Vec<Part> {
     all
 }
 
-fn empty(range: &SlotRange, sight: Sight) -> Column {
+fn empty(range: &SlotRange, view: View) -> Column {
     let len = range.until.saturating_sub(range.from) as usize;
     let mut column = Column::unknown(len, range.stage_index > 0);
-    if range.stage_index > 0 && matches!(sight, Sight::Shares(_)) {
-        let unknown = vec![Window::default(); len];
-        column.others = Some(Box::new(Others { partners: unknown.clone(), rivals: unknown }));
+    if range.stage_index > 0 && matches!(view, View::OwnAndOthers(_)) {
+        let others = OtherWriters {
+            same_replica: vec![WindowRow::NONE; len],
+            other_replicas: vec![OtherReplica::default(); len],
+        };
+        column.others = Some(Box::new(others));
     }
     column
 }
 
-/// The rows of one slot.
+/// The slot whose rows are being collected.
 #[derive(Default)]
-struct Open {
+struct OpenSlot {
     offset: i16,
-    /// Those that belong together: all, or those of partners.
-    slot: Slot,
-    own: Vec<Cell>,
-    rivals: Slot,
+    /// Rows of all writers, or only of the other writers of this replica, depending on the view.
+    merged: SlotWindow,
+    /// Rows of this writer, or of all of them with [`View::Each`].
+    own: Vec<WriterRow>,
+    other_replicas: SlotWindow,
 }
 
-/// Rows of one part, merged while they come: rows of one slot stand together.
+/// Merges the rows of one part as they are read. The server returns the rows of a slot together.
 struct Rows<'a> {
     range: &'a SlotRange,
     part: Part,
-    sight: Sight,
+    view: View,
     timed: bool,
-    told: Told,
-    found: Found,
-    open: Option<Open>,
+    peers: PeerOverlay,
+    found: Vec<Found>,
+    open: Option<OpenSlot>,
     count: u64,
 }
 
 impl<'a> Rows<'a> {
-    fn new(request: &'a ReadRequest, part: Part, sight: Sight, timed: bool) -> Self {
-        let told = match sight {
-            Sight::Shares(own) => Told::of(request, own, part.range, (part.partition, part.from, part.until)),
-            Sight::All | Sight::Partners(_) => Told::default(),
+    fn new(request: &'a ReadRequest, part: Part, view: View, timed: bool) -> Self {
+        let slots = (part.partition, part.from, part.until);
+        let peers = match view {
+            View::OwnAndOthers(own) => PeerOverlay::of(request, own, part.range, slots),
+            View::Merged | View::SameReplica(_) | View::Each => PeerOverlay::default(),
         };
         let range = &request.ranges[part.range];
-        Self { range, part, sight, timed, told, found: Found::new(), open: None, count: 0 }
+        Self { range, part, view, timed, peers, found: Vec::new(), open: None, count: 0 }
     }
 
-    /// Takes a page in. `damaged` hears of rows that make no sense.
+    /// Adds a page of rows. Calls `damaged` for each row that is skipped because its values make no sense.
+    /// Fails if the page does not have the expected columns.
     fn take(
         &mut self,
         page: &QueryRowsResult,
@@ -222,7 +273,7 @@ impl<'a> Rows<'a> {
                 let (offset, value) = row.map_err(|error| text(&error))?;
                 match value {
                     Some(value) if self.holds(offset) => {
-                        self.found.push((offset, Window { value, count: 1 }, Default::default()));
+                        self.found.push(Found::alone(offset, WindowRow { value, count: RowCount::ONE }));
                     }
                     _ => damaged(&self.name(offset), &"it has no value or a wrong offset"),
                 }
@@ -230,13 +281,13 @@ impl<'a> Rows<'a> {
         } else if self.timed {
             type Row = (i16, i16, Option<i16>, Option<f64>, Option<i64>);
             for row in page.rows::<Row>().map_err(|error| text(&error))? {
-                let (offset, shard, count, value, written) = row.map_err(|error| text(&error))?;
-                self.add(offset, shard, count, value, written.unwrap_or(0), damaged);
+                let (offset, key, count, value, written) = row.map_err(|error| text(&error))?;
+                self.add(offset, key, count, value, written.unwrap_or(0), damaged);
             }
         } else {
             for row in page.rows::<(i16, i16, Option<i16>, Option<f64>)>().map_err(|error| text(&error))? {
-                let (offset, shard, count, value) = row.map_err(|error| text(&error))?;
-                self.add(offset, shard, count, value, 0, damaged);
+                let (offset, key, count, value) = row.map_err(|error| text(&error))?;
+                self.add(offset, key, count, value, 0, damaged);
             }
         }
         Ok(())
@@ -245,7 +296,7 @@ impl<'a> Rows<'a> {
     fn add(
         &mut self,
         offset: i16,
-        shard: i16,
+        key: i16,
         count: Option<i16>,
         value: Option<f64>,
         written_us: i64,
@@ -259,44 +310,58 @@ impl<'a> Rows<'a> {
             damaged(&self.name(offset), &"it has a wrong offset");
             return;
         }
-        if !self.told.replaces(offset, shard) {
-            self.put(offset, Cell { shard, value, count: i64::from(count), written_us });
+        let (writer, part) = layout::writer_of(key);
+        if !self.peers.replaces(offset, writer) {
+            let row = WindowRow { value, count: RowCount::new(i32::from(count)) };
+            let is_full = i32::from(count) == COUNT_MAX;
+            self.put(offset, WriterRow { writer, part, row, written_us, is_full });
         }
     }
 
-    fn put(&mut self, offset: i16, cell: Cell) {
+    fn put(&mut self, offset: i16, row: WriterRow) {
         if self.open.as_ref().is_none_or(|open| open.offset != offset) {
             self.close();
-            let told = self.told.take(offset);
-            self.open = Some(Open { offset, ..Open::default() });
-            told.into_iter().for_each(|cell| self.put(offset, cell));
+            let pending = self.peers.take(offset);
+            self.open = Some(OpenSlot { offset, ..OpenSlot::default() });
+            pending.into_iter().for_each(|row| self.put(offset, row));
         }
         let Some(open) = &mut self.open else { return };
-        let shard = cell.shard;
-        let of_replica = |identity: Identity| layout::replica_of(shard) == identity.replica();
-        match self.sight {
-            Sight::Partners(identity) if identity.owns(shard) || !of_replica(identity) => {}
-            Sight::Shares(identity) if identity.owns(shard) => open.own.push(cell),
-            Sight::Shares(identity) if !of_replica(identity) => open.rivals.add(self.range.aggregation, cell),
-            _ => open.slot.add(self.range.aggregation, cell),
+        let (writer, method) = (row.writer, self.range.aggregation);
+        match self.view {
+            View::SameReplica(own) if writer == own || writer.replica() != own.replica() => {}
+            View::OwnAndOthers(own) if writer == own => open.own.push(row),
+            View::Each => open.own.push(row),
+            View::OwnAndOthers(own) if writer.replica() != own.replica() => {
+                open.other_replicas.add(method, row);
+            }
+            _ => open.merged.add(method, row),
         }
     }
 
     fn close(&mut self) {
-        let Some(mut open) = self.open.take() else { return };
-        let method = self.range.aggregation;
-        if !matches!(self.sight, Sight::Shares(_)) {
-            let window = open.slot.window().unwrap_or_default();
-            return self.found.push((open.offset, window, Default::default()));
-        }
-        let mut own = Partial::default();
-        open.own.iter().for_each(|cell| own.add(method, *cell));
-        if own.window().is_none() {
-            // Rows that correct others mean nothing without them.
-            open.own.iter().for_each(|cell| open.slot.add(method, *cell));
-        }
-        let others = [open.slot.window().unwrap_or_default(), open.rivals.window().unwrap_or_default()];
-        self.found.push((open.offset, own.window().unwrap_or_default(), others));
+        let Some(open) = self.open.take() else { return };
+        let found = match self.view {
+            View::Merged => {
+                let row = open.merged.window().map_or(WindowRow::NONE, WindowRow::from);
+                Found::alone(open.offset, row)
+            }
+            View::SameReplica(own) => Found::alone(open.offset, open.merged.replica(own.replica()).row()),
+            View::Each => Found { rows: open.own, ..Found::alone(open.offset, WindowRow::NONE) },
+            View::OwnAndOthers(own) => {
+                let method = self.range.aggregation;
+                let (mut mine, same) = (ReplicaWindow::default(), open.merged.replica(own.replica()));
+                open.own.iter().for_each(|row| mine.add(method, *row));
+                let mut row = mine.row();
+                let one_wins = matches!(method, Aggregation::Last | Aggregation::Percentile(_));
+                if one_wins && mine.loses_to(same) {
+                    // Whoever merges the two may take the value of ours, so it must be the one that wins.
+                    row.value = same.row().value;
+                }
+                let other_replicas = open.other_replicas.of_others(own.replica());
+                Found { same_replica: same.row(), other_replicas, ..Found::alone(open.offset, row) }
+            }
+        };
+        self.found.push(found);
     }
 
     fn holds(&self, offset: i16) -> bool {
@@ -307,15 +372,15 @@ impl<'a> Rows<'a> {
         format!("{} partition {} offset {offset}", self.range.id, self.part.partition.first_slot())
     }
 
-    fn finish(mut self) -> Found {
-        for offset in self.told.left() {
-            for cell in self.told.take(offset) {
+    fn finish(mut self) -> Vec<Found> {
+        for offset in self.peers.left() {
+            for row in self.peers.take(offset) {
                 match self.range.stage_index {
                     0 => {
-                        let window = Window { value: cell.value, count: 1 };
-                        self.found.push((offset, window, Default::default()));
+                        let row = WindowRow { value: row.row.value, count: RowCount::ONE };
+                        self.found.push(Found::alone(offset, row));
                     }
-                    _ => self.put(offset, cell),
+                    _ => self.put(offset, row),
                 }
             }
         }

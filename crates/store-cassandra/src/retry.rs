@@ -1,16 +1,17 @@
-//! When the driver sends a request again by itself: as it always does, and one case more.
+//! The retry policy of the driver: its default policy, plus retries for statements that a server forgot.
 
 use scylla::errors::{DbError, RequestAttemptError};
 use scylla::policies::retry::{DefaultRetryPolicy, RequestInfo, RetryDecision, RetryPolicy, RetrySession};
 
-/// How often a server may forget a statement between its preparation and its use. A cache that is full of
-/// statements in use lets a new one in by chance, once in 128 times; the timeout of requests ends it too.
+/// How often one request is retried because the server forgot its statement. A cache that is full of
+/// statements in use keeps a new one by chance only, about once in 128 times. The request timeout also
+/// ends the retries.
 const FORGOTTEN_MAX: u32 = 1000;
 
-/// The driver prepares once more what a server has forgotten, and gives up when it is forgotten again.
-/// Servers do that: after a change of the schema, when many requests prepare one statement at once, and
-/// when their cache of statements is full (10 MiB of it with a small heap). The request was not run, so any may
-/// be sent again.
+/// Retries requests whose prepared statement the server has forgotten. The driver itself prepares it once
+/// more and then gives up. A server can forget it again after a schema change, when many requests prepare
+/// the same statement at once, and when its statement cache (10 MiB with a small heap) is full. The server
+/// did not execute the request, so a retry is safe even if it is not idempotent.
 #[derive(Debug, Default)]
 pub(crate) struct Persistent(DefaultRetryPolicy);
 

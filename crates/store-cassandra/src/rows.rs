@@ -1,4 +1,5 @@
-//! Rows as they are, for jobs: metrics sound or not, and directories.
+//! Reads rows with all their problems, for the jobs that clean the store: metrics (also broken ones) and
+//! directories.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,32 +18,30 @@ use crate::scan::TokenRange;
 use crate::schema::{DIRECTORIES, METADATA};
 use crate::store::CassandraStore;
 
-/// Rows in one page at most, whatever is asked for.
+/// Most rows in one page, even if the caller asks for more.
 const PAGE_MAX: usize = 20_000;
-/// SASI leaves out values of this length and more.
+/// The length from which SASI leaves a value out of the index, in bytes.
 const INDEXED_BYTES: usize = 1024;
 
 type Metadata =
     (i64, String, Option<Uuid>, Option<HashMap<String, String>>, Option<CqlTimeuuid>, Option<CqlTimeuuid>);
 
-/// The tokens of a part that are still to be visited; the position is the next of them.
+/// The tokens of a share that are still to be visited. `position` is the next token, as eight bytes in
+/// big-endian order; `None` at the start.
 fn rest(share: Share, position: Option<Vec<u8>>) -> Result<TokenRange, StoreError> {
-    let (first, last) = share.bounds();
-    // The scale from 0 is the ring from its lowest token.
-    let token = |n: u64| (n ^ (1 << 63)) as i64;
+    let whole = TokenRange::of(share);
     let first = match position {
-        None => token(first),
+        None => whole.first,
         Some(bytes) => {
             let bytes: Result<[u8; 8], _> = bytes.try_into();
-            let wrong =
-                |_| StoreError::new(ErrorKind::Invalid, "go on with a scan: not one of its positions");
+            let wrong = |_| StoreError::new(ErrorKind::Invalid, "continue a scan: the position is not valid");
             i64::from_be_bytes(bytes.map_err(wrong)?)
         }
     };
-    Ok(TokenRange { first, last: token(last) })
+    Ok(TokenRange { first, ..whole })
 }
 
-/// How far a page reaches: to its last row when it is full, else to the end.
+/// The last token that a page covers: that of its last row if the page is full, else the end of the range.
 fn reach(range: TokenRange, rows: usize, limit: usize, last: Option<i64>) -> i64 {
     if rows >= limit { last.unwrap_or(range.last) } else { range.last }
 }
@@ -72,8 +71,8 @@ impl NameStore {
         Ok(self.row(name.to_owned(), !listed.is_empty(), metadata))
     }
 
-    /// One metric from what the two tables have of it. A configuration that we do not understand is no
-    /// problem of the row: it may be another program's, and is only reported.
+    /// Combines what the two tables have of a metric; `None` if neither has it. A configuration that we do
+    /// not understand is reported but is not a problem of the row, because it may belong to another program.
     fn row(
         &self,
         name: String,
@@ -103,8 +102,8 @@ impl NameStore {
         })
     }
 
-    /// True when a metric stands below the directory. Where the index cannot tell, the answer is yes:
-    /// then nothing is deleted.
+    /// Whether there is a metric below the directory. Returns `true` if the index cannot tell, so that the
+    /// directory is not deleted.
     async fn has_metric_below(&self, directory: &str) -> Result<bool, StoreError> {
         if directory.starts_with('%') || directory.len() + 1 >= INDEXED_BYTES {
             return Ok(true);
@@ -115,7 +114,7 @@ impl NameStore {
         Ok(!rows.is_empty())
     }
 
-    /// The same for many directories by reading all metrics, for servers without SASI.
+    /// The directories of `wanted` with a metric below them. Reads all metrics; for servers without SASI.
     async fn directories_in_use(&self, wanted: &[&str]) -> Result<HashSet<String>, StoreError> {
         let wanted: HashSet<&str> = wanted.iter().copied().collect();
         let mut used = HashSet::new();
@@ -138,7 +137,7 @@ impl NameStore {
 
 #[async_trait]
 impl RowStore for CassandraStore {
-    /// Both tables are read over the same tokens, as far as the shorter page reaches.
+    /// Reads both tables over the same tokens, and returns only those tokens that both pages cover.
     async fn scan_rows(
         &self,
         share: Share,
@@ -176,7 +175,7 @@ impl RowStore for CassandraStore {
         let names: Vec<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let delete = |i: usize| self.names.delete_one(&session, names[i], Some(as_of_us));
         flight::all(names.len(), CONCURRENCY, delete).await?;
-        // What was written since lives on, and others must not hear otherwise.
+        // Rows written after `as_of_us` still exist: do not announce those metrics as deleted.
         let left = self.look_up_rows(&names).await?;
         let gone: Vec<&str> =
             names.iter().zip(left).filter(|(_, row)| row.is_none()).map(|(name, _)| *name).collect();

@@ -1,8 +1,8 @@
-//! All names, in the order of the token ring.
+//! Reads all metrics, in the order of the token ring.
 
 use std::collections::HashMap;
 
-use plumbago_store::{ErrorKind, MetaEntry, MetaPage, StoreError};
+use plumbago_store::{ErrorKind, MetaEntry, MetaPage, Share, StoreError};
 use scylla::client::session::Session;
 use scylla::response::query_result::QueryRowsResult;
 use scylla::response::{PagingState, PagingStateResponse};
@@ -13,10 +13,10 @@ use crate::error;
 use crate::metadata::NameStore;
 use crate::schema::METADATA;
 
-/// Rows in one page at most, whatever is asked for; larger ones are no faster.
+/// Most rows in one page, even if the caller asks for more. Larger pages are not faster.
 const PAGE_MAX: usize = 20_000;
 
-/// A part of the token ring, both ends included.
+/// A range of the token ring, including both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenRange {
     /// The first token.
@@ -29,17 +29,25 @@ impl TokenRange {
     /// The whole ring.
     pub const ALL: Self = Self { first: i64::MIN, last: i64::MAX };
 
-    /// The ring in `n` parts of one size; a job can stop between two of them and go on later.
+    /// The part of the ring that belongs to a share.
+    pub(crate) fn of(share: Share) -> Self {
+        let (first, last) = share.bounds();
+        // Shares count from 0 to the largest u64; tokens begin at the lowest i64.
+        let token = |at: u64| (at ^ (1 << 63)).cast_signed();
+        Self { first: token(first), last: token(last) }
+    }
+
+    /// The ring in `n` parts of equal size (at least one). A job can stop after any part and resume later.
     pub fn split(n: u32) -> Vec<Self> {
         Self::ALL.parts(n)
     }
 
-    /// What lies behind a token.
+    /// The tokens after this one; `None` if it is the last.
     pub(crate) fn behind(token: i64) -> Option<Self> {
         Some(Self { first: token.checked_add(1)?, last: i64::MAX })
     }
 
-    /// The range in `n` parts of one size, fewer when it is shorter than that.
+    /// The range in `n` parts of equal size; fewer if it has fewer than `n` tokens.
     pub(crate) fn parts(self, n: u32) -> Vec<Self> {
         let (first, after) = (i128::from(self.first), i128::from(self.last) + 1);
         let n = i128::from(n).clamp(1, (after - first).max(1));
@@ -52,7 +60,8 @@ impl TokenRange {
 type Row<'a> = (&'a str, Option<Uuid>, Option<HashMap<String, String>>, Option<CqlTimeuuid>);
 
 impl NameStore {
-    /// A page of the metrics whose names have their token in the range.
+    /// A page of the metrics whose names have their token in `range`. `position` is the `next` of the page
+    /// before, or `None` for the first page. Rows that are not usable metrics are left out.
     pub(crate) async fn scan(
         &self,
         range: TokenRange,
@@ -62,7 +71,7 @@ impl NameStore {
         let session = self.cluster.session().await?;
         let mut page = MetaPage::default();
         let mut position = position;
-        // A page of the server may hold no usable row with more pages behind it.
+        // A page may have no usable row although more pages follow.
         loop {
             let (rows, next) = self.page(&session, self.text.scan(), range, position, limit).await?;
             let rows = rows.rows::<Row<'_>>().map_err(|error| error::answer("scan metrics", error))?;

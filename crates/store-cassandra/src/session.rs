@@ -1,11 +1,12 @@
-//! Connections to a cluster, made in the background: a server that cannot be reached at the start is
-//! no error, calls fail with `Unavailable` until it is there.
+//! Connections to a cluster, opened in the background. A server that cannot be reached at the start is not
+//! an error: calls fail with `Unavailable` until it can be reached.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use plumbago_store::{ErrorKind, StoreError};
+use plumbago_store::{ErrorKind, NodeStart, StoreError};
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::{Session, TlsContext};
@@ -13,7 +14,6 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::cluster::metadata::Strategy;
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
-use scylla::policies::timestamp_generator::MonotonicTimestampGenerator;
 use scylla::statement::Consistency;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -21,31 +21,35 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, Level, Tls};
 use crate::retry::Persistent;
 use crate::stats::Stats;
-use crate::{error, nodes, tls};
+use crate::timestamps::Timestamps;
+use crate::{datacenter, error, nodes, tls};
 
-/// How often connections are asked for a sign of life, and how long it may take at least: a node that
-/// hangs is passed over after that time.
+/// Interval of keepalive requests on each connection. It is also the shortest timeout for their answer,
+/// after which a node that hangs is no longer used.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// The longest pause between two tries to connect.
+/// The longest pause between two attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// The role of a cluster that has names only.
+/// How often the driver reads the schema again that has changed, for the replication of the keyspaces.
+const REFRESH: Duration = Duration::from_secs(30);
+
+/// The role of a cluster that holds only names.
 const NAMES: &str = "names";
 
-/// How far the connecting got.
+/// State of the connection to a cluster.
 #[derive(Debug)]
 enum Link {
-    /// The first try goes on.
+    /// The first attempt is in progress.
     Trying,
-    /// Why the last try failed; another one follows.
+    /// The last attempt failed, for this reason; another one follows.
     Failed(String),
     Up(Arc<Session>),
 }
 
-/// What it takes to connect to one cluster.
+/// The settings for connections to one cluster.
 #[derive(Debug, Clone)]
 struct Settings {
-    /// For messages.
+    /// What the cluster holds, for messages.
     role: &'static str,
     contact_points: Vec<String>,
     keyspaces: Vec<String>,
@@ -56,9 +60,10 @@ struct Settings {
     request_timeout: Duration,
     connect_timeout: Duration,
     connections: usize,
+    timestamps: Timestamps,
 }
 
-/// One cluster.
+/// A cluster and the task that connects to it. Dropping it stops the task.
 #[derive(Debug)]
 pub struct Cluster {
     shared: Arc<Shared>,
@@ -69,27 +74,41 @@ pub struct Cluster {
 struct Shared {
     settings: Settings,
     link: watch::Sender<Link>,
-    /// Grows whenever a node is seen to return.
-    returns: watch::Sender<u64>,
-    /// Nodes that are known and not connected.
-    away: AtomicUsize,
+    /// Number of restarts of nodes that were noticed.
+    restarts: AtomicU64,
+    starts: nodes::Starts,
+    replication: Mutex<Replication>,
+    /// How often the replication or the local data centre has changed.
+    changes: AtomicU64,
     stats: Stats,
 }
 
-/// The cluster of the points and that of the names, which mostly are one.
+/// How the keyspaces are replicated.
+#[derive(Debug, Default)]
+struct Replication {
+    /// The strategies of the existing keyspaces, as of the last look.
+    strategies: Vec<Strategy>,
+    /// The local data centre; empty for no preference.
+    datacenter: Arc<str>,
+}
+
+/// The cluster for points and the cluster for names, which usually are the same.
 #[derive(Debug, Clone)]
 pub struct Clusters {
-    /// Points.
+    /// The cluster for points.
     pub points: Arc<Cluster>,
-    /// Names.
+    /// The cluster for names.
     pub names: Arc<Cluster>,
+    /// The timestamps of changes of names.
+    pub(crate) timestamps: Timestamps,
 }
 
 impl Clusters {
-    /// Begins to connect. Must be called inside of the runtime that will use it.
+    /// Starts to connect in the background. Must be called inside the runtime that will use the connections.
     pub(crate) fn connect(config: &Config, stats: &Stats) -> Result<Self, StoreError> {
         let own = config.has_metadata_cluster();
         let (data, metadata) = (config.keyspace.clone(), config.metadata_keyspace());
+        let timestamps = Timestamps::default();
         let keyspaces = if own { vec![data] } else { vec![data, metadata.clone()] };
         let settings = Settings {
             role: if own { "points" } else { "points and names" },
@@ -102,10 +121,11 @@ impl Clusters {
             request_timeout: *config.request_timeout,
             connect_timeout: *config.connect_timeout,
             connections: config.connections_per_node as usize,
+            timestamps: timestamps.clone(),
         };
         let points = Arc::new(Cluster::start(settings.clone(), stats)?);
         if !own {
-            return Ok(Self { names: points.clone(), points });
+            return Ok(Self { names: points.clone(), points, timestamps });
         }
         let other = &config.metadata;
         let settings = Settings {
@@ -118,10 +138,10 @@ impl Clusters {
             tls: other.tls.clone(),
             ..settings
         };
-        Ok(Self { points, names: Arc::new(Cluster::start(settings, stats)?) })
+        Ok(Self { points, names: Arc::new(Cluster::start(settings, stats)?), timestamps })
     }
 
-    /// True when both are connected.
+    /// Whether both are connected.
     pub fn is_up(&self) -> bool {
         self.points.is_up() && self.names.is_up()
     }
@@ -129,34 +149,34 @@ impl Clusters {
 
 impl Cluster {
     fn start(settings: Settings, stats: &Stats) -> Result<Self, StoreError> {
-        // Files that cannot be read are a mistake in the settings and no matter of waiting.
+        // An unreadable file is a mistake in the settings, so fail at once instead of retrying.
         let tls = tls::client_config(&settings.tls)?;
         let shared = Arc::new(Shared {
             settings,
             link: watch::Sender::new(Link::Trying),
-            returns: watch::Sender::new(0),
-            away: AtomicUsize::new(0),
+            restarts: AtomicU64::new(0),
+            starts: nodes::Starts::default(),
+            replication: Mutex::default(),
+            changes: AtomicU64::new(0),
             stats: stats.clone(),
         });
         let task = tokio::spawn(run(shared.clone(), tls));
         Ok(Self { shared, task })
     }
 
-    /// True when the connections are there.
+    /// Whether the cluster is connected.
     pub fn is_up(&self) -> bool {
         self.current().is_ok()
     }
 
-    /// True while a known node, or the whole cluster, is out of reach.
-    pub fn misses_a_node(&self) -> bool {
-        !self.is_up() || self.shared.away.load(Ordering::Relaxed) > 0
-    }
-
-    /// The connections, or why there are none at this moment.
+    /// The driver's session, without waiting.
+    ///
+    /// # Errors
+    /// `Unavailable` with the reason, if the cluster is not connected.
     pub fn current(&self) -> Result<Arc<Session>, StoreError> {
         let why = match &*self.shared.link.borrow() {
             Link::Up(session) => return Ok(session.clone()),
-            Link::Trying => "the first try goes on".to_owned(),
+            Link::Trying => "still connecting".to_owned(),
             Link::Failed(why) => why.clone(),
         };
         let settings = &self.shared.settings;
@@ -165,27 +185,48 @@ impl Cluster {
         Err(StoreError::with(ErrorKind::Unavailable, operation, why))
     }
 
-    /// The connections. Who asks while the first try goes on waits for its end: right after a start
-    /// nothing is wrong yet.
+    /// The driver's session. During the first attempt to connect it waits for the result, so that calls right
+    /// after a start do not fail.
+    ///
+    /// # Errors
+    /// `Unavailable` with the reason, if the cluster is not connected.
     pub async fn session(&self) -> Result<Arc<Session>, StoreError> {
         self.when(|link| !matches!(link, Link::Trying)).await
     }
 
-    /// Waits until the connections are there.
+    /// Waits until the cluster is connected.
+    ///
+    /// # Errors
+    /// `Unavailable` if there is no connection after the wait; this does not happen in normal operation.
     pub async fn wait(&self) -> Result<Arc<Session>, StoreError> {
         self.when(|link| matches!(link, Link::Up(_))).await
     }
 
     async fn when(&self, wanted: impl FnMut(&Link) -> bool) -> Result<Arc<Session>, StoreError> {
-        // The sender lives as long as we do.
+        // This fails only if the sender is gone, and `self` holds it.
         let _ = self.shared.link.subscribe().wait_for(wanted).await;
         self.current()
     }
 
-    /// A number that grows whenever a node is seen to return: what it had not written to its disk is
-    /// lost and has to be sent again.
-    pub fn returns(&self) -> watch::Receiver<u64> {
-        self.shared.returns.subscribe()
+    /// The data centre whose nodes are used; empty for no preference.
+    pub fn datacenter(&self) -> Arc<str> {
+        Arc::clone(&self.shared.replication().datacenter)
+    }
+
+    /// How often the replication of the keyspaces or the local data centre has changed. Consistency levels depend
+    /// on them.
+    pub(crate) fn replication_changes(&self) -> u64 {
+        self.shared.changes.load(Ordering::Acquire)
+    }
+
+    /// The known nodes and their last known starts. Empty before the first connection.
+    pub fn node_starts(&self) -> Vec<NodeStart> {
+        self.shared.starts.list()
+    }
+
+    /// How often a node was restarted, as far as this process has noticed.
+    pub fn restarts(&self) -> u64 {
+        self.shared.restarts.load(Ordering::Relaxed)
     }
 }
 
@@ -195,77 +236,146 @@ impl Drop for Cluster {
     }
 }
 
-/// Connects, then watches the nodes.
+/// Connects, with retries, then watches the nodes.
 async fn run(shared: Arc<Shared>, tls: Option<Arc<rustls::ClientConfig>>) {
     let mut pause = Duration::from_millis(250);
-    let mut failed = false;
-    let session = loop {
+    let mut is_first = true;
+    let (session, addresses) = loop {
         match connect(&shared.settings, tls.clone()).await {
-            Ok(session) => break Arc::new(session),
-            Err(error) => note_failure(&shared, &error, !failed),
+            Ok((session, addresses)) => break (Arc::new(session), addresses),
+            Err(error) => note_failure(&shared, &error, is_first),
         }
-        failed = true;
+        is_first = false;
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     };
     tracing::info!(role = shared.settings.role, "connected to the cluster");
+    shared.note_replication(&session, &addresses);
     shared.link.send_replace(Link::Up(session.clone()));
-    if failed {
-        shared.returned();
-    }
-    nodes::watch(&session, || shared.returned(), |known, up| shared.counted(known, up)).await;
+    let restarted = || shared.restarted();
+    let counted = |known, up| {
+        shared.counted(known, up);
+        shared.note_replication(&session, &addresses);
+    };
+    nodes::watch(&session, &shared.starts, restarted, counted).await;
 }
 
 fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
     shared.stats.connects_failed.add(1);
     let why = error.source.as_ref().map_or_else(|| error.to_string(), ToString::to_string);
     if first {
-        tracing::warn!(role = shared.settings.role, %why, "the cluster cannot be reached; trying on");
+        tracing::warn!(role = shared.settings.role, %why, "the cluster cannot be reached; retrying");
     }
     shared.link.send_replace(Link::Failed(why));
 }
 
-async fn connect(settings: &Settings, tls: Option<Arc<rustls::ClientConfig>>) -> Result<Session, StoreError> {
-    let operation = format!("connect to {}", settings.contact_points.join(", "));
+fn profile(settings: &Settings, datacenter: &str) -> ExecutionProfile {
     let mut policy = DefaultPolicy::builder().token_aware(true);
-    if !settings.datacenter.is_empty() {
-        policy = policy.prefer_datacenter(settings.datacenter.clone());
+    if !datacenter.is_empty() {
+        policy = policy.prefer_datacenter(datacenter.to_owned());
     }
-    let profile = ExecutionProfile::builder()
+    ExecutionProfile::builder()
         .request_timeout(Some(settings.request_timeout))
         .load_balancing_policy(policy.build())
         .retry_policy(Arc::new(Persistent::default()))
         .build()
-        .into_handle();
+}
+
+/// Opens a session. Also returns the addresses of the contact points.
+async fn connect(
+    settings: &Settings,
+    tls: Option<Arc<rustls::ClientConfig>>,
+) -> Result<(Session, Vec<IpAddr>), StoreError> {
+    let operation = format!("connect to {}", settings.contact_points.join(", "));
     let connections =
         std::num::NonZeroUsize::new(settings.connections).unwrap_or(std::num::NonZeroUsize::MIN);
     let mut builder = SessionBuilder::new()
         .known_nodes(&settings.contact_points)
         .keyspaces_to_fetch(settings.keyspaces.clone())
-        .default_execution_profile_handle(profile)
+        .default_execution_profile_handle(profile(settings, &settings.datacenter).into_handle())
+        .cluster_metadata_refresh_interval(REFRESH)
         .connection_timeout(settings.connect_timeout)
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE.max(settings.request_timeout))
         .pool_size(PoolSize::PerHost(connections))
-        .timestamp_generator(Arc::new(MonotonicTimestampGenerator::new().without_warnings()));
+        .timestamp_generator(Arc::new(settings.timestamps.clone()));
     if !settings.username.is_empty() {
         builder = builder.user(&settings.username, &settings.password);
     }
     if let Some(tls) = tls {
         builder = builder.tls_context(Some(TlsContext::from(tls)));
     }
-    builder.build().await.map_err(|error| error::connect(operation, error))
+    let session = builder.build().await.map_err(|error| error::connect(&operation, error))?;
+    let key = settings.datacenter_key();
+    if let Some(why) = datacenter::unknown(&settings.datacenter, key, &datacenter::of_nodes(&session)) {
+        return Err(StoreError::with(ErrorKind::Unavailable, operation, why));
+    }
+    Ok((session, datacenter::addresses(&settings.contact_points).await))
+}
+
+impl Settings {
+    /// The key of the data centre in the settings.
+    fn datacenter_key(&self) -> &'static str {
+        if self.role == NAMES { "store.cassandra.metadata.datacenter" } else { "store.cassandra.datacenter" }
+    }
 }
 
 impl Shared {
-    fn returned(&self) {
+    fn restarted(&self) {
         self.stats.nodes_returned.add(1);
-        self.returns.send_modify(|n| *n += 1);
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn replication(&self) -> MutexGuard<'_, Replication> {
+        self.replication.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks whether the replication of the keyspaces has changed, and chooses the local data centre again then.
+    fn note_replication(&self, session: &Session, contact_points: &[IpAddr]) {
+        let state = session.get_cluster_state();
+        let keyspaces = self.settings.keyspaces.iter().filter_map(|name| state.get_keyspace(name));
+        let strategies: Vec<Strategy> = keyspaces.map(|keyspace| keyspace.strategy.clone()).collect();
+        let mut replication = self.replication();
+        if replication.strategies == strategies && self.changes.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let datacenter = self.local_datacenter(session, &strategies, contact_points);
+        if *replication.datacenter != *datacenter {
+            let mut handle = session.get_default_execution_profile_handle().clone();
+            handle.map_to_another_profile(profile(&self.settings, &datacenter));
+        }
+        tracing::debug!(?strategies, datacenter, "the replication of the keyspaces is known");
+        *replication = Replication { strategies, datacenter: datacenter.into() };
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    fn local_datacenter(&self, session: &Session, strategies: &[Strategy], points: &[IpAddr]) -> String {
+        let key = self.settings.datacenter_key();
+        let replicas: Vec<_> = strategies.iter().map(datacenter::of_replicas).collect();
+        let set = &self.settings.datacenter;
+        if !set.is_empty() {
+            if replicas.iter().any(|of| !of.is_empty() && !of.contains(set)) {
+                tracing::warn!(datacenter = set, ?replicas, "a keyspace has no replicas in {key}");
+            }
+            return set.clone();
+        }
+        let chosen = datacenter::choose(&replicas, &datacenter::of_addresses(session, points));
+        match &chosen {
+            Some(datacenter) => tracing::info!(
+                datacenter,
+                "{key} is not set and there are replicas in several data centres: that of the contact points is used"
+            ),
+            None if datacenter::are_several(&replicas) => tracing::warn!(
+                ?replicas,
+                "{key} is not set, and no contact point is in a data centre with replicas of all keyspaces: set it"
+            ),
+            None => {}
+        }
+        chosen.unwrap_or_default()
     }
 
     fn counted(&self, known: usize, up: usize) {
-        self.away.store(known.saturating_sub(up), Ordering::Relaxed);
-        // Those of the points, where there are two clusters.
+        // With two clusters, the gauges are about the one for points.
         if self.settings.role != NAMES {
             self.stats.nodes.set(known as f64);
             self.stats.nodes_up.set(up as f64);
@@ -273,8 +383,8 @@ impl Shared {
     }
 }
 
-/// How statements run that ask another node as well when one takes longer than `after`: a node that hangs
-/// then costs a read that time and not its answer. None when it is never to be so.
+/// An execution profile that also sends a request to another node if the first takes longer than `after`,
+/// so that a node that hangs only delays a read. `None` if `after` is zero.
 pub(crate) fn speculative(session: &Session, after: Duration) -> Option<ExecutionProfileHandle> {
     let policy = SimpleSpeculativeExecutionPolicy { max_retry_count: 1, retry_interval: after };
     let usual = session.get_default_execution_profile_handle();
@@ -282,7 +392,7 @@ pub(crate) fn speculative(session: &Session, after: Duration) -> Option<Executio
     (!after.is_zero()).then(|| profile.build().into_handle())
 }
 
-/// The driver's word for a level; `Auto` looks at the replicas of the keyspace.
+/// The driver's consistency level for a setting. `Auto` depends on the number of replicas of the keyspace.
 pub(crate) fn consistency(level: Level, session: &Session, keyspace: &str, datacenter: &str) -> Consistency {
     match level {
         Level::Auto if replicas(session, keyspace, datacenter) >= 3 => Consistency::LocalQuorum,
@@ -298,6 +408,24 @@ pub(crate) fn consistency(level: Level, session: &Session, keyspace: &str, datac
     }
 }
 
+/// The consistency level of a read whose result decides on a write. It is the level of the writes, so that the
+/// read sees every confirmed row, or the level of the reads if that asks more replicas.
+pub(crate) fn decisive(write: Consistency, read: Consistency) -> Consistency {
+    let rank = |level| match level {
+        Consistency::Any | Consistency::LocalOne => 0,
+        Consistency::One => 1,
+        Consistency::Two => 2,
+        Consistency::LocalQuorum => 3,
+        Consistency::Three => 4,
+        Consistency::Quorum => 5,
+        Consistency::EachQuorum => 6,
+        _ => 7,
+    };
+    let level = if rank(read) > rank(write) { read } else { write };
+    // Reads have no level ANY.
+    if level == Consistency::Any { Consistency::LocalOne } else { level }
+}
+
 fn replicas(session: &Session, keyspace: &str, datacenter: &str) -> usize {
     let state = session.get_cluster_state();
     match state.get_keyspace(keyspace).map(|keyspace| &keyspace.strategy) {
@@ -308,5 +436,24 @@ fn replicas(session: &Session, keyspace: &str, datacenter: &str) -> usize {
             .copied()
             .unwrap_or(1),
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_decides_asks_at_least_as_many_as_a_write() {
+        use Consistency::{All, Any, LocalOne, LocalQuorum, Quorum};
+        for (write, read, wanted) in [
+            (LocalQuorum, LocalOne, LocalQuorum),
+            (LocalOne, LocalOne, LocalOne),
+            (Any, Any, LocalOne),
+            (LocalQuorum, Quorum, Quorum),
+            (All, LocalQuorum, All),
+        ] {
+            assert_eq!(decisive(write, read), wanted, "{write} {read}");
+        }
     }
 }

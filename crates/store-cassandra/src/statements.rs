@@ -1,5 +1,5 @@
-//! The text of every statement that runs after the start. What comes from outside is bound, never
-//! written into a text; the only names in them are those of keyspaces, tables and columns.
+//! The texts of the statements that read and write data. All values are bound; the texts contain only the
+//! names of keyspaces, tables and columns.
 
 use crate::layout::Table;
 use crate::schema::ddl::quoted;
@@ -9,18 +9,18 @@ fn table(keyspace: &str, name: &str) -> String {
     format!("{}.{}", quoted(keyspace), quoted(name))
 }
 
-/// Statements on one table of points.
+/// Statements on one table for points.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Points {
     /// Writes a row with the table's TTL.
     pub insert: String,
-    /// Writes a row with a TTL of its own: a late point.
+    /// Writes a row with its own TTL, for late points.
     pub insert_late: String,
-    /// Reads a part of one partition.
+    /// Reads a range of offsets in one partition.
     pub select: String,
-    /// The same with the time at which the rows were written; `None` for raw points.
+    /// The same, with the time at which each row was written; `None` for raw points.
     pub select_timed: Option<String>,
-    /// Deletes a partition.
+    /// Deletes a whole partition.
     pub delete: String,
 }
 
@@ -46,7 +46,7 @@ impl Points {
     }
 }
 
-/// Statements on the tables of names.
+/// Statements on the tables for names.
 #[derive(Debug, Clone)]
 pub struct Names {
     keyspace: String,
@@ -54,13 +54,13 @@ pub struct Names {
 }
 
 impl Names {
-    /// The statements of a keyspace.
+    /// The statements on the tables in `keyspace`.
     pub fn new(keyspace: &str) -> Self {
         Self { keyspace: keyspace.to_owned(), metadata: table(keyspace, METADATA) }
     }
 
-    /// Writes a metric or directory with so many components. Components that are not there are not
-    /// in the statement, so they leave nothing behind.
+    /// Writes a metric or directory whose name has this many components. Columns after the end mark are not
+    /// in the statement: a null value would leave a tombstone.
     pub fn insert_tree(&self, directories: bool, components: usize) -> String {
         let name = if directories { DIRECTORIES } else { METRICS };
         let columns: String = (0..=components).map(|n| format!(", component_{n}")).collect();
@@ -76,32 +76,32 @@ impl Names {
         )
     }
 
-    /// Gives a metric that exists another configuration.
+    /// Changes the configuration of an existing metric.
     pub fn update_metadata(&self) -> String {
         format!("UPDATE {} SET updated_on = now(), id = ?, config = ? WHERE name = ?", self.metadata)
     }
 
-    /// Notes that a metric was written.
+    /// Sets the time of a metric's last write.
     pub fn touch(&self) -> String {
         format!("UPDATE {} SET updated_on = now() WHERE name = ?", self.metadata)
     }
 
-    /// Notes that a metric was read.
+    /// Sets the time of a metric's last read.
     pub fn note_read(&self) -> String {
         format!("UPDATE {} SET read_on = now() WHERE name = ?", self.metadata)
     }
 
-    /// Looks a metric up.
+    /// Reads the metadata of a metric.
     pub fn get(&self) -> String {
         format!("SELECT id, config, created_on, updated_on FROM {} WHERE name = ?", self.metadata)
     }
 
-    /// Looks a directory up.
+    /// Finds out whether a directory exists.
     pub fn get_directory(&self) -> String {
         format!("SELECT name FROM {} WHERE name = ?", table(&self.keyspace, DIRECTORIES))
     }
 
-    /// Metadata of a part of the ring, with tokens, so many rows at most.
+    /// Reads the metadata of all metrics in a part of the token ring, with tokens, up to a limit.
     pub fn scan_rows(&self) -> String {
         format!(
             "SELECT token(name), name, id, config, created_on, updated_on FROM {} \
@@ -110,7 +110,7 @@ impl Names {
         )
     }
 
-    /// Names of a part of the ring of metrics or directories, with tokens, so many at most.
+    /// Reads the names of all metrics or directories in a part of the token ring, with tokens, up to a limit.
     pub fn scan_tree(&self, directories: bool) -> String {
         let name = if directories { DIRECTORIES } else { METRICS };
         format!(
@@ -119,17 +119,17 @@ impl Names {
         )
     }
 
-    /// Looks a listed metric up.
+    /// Finds out whether a metric is in the table of metrics.
     pub fn get_listed(&self) -> String {
         format!("SELECT name FROM {} WHERE name = ?", table(&self.keyspace, METRICS))
     }
 
-    /// Any metric below a path.
+    /// Finds one metric below a path.
     pub fn any_below(&self) -> String {
         format!("SELECT name FROM {} WHERE parent LIKE ? LIMIT 1", table(&self.keyspace, METRICS))
     }
 
-    /// A part of the ring of all metrics.
+    /// Reads the metadata of all metrics in a part of the token ring.
     pub fn scan(&self) -> String {
         format!(
             "SELECT name, id, config, created_on FROM {} WHERE token(name) >= ? AND token(name) <= ?",
@@ -137,12 +137,12 @@ impl Names {
         )
     }
 
-    /// Deletes a row of one of the tables that have the name as their key.
+    /// Deletes a row by name from `metrics`, `directories` or `metrics_metadata`.
     pub fn delete(&self, from: &str) -> String {
         format!("DELETE FROM {} WHERE name = ?", table(&self.keyspace, from))
     }
 
-    /// Adds to the change feed.
+    /// Adds a row to the change feed.
     pub fn insert_change(&self) -> String {
         format!(
             "INSERT INTO {} (bucket, at, deleted, names, origin) VALUES (?, now(), ?, ?, ?)",
@@ -150,7 +150,7 @@ impl Names {
         )
     }
 
-    /// Reads the newest changes of a bucket.
+    /// Reads the changes of a bucket that are later than a given time.
     pub fn changes(&self) -> String {
         format!(
             "SELECT at, deleted, names, origin FROM {} WHERE bucket = ? AND at > ?",
@@ -158,22 +158,22 @@ impl Names {
         )
     }
 
-    /// Adds a tag of a series.
+    /// Lists a series under one of its tags.
     pub fn insert_tag(&self) -> String {
         format!("INSERT INTO {} (tag, value, name, id) VALUES (?, ?, ?, ?)", table(&self.keyspace, TAGS))
     }
 
-    /// Lists the series of a tag's value.
+    /// Reads the series that have this value of a tag.
     pub fn series_of_tag(&self) -> String {
         format!("SELECT name, id FROM {} WHERE tag = ? AND value = ?", table(&self.keyspace, TAGS))
     }
 
-    /// Takes a tag of a series away.
+    /// Removes a series from under one of its tags.
     pub fn delete_tag(&self) -> String {
         format!("DELETE FROM {} WHERE tag = ? AND value = ? AND name = ?", table(&self.keyspace, TAGS))
     }
 
-    /// Takes a lease; a lightweight transaction, as only leases are.
+    /// Takes a lease. Only the statements on leases are lightweight transactions.
     pub fn take_lease(&self) -> String {
         format!(
             "INSERT INTO {} (name, holder, host) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?",
@@ -181,7 +181,7 @@ impl Names {
         )
     }
 
-    /// Keeps a lease.
+    /// Renews a lease, if the caller still holds it.
     pub fn renew_lease(&self) -> String {
         format!(
             "UPDATE {} USING TTL ? SET holder = ?, host = ? WHERE name = ? IF holder = ?",
@@ -189,20 +189,22 @@ impl Names {
         )
     }
 
-    /// Gives a lease back.
+    /// Releases a lease, if the caller still holds it.
     pub fn release_lease(&self) -> String {
         format!("DELETE FROM {} WHERE name = ? IF holder = ?", table(&self.keyspace, LEASES))
     }
 
-    /// Who has the writer ids of a replica.
+    /// Reads which instances have registered a range of writer ids of a replica, with the time of that and of
+    /// the server.
     pub fn writers(&self) -> String {
         format!(
-            "SELECT writer, instance FROM {} WHERE replica = ? AND writer >= ? AND writer <= ?",
+            "SELECT writer, instance, toUnixTimestamp(since), toUnixTimestamp(now()) FROM {} \
+             WHERE replica = ? AND writer >= ? AND writer <= ?",
             table(&self.keyspace, WRITERS)
         )
     }
 
-    /// Registers a writer.
+    /// Registers a writer id for an instance.
     pub fn insert_writer(&self) -> String {
         format!(
             "INSERT INTO {} (replica, writer, instance, host, since) VALUES (?, ?, ?, ?, now())",
@@ -210,7 +212,7 @@ impl Names {
         )
     }
 
-    /// All statements, for the tests that read them.
+    /// All statements, for tests that check their texts.
     pub fn all(&self) -> Vec<String> {
         let mut all = vec![
             self.insert_metadata(),

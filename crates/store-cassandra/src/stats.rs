@@ -1,4 +1,4 @@
-//! What the store counts about itself.
+//! Self-metrics of the store.
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 
@@ -35,28 +35,31 @@ impl Stats {
             rows_written: counter("rows_written_total", "rows of points written and confirmed"),
             read_requests: counter("read_requests_total", "requests that read points"),
             rows_read: counter("rows_read_total", "rows of points read"),
-            metadata_requests: counter("metadata_requests_total", "requests for names"),
-            find_requests: counter("find_requests_total", "requests that looked for names by index"),
-            find_rows: counter("find_rows_total", "rows that those requests read"),
+            metadata_requests: counter("metadata_requests_total", "requests on the tables for names"),
+            find_requests: counter("find_requests_total", "requests that searched names with SASI indexes"),
+            find_rows: counter("find_rows_total", "rows read by searches with SASI indexes"),
             find_counted: counter(
                 "find_terms_counted_total",
                 "terms of slow searches whose rows were counted",
             ),
             failed_requests: counter("failed_requests_total", "requests that failed"),
-            expired: counter("slots_expired_total", "slots that came after their retention had passed"),
-            damaged: counter("damaged_rows_total", "foreign or damaged rows, skipped"),
+            expired: counter(
+                "slots_expired_total",
+                "slots left out because they were older than their retention",
+            ),
+            damaged: counter("damaged_rows_total", "foreign or damaged rows that were skipped"),
             tables_refused: counter(
                 "refused_by_schema_total",
-                "writes put off because a table is missing or has the wrong form",
+                "requests refused because a table is missing or has the wrong form",
             ),
             refused_names: counter("refused_names_total", "names that the tables cannot hold"),
-            connects_failed: counter("connects_failed_total", "tries to reach a cluster that failed"),
+            connects_failed: counter("connects_failed_total", "failed attempts to connect to a cluster"),
             nodes_returned: counter(
                 "nodes_returned_total",
-                "nodes seen to return that may have lost what they had confirmed",
+                "restarts of nodes noticed while running; such a node may have lost confirmed rows",
             ),
-            nodes: gauge("nodes", "nodes known of the cluster that has the points"),
-            nodes_up: gauge("nodes_up", "nodes of it that are connected"),
+            nodes: gauge("nodes", "known nodes of the cluster that holds the points"),
+            nodes_up: gauge("nodes_up", "connected nodes of the cluster that holds the points"),
             clock_difference: gauge(
                 "clock_difference_seconds",
                 "the server's clock minus this machine's, at the last check",

@@ -1,43 +1,40 @@
-//! The store itself: points and names behind the contract.
+//! `CassandraStore`, which implements the store contract for points and names.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryFutureExt;
 use plumbago_model::{Clock, MetricId, Stage, Window};
+use plumbago_store::merge;
 use plumbago_store::{
-    Appetite, Column, MetaPage, MetadataStore, MetricMeta, PointStore, ReadRequest, SlotRange, StoreError,
-    WriteBatch,
+    Capabilities, Column, MetaPage, MetadataStore, MetricMeta, PointStore, ReadRequest, RemotePoints,
+    SlotRange, Store, StoreError, WindowRow, WriteBatch, WriteLimits, WriteRefusal, WriterIdentity,
 };
 use plumbago_telemetry::Registry;
-use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::changes::ChangeFeed;
 use crate::check::Features;
 use crate::config::Config;
 use crate::layout::{self, Partition, Table};
-use crate::lease::Lease;
 use crate::metadata::NameStore;
 use crate::names::{NameLimits, NameProblem};
 use crate::prepared::Tables;
-use crate::read::{PointReader, Sight};
+use crate::read::{PointReader, View};
 use crate::scan::TokenRange;
 use crate::schema::ddl::Server;
 use crate::session::Clusters;
 use crate::stats::Stats;
 use crate::write::PointWriter;
-use crate::writers::{Identity, SharedIdentity};
-use crate::{error, flight, late};
+use crate::writers::SharedIdentity;
+use crate::{error, flight};
 
-/// Slots in one call that keep a few hundred requests busy.
-const SLOTS_PER_CALL: usize = 16_384;
-/// How far ahead of now points may lie, for deletion.
+/// Enough slots per call to keep a few hundred requests in flight.
+const WRITE_LIMITS: WriteLimits = WriteLimits { concurrency: 2, slots_per_call: 16_384 };
+/// How far into the future a deletion reaches, in seconds: senders with a fast clock may have written there.
 const FUTURE_SECONDS: i64 = 86_400;
 
-/// Points and names in Cassandra or ScyllaDB. Cloning shares it.
+/// Points and names in Cassandra or ScyllaDB. Clones share connections and state.
 #[derive(Debug, Clone)]
 pub struct CassandraStore {
     pub(crate) config: Arc<Config>,
@@ -47,21 +44,24 @@ pub struct CassandraStore {
     pub(crate) stats: Stats,
     pub(crate) clock: Arc<dyn Clock>,
     writer: Arc<PointWriter>,
-    reader: Arc<PointReader>,
-    identity: SharedIdentity,
-    reads: Arc<AtomicU64>,
-    /// What the last check found the server to be.
+    pub(crate) reader: Arc<PointReader>,
+    pub(crate) identity: SharedIdentity,
+    pub(crate) reads: Arc<AtomicU64>,
+    /// The server and its features as of the last check; `None` before the first one.
     pub(crate) known: Arc<Mutex<Option<(Server, Features)>>>,
 }
 
 impl CassandraStore {
-    /// Begins to connect, in the background, and returns at once; calls fail with `Unavailable` until
-    /// a node answers. Must be called inside of the runtime that will use the store.
+    /// Starts to connect in the background and returns at once. Calls fail with `Unavailable` until
+    /// a node answers. Must be called inside the runtime that will use the store.
     ///
-    /// `identity` is who writes: drawn once and kept in the data directory.
+    /// `identity` is the writer identity of this daemon, which is kept in its data directory.
+    ///
+    /// # Errors
+    /// `Invalid` if the certificates or the key for TLS cannot be read or used.
     pub fn connect(
         config: &Config,
-        identity: Identity,
+        identity: WriterIdentity,
         clock: Arc<dyn Clock>,
         registry: &Registry,
     ) -> Result<Self, StoreError> {
@@ -89,23 +89,21 @@ impl CassandraStore {
         })
     }
 
-    /// Waits until the clusters can be asked.
+    /// Waits until the clusters are connected.
+    ///
+    /// # Errors
+    /// `Unavailable` if there is no connection after the wait; this does not happen in normal operation.
     pub async fn wait(&self) -> Result<(), StoreError> {
         self.clusters.points.wait().await?;
         self.clusters.names.wait().await.map(|_| ())
     }
 
-    /// True when the clusters can be asked.
+    /// Whether the clusters are connected.
     pub fn is_up(&self) -> bool {
         self.clusters.is_up()
     }
 
-    /// True while a known node of the points, or a whole cluster, is out of reach.
-    pub fn misses_a_node(&self) -> bool {
-        !self.is_up() || self.clusters.points.misses_a_node()
-    }
-
-    /// Why the clusters cannot be asked, for people; `None` when they can.
+    /// Why a cluster is not connected, as text for operators; `None` if all are.
     pub fn trouble(&self) -> Option<String> {
         let down =
             [&self.clusters.points, &self.clusters.names].into_iter().find_map(|c| c.current().err())?;
@@ -113,63 +111,26 @@ impl CassandraStore {
         Some(format!("{down}{why}"))
     }
 
-    /// Which of these names are there, asked with the level of writes: for those who take an absence for a
-    /// deletion.
-    pub async fn are_there(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
-        self.names.are_there(names).await
+    /// The data centre of the points whose nodes are used: that of the settings or, if they name none and the
+    /// keyspace has replicas in several, that of the contact points. Empty for no preference.
+    pub fn datacenter(&self) -> Arc<str> {
+        self.clusters.points.datacenter()
     }
 
-    /// As [`CassandraStore::node_returns`], of the cluster that has the names.
-    pub fn node_returns_of_names(&self) -> watch::Receiver<u64> {
-        self.clusters.names.returns()
+    /// Makes changes of names win over those of an earlier process of this daemon, whose rows of points had
+    /// timestamps up to `last_us` (microseconds since the epoch). Otherwise they may lose if its clock was ahead.
+    pub fn continue_after(&self, last_us: i64) {
+        self.clusters.timestamps.continue_after(last_us);
     }
 
-    /// A number that grows whenever a node is seen to return, or is reached after it could not be:
-    /// then what was confirmed shortly before is sent again.
-    pub fn node_returns(&self) -> watch::Receiver<u64> {
-        self.clusters.points.returns()
-    }
-
-    /// Writes rows under a client timestamp.
+    /// The writer of points, for callers that choose the timestamp of the rows.
     pub fn writer(&self) -> &Arc<PointWriter> {
         &self.writer
     }
 
-    /// [`PointWriter::write_at`].
-    pub async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), StoreError> {
-        self.writer.write_at(batch, timestamp_us).await
-    }
-
-    /// Who writes.
-    pub fn identity(&self) -> Identity {
-        self.identity.get()
-    }
-
-    /// Writes as somebody else from now on: another instance had the identity.
-    pub fn set_identity(&self, identity: Identity) {
-        self.identity.set(identity);
-    }
-
-    /// Registers the writer ids for an instance; false when another instance has them, and a new
-    /// identity has to be drawn. An error of the kind `Invalid` where the table is absent.
-    pub async fn register_writer(
-        &self,
-        identity: Identity,
-        instance: Uuid,
-        host: &str,
-    ) -> Result<bool, StoreError> {
-        self.names.register_writer(identity, instance, host).await
-    }
-
-    /// Reads columns with our own windows, those of other writers beside them.
-    pub async fn read_shares(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        self.reader.read(request, Sight::Shares(self.identity.get())).await
-    }
-
-    /// Makes windows that a late point changed into what our rows have to say, given what other
-    /// writers of our replica have: call it for a batch of whole windows that are closed for every
-    /// writer, before it goes to the spool.
-    pub async fn leave_to_others(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+    /// Subtracts from each window of a coarse stage what other writers of the same replica have stored for
+    /// it, so that the merge of all rows gives the window of the batch.
+    async fn subtract_same_replica(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
         let coarse: Vec<usize> = (0..batch.runs.len()).filter(|i| batch.runs[*i].stage_index > 0).collect();
         if coarse.is_empty() {
             return Ok(());
@@ -187,52 +148,35 @@ impl CassandraStore {
             }
         });
         let request = ReadRequest { ranges: ranges.collect(), ..Default::default() };
-        let columns = self.reader.read(&request, Sight::Partners(self.identity.get())).await?;
+        let columns = self.reader.read(&request, View::SameReplica(self.identity.get())).await?;
         for (i, column) in coarse.into_iter().zip(&columns) {
             subtract(batch, i, column);
         }
         Ok(())
     }
 
-    /// What names may be; `indexed` when they have to be found by SASI.
+    /// The limits on names; `indexed` if SASI indexes must be able to find them.
     pub fn name_limits(&self, indexed: bool) -> NameLimits {
         self.names.limits(indexed)
     }
 
-    /// Says what is wrong with a name; it must be found by SASI when `indexed` is set or where there are
-    /// such indexes, since others may search by them.
+    /// Checks whether the tables can hold a name. SASI indexes must be able to find it if `indexed` is set
+    /// or the server has such indexes, because other daemons may search with them.
+    ///
+    /// # Errors
+    /// The first problem found, if the tables cannot hold the name.
     pub fn check_name(&self, name: &str, indexed: bool) -> Result<(), NameProblem> {
         let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let has_sasi = known.is_some_and(|(_, features)| features.sasi);
         self.names.limits(indexed || has_sasi).check(name)
     }
 
-    /// Notes in `updated_on` that metrics are being written. Call it for metrics whose last note is
-    /// older than `touch_after`.
-    pub async fn touch(&self, names: &[&str]) -> Result<(), StoreError> {
-        self.names.note(names, false).await
-    }
-
-    /// Notes in `read_on` that metrics were read: one call in so many as the settings say does it.
-    pub async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
-        let every = u64::from(self.config.read_on_sampling);
-        if every == 0 || !self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(every) {
-            return Ok(());
-        }
-        self.names.note(names, true).await
-    }
-
-    /// Begins to read the change feed; do so before the names are loaded.
-    pub fn change_feed(&self) -> ChangeFeed {
-        ChangeFeed::new(self.names.clone())
-    }
-
-    /// Takes a lease for a while; `None` when somebody else has it.
-    pub async fn lease(&self, name: &str, host: &str, ttl: Duration) -> Result<Option<Lease>, StoreError> {
-        Lease::take(self.names.clone(), name, host, ttl).await
-    }
-
-    /// A page of the metrics of a part of the ring.
+    /// A page of the metrics whose names have their token in `range`. `position` is the `next` of the page
+    /// before, or `None` for the first page.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Timeout` or `Overloaded` if the cluster does not answer, `Corrupt` if the result does
+    /// not have the expected form.
     pub async fn scan_range(
         &self,
         range: TokenRange,
@@ -242,26 +186,12 @@ impl CassandraStore {
         self.names.scan(range, position, limit).await
     }
 
-    /// Lets tables that were refused be tried again at once, after `syncdb`.
+    /// Retries refused tables with the next request, for example after `syncdb` created them.
     pub fn retry_tables(&self) {
         self.tables.forgive();
     }
 
-    /// Deletes the points of metrics that were written up to `timestamp_us`.
-    pub async fn delete_at(
-        &self,
-        metrics: &[(MetricId, Vec<Stage>)],
-        timestamp_us: i64,
-    ) -> Result<(), StoreError> {
-        for (id, stages) in metrics {
-            for stage in stages {
-                self.delete_stage(*id, *stage, timestamp_us).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes the partitions of a stage, in both tables that it may have.
+    /// Deletes a metric's partitions of one stage from both tables that the stage may have (raw and coarse).
     async fn delete_stage(&self, id: MetricId, stage: Stage, timestamp_us: i64) -> Result<(), StoreError> {
         let session = self.tables.session().await?;
         let now = self.clock.now();
@@ -290,18 +220,64 @@ impl CassandraStore {
     }
 }
 
-/// Replaces the windows of a run by what is missing to them.
+/// Subtracts the windows of other writers from the windows of a run.
 fn subtract(batch: &mut WriteBatch, run: usize, others: &Column) {
     let run = batch.runs[run];
     for (i, at) in (run.at as usize..(run.at + run.len) as usize).enumerate() {
-        let whole = Window { value: batch.values[at], count: batch.counts[at] };
-        let other = Window { value: others.values[i], count: others.counts[i] };
-        if whole.value.is_nan() || other.count == 0 {
+        let whole = Window { value: batch.values[at], count: batch.counts[at].of_window() };
+        let other = WindowRow { value: others.values[i], count: others.counts[i] };
+        if whole.value.is_nan() {
             continue;
         }
-        let ours = late::ours(run.aggregation, whole, Some(other));
-        batch.values[at] = ours.value;
-        batch.counts[at] = late::to_batch(ours.count);
+        let own = merge::own_part(run.aggregation, whole, other);
+        (batch.values[at], batch.counts[at]) = (own.value, own.count);
+    }
+}
+
+impl Store for CassandraStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { several_writers: true, ..Capabilities::default() }
+    }
+}
+
+#[async_trait]
+impl RemotePoints for CassandraStore {
+    async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
+        self.writer.write_runs_at(batch, timestamp_us).await
+    }
+
+    async fn write_for(
+        &self,
+        batch: &WriteBatch,
+        timestamp_us: i64,
+        servers: &[Uuid],
+    ) -> Result<u64, WriteRefusal> {
+        self.writer.write_for(batch, timestamp_us, servers).await
+    }
+
+    async fn read_own(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        self.reader.read(request, View::OwnAndOthers(self.identity.get())).await
+    }
+
+    async fn delete_at(
+        &self,
+        metrics: &[(MetricId, Vec<Stage>)],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
+        for (id, stages) in metrics {
+            for stage in stages {
+                self.delete_stage(*id, *stage, timestamp_us).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        self.subtract_same_replica(batch).await
+    }
+
+    fn write_limits(&self) -> WriteLimits {
+        WRITE_LIMITS
     }
 }
 
@@ -312,15 +288,23 @@ impl PointStore for CassandraStore {
     }
 
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        self.reader.read(request, Sight::All).await
+        self.reader.read(request, View::Merged).await
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
-        self.delete_at(metrics, self.writer.next_timestamp_us()).await
+        RemotePoints::delete_at(self, metrics, self.writer.next_timestamp_us()).await
     }
 
-    fn appetite(&self) -> Appetite {
-        Appetite { concurrency: 2, slots_per_call: SLOTS_PER_CALL }
+    async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        Ok(request.unknown())
+    }
+
+    async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        self.subtract_same_replica(batch).await
+    }
+
+    fn write_limits(&self) -> WriteLimits {
+        WRITE_LIMITS
     }
 }
 
@@ -352,9 +336,5 @@ impl MetadataStore for CassandraStore {
 
     async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
         self.names.hidden().await
-    }
-
-    fn scans_in_order(&self) -> bool {
-        false
     }
 }

@@ -1,4 +1,4 @@
-//! `syncdb`: what is missing on the server, and making it. The one place that runs DDL.
+//! `syncdb`: finds out what is missing on the server and creates it. No other code changes the schema.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -11,40 +11,52 @@ use crate::config::{Config, Indexes};
 use crate::error;
 use crate::layout::Table;
 use crate::schema::ddl::{Makes, Server, Statement};
-use crate::schema::{self, CHANGES, Difference, LiveSchema, Schema};
+use crate::schema::{self, CHANGES, Compression, Difference, LiveSchema, Schema};
 use crate::store::CassandraStore;
 
-/// What `syncdb` would do.
+/// The plan of a `syncdb` run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// What the server is.
+pub struct SyncPlan {
+    /// The product and version of the server.
     pub server: Server,
-    /// The whole schema.
+    /// The schema that is needed.
     pub wanted: Schema,
-    /// What the server has.
+    /// The schema of the server.
     pub live: LiveSchema,
-    /// What is to be run, in this order.
+    /// The statements to run, in this order.
     pub statements: Vec<Statement>,
-    /// What is there and different; nothing is ever altered.
+    /// Differences of existing tables, which are never altered.
     pub differences: Vec<Difference>,
-    /// Things left out, with the reason, for people.
+    /// What was left out and why, for operators.
     pub notes: Vec<String>,
+    /// Statements that would give existing tables the wanted compression. They are never run.
+    pub compression_changes: Vec<String>,
 }
 
-/// Compares a schema with a server. Pure.
-pub(crate) fn plan(config: &Config, tables: &BTreeSet<Table>, live: LiveSchema, now: i64) -> Plan {
+/// Plans what to create on a server with the schema `live`. `now` is in seconds since the epoch. Pure.
+pub(crate) fn plan(
+    config: &Config,
+    tables: &BTreeSet<Table>,
+    compression: Option<Compression>,
+    live: LiveSchema,
+    now: i64,
+) -> SyncPlan {
     let metadata = config.metadata_keyspace();
     let components = live.components(&metadata).filter(|n| *n > 0).unwrap_or(config.components);
     let mut wanted = Schema::with_components(config, components, tables, now);
     if is_biggraphites(&metadata, &live) {
         mark(&mut wanted);
     }
+    if let Some(compression) = compression {
+        wanted.compress(compression);
+    }
     let mut notes = Vec::new();
     if config.indexes == Indexes::Sasi && !live.server.has_sasi() {
-        notes.push("no SASI indexes: the server does not know them; names are found from memory".to_owned());
+        notes
+            .push("the server does not support SASI indexes; names can only be found from memory".to_owned());
     }
     if components != config.components {
-        notes.push(format!("the tables of names have {components} components, and keep them"));
+        notes.push(format!("the tables for names keep their {components} component columns"));
     }
     let statements =
         wanted.statements(live.server).into_iter().filter(|s| is_missing(&s.makes, &wanted, &live)).collect();
@@ -53,10 +65,12 @@ pub(crate) fn plan(config: &Config, tables: &BTreeSet<Table>, live: LiveSchema, 
         .filter(|difference| live.table(&difference.keyspace, &difference.table).is_some())
         .filter(|difference| !difference.what.starts_with("no SASI index"))
         .collect();
-    Plan { server: live.server, wanted, live, statements, differences, notes }
+    let compression_changes = wanted.compression_changes(&live);
+    SyncPlan { server: live.server, wanted, live, statements, differences, notes, compression_changes }
 }
 
-/// Notes in our table that BigGraphite's were there first: its keyspaces keep its habits.
+/// Records in the comment of our table that BigGraphite created the keyspace, so that later checks can
+/// still tell (in such keyspaces some behaviour follows BigGraphite).
 fn mark(wanted: &mut Schema) {
     for table in wanted.tables.iter_mut().filter(|table| table.name == CHANGES) {
         let comment = table.options.comment.take().unwrap_or_default();
@@ -71,7 +85,7 @@ fn is_missing(makes: &Makes, wanted: &Schema, live: &LiveSchema) -> bool {
         Makes::Index(keyspace, table, name) => {
             let def = wanted.table(keyspace, table);
             let index = def.and_then(|def| def.indexes.iter().find(|index| index.name == *name));
-            // Where Lucene serves the components, SASI beside it would cost and help nothing.
+            // If a Lucene index already covers the components, SASI indexes would only add cost.
             let other = live.other_index(keyspace, table).is_some() && !name.ends_with("_parent_idx");
             index.is_some_and(|index| !live.has_sasi(keyspace, table, &index.column)) && !other
         }
@@ -79,13 +93,31 @@ fn is_missing(makes: &Makes, wanted: &Schema, live: &LiveSchema) -> bool {
 }
 
 impl CassandraStore {
-    /// Finds out what `syncdb` has to do for these tables of points.
-    pub async fn plan_sync(&self, tables: &BTreeSet<Table>) -> Result<Plan, StoreError> {
-        Ok(plan(&self.config, tables, self.live_schema().await?, self.clock.now()))
+    /// Plans what `syncdb` has to create so that these tables for points exist, with this compression or the
+    /// server's default. Waits for a connection.
+    ///
+    /// # Errors
+    /// `Invalid` if the server has no such compression; else the error of the request, if the server's schema
+    /// cannot be read.
+    pub async fn plan_sync(
+        &self,
+        tables: &BTreeSet<Table>,
+        compression: Option<Compression>,
+    ) -> Result<SyncPlan, StoreError> {
+        let live = self.live_schema().await?;
+        if let Some(problem) = compression.and_then(|compression| compression.problem(live.server)) {
+            return Err(StoreError::with(ErrorKind::Invalid, "choose the compression", problem));
+        }
+        Ok(plan(&self.config, tables, compression, live, self.clock.now()))
     }
 
-    /// Does it; `done` hears of each statement. Waits after each until all nodes know of it.
-    pub async fn sync(&self, plan: &Plan, done: &mut dyn FnMut(&Statement)) -> Result<(), StoreError> {
+    /// Runs the statements of a plan, and calls `done` after each. After each statement it waits until all
+    /// nodes agree on the schema.
+    ///
+    /// # Errors
+    /// `Invalid` if the server refuses a statement, e.g. because SASI indexes are disabled; else the error of
+    /// the request. Statements that ran before remain in effect, and the rest is not run.
+    pub async fn sync(&self, plan: &SyncPlan, done: &mut dyn FnMut(&Statement)) -> Result<(), StoreError> {
         let points = self.clusters.points.wait().await?;
         let names = self.clusters.names.wait().await?;
         for statement in &plan.statements {

@@ -1,5 +1,5 @@
-//! The table that lists series by their tags. It is our own, so a keyspace that BigGraphite made may be
-//! without it: then series are not listed there, and everything else goes on.
+//! The table that lists series by their tags. Only Plumbago has it, so it may be missing in a keyspace that
+//! BigGraphite created. Series are then not listed by tag; everything else works.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,10 +10,10 @@ use uuid::Uuid;
 use crate::metadata::NameStore;
 use crate::{error, hidden, names};
 
-/// How long an absent table is not asked for again: each refusal costs a request to the nodes.
+/// How long a table that was found absent is not tried again, in milliseconds. Each try costs a request.
 const ABSENT_FOR_MS: i64 = 60_000;
 
-/// When the table was last found absent, milliseconds since the epoch.
+/// When the table was last found absent, in milliseconds since the epoch.
 #[derive(Debug)]
 pub(crate) struct TagsTable(AtomicI64);
 
@@ -28,7 +28,7 @@ impl TagsTable {
         is_lately(self.0.load(Ordering::Relaxed), now_ms)
     }
 
-    /// Notes it; true when that is news.
+    /// Records that the table is absent. Returns `true` if that was not known.
     fn set_absent(&self, now_ms: i64) -> bool {
         !is_lately(self.0.swap(now_ms, Ordering::Relaxed), now_ms)
     }
@@ -39,7 +39,7 @@ fn is_lately(at_ms: i64, now_ms: i64) -> bool {
 }
 
 impl NameStore {
-    /// Lists a series under its tags.
+    /// Lists a series under its tags, unless the table is absent.
     pub(crate) async fn add_tags(&self, session: &Session, name: &str, id: Uuid) -> Result<(), StoreError> {
         if !self.is_listed_by_tag(name) {
             return Ok(());
@@ -54,7 +54,8 @@ impl NameStore {
         Ok(())
     }
 
-    /// Takes a series from under its tags, with its mark when it is hidden.
+    /// Removes a series from under its tags, and its mark if it is hidden. With `as_of_us` (microseconds
+    /// since the epoch), what was written after that time stays.
     pub(crate) async fn remove_tags(
         &self,
         session: &Session,
@@ -84,13 +85,16 @@ impl NameStore {
         names::is_tagged(name) && !self.tags.is_absent(self.clock.now_ms())
     }
 
-    /// What was asked of the table, or nothing where the server says that there is no such table.
+    /// Turns the error of a server that has no such table into an empty result.
     pub(crate) fn without_tags<T: Default>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         match result {
             Err(error) if error::is_invalid(&error) => {
                 if self.tags.set_absent(self.clock.now_ms()) {
                     let error: &(dyn std::error::Error + 'static) = &error;
-                    tracing::warn!(error, "series are not listed by tag; run `plumbago syncdb`");
+                    tracing::warn!(
+                        error,
+                        "the table plumbago_tags cannot be used, so series are not listed by tag; run `plumbago syncdb`"
+                    );
                 }
                 Ok(T::default())
             }

@@ -1,4 +1,4 @@
-//! Encryption towards the nodes.
+//! TLS for the connections to the nodes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::Tls;
 
-/// What the handshakes need, `None` when connections are not encrypted.
+/// The TLS configuration; `None` if connections are not encrypted. Fails with `Invalid` if a file cannot be
+/// used.
 pub(crate) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, StoreError> {
     if !tls.enabled {
         return Ok(None);

@@ -1,42 +1,37 @@
-//! Writing points: rows of one partition go in one request, many requests at once.
+//! Writes points. Rows of the same partition share a request; many requests are in flight at once.
 
 mod plan;
+mod ranges;
 mod row;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 
 use futures::StreamExt;
 use plumbago_model::Clock;
-use plumbago_store::{ErrorKind, StoreError, WriteBatch};
+use plumbago_store::{ErrorKind, StoreError, WriteBatch, WriteRefusal, WriterIdentity};
 use plumbago_telemetry::Throttle;
 use scylla::client::session::Session;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use crate::config::Config;
 use crate::error;
 use crate::layout::Table;
 use crate::prepared::{TableStatements, Tables};
 use crate::stats::Stats;
-use crate::writers::{Identity, SharedIdentity};
+use crate::writers::SharedIdentity;
 
 use plan::{Planner, Request};
+use ranges::Ranges;
 
-/// Failed requests after which the rest of a batch is not sent.
+/// If more requests of a batch than this fail, the rest of the batch is not sent.
 const FAILURES_MAX: u32 = 3;
 
-/// A write of which not everything was confirmed.
-#[derive(Debug)]
-pub struct Refusal {
-    /// Why.
-    pub error: StoreError,
-    /// The places in the batch of the runs that were not confirmed.
-    pub runs: Vec<usize>,
-}
-
-/// Writes rows under a client timestamp.
+/// Writes points with a timestamp that the caller chooses.
 #[derive(Debug)]
 pub struct PointWriter {
     tables: Arc<Tables>,
@@ -45,6 +40,7 @@ pub struct PointWriter {
     clock: Arc<dyn Clock>,
     stats: Stats,
     in_flight: Semaphore,
+    ranges: Ranges,
     last_timestamp_us: AtomicI64,
     throttle: Throttle,
 }
@@ -64,21 +60,35 @@ impl PointWriter {
             clock,
             stats,
             in_flight: Semaphore::new(config.concurrency as usize),
+            ranges: Ranges::default(),
             last_timestamp_us: AtomicI64::new(0),
             throttle: Throttle::new(10_000),
         }
     }
 
-    /// Writes whole runs as of `timestamp_us` (microseconds since the epoch). Of two writes of a slot
-    /// the one with the later timestamp stays, whichever comes last, so a batch may be sent again at
-    /// any time. Returns when every row is confirmed.
+    /// Writes all runs of a batch with `timestamp_us` (microseconds since the epoch). Of two writes to a
+    /// slot, the one with the later timestamp wins, in whatever order they arrive, so a batch can be repeated
+    /// at any time. Returns when every row is confirmed.
     ///
-    /// Rows of a table that is missing or has the wrong form are put off: the others are written, and
-    /// the answer is `Unavailable` with the table's name.
-    ///
-    /// Counts of coarse stages are read with their sign ([`crate::late::to_batch`]).
+    /// # Errors
+    /// The error of the request, if any row was not confirmed. If a table is missing or has the wrong form,
+    /// the rows of the other tables are still written, and the error is `Unavailable` with the table's name.
     pub async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), StoreError> {
-        self.write_runs_at(batch, timestamp_us).await.map_err(|mut refusal| {
+        self.write_as(self.identity(), batch, timestamp_us).await
+    }
+
+    /// Like [`PointWriter::write_at`], with the rows of another writer.
+    ///
+    /// # Errors
+    /// As [`PointWriter::write_at`].
+    pub async fn write_as(
+        &self,
+        writer: WriterIdentity,
+        batch: &WriteBatch,
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
+        let written = self.write_runs_as(writer, batch, timestamp_us, &[]).await;
+        written.map(|_| ()).map_err(|mut refusal| {
             if refusal.error.kind == ErrorKind::Invalid {
                 refusal.error.kind = ErrorKind::Unavailable;
             }
@@ -86,18 +96,54 @@ impl PointWriter {
         })
     }
 
-    /// [`PointWriter::write_at`], for callers that send again only what was refused. A table that
-    /// cannot be written is an error of the kind `Invalid` here, unless something else failed too.
-    pub async fn write_runs_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), Refusal> {
-        let identity = self.identity();
-        let plan = Planner::new(&self.config, identity, self.clock.now()).plan(batch);
+    /// Like [`PointWriter::write_at`], for callers that repeat only the runs that failed.
+    ///
+    /// # Errors
+    /// The error of a request with the indexes of all runs that were not confirmed completely. Its kind is
+    /// `Invalid` if tables that cannot be written are the only problem.
+    pub async fn write_runs_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
+        self.write_for(batch, timestamp_us, &[]).await.map(|_| ())
+    }
+
+    /// The same for the rows that are kept on one of these nodes, given by their host ids; for all rows if there
+    /// is none. Returns the number of rows.
+    ///
+    /// # Errors
+    /// As [`PointWriter::write_runs_at`].
+    pub async fn write_for(
+        &self,
+        batch: &WriteBatch,
+        timestamp_us: i64,
+        nodes: &[Uuid],
+    ) -> Result<u64, WriteRefusal> {
+        self.write_runs_as(self.identity(), batch, timestamp_us, nodes).await
+    }
+
+    async fn write_runs_as(
+        &self,
+        writer: WriterIdentity,
+        batch: &WriteBatch,
+        timestamp_us: i64,
+        nodes: &[Uuid],
+    ) -> Result<u64, WriteRefusal> {
+        let everything =
+            |error| WriteRefusal { error, runs: (0..batch.runs.len()).collect(), is_known_down: false };
+        if writer == self.identity() && !self.identity.is_valid(self.clock.now_ms()) {
+            let why =
+                "the registration of the writer id was not renewed for a day, or another daemon has the id";
+            return Err(everything(StoreError::with(ErrorKind::Unavailable, "write points", why)));
+        }
+        let mut plan = Planner::new(&self.config, writer, self.clock.now()).plan(batch);
         self.stats.expired.add(plan.expired);
         if plan.requests.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
-        let everything = |error| Refusal { error, runs: (0..batch.runs.len()).collect() };
         let session = self.tables.session().await.map_err(everything)?;
-        // Runs of requests that were not confirmed, also because they were not sent.
+        if !nodes.is_empty() {
+            self.keep_requests_of(&session, &mut plan.requests, nodes).await;
+        }
+        let rows = plan.requests.iter().map(|request| request.rows.len() as u64).sum();
+        // For each request, its runs until it is confirmed. This includes requests that are never sent.
         let mut open: Vec<Option<Vec<u32>>> = plan.requests.iter().map(|r| Some(r.runs.clone())).collect();
         let mut answers = futures::stream::iter(plan.requests.into_iter().enumerate())
             .map(|(n, request)| {
@@ -105,13 +151,20 @@ impl PointWriter {
                 async move { (n, self.send(session, request, timestamp_us).await) }
             })
             .buffer_unordered(self.config.concurrency as usize);
-        let (mut failure, mut failures) = (None, 0);
+        let (mut failure, mut failures, mut known_down) = (None, 0, None);
         while let Some((n, answer)) = answers.next().await {
-            let Err(error) = answer else {
-                open[n] = None;
-                continue;
+            let error = match answer {
+                Ok(()) => {
+                    open[n] = None;
+                    continue;
+                }
+                Err(Failure::KnownDown(error)) => {
+                    known_down = Some(error);
+                    continue;
+                }
+                Err(Failure::Request(error)) => error,
             };
-            // A table's refusal says nothing of the others; a server's silence does.
+            // If one table is refused, others may still work. If the server does not answer, they do not.
             failures += u32::from(error.kind != ErrorKind::Invalid);
             if failure.is_none() || error.kind != ErrorKind::Invalid {
                 failure = Some(error);
@@ -120,15 +173,17 @@ impl PointWriter {
                 break;
             }
         }
-        let Some(error) = failure else { return Ok(()) };
+        let is_known_down = failure.is_none() && has_connected_node(&session);
+        let Some(error) = failure.or(known_down) else { return Ok(rows) };
         if error.kind == ErrorKind::Invalid {
             self.report_refusal(&error);
         }
         let runs: BTreeSet<usize> = open.into_iter().flatten().flatten().map(|run| run as usize).collect();
-        Err(Refusal { error, runs: runs.into_iter().collect() })
+        Err(WriteRefusal { error, runs: runs.into_iter().collect(), is_known_down })
     }
 
-    /// The next timestamp for [`PointWriter::write_at`]: now, or a little later than the one before.
+    /// The next timestamp for [`PointWriter::write_at`], in microseconds since the epoch: the current time,
+    /// but always later than the last timestamp.
     pub fn next_timestamp_us(&self) -> i64 {
         let now = self.clock.now_ms() * 1000;
         let next = |last: i64| now.max(last + 1);
@@ -136,26 +191,51 @@ impl PointWriter {
         next(last)
     }
 
-    /// Who writes.
-    pub fn identity(&self) -> Identity {
+    /// The writer identity under which rows are written.
+    pub fn identity(&self) -> WriterIdentity {
         self.identity.get()
     }
 
-    /// Tables that could not be written lately, each with the reason.
+    /// Tables that currently cannot be written, each with the reason.
     pub fn refused_tables(&self) -> Vec<(Table, String)> {
         self.tables.refused()
     }
 
-    async fn send(&self, session: &Session, request: Request, timestamp_us: i64) -> Result<(), StoreError> {
-        // Closing the semaphore is nobody's doing.
+    /// Keeps the requests whose partition is on one of the nodes, and those of which that is not known.
+    async fn keep_requests_of(&self, session: &Session, requests: &mut Vec<Request>, nodes: &[Uuid]) {
+        let mut kept = Vec::with_capacity(requests.len());
+        for request in requests.drain(..) {
+            let hosts = match self.tables.get_to_write(request.table).await {
+                Ok(statements) => ranges::hosts(session, &statements, &request),
+                Err(_) => None,
+            };
+            if hosts.is_none_or(|hosts| hosts.iter().any(|host| nodes.contains(host))) {
+                kept.push(request);
+            }
+        }
+        *requests = kept;
+    }
+
+    async fn send(&self, session: &Session, request: Request, timestamp_us: i64) -> Result<(), Failure> {
+        let statements = self.tables.get_to_write(request.table).await?;
+        let datacenter = &statements.datacenter;
+        let target = self.ranges.target(session, &statements, &request, datacenter);
+        if target.as_ref().is_some_and(|target| !self.ranges.admits(target, Instant::now())) {
+            let operation = format!("write to {}", request.table.name());
+            let why = "too few replicas of a token range are up for the consistency level of the writes";
+            return Err(Failure::KnownDown(StoreError::with(ErrorKind::Unavailable, operation, why)));
+        }
+        // The semaphore is never closed, so this does not fail.
         let _permit =
             self.in_flight.acquire().await.map_err(|_| StoreError::new(ErrorKind::Closed, "write points"))?;
-        let statements = self.tables.get_to_write(request.table).await?;
         let rows = request.rows.len() as u64;
         self.stats.write_requests.add(1);
         match execute(session, &statements, &request, timestamp_us).await {
             Ok(()) => {
                 self.stats.rows_written.add(rows);
+                if let Some(target) = target {
+                    self.ranges.succeeded(&target);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -165,7 +245,10 @@ impl PointWriter {
                     let why = error.source.as_ref().map_or_else(String::new, ToString::to_string);
                     self.tables.forget(request.table, &why);
                 }
-                Err(error)
+                if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Timeout) {
+                    self.ranges.failed(session, &statements, &request, datacenter);
+                }
+                Err(error.into())
             }
         }
     }
@@ -174,12 +257,32 @@ impl PointWriter {
         self.stats.tables_refused.add(1);
         if let Some(held_back) = self.throttle.pass(self.clock.now_ms()) {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::error!(error, held_back, "points wait: their table cannot be written");
+            tracing::error!(error, held_back, "a table cannot be written; its points are kept and retried");
         }
     }
 }
 
-/// All rows of a request have the partition key in common, so a batch is one mutation for the server.
+/// Why a request was not confirmed.
+#[derive(Debug)]
+enum Failure {
+    /// It was not sent: its token range is known to be down.
+    KnownDown(StoreError),
+    /// It failed.
+    Request(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Request(error)
+    }
+}
+
+fn has_connected_node(session: &Session) -> bool {
+    session.get_cluster_state().get_nodes_info().iter().any(|node| node.is_connected())
+}
+
+/// Sends a request. All its rows have the same partition key, so the server applies a batch of them as one
+/// mutation.
 async fn execute(
     session: &Session,
     statements: &TableStatements,

@@ -1,6 +1,6 @@
-//! A day of flushes: what a commit costs, bytes per point fresh and merged, how long reads take.
+//! A day of flushes: the cost of a commit, bytes per point fresh and merged, the time of reads.
 //!
-//! `METRICS=100000 SLOTS=1440 BLOCK=30 cargo bench -p plumbago-store-embedded --bench store`; with
+//! `METRICS=100000 SLOTS=1440 BLOCK=30 cargo bench -p plumbago-store-embedded --bench store`. With
 //! `WRITE_ONLY=1` it stops after the flushes, for a profile.
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plumbago_model::{Aggregation, ManualClock, MetricId, Stage};
-use plumbago_store::{FlushBatch, FlushStore, PointStore, ReadRequest, Run, SlotRange, StateRow};
+use plumbago_store::{FlushBatch, FlushStore, PointStore, ReadRequest, RowCount, Run, SlotRange, StateRow};
 use plumbago_store_embedded::{Config, EmbeddedStore};
 use plumbago_telemetry::Registry;
 
@@ -56,7 +56,7 @@ fn main() {
     }
     println!("before compaction:");
     report(&store);
-    timed("settle", || store.settle().unwrap());
+    timed("write_tables", || store.write_tables().unwrap());
     report(&store);
     reads(&store, &all, START + slots, "fresh");
     timed("merge", || println!("{:?}", store.merge_all(&mut |_| true).unwrap()));
@@ -73,7 +73,7 @@ fn metric(store: &EmbeddedStore, number: u32) -> Metric {
     Metric { id, series: common::Series::new(u64::from(number)), next, sum: 0.0, state }
 }
 
-/// Flushes metrics as the engine does: when a block is full, which is in id order over the period.
+/// Flushes metrics as the engine does: each when its block is full, which is in id order over the period.
 fn write(store: &EmbeddedStore, clock: &ManualClock, all: &mut [Metric], slots: u32) {
     let block_slots = store.layout().raw_slots;
     let (wall, cpu) = (Instant::now(), cpu_seconds());
@@ -89,7 +89,7 @@ fn write(store: &EmbeddedStore, clock: &ManualClock, all: &mut [Metric], slots: 
             for metric in chunk {
                 values.clear();
                 values.extend((metric.next..metric.next + block_slots).map(|slot| {
-                    // Whole days only: the ends of a grid with a phase would count as rows of their own.
+                    // Whole days only: partial blocks at the ends would count as rows.
                     if (START..end).contains(&slot) { metric.series.next() } else { f64::NAN }
                 }));
                 points += values.iter().filter(|v| !v.is_nan()).count() as u64;
@@ -129,7 +129,7 @@ fn flush(metric: &mut Metric, values: &[f64], batch: &mut FlushBatch) {
     metric.sum += values.iter().filter(|v| !v.is_nan()).sum::<f64>();
     metric.next += values.len() as u32;
     if metric.next / 60 > before {
-        batch.rows.push(run(HOURS, 1, before), &[metric.sum], Some(&[60]));
+        batch.rows.push(run(HOURS, 1, before), &[metric.sum], Some(&[RowCount::new(60)]));
         metric.sum = 0.0;
     }
     batch.states.push(StateRow { id: metric.id, bytes: metric.state.clone() });
@@ -187,7 +187,7 @@ fn timed(what: &str, work: impl FnOnce()) {
     println!("{what}: {:.1} s, {:.1} CPU s", wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
 }
 
-/// CPU time of this process, user and system; Linux counts it in hundredths.
+/// CPU time of this process in user and system mode; Linux counts hundredths of a second.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -1,9 +1,9 @@
-//! Which buckets and layers there are.
+//! The catalogue: which buckets and layers exist.
 //!
-//! A stage's time is cut into buckets of equal length. A bucket holds layers, oldest first; of a slot
-//! that several layers know, the newest counts. Flushes go to a bucket's newest fresh layer. A merge
-//! turns the layers that a bucket has into one merged layer and drops them; what is written meanwhile
-//! goes to a new fresh layer on top.
+//! A stage's time is divided into buckets of equal length. A bucket holds layers, oldest first. Where
+//! several layers have a value for a slot, the newest one counts. Flushes write to a bucket's newest fresh
+//! layer. A merge replaces the layers of a bucket by one merged layer; rows written meanwhile go to a new
+//! fresh layer on top.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use fjall::Keyspace;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::BlockLayout;
 
-/// Slots of a long block at most: a day of minutes, which a query decodes in some 10 µs.
+/// Maximum number of slots in a long block: a day of minutes, which a query decodes in about 10 µs.
 const MERGED_SLOTS_MAX: u32 = 1440;
 
-/// Keyspaces beyond which a new bucket is refused; fjall's start hangs past 1000.
+/// No bucket is added beyond this number of keyspaces: fjall hangs when it opens more than 1000.
 pub(crate) const KEYSPACES_MAX: usize = 800;
 
-/// A stage in its role: the same stage may be raw for one metric and coarse for another, and the rows
-/// differ.
+/// A stage and its role. The same stage may be raw for one metric and coarse for another, with different
+/// rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct StageKey {
     pub(crate) stage: Stage,
     pub(crate) coarse: bool,
 }
 
-/// All stages.
+/// All stages and their buckets.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     pub(crate) stages: HashMap<StageKey, Arc<StageBuckets>>,
@@ -41,14 +41,14 @@ pub(crate) struct StageBuckets {
     pub(crate) buckets: BTreeMap<u32, Bucket>,
 }
 
-/// A span of time.
+/// The layers of one span of time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bucket {
     /// Oldest first.
     pub(crate) layers: Vec<Arc<Layer>>,
-    /// So many of the layers are being merged and take no more writes.
+    /// How many of the oldest layers are being merged and take no more writes.
     pub(crate) frozen: usize,
-    /// A merge met rows that cannot be read: better to keep what can be where it is.
+    /// A merge found damaged rows. The bucket is not merged again, so that its sound rows stay readable.
     pub(crate) damaged: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Layer {
     pub(crate) coarse: bool,
     /// The first slot of the bucket.
     pub(crate) bucket_start: u32,
-    /// When it was last written to, as far as this process knows.
+    /// When this process last wrote to it, in seconds since the epoch.
     pub(crate) written: AtomicI64,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Layer {
 pub(crate) enum Kind {
     /// Takes flushes: blocks as the engine cuts them.
     Fresh { block_slots: u32, since: i64 },
-    /// Long blocks, counted from the bucket's start.
+    /// Long blocks, numbered from the start of the bucket.
     Merged { block_slots: u32 },
 }
 
@@ -79,7 +79,7 @@ impl Catalogue {
 }
 
 impl StageKey {
-    /// How it is called in keys and keyspace names.
+    /// Its name in keys and in names of keyspaces.
     pub(crate) fn label(&self) -> String {
         let role = if self.coarse { 'c' } else { 'r' };
         format!("{role}{}s{}", self.stage.resolution, self.stage.points)
@@ -96,8 +96,8 @@ impl StageKey {
         (stage.resolution > 0).then_some(Self { stage, coarse })
     }
 
-    /// How long this stage's buckets are, in slots. The more stages there are, the fewer buckets each
-    /// has, so that all together stay below 300 keyspaces.
+    /// The length of this stage's buckets in slots. The more stages there are, the fewer buckets each gets,
+    /// so that all together need fewer than 300 keyspaces.
     pub(crate) fn choose_bucket_slots(&self, stages_before: usize, block_slots: u32) -> u32 {
         let buckets = match stages_before {
             0..12 => 12,
@@ -128,7 +128,7 @@ impl StageBuckets {
         bucket.saturating_mul(self.bucket_slots)
     }
 
-    /// The first slot behind the bucket.
+    /// The first slot after the bucket.
     pub(crate) fn end_of(&self, bucket: u32) -> u64 {
         (u64::from(bucket) + 1) * u64::from(self.bucket_slots)
     }
@@ -140,14 +140,14 @@ impl StageBuckets {
         i64::try_from(end + stage.duration()).is_ok_and(|gone| gone < now)
     }
 
-    /// The length of merged blocks: equal parts of the bucket.
+    /// The length of merged blocks in slots: equal parts of the bucket.
     pub(crate) fn merged_slots(&self) -> u32 {
         self.bucket_slots.div_ceil(self.bucket_slots.div_ceil(MERGED_SLOTS_MAX))
     }
 }
 
 impl Bucket {
-    /// The layer that takes writes, in blocks that suit runs of `block_slots`.
+    /// The layer that takes writes, if its blocks suit runs of `block_slots`.
     pub(crate) fn live(&self, block_slots: Option<u32>) -> Option<&Arc<Layer>> {
         let layer = self.layers.get(self.frozen..)?.last()?;
         match layer.kind {
@@ -191,7 +191,7 @@ impl Layer {
         self.written.store(now, Ordering::Relaxed);
     }
 
-    /// The line that stands for it in its bucket's row.
+    /// Its line in the row of its bucket.
     pub(crate) fn to_line(&self) -> String {
         let name: &str = self.keyspace.name();
         match self.kind {
@@ -207,7 +207,7 @@ impl std::fmt::Debug for Layer {
     }
 }
 
-/// Reads what [`Layer::to_line`] wrote: the keyspace's name and the kind.
+/// Parses a line of [`Layer::to_line`]: name of the keyspace, kind.
 pub(crate) fn parse_layer(line: &str) -> Option<(&str, Kind)> {
     let mut words = line.split(' ');
     let kind = words.next()?;
@@ -256,7 +256,7 @@ mod tests {
         ] {
             for before in [0, 15, 30, 100] {
                 let slots = key(resolution, points).choose_bucket_slots(before, 30);
-                // One more for the bucket that is only partly expired, one for points ahead of time.
+                // One more for the bucket that has expired in part, one for points ahead of now.
                 assert!(points.div_ceil(slots) + 2 <= 16, "{resolution}s:{points} in buckets of {slots}");
             }
         }

@@ -1,8 +1,8 @@
-//! Columns that were read lately, decoded: who asks again, as dashboards do, gets a copy of them.
+//! Columns that were read lately, decoded. Dashboards repeat their queries, and repeated reads get a copy.
 //!
-//! Each write of a metric makes what is kept of it worthless. A writer says so behind its commit and
-//! before it returns ([`Columns::written`]), and a column is kept with the state that was known before
-//! it was read ([`Columns::mark`]): one that a write may have overtaken is never answered.
+//! Every write of a metric makes its columns stale. A writer calls [`Columns::written`] after its commit
+//! and before it returns. A column is kept together with the state of before its read ([`Columns::mark`]),
+//! so that one which a write may have overtaken is never returned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,30 +15,30 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalogue::StageKey;
 
-/// Metrics share this many marks; a write of one takes the columns of those that share its mark too.
+/// The number of marks, which metrics share. A write also drops the columns of metrics with the same mark.
 const MARKS: usize = 1 << 18;
 
-/// Slots behind the end of a range that are read with it at most, for those who ask a little later.
+/// Maximum number of slots after the end of a range that are read as well, for requests a little later.
 const AHEAD: u32 = 64;
 
-/// What an entry takes beside its values.
+/// Bytes of an entry beside its values.
 const ENTRY_BYTES: usize = 200;
 
-/// For an estimate of how many entries there will be: a day of minutes.
+/// A typical length, to estimate the number of entries: a day of minutes.
 const COLUMN_BYTES: u64 = 12 << 10;
 
-/// Columns, bounded by bytes.
+/// Columns, limited by bytes.
 pub(crate) struct Columns {
     /// `None` when the settings leave no room.
     cache: Option<Cache<Owner, Arc<Kept>, Bytes>>,
-    /// How often each was written, wrapping.
+    /// How often metrics with this mark were written; wraps.
     marks: Box<[AtomicU32]>,
 }
 
-/// Whose column it is.
+/// Identifies a column.
 type Owner = (MetricId, StageKey);
 
-/// How often a metric had been written.
+/// The mark of a metric at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark(u32);
 
@@ -58,7 +58,7 @@ impl Weighter<Owner, Arc<Kept>> for Bytes {
 }
 
 impl Columns {
-    /// At most so many bytes; 0 for none.
+    /// Keeps at most this many bytes; 0 keeps nothing.
     pub(crate) fn new(bytes: u64) -> Self {
         let cache = || Cache::with_weighter((bytes / COLUMN_BYTES + 1) as usize, bytes, Bytes);
         let marks = if bytes > 0 { MARKS } else { 1 };
@@ -68,27 +68,26 @@ impl Columns {
         }
     }
 
-    /// What is kept of a range.
+    /// The kept column for a range.
     pub(crate) fn get(&self, range: &SlotRange) -> Option<Column> {
         let kept = self.cache.as_ref()?.get(&owner(range))?;
         let covers = kept.range.from <= range.from && range.until <= kept.range.until;
         (covers && kept.mark == self.mark(&range.id)).then(|| part(&kept.column, &kept.range, range))
     }
 
-    /// To be taken before a column is read that is going to be kept.
+    /// The mark of a metric. Take it before reading a column that is to be kept.
     pub(crate) fn mark(&self, id: &MetricId) -> Mark {
         Mark(self.of(id).load(Ordering::Acquire))
     }
 
-    /// The range to read in place of another, so that the column serves for a while; `None` when
-    /// nothing is kept.
+    /// A wider range to read instead, so that its column serves for a while. `None` when nothing is kept.
     pub(crate) fn wider(&self, range: &SlotRange) -> Option<SlotRange> {
         self.cache.as_ref()?;
         let ahead = (range.until - range.from).min(AHEAD);
         Some(SlotRange { until: range.until.saturating_add(ahead), ..*range })
     }
 
-    /// Keeps the column of a wider range, and answers the part that was asked for.
+    /// Keeps the column of a wider range, and returns the part for `range`.
     pub(crate) fn keep(&self, mark: Mark, wider: &SlotRange, column: Column, range: &SlotRange) -> Column {
         let answer = part(&column, wider, range);
         if let Some(cache) = &self.cache {
@@ -98,14 +97,14 @@ impl Columns {
         answer
     }
 
-    /// Rows of a metric were written or deleted.
+    /// Makes the columns of a metric stale: its rows were written or deleted.
     pub(crate) fn written(&self, id: &MetricId) {
         if self.cache.is_some() {
             self.of(id).fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub(crate) fn clear(&self) {
         self.marks.iter().for_each(|mark| {
             mark.fetch_add(1, Ordering::Release);
@@ -124,7 +123,7 @@ fn owner(range: &SlotRange) -> Owner {
     (range.id, StageKey { stage: range.stage, coarse: range.stage_index > 0 })
 }
 
-/// The slots of a range, of the column of a wider one.
+/// The part of a wider range's column that belongs to a range.
 pub(crate) fn part(column: &Column, wider: &SlotRange, range: &SlotRange) -> Column {
     let slots = (range.from - wider.from) as usize..(range.until - wider.from) as usize;
     let counts = column.counts.get(slots.clone()).unwrap_or_default();

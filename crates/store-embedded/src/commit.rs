@@ -1,19 +1,24 @@
-//! Writing: runs are cut into the rows of their blocks, and all rows of a batch are one commit.
+//! Writing: runs are cut into rows at the borders of blocks, and all rows of a batch are one commit.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fjall::{Keyspace, PersistMode};
+use plumbago_fjall_host::pressure;
 use plumbago_store::{ErrorKind, Run, StateRow, StoreError, WriteBatch};
 
 use crate::catalogue::{Catalogue, Layer, StageBuckets, StageKey};
+use crate::errors::{host_error, read_error, write_error};
 use crate::open::Open;
 use crate::row::{Block, Key, key};
 use crate::store::{Core, lock, read};
-use crate::{database, pressure};
 
 /// Commits rows and state rows, all or nothing.
+///
+/// # Errors
+/// `Unavailable` when fjall refuses writes, `Overloaded` when the disk does not keep up, `Invalid` when
+/// there are too many time buckets.
 pub(crate) fn commit(
     core: &Core,
     open: &Open,
@@ -23,9 +28,9 @@ pub(crate) fn commit(
     let now = core.clock.now();
     let start = Instant::now();
     while start.elapsed() < pressure::WAIT_MAX {
-        // Held to the end: a layer is not frozen while a commit writes to it.
+        // Held until the commit is done, so that no layer is frozen in between.
         let catalogue = read(&open.catalogue);
-        let mut plan = Plan { raw_slots: core.config.block_slots, ..Plan::default() };
+        let mut plan = CommitPlan { raw_slots: core.config.block_slots, ..CommitPlan::default() };
         plan.cut(&catalogue, rows, now);
         let missing = !plan.missing.is_empty();
         if !missing && !plan.keyspaces(open).any(pressure::is_behind) {
@@ -35,37 +40,37 @@ pub(crate) fn commit(
         if missing {
             open.create_layers(core, &plan.missing)?;
         } else {
-            pressure::wait(&open.fjall, plan.keyspaces(open))?;
+            pressure::wait(&open.fjall, plan.keyspaces(open)).map_err(host_error)?;
         }
     }
     Err(StoreError::new(ErrorKind::Overloaded, "commit: tables are not written fast enough"))
 }
 
-/// Part of a run that falls into one row.
+/// The part of a run that belongs to one row.
 struct Piece {
     key: Key,
-    /// Into the batch.
+    /// Position of the run in the batch.
     run: usize,
-    /// Slots of the run, from its first.
+    /// Slots of the run, counted from its first.
     slots: Range<usize>,
-    /// Where they go in the block.
+    /// Position of the first of them in the block.
     at: usize,
-    /// Nothing that is stored in the row counts any more.
+    /// The stored row need not be read: all of its slots are replaced.
     whole: bool,
 }
 
-/// What goes to one layer.
+/// The pieces for one layer.
 struct Part {
     layer: Arc<Layer>,
     pieces: Vec<Piece>,
 }
 
-/// The pieces of each row.
+/// The pieces of each row, one slice per row.
 fn by_row(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
     pieces.chunk_by(|a, b| a.key == b.key)
 }
 
-/// What a layer has to be made for: a stage, a slot of the bucket, and the length of blocks.
+/// A layer that is missing: its stage, a slot of its bucket, and the length of its blocks in slots.
 pub(crate) struct Missing {
     pub(crate) key: StageKey,
     pub(crate) slot: u32,
@@ -73,7 +78,7 @@ pub(crate) struct Missing {
 }
 
 #[derive(Default)]
-struct Plan {
+struct CommitPlan {
     /// Slots of a raw block.
     raw_slots: u32,
     parts: Vec<Part>,
@@ -81,8 +86,8 @@ struct Plan {
     expired: u64,
 }
 
-impl Plan {
-    /// Cuts the runs at the borders of buckets and blocks.
+impl CommitPlan {
+    /// Cuts runs at the borders of buckets and blocks.
     fn cut(&mut self, catalogue: &Catalogue, rows: &WriteBatch, now: i64) {
         for (index, run) in rows.runs.iter().enumerate() {
             let key = StageKey { stage: run.stage, coarse: run.stage_index > 0 };
@@ -96,7 +101,7 @@ impl Plan {
                 let bucket = stage.bucket_of(slot);
                 let until = end.min(stage.end_of(bucket));
                 self.cut_in_bucket(stage, bucket, index, rows, slot..until as u32, now);
-                // The end of time is the end of the loop.
+                // The last slot that a u32 can hold.
                 slot = u32::try_from(until).unwrap_or(u32::MAX);
                 if slot == u32::MAX {
                     break;
@@ -119,7 +124,7 @@ impl Plan {
             self.expired += u64::from(slots.end - slots.start);
             return;
         }
-        // Raw blocks follow the engine's layout; a layer with another one gets a new layer on top.
+        // Raw blocks have the engine's length. A layer with another length gets a new layer on top.
         let wanted = (!stage.key.coarse).then_some(self.raw_slots);
         let live = stage.buckets.get(&bucket).and_then(|bucket| bucket.live(wanted));
         let Some(layer) = live else {
@@ -137,7 +142,7 @@ impl Plan {
             let until = (start + block_slots).min(i64::from(slots.end)) as u32;
             let covers = i64::from(run.first_slot) <= start && start + block_slots <= run_end;
             let slots = (slot - run.first_slot) as usize..(until - run.first_slot) as usize;
-            // A block full of known slots replaces the stored one whatever that holds.
+            // A block whose slots are all known replaces the stored one.
             let whole = covers && (run.whole || values[slots.clone()].iter().all(|value| !value.is_nan()));
             part.pieces.push(Piece {
                 key: key(&run.id, number),
@@ -161,7 +166,7 @@ impl Plan {
     }
 
     fn part_of(&mut self, layer: &Arc<Layer>) -> &mut Part {
-        // A batch has few layers.
+        // A linear search: a batch has few layers.
         let index = self.parts.iter().position(|part| Arc::ptr_eq(&part.layer, layer));
         let index = index.unwrap_or_else(|| {
             self.parts.push(Part { layer: layer.clone(), pieces: Vec::new() });
@@ -180,8 +185,8 @@ impl Plan {
     ) -> Result<(), StoreError> {
         let mut count = states.len();
         for part in &mut self.parts {
-            // In key order, as flushes mostly come: fjall takes them faster so. Stable, so that a later
-            // run stays later.
+            // fjall inserts sorted keys faster, and flushes are mostly sorted already. The sort is stable:
+            // later runs win.
             if !part.pieces.is_sorted_by(|a, b| a.key <= b.key) {
                 part.pieces.sort_by_key(|piece| piece.key);
             }
@@ -214,22 +219,27 @@ impl Plan {
             layer.touch(now);
         }
         core.stats.rows.add((batch.len() - states.len()) as u64);
+        let number = open.number_commit(&mut batch);
         core.stats.commits.add(1);
         core.stats.slots_expired.add(self.expired);
+        let rotate = |keyspace: &Keyspace| pressure::rotate_when_full(keyspace, core.config.memtable_bytes.0);
         let committed = batch.commit();
-        // Also of a commit that failed: who knows what is left of it.
+        // Also after a failed commit, part of which may have been written.
         rows.runs.iter().for_each(|run| core.columns.written(&run.id));
+        if committed.is_ok() {
+            core.host.committed(number);
+        }
         committed
-            .and_then(|()| self.keyspaces(open).try_for_each(pressure::rotate_when_full))
-            .map_err(|error| database::error(format!("commit to {}", core.dir.display()), error))
+            .and_then(|()| self.keyspaces(open).try_for_each(rotate))
+            .map_err(|error| write_error(format!("commit to {}", core.dir.display()), error))
     }
 
     fn keyspaces<'a>(&'a self, open: &'a Open) -> impl Iterator<Item = &'a Keyspace> + Clone {
-        self.parts.iter().map(|part| &part.layer.keyspace).chain([&open.state])
+        self.parts.iter().map(|part| &part.layer.keyspace).chain([&open.state, &open.system])
     }
 }
 
-/// Makes rows.
+/// Encodes rows.
 struct Encoder<'a> {
     rows: &'a WriteBatch,
     block: Block,
@@ -237,15 +247,17 @@ struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Reads what is stored; false when there is nothing, or nothing that can ever be read again. What cannot
-    /// be read just now (no file descriptor left) must not be written over.
+    /// Reads the stored row into `block`. Returns `false` when there is none or it is lost.
+    ///
+    /// # Errors
+    /// Those that may pass, such as too few file descriptors: the row must not be overwritten then.
     fn load(&mut self, core: &Core, layer: &Layer, key: &Key) -> Result<bool, StoreError> {
         let row = match layer.keyspace.get(key) {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(false),
             Err(error) => {
                 let text = error.to_string();
-                let error = database::error("read a row before it is written anew", error);
+                let error = read_error("read a row before it is written anew", error);
                 if error.kind != ErrorKind::Corrupt {
                     return Err(error);
                 }
@@ -260,7 +272,7 @@ impl Encoder<'_> {
         Ok(decoded.is_ok())
     }
 
-    /// Lays a row's pieces over each other, or first over nothing.
+    /// Lays the pieces of a row over the block, after clearing it if `clean`.
     fn lay(&mut self, layer: &Layer, pieces: &[Piece], clean: bool) {
         if clean {
             self.block.reset(layer.block_slots() as usize, layer.coarse);

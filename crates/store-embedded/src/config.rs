@@ -1,4 +1,4 @@
-//! The settings of the embedded store.
+//! Settings of the embedded store.
 
 use plumbago_model::{ByteSize, Period};
 use serde::{Deserialize, Deserializer, de};
@@ -7,21 +7,25 @@ use serde::{Deserialize, Deserializer, de};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Memory for blocks read from disk.
+    /// Bytes of memory for blocks read from the disk.
     pub cache_bytes: ByteSize,
-    /// Memory for columns that were read lately; 0 for none.
+    /// Bytes of memory for columns that were read lately; 0 keeps none.
     pub columns_bytes: ByteSize,
-    /// Raw slots per block. Longer blocks take fewer bytes on disk and more memory in the heads.
+    /// Raw slots per block. Longer blocks take less room on the disk and more memory in the heads.
     #[serde(deserialize_with = "block_slots")]
     pub block_slots: u32,
-    /// Commits are refused while the disk has less room than this. Tables are written behind a
-    /// commit's back, so this is more than one commit needs.
+    /// Commits are refused while the disk has less free space than this. Tables are written in the
+    /// background, so it is more than one commit needs.
     pub min_free_bytes: ByteSize,
-    /// How long after its last slot a bucket is closed, when its blocks are merged into long ones.
+    /// How long after its last slot a bucket is closed and merged into long blocks.
     pub merge_after: Period,
-    /// Effort of pco on long blocks, 0 to 12: higher is smaller and slower.
+    /// Effort of pco for long blocks, 0 to 12. Higher is smaller and slower.
     #[serde(deserialize_with = "merge_effort")]
     pub merge_effort: u8,
+    /// Unwritten rows of a keyspace beyond which they go to a table. Not a setting: follows from the memory
+    /// ceiling of the process.
+    #[serde(skip)]
+    pub memtable_bytes: ByteSize,
 }
 
 impl Default for Config {
@@ -33,11 +37,12 @@ impl Default for Config {
             min_free_bytes: ByteSize::mib(1024),
             merge_after: Period::seconds(2 * 3600),
             merge_effort: 4,
+            memtable_bytes: ByteSize::mib(16),
         }
     }
 }
 
-/// Settings come from files as numbers and from the environment as text.
+/// Settings are numbers in files and text in the environment.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Number {

@@ -1,19 +1,23 @@
-//! Deleting metrics: tombstones in every layer. Rare, unlike expiry, which drops buckets.
+//! Deleting metrics, by tombstones in every layer. Rare, unlike expiry, which drops whole buckets.
 
 use fjall::PersistMode;
+use plumbago_fjall_host::pressure;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::StoreError;
 
 use crate::catalogue::{Layer, StageKey};
+use crate::errors::write_error;
 use crate::open::Open;
 use crate::row::key;
 use crate::store::{Core, lock, read};
-use crate::{database, pressure};
 
-/// Tombstones of one commit at most.
+/// Maximum number of tombstones in one batch.
 const BATCH_ROWS: usize = 10_000;
 
-/// Deletes the rows of the metrics' stages, in either role.
+/// Deletes the rows of the metrics' stages, both raw and coarse.
+///
+/// # Errors
+/// If the database cannot be read or written.
 pub(crate) fn delete(core: &Core, open: &Open, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
     for (id, stages) in metrics {
         for stage in stages {
@@ -26,7 +30,7 @@ pub(crate) fn delete(core: &Core, open: &Open, metrics: &[(MetricId, Vec<Stage>)
 }
 
 fn delete_stage(core: &Core, open: &Open, id: &MetricId, key: StageKey) -> Result<(), StoreError> {
-    // As for a commit: no layer is swapped meanwhile.
+    // As in a commit: no layer is replaced meanwhile.
     let catalogue = read(&open.catalogue);
     let Some(stage) = catalogue.stages.get(&key) else { return Ok(()) };
     if let Some(deleted) = &mut *lock(&open.deleted_in_merge) {
@@ -41,13 +45,13 @@ fn delete_stage(core: &Core, open: &Open, id: &MetricId, key: StageKey) -> Resul
 
 /// Deletes a metric's rows of one layer.
 pub(crate) fn delete_rows(core: &Core, open: &Open, id: &MetricId, layer: &Layer) -> Result<(), StoreError> {
-    let failed = |error| database::error(format!("delete points in {}", core.dir.display()), error);
+    let failed = |error| write_error(format!("delete points in {}", core.dir.display()), error);
     let mut doomed = Vec::new();
     for row in layer.keyspace.range(key(id, 0)..=key(id, u32::MAX)) {
         match row.key() {
             Ok(key) => doomed.push(key),
             Err(error) => {
-                // What cannot be read cannot be seen either; it goes when its bucket does.
+                // Damaged rows are not visible to readers either, and go when their bucket expires.
                 core.damage.report(&layer.keyspace, &id, &error);
                 break;
             }
@@ -56,7 +60,10 @@ pub(crate) fn delete_rows(core: &Core, open: &Open, id: &MetricId, layer: &Layer
     for keys in doomed.chunks(BATCH_ROWS) {
         let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
         keys.iter().for_each(|key| batch.remove(&layer.keyspace, key.clone()));
-        batch.commit().and_then(|()| pressure::rotate_when_full(&layer.keyspace)).map_err(failed)?;
+        batch
+            .commit()
+            .and_then(|()| pressure::rotate_when_full(&layer.keyspace, core.config.memtable_bytes.0))
+            .map_err(failed)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The store contract over fjall: points as compressed blocks, one row per metric and block span.
 //!
-//! Must not know: rendering, HTTP, CQL. A stage's time is cut into *buckets*; a bucket holds
-//! *layers* (a fjall keyspace each): fresh ones take flushes, a merged one holds long blocks, and
-//! the newer layer wins slot by slot. Old buckets are dropped whole. Start at [`EmbeddedStore`].
+//! Must not know: rendering, HTTP, CQL. A stage's time is divided into *buckets*. A bucket holds *layers*,
+//! each a fjall keyspace: fresh ones take flushes, a merged one holds long blocks, and newer layers win
+//! slot by slot. Expired buckets are dropped whole. Start at [`EmbeddedStore`].
 
 pub mod config;
 
@@ -10,17 +10,14 @@ mod catalogue;
 mod columns;
 mod commit;
 mod damage;
-mod database;
 mod delete;
-mod diagnosis;
-mod log_end;
+mod errors;
 mod long_block;
 mod maintain;
 mod merge;
 mod metadata;
 mod open;
 mod options;
-mod pressure;
 mod read;
 mod row;
 mod rows;

@@ -1,9 +1,8 @@
-//! Columns of values with pco where that is smaller, which it is from a few hundred values on.
+//! Long columns of values: pco where that is smaller, which it is from a few hundred values on.
 //!
-//! The first byte of a short column never has both low bits set; a long one has. Then bit 2 says
-//! whether a column of ones for the known slots comes first, and bits 4–7 are the exponent of ten at
-//! which the values are integers, since pco packs those better; 15 says that they are not. pco's
-//! chunk takes the rest.
+//! The first byte of a long column has both low bits set; that of a short one never has. Bit 2 says that a
+//! column of ones for the known slots comes first. Bits 4–7 are the exponent of ten at which the values are
+//! integers, since pco packs those better; 15 says that they are not. pco's chunk takes the rest.
 
 use pco::ChunkConfig;
 use pco::data_types::Number;
@@ -20,13 +19,13 @@ const LONG: u8 = 3;
 const WITH_GAPS: u8 = 4;
 const FLOATS: u8 = 15;
 
-/// Appends the column in the smaller of both ways.
+/// Appends the column in the smaller of both encodings.
 pub(crate) fn encode(values: &[f64], effort: u8, out: &mut Vec<u8>) {
     let start = out.len();
     codec::encode(values, out);
     let end = out.len();
     let known: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
-    // pco's fixed part is about as large.
+    // pco's own header is about as large.
     if known.len() < PCO_SLOTS_MIN || end - start < 16 {
         return;
     }

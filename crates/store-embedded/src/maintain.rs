@@ -1,45 +1,46 @@
-//! Housekeeping, called on a schedule: expiry, merging, and keeping fjall's logs short.
+//! Housekeeping on a schedule: expiry, merging, and keeping fjall's logs short.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fjall::AbstractTree;
+use plumbago_fjall_host::space;
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::EmbeddedStore;
 use crate::catalogue::{Bucket, Kind, StageBuckets};
-use crate::database;
+use crate::errors::write_error;
 use crate::merge::{Merged, merge};
 use crate::open::Open;
 use crate::store::{Core, lock, read};
 
-/// Logs beyond which quiet keyspaces are flushed: fjall drops a log only when every keyspace has
-/// written out what it holds of it, and a quiet one never does by itself.
+/// Bytes of logs beyond which all keyspaces are flushed. fjall drops a log only when every keyspace has
+/// written its rows of it to tables, and a keyspace with few writes never does that by itself.
 const LOG_BYTES_MAX: u64 = 128 << 20;
 
 /// A closed bucket is merged once nothing was written to it for this long, in seconds.
 const QUIET: i64 = 600;
-/// …or anyway after this long.
+/// …or after this many seconds in any case.
 const PATIENCE: i64 = 6 * 3600;
 const DAY: i64 = 86_400;
 
-/// How many windows of a coarse stage may wait in rows of their own.
+/// A coarse bucket is old enough to be merged as it fills after this many windows.
 const OPEN_WINDOWS: i64 = 24;
 
-/// What a run of [`EmbeddedStore::maintain`] did.
+/// Result of [`EmbeddedStore::maintain`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// Buckets dropped because their retention had passed.
     pub expired_buckets: u64,
     /// Buckets rewritten with long blocks.
     pub merged_buckets: u64,
-    /// Points in them.
+    /// Points in merged buckets.
     pub merged_points: u64,
-    /// Bytes of their tables before.
+    /// Bytes of the merged buckets' tables before.
     pub bytes_before: u64,
-    /// Bytes of their tables after.
+    /// Bytes of the merged buckets' tables after.
     pub bytes_after: u64,
-    /// Buckets that could not be merged; the log says why.
+    /// Buckets that could not be merged; the log has the reasons.
     pub failed_buckets: u64,
 }
 
@@ -57,26 +58,35 @@ pub struct Step {
 }
 
 impl EmbeddedStore {
-    /// Drops what has expired and merges what is due. Blocking, and long when a day of many metrics is
-    /// merged; reads and commits go on. `progress` is called now and then, and stops it with `false`.
+    /// Drops expired buckets and merges those that are due. Blocks for a long time if a day of many metrics is
+    /// merged; reads and commits go on. Calls `progress` from time to time, and stops when it returns `false`.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written. A bucket that cannot be merged is only counted in the report.
     pub fn maintain(&self, progress: &mut dyn FnMut(&Step) -> bool) -> Result<Report, StoreError> {
         self.run(false, progress)
     }
 
-    /// Like [`EmbeddedStore::maintain`], and merges every bucket that has fresh rows, due or not.
+    /// Like [`EmbeddedStore::maintain`], but merges every bucket that has fresh rows, due or not.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
     pub fn merge_all(&self, progress: &mut dyn FnMut(&Step) -> bool) -> Result<Report, StoreError> {
         self.run(true, progress)
     }
 
-    /// Writes out what is in memory and waits until no table is being written: for measuring.
-    pub fn settle(&self) -> Result<(), StoreError> {
+    /// Writes all memtables to tables and waits until fjall is idle: for measurements.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub fn write_tables(&self) -> Result<(), StoreError> {
         let _one = lock(&self.core.maintenance);
         let open = self.core.open()?;
         for name in open.fjall.list_keyspace_names() {
             let keyspace = open.fjall.keyspace(&name, Default::default);
             keyspace
                 .and_then(|keyspace| keyspace.rotate_memtable_and_wait())
-                .map_err(|error| database::error("write out tables", error))?;
+                .map_err(|error| write_error("write out tables", error))?;
         }
         let mut idle = 0;
         while idle < 20 {
@@ -133,7 +143,7 @@ impl EmbeddedStore {
                 Err(error) => {
                     report.failed_buckets += 1;
                     let cause = error.source.as_deref().map(ToString::to_string);
-                    tracing::error!(%error, cause, "a bucket stays as it is");
+                    tracing::error!(%error, cause, "failed to merge a bucket, which stays as it is");
                     if error.kind == ErrorKind::Corrupt {
                         open.change_bucket(stage.key, *number, |bucket| bucket.damaged = true);
                     } else {
@@ -155,7 +165,7 @@ fn expire(core: &Core, open: &Open) -> Result<u64, StoreError> {
     for stage in stages {
         for (&number, _) in stage.buckets.iter().filter(|(number, _)| stage.is_expired(**number, now)) {
             let _creation = lock(&open.creation);
-            open.save_bucket(stage.key, number, &[])?;
+            open.save_bucket(core, stage.key, number, &[])?;
             let bucket = open.remove_bucket(stage.key, number).unwrap_or_default();
             open.delete_keyspaces(bucket.layers.iter().map(|layer| layer.keyspace.clone()).collect())?;
             core.stats.buckets_expired.add(1);
@@ -166,7 +176,7 @@ fn expire(core: &Core, open: &Open) -> Result<u64, StoreError> {
 }
 
 fn shorten_log(open: &Open) -> Result<(), StoreError> {
-    let failed = |error| database::error("shorten the write-ahead log", error);
+    let failed = |error| write_error("shorten the write-ahead log", error);
     if open.fjall.journal_disk_space().map_err(failed)? < LOG_BYTES_MAX {
         return Ok(());
     }
@@ -185,7 +195,7 @@ fn gauge(core: &Core, open: &Open) {
     let logs = open.fjall.journal_disk_space().unwrap_or(0);
     stats.log_bytes.set(logs as f64);
     stats.table_bytes.set(open.fjall.disk_space().unwrap_or(0).saturating_sub(logs) as f64);
-    stats.free_bytes.set(database::free_bytes(&core.dir).unwrap_or(0) as f64);
+    stats.free_bytes.set(space::free_at(&core.dir).unwrap_or(0) as f64);
 }
 
 /// The buckets to merge now, oldest first.
@@ -217,7 +227,7 @@ fn is_due(core: &Core, stage: &StageBuckets, number: u32, bucket: &Bucket, now: 
         let quiet = written.is_none_or(|written| now - written >= QUIET) || now >= closed + PATIENCE;
         return quiet && is_worth_it(bucket);
     }
-    // A long bucket is merged as it fills, unless it is closed soon.
+    // A bucket of a long span is merged as it fills, unless it is closed soon.
     let age = DAY.max(OPEN_WINDOWS * resolution);
     let oldest = bucket.layers.iter().filter_map(|layer| match layer.kind {
         Kind::Fresh { since, .. } => Some(since),
@@ -226,7 +236,7 @@ fn is_due(core: &Core, stage: &StageBuckets, number: u32, bucket: &Bucket, now: 
     oldest.min().is_some_and(|since| now - since >= age) && end - now >= age / 2
 }
 
-/// A few late points over a merged layer may stay where they are.
+/// A few late points on top of a merged layer can stay where they are.
 fn is_worth_it(bucket: &Bucket) -> bool {
     let bytes = |fresh: bool| -> u64 {
         let layers = bucket.layers.iter().filter(|layer| matches!(layer.kind, Kind::Fresh { .. }) == fresh);
@@ -235,14 +245,18 @@ fn is_worth_it(bucket: &Bucket) -> bool {
     bucket.layers.len() > 3 || bytes(true) > bytes(false) / 8
 }
 
-/// True when the disk has room for the bucket a second time.
+/// True when the disk has room for a second copy of the bucket.
 fn has_room(core: &Core, stage: &StageBuckets, number: u32) -> bool {
     let bucket = stage.buckets.get(&number);
     let bytes: u64 = bucket.iter().flat_map(|b| &b.layers).map(|layer| layer.keyspace.disk_space()).sum();
-    let free = database::free_bytes(&core.dir).unwrap_or(0);
+    let free = space::free_at(&core.dir).unwrap_or(0);
     let enough = free >= core.config.min_free_bytes.0.saturating_add(bytes);
     if !enough {
-        tracing::warn!(free_bytes = free, bucket_bytes = bytes, "no room to merge a bucket");
+        tracing::warn!(
+            free_bytes = free,
+            bucket_bytes = bytes,
+            "a bucket was not merged, because the disk has no room for a second copy"
+        );
     }
     enough
 }

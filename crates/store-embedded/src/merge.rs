@@ -1,9 +1,9 @@
-//! Rewriting a bucket: the rows of all its layers become long blocks in one new layer.
+//! Merging a bucket: the rows of all its layers become long blocks in one new layer.
 //!
-//! The new layer is a new keyspace, filled by ingestion, which is durable as a whole once it is
-//! finished. Then the bucket's catalogue row is switched, synced, and only then are the old layers
-//! deleted. A crash before the switch leaves a keyspace that no row names, one after it leaves the
-//! old ones so: the next start deletes either.
+//! The new layer is a new keyspace, filled by ingestion, which becomes durable as a whole when it is
+//! finished. Then the bucket's catalogue row is replaced and synced, and only then are the old layers
+//! deleted. A crash leaves either the new or the old keyspaces without a row that names them; the next
+//! start deletes those.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use plumbago_model::MetricId;
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::catalogue::{Kind, Layer, StageBuckets, StageKey};
-use crate::database;
 use crate::delete::delete_rows;
+use crate::errors::write_error;
 use crate::open::Open;
 use crate::row::{Block, KEY_BYTES, key, parse_key};
 use crate::store::{Core, lock};
 
-/// What a merge did.
+/// Result of a merge.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Merged {
     pub(crate) metrics: u64,
@@ -28,7 +28,10 @@ pub(crate) struct Merged {
     pub(crate) bytes_after: u64,
 }
 
-/// Merges the layers that a bucket has now. `go_on` is asked now and then.
+/// Merges the layers that a bucket has now. Stops when `go_on` returns `false`.
+///
+/// # Errors
+/// `Overloaded` when stopped, `Corrupt` when a row cannot be read, and those of fjall.
 pub(crate) fn merge(
     core: &Core,
     open: &Open,
@@ -63,8 +66,7 @@ fn rewrite(
     sources: &[Arc<Layer>],
     go_on: &mut dyn FnMut(&Merged) -> bool,
 ) -> Result<(Layer, Merged), StoreError> {
-    let failed =
-        |error| database::error(format!("merge bucket {number} of stage {}", stage.key.stage), error);
+    let failed = |error| write_error(format!("merge bucket {number} of stage {}", stage.key.stage), error);
     let kind = Kind::Merged { block_slots: stage.merged_slots() };
     let layer = {
         let _creation = lock(&open.creation);
@@ -139,7 +141,7 @@ fn fill(
     Ok(merged)
 }
 
-/// Makes `row` a block of `len` slots with these slots of the bucket; gives the number of known ones.
+/// Encodes a block of `len` slots of the bucket into `row`. Returns the number of known slots.
 fn cut(bucket: &Block, slots: std::ops::Range<usize>, len: usize, row: &mut Block) -> u64 {
     let values = &bucket.values[slots.clone()];
     let known = values.iter().filter(|v| !v.is_nan()).count() as u64;
@@ -172,7 +174,8 @@ impl<'a> Cursor<'a> {
                     _ => {}
                 },
                 Some(Err(_)) => {
-                    // Part of the table is gone: better to keep what can be read where it is.
+                    // Part of the table is lost. The bucket is left as it is, so that its sound rows stay
+                    // readable.
                     return match self.rows.next() {
                         Some(Err(error)) => Err(error),
                         _ => Ok(None),
@@ -183,7 +186,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Lays this source's rows of a metric over the bucket.
+    /// Lays this source's rows of a metric over the bucket's slots.
     fn lay(
         &mut self,
         core: &Core,
@@ -201,7 +204,7 @@ impl<'a> Cursor<'a> {
                 core.damage.report(&self.layer.keyspace, id, &"checksum mismatch");
                 continue;
             }
-            // A raw block may reach over the bucket's borders; there it holds nothing.
+            // A raw block may extend beyond the bucket; those slots are unknown.
             let block_start = self.layer.block_start(id, block) - start;
             let skip = (-block_start).max(0) as usize;
             let at = block_start.max(0) as usize;
@@ -227,7 +230,7 @@ fn next_metric(cursors: &mut [Cursor<'_>]) -> fjall::Result<Option<MetricId>> {
     Ok(next)
 }
 
-/// Puts the new layer in the place of its sources.
+/// Replaces the sources by the new layer.
 fn switch(
     core: &Core,
     open: &Open,
@@ -239,13 +242,13 @@ fn switch(
     let layer = Arc::new(layer);
     let _creation = lock(&open.creation);
     let mut result = Ok(());
-    // Inside, no commit and no deletion is on its way.
+    // While these are held, no commit and no deletion is in progress.
     open.change_bucket(stage.key, number, |bucket| {
         let late = &bucket.layers[sources.len().min(bucket.layers.len())..];
         let layers: Vec<_> = std::iter::once(layer.clone()).chain(late.iter().cloned()).collect();
         let deleted = lock(&open.deleted_in_merge).take().unwrap_or_default();
         result = deleted_again(core, open, stage.key, &layer, &deleted)
-            .and_then(|()| open.save_bucket(stage.key, number, &layers));
+            .and_then(|()| open.save_bucket(core, stage.key, number, &layers));
         if result.is_ok() {
             bucket.layers = layers;
             bucket.frozen = 0;
@@ -258,7 +261,7 @@ fn switch(
     open.delete_keyspaces(sources.iter().map(|source| source.keyspace.clone()).collect())
 }
 
-/// Deletes from the new layer what was deleted while it was written.
+/// Deletes the metrics from the new layer that were deleted while it was written.
 fn deleted_again(
     core: &Core,
     open: &Open,

@@ -1,26 +1,27 @@
-//! Metadata: a row per metric under its name, so that a scan comes in order. Configurations are few
-//! and shared: a row holds the number of its own.
+//! Metadata: one row per metric with its name as the key, so that scans are in order of names.
+//! Configurations are few and shared: a metric's row holds the number of its configuration.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
 use async_trait::async_trait;
 use fjall::{Keyspace, PersistMode};
+use plumbago_fjall_host::pressure;
 use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
 
 use crate::damage::{Damage, scan_around_damage};
+use crate::errors::{host_error, read_error, write_error};
 use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, read, run_blocking, write};
-use crate::{database, pressure};
 
-/// fjall's limit on keys.
+/// fjall's limit on the length of keys.
 const NAME_BYTES_MAX: usize = 65_535;
 
-/// Before the names of series that are not found by their tags, in the keyspace of the catalogue.
+/// Prefix of the names of series that are hidden from searches by tag, in the catalogue's keyspace.
 const HIDDEN_PREFIX: &str = "hidden/";
 
-/// A page at most, whatever is asked for.
+/// The longest page.
 const PAGE_MAX: usize = 100_000;
 
 /// The configurations in use, by number.
@@ -41,8 +42,7 @@ impl Configs {
     pub(crate) fn load(rows: Keyspace) -> Result<Self, StoreError> {
         let mut known = Known::default();
         for row in rows.iter() {
-            let (key, text) =
-                row.into_inner().map_err(|error| database::error("read configurations", error))?;
+            let (key, text) = row.into_inner().map_err(|error| read_error("read configurations", error))?;
             let number = key.as_ref().try_into().ok().map(u32::from_be_bytes);
             let text = String::from_utf8_lossy(&text).into_owned();
             let (Some(number), Some(config)) = (number, MetricConfig::from_text(&text)) else {
@@ -59,7 +59,7 @@ impl Configs {
         read(&self.known).by_number.get(&number).cloned()
     }
 
-    /// The number of a configuration; a new one gets the next, by a row in the batch.
+    /// The number of a configuration. A new one gets the next number, by a row in the batch.
     fn number(&self, config: &Arc<MetricConfig>, batch: &mut fjall::OwnedWriteBatch) -> u32 {
         let text = config.to_text();
         if let Some(number) = read(&self.known).by_text.get(&text) {
@@ -75,16 +75,16 @@ impl Configs {
 }
 
 fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreError> {
-    let failed = |error| database::error(format!("create metrics in {}", core.dir.display()), error);
-    pressure::wait(&open.fjall, [&open.names].into_iter())?;
+    let failed = |error| write_error(format!("create metrics in {}", core.dir.display()), error);
+    pressure::wait(&open.fjall, [&open.names].into_iter()).map_err(host_error)?;
     let _changes = lock(&open.configs.changes);
     let mut batch = fjall::OwnedWriteBatch::with_capacity(open.fjall.clone(), metrics.len() + 1)
         .durability(Some(PersistMode::Buffer));
     let mut numbers: HashMap<*const MetricConfig, u32> = HashMap::new();
-    // Rows that stand together are found and put down several times faster than rows in any order.
+    // Sorted rows are looked up and inserted several times faster.
     let mut in_order: Vec<&MetricMeta> = metrics.iter().collect();
     in_order.sort_by(|a, b| a.name.cmp(&b.name));
-    // A name may come twice in one call, and the first row is not to be seen yet.
+    // A name may come twice in one call, and its first row is not visible yet.
     let mut last: Option<(&str, u32)> = None;
     for metric in in_order {
         if metric.name.is_empty() || metric.name.len() > NAME_BYTES_MAX {
@@ -101,7 +101,10 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
         last = Some((&metric.name, created_on));
         batch.insert(&open.names, metric.name.as_bytes(), to_row(created_on, number));
     }
-    batch.commit().and_then(|()| pressure::rotate_when_full(&open.names)).map_err(failed)
+    batch
+        .commit()
+        .and_then(|()| pressure::rotate_when_full(&open.names, core.config.memtable_bytes.0))
+        .map_err(failed)
 }
 
 fn date_of(core: &Core, open: &Open, name: &str) -> Option<u32> {
@@ -133,7 +136,7 @@ fn get(core: &Core, open: &Open, name: &str) -> Option<MetricMeta> {
     })?;
     let found = parse_row(&row).and_then(|(date, number)| Some((date, open.configs.get(number)?)));
     if found.is_none() {
-        core.damage.report(&open.names, &name, &"its row is no metadata");
+        core.damage.report(&open.names, &name, &"its row is not metadata");
     }
     let (created_on, config) = found?;
     Some(MetricMeta { name: name.to_owned(), config, created_on })
@@ -148,16 +151,14 @@ fn delete(core: &Core, open: &Open, names: &[String]) -> Result<(), StoreError> 
             batch.remove(&open.system, hidden_key(name));
         }
     }
-    batch
-        .commit()
-        .map_err(|error| database::error(format!("delete metrics in {}", core.dir.display()), error))
+    batch.commit().map_err(|error| write_error(format!("delete metrics in {}", core.dir.display()), error))
 }
 
 fn hidden_key(name: &str) -> String {
     format!("{HIDDEN_PREFIX}{name}")
 }
 
-/// Marks series as hidden since `at`, or takes their marks away.
+/// Hides series since `at` (seconds since the epoch), or shows them again if `None`.
 fn set_hidden(open: &Open, names: &[String], at: Option<u32>) -> Result<(), StoreError> {
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
     for key in names.iter().map(|name| hidden_key(name)) {
@@ -166,17 +167,17 @@ fn set_hidden(open: &Open, names: &[String], at: Option<u32>) -> Result<(), Stor
             None => batch.remove(&open.system, key),
         }
     }
-    batch.commit().map_err(|error| database::error("mark hidden series", error))
+    batch.commit().map_err(|error| write_error("mark hidden series", error))
 }
 
 fn hidden(open: &Open, damage: &Damage) -> Result<Vec<(String, u32)>, StoreError> {
     let mut names = Vec::new();
     for row in open.system.prefix(HIDDEN_PREFIX) {
-        let (key, at) = row.into_inner().map_err(|error| database::error("list hidden series", error))?;
+        let (key, at) = row.into_inner().map_err(|error| read_error("list hidden series", error))?;
         let name = std::str::from_utf8(&key).ok().and_then(|key| key.strip_prefix(HIDDEN_PREFIX));
         match (name, at.as_ref().try_into()) {
             (Some(name), Ok(at)) => names.push((name.to_owned(), u32::from_le_bytes(at))),
-            _ => damage.report(&open.system, &key.escape_ascii(), &"its row is no mark of a hidden series"),
+            _ => damage.report(&open.system, &key.escape_ascii(), &"its row does not mark a hidden series"),
         }
     }
     Ok(names)
@@ -197,7 +198,7 @@ fn scan(open: &Open, damage: &Damage, position: Option<Vec<u8>>, limit: usize) -
                 let name_end = page.text.len() as u32;
                 page.entries.push(MetaEntry { name_end, created_on, config });
             }
-            _ => damage.report(&open.names, &key.escape_ascii(), &"its row is no metadata"),
+            _ => damage.report(&open.names, &key.escape_ascii(), &"its row is not metadata"),
         }
         true
     });
@@ -259,10 +260,6 @@ impl MetadataStore for EmbeddedStore {
             hidden(&open, &store.core.damage)
         })
         .await
-    }
-
-    fn scans_in_order(&self) -> bool {
-        true
     }
 }
 

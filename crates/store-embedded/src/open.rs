@@ -1,26 +1,29 @@
-//! An open database with its keyspaces and the catalogue of buckets.
+//! An open database: its keyspaces and the catalogue of buckets.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use fjall::{Keyspace, PersistMode};
+use plumbago_fjall_host::Contents;
 use plumbago_model::MetricId;
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::catalogue::{Bucket, Catalogue, KEYSPACES_MAX, Kind, Layer, StageBuckets, StageKey, parse_layer};
 use crate::commit::Missing;
+use crate::errors::{host_error, read_error, write_error};
 use crate::metadata::Configs;
+use crate::options;
 use crate::store::{Core, lock, read, write};
-use crate::{database, options};
 
-/// A stop waits for tables at most this long.
-const SETTLE_MAX: Duration = Duration::from_secs(5);
+/// The longest time that a stop waits for tables.
+const WRITE_TABLES_MAX: Duration = Duration::from_secs(5);
 const STAGE_PREFIX: &str = "stage/";
 const BUCKET_PREFIX: &str = "bucket/";
+const COMMITS: &str = "commits";
 const KEEPER_PREFIX: &str = "keeper.";
-/// 66 MB after 250 were measured.
+/// fjall's list of keyspaces takes 66 MB after 250 of them (measured); see [`Open::is_worn`].
 const CREATED_MAX: usize = 128;
 const LAYER_PREFIX: &str = "points.";
 
@@ -32,42 +35,55 @@ pub(crate) struct Open {
     pub(crate) names: Keyspace,
     pub(crate) configs: Configs,
     pub(crate) catalogue: RwLock<Catalogue>,
-    /// Held from reading rows to committing their new versions, and while layers are swapped.
+    /// Held from reading rows until their new versions are committed, and while layers are replaced.
     pub(crate) writer: Mutex<()>,
     /// Held while layers are added or replaced.
     pub(crate) creation: Mutex<()>,
-    /// Metrics deleted while a bucket is being merged: the merged layer must not bring them back.
+    /// Metrics deleted during a merge, which the merged layer must not bring back.
     pub(crate) deleted_in_merge: Mutex<Option<Vec<(MetricId, StageKey)>>>,
-    /// Keyspaces made since it was opened, see [`Open::is_worn`].
+    /// The number of the newest commit.
+    commits: AtomicU64,
+    /// Keyspaces created since the database was opened; see [`Open::is_worn`].
     created: AtomicUsize,
-    /// Long work stops when it is set.
+    /// Set when the database is about to be closed: long operations stop.
     pub(crate) closing: AtomicBool,
 }
 
+impl Contents for Open {
+    fn database(&self) -> &fjall::Database {
+        &self.fjall
+    }
+
+    fn set_closing(&self, closing: bool) {
+        self.closing.store(closing, Ordering::Release);
+    }
+}
+
 impl Open {
-    /// Has tables written of what is in memory. It is in the log too, but a start reads a million rows
-    /// of the log in a second, and does not read them in tables.
-    pub(crate) fn settle(&self) {
+    /// Writes all memtables to tables. Their rows are in the log too, but a start needs a second per
+    /// million rows of the log, and none for rows in tables.
+    pub(crate) fn write_tables(&self) {
         let began = Instant::now();
         let catalogue = read(&self.catalogue);
         let mut keyspaces = vec![&self.system, &self.names, &self.state];
         keyspaces.extend(catalogue.layers().map(|layer| &layer.keyspace));
-        // Failures, and what takes too long, cost the next start some time and nothing else.
+        // A failure or timeout only makes the next start slower.
         keyspaces.retain(|keyspace| keyspace.rotate_memtable().is_ok_and(|rotated| rotated));
-        while began.elapsed() < SETTLE_MAX && keyspaces.iter().any(|k| k.sealed_memtable_count() > 0) {
+        while began.elapsed() < WRITE_TABLES_MAX && keyspaces.iter().any(|k| k.sealed_memtable_count() > 0) {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    pub(crate) fn from_disk(core: &Core) -> Result<Self, StoreError> {
-        let fjall = database::open(&core.dir, &core.config)?;
+    pub(crate) fn from_disk(core: &Core, fjall: fjall::Database) -> Result<Self, StoreError> {
         let keyspace = |name: &str, options: fn() -> fjall::KeyspaceCreateOptions| {
-            fjall
-                .keyspace(name, options)
-                .map_err(|error| database::error(format!("open keyspace {name}"), error))
+            fjall.keyspace(name, options).map_err(|error| write_error(format!("open keyspace {name}"), error))
         };
+        let system = keyspace("system", options::small)?;
+        let newest = system.get(COMMITS).map_err(|error| read_error("read the catalogue", error))?;
+        let newest = newest.and_then(|number| number[..].try_into().ok()).map_or(0, u64::from_be_bytes);
         let open = Self {
-            system: keyspace("system", options::small)?,
+            commits: AtomicU64::new(newest),
+            system,
             state: keyspace("state", options::state)?,
             names: keyspace("names", options::names)?,
             configs: Configs::load(keyspace("configs", options::small)?)?,
@@ -83,6 +99,18 @@ impl Open {
         *write(&open.catalogue) = open.load_catalogue(now)?;
         open.drop_orphans()?;
         Ok(open)
+    }
+
+    /// Numbers a commit, by a row in its batch. The caller holds `writer`.
+    pub(crate) fn number_commit(&self, batch: &mut fjall::OwnedWriteBatch) -> u64 {
+        let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
+        batch.insert(&self.system, COMMITS, number.to_be_bytes());
+        number
+    }
+
+    /// The number of the newest commit.
+    pub(crate) fn newest_commit(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     fn load_catalogue(&self, now: i64) -> Result<Catalogue, StoreError> {
@@ -135,30 +163,30 @@ impl Open {
         };
         self.fjall
             .keyspace(name, options)
-            .map_err(|error| database::error(format!("open keyspace {name}"), error))
+            .map_err(|error| write_error(format!("open keyspace {name}"), error))
     }
 
-    /// True when it is time to open the database anew: fjall keeps every version of its list of
-    /// keyspaces until then, and n changes of it take n² kB.
+    /// True when the database should be opened again: until then fjall keeps every version of its list of
+    /// keyspaces, and n changes take n² kB.
     pub(crate) fn is_worn(&self) -> bool {
         self.created.load(Ordering::Relaxed) >= CREATED_MAX
     }
 
-    /// Deletes layers that no bucket names: a merge or an expiry was interrupted.
+    /// Deletes keyspaces of layers that no bucket names. They are left by an interrupted merge or expiry.
     fn drop_orphans(&self) -> Result<(), StoreError> {
         let catalogue = read(&self.catalogue);
         let known: Vec<&str> = catalogue.layers().map(|layer| &**layer.keyspace.name()).collect();
         let mut orphans = Vec::new();
         for name in self.fjall.list_keyspace_names() {
             if name.starts_with(LAYER_PREFIX) && !known.contains(&&*name) {
-                tracing::info!(keyspace = %&*name, "deleting what an interrupted merge or expiry left");
+                tracing::info!(keyspace = %&*name, "deleting a keyspace that an interrupted merge or expiry has left");
                 orphans.push(self.layer_keyspace(&name, Kind::Merged { block_slots: 1 })?);
             }
         }
         self.delete_keyspaces(orphans)
     }
 
-    /// Makes the layers that writes to these buckets need.
+    /// Creates the layers that are missing for a write.
     pub(crate) fn create_layers(&self, core: &Core, missing: &[Missing]) -> Result<(), StoreError> {
         let _creation = lock(&self.creation);
         for &Missing { key, slot, block_slots } in missing {
@@ -173,40 +201,40 @@ impl Open {
             let layer = Arc::new(self.create_layer(&stage, number, kind, core.clock.now())?);
             let mut layers = bucket.map(|bucket| bucket.layers.clone()).unwrap_or_default();
             layers.push(layer);
-            self.save_bucket(key, number, &layers)?;
+            self.save_bucket(core, key, number, &layers)?;
             self.change_bucket(key, number, |bucket| bucket.layers = layers);
         }
         core.stats.keyspaces.set(self.fjall.keyspace_count() as f64);
         Ok(())
     }
 
-    /// Changes a bucket in memory, while no commit is on its way.
+    /// Changes a bucket in memory, while no commit is in progress.
     pub(crate) fn change_bucket(&self, key: StageKey, number: u32, change: impl FnOnce(&mut Bucket)) {
         if let Some(stage) = write(&self.catalogue).stages.get_mut(&key) {
             change(Arc::make_mut(stage).buckets.entry(number).or_default());
         }
     }
 
-    /// Takes a bucket out of the catalogue in memory.
+    /// Removes a bucket from the catalogue in memory.
     pub(crate) fn remove_bucket(&self, key: StageKey, number: u32) -> Option<Bucket> {
         let mut catalogue = write(&self.catalogue);
         Arc::make_mut(catalogue.stages.get_mut(&key)?).buckets.remove(&number)
     }
 
-    /// The stage, entered into the catalogue when it is new.
+    /// The stage, which is added to the catalogue if it is new.
     fn ensure_stage(&self, core: &Core, key: StageKey) -> Result<Arc<StageBuckets>, StoreError> {
         if let Some(stage) = read(&self.catalogue).stages.get(&key) {
             return Ok(stage.clone());
         }
         let mut catalogue = write(&self.catalogue);
         let bucket_slots = key.choose_bucket_slots(catalogue.stages.len(), core.config.block_slots);
-        self.save(&format!("{STAGE_PREFIX}{}", key.label()), &bucket_slots.to_string())?;
+        self.save(core, &format!("{STAGE_PREFIX}{}", key.label()), &bucket_slots.to_string())?;
         let stage = Arc::new(StageBuckets::new(key, bucket_slots));
         catalogue.stages.insert(key, stage.clone());
         Ok(stage)
     }
 
-    /// Makes an empty layer, not yet in the catalogue.
+    /// Creates an empty layer that is not in the catalogue yet.
     pub(crate) fn create_layer(
         &self,
         stage: &StageBuckets,
@@ -230,36 +258,36 @@ impl Open {
         Ok(layer(keyspace, kind, stage, number, now))
     }
 
-    /// Writes the row that says which layers a bucket has; without layers, deletes it.
+    /// Writes the row with the layers of a bucket, or deletes it if there are none.
     pub(crate) fn save_bucket(
         &self,
+        core: &Core,
         key: StageKey,
         number: u32,
         layers: &[Arc<Layer>],
     ) -> Result<(), StoreError> {
         let row = format!("{BUCKET_PREFIX}{}/{number}", key.label());
         let value: String = layers.iter().map(|layer| layer.to_line()).collect();
-        self.save(&row, &value)
+        self.save(core, &row, &value)
     }
 
-    /// Writes a row of the catalogue, to stay after power loss.
-    fn save(&self, row: &str, value: &str) -> Result<(), StoreError> {
+    /// Writes a row of the catalogue and syncs it.
+    fn save(&self, core: &Core, row: &str, value: &str) -> Result<(), StoreError> {
         let written = if value.is_empty() { self.system.remove(row) } else { self.system.insert(row, value) };
-        written
-            .and_then(|()| self.fjall.persist(PersistMode::SyncAll))
-            .map_err(|error| database::error(format!("write catalogue row {row}"), error))
+        written.map_err(|error| write_error(format!("write catalogue row {row}"), error))?;
+        core.host.sync(self, PersistMode::SyncAll).map_err(host_error)
     }
 
-    /// Deletes keyspaces; their files go with the last handle.
+    /// Deletes keyspaces. Their files go with the last handle.
     ///
-    /// The keyspace with the highest id must stay: at the next start fjall counts on from the highest
-    /// id it finds, and one that gets the id of a deleted keyspace is taken for deleted at the start
-    /// after that. An empty keyspace serves.
+    /// The keyspace with the highest id must stay. At a start fjall continues from the highest id that it
+    /// finds, and a keyspace that reuses the id of a deleted one is taken for deleted at the start after
+    /// that. An empty keyspace is kept for that.
     pub(crate) fn delete_keyspaces(&self, doomed: Vec<Keyspace>) -> Result<(), StoreError> {
         let Some(highest) = doomed.iter().map(Keyspace::id).max() else { return Ok(()) };
         self.keep_highest_id(highest, &doomed)
             .and_then(|()| doomed.into_iter().try_for_each(|keyspace| self.fjall.delete_keyspace(keyspace)))
-            .map_err(|error| database::error("delete keyspaces", error))
+            .map_err(|error| write_error("delete keyspaces", error))
     }
 
     fn keep_highest_id(&self, highest: u64, doomed: &[Keyspace]) -> fjall::Result<()> {
@@ -287,7 +315,7 @@ fn layer(keyspace: Keyspace, kind: Kind, stage: &StageBuckets, number: u32, now:
 }
 
 fn text_row(row: fjall::Guard) -> Result<(String, String), StoreError> {
-    let (key, value) = row.into_inner().map_err(|error| database::error("read the catalogue", error))?;
+    let (key, value) = row.into_inner().map_err(|error| read_error("read the catalogue", error))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok((text(&key), text(&value)))
 }

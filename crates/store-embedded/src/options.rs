@@ -1,4 +1,4 @@
-//! How fjall is set up for each kind of keyspace, by what is done with its rows.
+//! fjall's options for each kind of keyspace.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use fjall::config::{
 };
 use fjall::{CompressionType, KeyspaceCreateOptions};
 
-/// Memtables are rotated by us, see `pressure`.
+/// fjall must not rotate memtables: `plumbago_fjall_host::pressure` does.
 const NEVER: u64 = 1 << 40;
 
-/// Tables that overlap each other before they are merged: each merge costs CPU for every point, each
-/// table a few microseconds for a read.
+/// How many overlapping tables are left unmerged. Each merge costs CPU for every point, each table a few
+/// microseconds per read.
 const OVERLAPPING_TABLES: u8 = 8;
 
-/// Blocks of points that flushes write: read by range, so a filter would serve nobody. The values do
-/// not compress any more, but what fjall puts between them does, by a tenth of the whole.
+/// Blocks of points as flushes write them. They are read by range, so filters would be of no use. The
+/// values are compressed already; lz4 still saves a tenth of what fjall stores around them.
 pub(crate) fn fresh() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -27,7 +27,7 @@ pub(crate) fn fresh() -> KeyspaceCreateOptions {
         .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
-/// Long blocks, written once: two kilobytes each, compressed already.
+/// Long blocks: written once, about two kilobytes each, compressed already.
 pub(crate) fn merged() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -38,7 +38,7 @@ pub(crate) fn merged() -> KeyspaceCreateOptions {
         .expect_point_read_hits(true)
 }
 
-/// State rows: rewritten all the time, read only by a scan at start.
+/// State rows: rewritten all the time, read only by a scan at the start.
 pub(crate) fn state() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -48,9 +48,9 @@ pub(crate) fn state() -> KeyspaceCreateOptions {
         .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
-/// Names: looked up one by one and scanned in order; names of neighbours are much alike. Filters and
-/// indexes are in parts: whole ones are a megabyte per table, and once the cache did not hold them all
-/// (at 6 million names) every look-up read one from disk.
+/// Names: looked up one by one and scanned in order; neighbouring names are much alike. Filters and indexes
+/// are partitioned: whole ones take a megabyte per table, and from 6 million names on the cache did not
+/// hold them, so that every look-up read one from the disk.
 pub(crate) fn names() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -59,7 +59,7 @@ pub(crate) fn names() -> KeyspaceCreateOptions {
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
 }
 
-/// A few rows.
+/// A keyspace of few rows.
 pub(crate) fn small() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(NEVER)
 }

@@ -1,4 +1,4 @@
-//! Reading: the rows of every layer, laid over each other in a column.
+//! Reading: the rows of every layer are laid over each other in a column.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use plumbago_store::{Column, ErrorKind, ReadRequest, SlotRange, StoreError};
 
 use crate::catalogue::{Layer, StageBuckets, StageKey};
 use crate::columns::part;
-use crate::database;
+use crate::errors::read_error;
 use crate::open::Open;
 use crate::row::{Block, key, overlay, overlay_counts, parse_key};
 use crate::store::{self, Core};
 
-/// About how many rows a request reads.
+/// The approximate number of rows that a request reads.
 pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
     let rows = |range: &SlotRange| {
         let per_row = if range.stage_index == 0 { block_slots } else { 1 };
@@ -21,16 +21,19 @@ pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
     request.ranges.iter().map(rows).sum()
 }
 
-/// Reads columns. What cannot be read is reported and unknown; but those who compute rows from the answer
-/// must not take a disk that fails for slots without points: they get the error and ask again.
+/// Reads columns. Damaged rows are reported, and their slots are unknown.
+///
+/// # Errors
+/// A row that could not be read now but may be sound, if `include_retained` is set: callers that compute
+/// rows from the answer must not take a failing disk for slots without points.
 pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
     let mut reader =
         Reader { core, open, stage: None, block: Block::default(), damaged: false, failure: None };
-    // They ask for a few slots, and once.
-    let column = |range| if request.forgotten_too { reader.stored(range) } else { reader.column(range) };
+    // Such requests are for a few slots and are not repeated.
+    let column = |range| if request.include_retained { reader.stored(range) } else { reader.column(range) };
     let columns = request.ranges.iter().map(column).collect();
     match reader.failure {
-        Some(error) if request.forgotten_too => Err(error),
+        Some(error) if request.include_retained => Err(error),
         _ => Ok(columns),
     }
 }
@@ -38,17 +41,17 @@ pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Result<Ve
 struct Reader<'a> {
     core: &'a Core,
     open: &'a Open,
-    /// The stage of the range before: neighbours mostly share it.
+    /// The stage of the previous range: neighbouring ranges mostly have the same.
     stage: Option<Arc<StageBuckets>>,
     block: Block,
-    /// A row of the column could not be read.
+    /// A row of the column is damaged.
     damaged: bool,
-    /// Why a row could not be read that is perhaps sound.
+    /// Why a row could not be read that may be sound.
     failure: Option<StoreError>,
 }
 
 impl Reader<'_> {
-    /// A column that was kept, or else as it is stored.
+    /// A kept column, or else the stored one.
     fn column(&mut self, range: &SlotRange) -> Column {
         let columns = &self.core.columns;
         if range.from >= range.until {
@@ -62,7 +65,7 @@ impl Reader<'_> {
         let mark = columns.mark(&range.id);
         self.damaged = false;
         let column = self.stored(&wider);
-        // What is damaged is reported whenever it is asked for.
+        // Columns with damage are not kept, so that it is reported at each read.
         if self.damaged { part(&column, &wider, range) } else { columns.keep(mark, &wider, column, range) }
     }
 
@@ -93,7 +96,7 @@ impl Reader<'_> {
         self.stage.clone()
     }
 
-    /// Lays what a layer knows of the slots over the column.
+    /// Lays the layer's slots over the column.
     fn layer(&mut self, layer: &Layer, range: &SlotRange, slots: Range<u32>, column: &mut Column) {
         let first = layer.block_of(&range.id, slots.start);
         let last = layer.block_of(&range.id, slots.end - 1);
@@ -110,7 +113,7 @@ impl Reader<'_> {
                     next = number.saturating_add(1);
                 }
                 Err(_) => {
-                    // The iterator does not get past a damaged block; single rows do.
+                    // The iterator ends at a damaged block. Single look-ups find the rows after it.
                     (next..=last).for_each(|number| self.single(layer, range, number, &slots, column));
                     return;
                 }
@@ -131,9 +134,8 @@ impl Reader<'_> {
             Ok(None) => {}
             Err(error) => {
                 self.report(layer, range, number, &error);
-                let error = database::error("read points", error);
-                // A sector that cannot be read will not be readable later.
-                if error.kind != ErrorKind::Corrupt && !database::is_lost(&error) {
+                let error = read_error("read points", error);
+                if error.kind != ErrorKind::Corrupt {
                     self.failure = Some(error);
                 }
             }
@@ -154,7 +156,7 @@ impl Reader<'_> {
             self.report(layer, range, number, &"checksum mismatch");
             return;
         }
-        // The block's slots that were asked for, and where they go.
+        // The requested slots of the block, and their position in the column.
         let start = layer.block_start(&range.id, number);
         let from = start.max(i64::from(slots.start));
         let until = (start + i64::from(layer.block_slots())).min(i64::from(slots.end));

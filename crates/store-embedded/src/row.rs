@@ -1,16 +1,17 @@
-//! The rows of points: a metric's block as bytes.
+//! Rows of points: the block of a metric as bytes.
 //!
-//! Key: 16-byte id, big-endian number of the block. Value: in coarse stages the column of counts,
-//! then the column of values, then a checksum over key and columns.
+//! Key: 16-byte id, big-endian number of the block. Value: in coarse stages the column of counts, then the
+//! column of values, then a checksum over key and columns.
 
 use plumbago_model::{MetricId, codec};
+use plumbago_store::RowCount;
 
 use crate::long_block;
 
 pub(crate) const KEY_BYTES: usize = 20;
 
-/// The database checks its files by itself; this catches what goes wrong around them. Three bytes
-/// miss one damaged row in 16 million.
+/// fjall has checksums of its own; this one catches what goes wrong around them. Three bytes miss one
+/// damaged row in 16 million.
 const CHECK_BYTES: usize = 3;
 
 pub(crate) type Key = [u8; KEY_BYTES];
@@ -22,13 +23,13 @@ pub(crate) fn key(id: &MetricId, number: u32) -> Key {
     key
 }
 
-/// The metric and the block's number; `None` when the key is not one of ours.
+/// Parses a key: metric, number of the block. `None` when it is not the key of a block.
 pub(crate) fn parse_key(bytes: &[u8]) -> Option<(MetricId, u32)> {
     let (id, number) = bytes.split_first_chunk::<16>()?;
     Some((MetricId(*id), u32::from_be_bytes(number.try_into().ok()?)))
 }
 
-/// The row's bytes are not what was written.
+/// The bytes of the row are damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
@@ -36,35 +37,35 @@ pub(crate) struct Damaged;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Block {
     pub(crate) values: Vec<f64>,
-    /// As long as the values in coarse stages, else empty.
-    pub(crate) counts: Vec<u32>,
+    /// Counts; as long as the values in coarse stages, else empty.
+    pub(crate) counts: Vec<RowCount>,
     scratch: Vec<f64>,
 }
 
 impl Block {
-    /// Makes it `len` unknown slots.
+    /// Resets it to `len` unknown slots.
     pub(crate) fn reset(&mut self, len: usize, coarse: bool) {
         self.values.clear();
         self.values.resize(len, f64::NAN);
         self.counts.clear();
-        self.counts.resize(if coarse { len } else { 0 }, 0);
+        self.counts.resize(if coarse { len } else { 0 }, RowCount::ZERO);
     }
 
     /// Lays known slots over this block, starting at `at`.
-    pub(crate) fn overlay(&mut self, at: usize, values: &[f64], counts: &[u32]) {
+    pub(crate) fn overlay(&mut self, at: usize, values: &[f64], counts: &[RowCount]) {
         overlay(&mut self.values[at..], values);
         if !self.counts.is_empty() {
             overlay_counts(&mut self.counts[at..], values, counts);
         }
     }
 
-    /// Appends the row. With `effort`, a long block may go through pco.
+    /// Appends the row to `out`. With `effort`, long blocks may be compressed with pco.
     pub(crate) fn encode(&mut self, key: &Key, effort: Option<u8>, out: &mut Vec<u8>) {
         let start = out.len();
         if !self.counts.is_empty() {
             self.scratch.clear();
             let known = self.values.iter().zip(&self.counts);
-            self.scratch.extend(known.map(|(v, c)| if v.is_nan() { f64::NAN } else { f64::from(*c) }));
+            self.scratch.extend(known.map(|(v, c)| if v.is_nan() { f64::NAN } else { f64::from(c.get()) }));
             codec::encode(&self.scratch, out);
         }
         match effort {
@@ -87,13 +88,13 @@ impl Block {
             self.scratch.clear();
             let used = codec::decode(columns, len, &mut self.scratch).map_err(|_| Damaged)?;
             columns = &columns[used..];
-            self.counts.extend(self.scratch.iter().map(|c| *c as u32));
+            self.counts.extend(self.scratch.iter().map(|c| RowCount::new(*c as i32)));
         }
         long_block::decode(columns, len, &mut self.values)
     }
 }
 
-/// Known values replace.
+/// Replaces slots by known values.
 pub(crate) fn overlay(to: &mut [f64], from: &[f64]) {
     for (to, from) in to.iter_mut().zip(from) {
         if !from.is_nan() {
@@ -102,8 +103,8 @@ pub(crate) fn overlay(to: &mut [f64], from: &[f64]) {
     }
 }
 
-/// The counts of known values replace.
-pub(crate) fn overlay_counts(to: &mut [u32], values: &[f64], counts: &[u32]) {
+/// Replaces the counts of slots with known values.
+pub(crate) fn overlay_counts(to: &mut [RowCount], values: &[f64], counts: &[RowCount]) {
     for ((to, value), count) in to.iter_mut().zip(values).zip(counts) {
         if !value.is_nan() {
             *to = *count;
@@ -126,8 +127,8 @@ mod tests {
     use super::*;
 
     fn block(values: Vec<f64>, coarse: bool) -> Block {
-        let counts =
-            if coarse { values.iter().map(|v| if v.is_nan() { 0 } else { 60 }).collect() } else { vec![] };
+        let count = |value: &f64| RowCount::new(if value.is_nan() { 0 } else { 60 });
+        let counts = if coarse { values.iter().map(count).collect() } else { vec![] };
         Block { values, counts, scratch: vec![] }
     }
 
@@ -157,7 +158,7 @@ mod tests {
         #[test]
         fn garbage_is_damage(row in prop::collection::vec(any::<u8>(), 0..100), coarse: bool) {
             let mut block = Block::default();
-            // One in 16 million passes the checksum; whatever happens, nothing panics.
+            // One in 16 million passes the checksum; none may panic.
             let _ = block.decode(&key(&MetricId([1; 16]), 1), &row, 30, coarse);
         }
     }

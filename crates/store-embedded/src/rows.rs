@@ -1,17 +1,18 @@
-//! The rows of metrics as the clean-up sees them. There is one row for a metric, so it is sound or
-//! broken; directories have none.
+//! The rows of metrics as the clean-up sees them. Each metric has one row, which is sound or broken.
+//! Directories have none.
 
 use async_trait::async_trait;
 use fjall::PersistMode;
+use plumbago_fjall_host::pressure;
 use plumbago_store::{MetricRow, RowPage, RowProblem, RowStore, Share, StoreError};
 
 use crate::damage::scan_around_damage;
+use crate::errors::write_error;
 use crate::metadata::parse_row;
 use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, run_blocking};
-use crate::{database, pressure};
 
-/// A page at most, whatever is asked for.
+/// The longest page.
 const PAGE_MAX: usize = 100_000;
 
 fn row(open: &Open, name: &str, value: &[u8]) -> MetricRow {
@@ -22,7 +23,7 @@ fn row(open: &Open, name: &str, value: &[u8]) -> MetricRow {
     MetricRow { name: name.to_owned(), config, created_on, updated_on: None, problem }
 }
 
-/// Names are spread over the parts by a hash: their order is that of the tree.
+/// Names are assigned to the parts by a hash, since their order is that of the tree.
 fn is_in(share: Share, name: &[u8]) -> bool {
     let (from, to) = share.bounds();
     (from..=to).contains(&xxhash_rust::xxh3::xxh3_64(name))
@@ -41,7 +42,7 @@ fn scan(core: &Core, open: &Open, share: Share, position: Option<Vec<u8>>, limit
         match std::str::from_utf8(key) {
             Ok(name) if is_in(share, key) => page.rows.push(row(open, name, value)),
             Ok(_) => {}
-            Err(_) => core.damage.report(&open.names, &key.escape_ascii(), &"its name is no text"),
+            Err(_) => core.damage.report(&open.names, &key.escape_ascii(), &"its name is not UTF-8"),
         }
         true
     });
@@ -58,7 +59,7 @@ fn look_up(core: &Core, open: &Open, name: &str) -> Option<MetricRow> {
     }
 }
 
-/// Rows have no timestamp but the date of creation, to the second.
+/// Deletes rows created up to `as_of_us`: rows have no timestamp but their date of creation, in seconds.
 fn delete(core: &Core, open: &Open, names: &[String], as_of_us: i64) -> Result<(), StoreError> {
     let _changes = lock(&open.configs.changes);
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
@@ -70,8 +71,8 @@ fn delete(core: &Core, open: &Open, names: &[String], as_of_us: i64) -> Result<(
     }
     batch
         .commit()
-        .and_then(|()| pressure::rotate_when_full(&open.names))
-        .map_err(|error| database::error(format!("delete metrics in {}", core.dir.display()), error))
+        .and_then(|()| pressure::rotate_when_full(&open.names, core.config.memtable_bytes.0))
+        .map_err(|error| write_error(format!("delete metrics in {}", core.dir.display()), error))
 }
 
 #[async_trait]

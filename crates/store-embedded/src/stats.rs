@@ -1,4 +1,4 @@
-//! What the store counts about itself.
+//! The store's self-metrics.
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 
@@ -13,7 +13,6 @@ pub(crate) struct Stats {
     pub(crate) columns_kept: Counter,
     pub(crate) columns_decoded: Counter,
     pub(crate) refused_no_room: Counter,
-    pub(crate) reopened: Counter,
     pub(crate) buckets_expired: Counter,
     pub(crate) buckets_merged: Counter,
     pub(crate) keyspaces: Gauge,
@@ -29,25 +28,27 @@ impl Stats {
         Self {
             commits: counter("commits_total", "batches committed"),
             rows: counter("rows_written_total", "rows of points written"),
-            rows_read_before_write: counter("rows_updated_total", "rows that were read to be written"),
-            slots_expired: counter("slots_expired_total", "slots that came after their retention had passed"),
-            damaged: counter("damaged_rows_total", "rows that could not be read back"),
-            columns_kept: counter("columns_from_memory_total", "columns answered from those read lately"),
+            rows_read_before_write: counter(
+                "rows_updated_total",
+                "rows that were read before they were written",
+            ),
+            slots_expired: counter(
+                "slots_expired_total",
+                "slots not stored because their retention had passed",
+            ),
+            damaged: counter("damaged_rows_total", "damaged rows that were skipped"),
+            columns_kept: counter("columns_from_memory_total", "columns answered from memory"),
             columns_decoded: counter("columns_decoded_total", "columns read from blocks"),
             refused_no_room: counter(
                 "refused_no_room_total",
-                "commits refused because the disk is nearly full",
-            ),
-            reopened: counter(
-                "reopened_total",
-                "times the database was opened again, mostly after a failed write",
+                "commits refused because the disk has less room than store.embedded.min_free_bytes",
             ),
             buckets_expired: counter("buckets_expired_total", "time buckets dropped"),
             buckets_merged: counter("buckets_merged_total", "time buckets rewritten with long blocks"),
             keyspaces: gauge("keyspaces", "keyspaces of the database"),
             log_bytes: gauge("log_bytes", "bytes of the database's write-ahead logs"),
             table_bytes: gauge("table_bytes", "bytes of tables"),
-            free_bytes: gauge("free_bytes", "room left on the disk"),
+            free_bytes: gauge("free_bytes", "bytes left on the disk"),
         }
     }
 }

@@ -1,41 +1,35 @@
-//! The store itself: the open database, and opening it again after a write has failed.
+//! The store: its open database, and opening it again after a failed write.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fjall::PersistMode;
+use plumbago_fjall_host::{Host, HostError, Settings, damaged_file, space};
 use plumbago_model::{Clock, MetricId, Stage};
 use plumbago_store::{
-    Appetite, BlockLayout, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, SlotRange,
-    StoreError, WriteBatch,
+    BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, SlotRange,
+    Store, StoreError, WriteBatch, WriteLimits,
 };
 use plumbago_telemetry::Registry;
 
 use crate::Config;
 use crate::columns::Columns;
 use crate::damage::{Damage, scan_around_damage};
+use crate::errors::host_error;
 use crate::open::Open;
 use crate::stats::Stats;
-use crate::{database, diagnosis};
 
-/// Reads of at most so many rows are done where they are asked for: handing them to another thread
-/// would take longer.
+/// Reads of at most this many rows run on the calling thread: passing them to another would take longer.
 const INLINE_ROWS: u64 = 64;
 
-/// Larger reads are shared out, but not in smaller parts than this.
+/// Larger reads are divided among threads, in parts of at least this many ranges.
 const RANGES_PER_READER: usize = 64;
 
-/// How long opening again waits for operations that still use the old database.
-const DRAIN: Duration = Duration::from_secs(30);
+const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Between two attempts to open again.
-const REOPEN_EVERY: Duration = Duration::from_secs(1);
-
-/// Points, state rows and metadata on the local disk. Cloning shares it.
+/// Points, state rows and metadata on the local disk. Clones share it.
 #[derive(Clone)]
 pub struct EmbeddedStore {
     pub(crate) core: Arc<Core>,
@@ -48,19 +42,17 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     pub(crate) damage: Damage,
     pub(crate) columns: Columns,
-    /// `None` while it could not be opened again, or after [`EmbeddedStore::close`].
-    open: RwLock<Option<Arc<Open>>>,
-    closed: AtomicBool,
-    /// A write failed, and fjall takes no more until it is opened again; or it is time to.
-    failed: AtomicBool,
-    last_reopen: Mutex<Option<Instant>>,
-    /// One maintenance run at a time.
+    pub(crate) host: Host<Open>,
+    /// Held by a maintenance run: there is one at a time.
     pub(crate) maintenance: Mutex<()>,
 }
 
 impl EmbeddedStore {
-    /// Opens or creates the store in `dir`. Refuses a directory that is in use, of a newer format, or
-    /// damaged beyond what can be skipped, and names the file.
+    /// Opens or creates the store in `dir`.
+    ///
+    /// # Errors
+    /// `Unavailable` when the directory is in use or the disk fails, `Invalid` for a newer or foreign
+    /// format, `Corrupt` when a damaged file keeps it from opening; the message names the file.
     pub fn open(
         dir: impl AsRef<Path>,
         config: Config,
@@ -68,40 +60,49 @@ impl EmbeddedStore {
         registry: &Registry,
     ) -> Result<Self, StoreError> {
         let dir = dir.as_ref().to_owned();
-        std::fs::create_dir_all(&dir)
-            .map_err(|error| database::io_error(format!("create {}", dir.display()), error))?;
         let stats = Stats::new(registry);
         let damage = Damage::new(stats.damaged.clone(), clock.clone());
+        let settings = Settings {
+            dir: dir.clone(),
+            format: "plumbago-store",
+            cache_bytes: config.cache_bytes.0,
+            log_bytes_max: LOG_BYTES_MAX,
+        };
         let core = Core {
+            host: Host::new(settings, "plumbago_store", registry),
             dir,
             columns: Columns::new(config.columns_bytes.0),
             config,
             clock,
             stats,
             damage,
-            open: RwLock::new(None),
-            closed: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
-            last_reopen: Mutex::new(None),
             maintenance: Mutex::new(()),
         };
-        let open = Open::from_disk(&core).map_err(|error| name_the_file(&core.dir, error))?;
-        *write(&core.open) = Some(Arc::new(open));
+        core.reopen().map_err(|error| name_the_file(&core.dir, error))?;
         Ok(Self { core: Arc::new(core) })
     }
 
     /// Syncs and closes the database. Later calls fail as closed.
+    ///
+    /// # Errors
+    /// If the sync fails, as for [`FlushStore::sync`]. The database is closed in any case.
     pub fn close(&self) -> Result<(), StoreError> {
         let synced = self.sync();
-        if let (Ok(()), Some(open)) = (&synced, &*read(&self.core.open)) {
-            open.settle();
+        if let (Ok(()), Ok(open)) = (&synced, self.core.host.get()) {
+            open.write_tables();
         }
-        self.core.closed.store(true, Ordering::Release);
-        self.core.take_open();
+        if !self.core.host.close() {
+            tracing::warn!(dir = %self.core.dir.display(), "closed the store while reads were still running");
+        }
         synced
     }
 
-    /// The directory.
+    /// Why commits are refused, while they are because a write or sync failed.
+    pub fn trouble(&self) -> Option<String> {
+        self.core.host.trouble()
+    }
+
+    /// The directory of the store.
     pub fn dir(&self) -> &Path {
         &self.core.dir
     }
@@ -110,130 +111,93 @@ impl EmbeddedStore {
 impl Core {
     /// The open database.
     pub(crate) fn open(&self) -> Result<Arc<Open>, StoreError> {
-        if let Some(open) = &*read(&self.open) {
-            return Ok(open.clone());
+        match self.host.get() {
+            Err(HostError::Broken { .. }) => self.reopen(),
+            result => result.map_err(host_error),
         }
-        if self.closed.load(Ordering::Acquire) {
-            return Err(StoreError::new(ErrorKind::Closed, "use the store: it is closed"));
-        }
-        self.reopen()
     }
 
-    /// The open database, for writing: with room on its disk, and opened again if a write had failed.
+    /// The open database for writing. Checks the room on the disk, and opens the database again after a
+    /// failed write.
     pub(crate) fn open_to_write(&self) -> Result<Arc<Open>, StoreError> {
         self.check_room()?;
-        if self.failed.load(Ordering::Acquire) { self.reopen() } else { self.open() }
+        if self.host.is_broken() { self.reopen() } else { self.open() }
     }
 
-    /// Remembers that fjall refuses writes until it is opened again.
+    /// The open database for a sync. After a failed write it is opened again first: a sync must not pass
+    /// over rows that the failure lost.
+    fn open_to_sync(&self) -> Result<Arc<Open>, StoreError> {
+        if self.host.is_broken() { self.reopen() } else { self.open() }
+    }
+
+    /// Notes a failed write, after which the database must be opened again.
     pub(crate) fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error) = &result
             && matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Corrupt)
         {
-            self.failed.store(true, Ordering::Release);
+            let cause = error.source.as_deref().map_or_else(String::new, |cause| format!(": {cause}"));
+            self.host.write_failed(&format_args!("{error}{cause}"));
         }
         result
     }
 
-    /// Refuses early: fjall writes tables behind a commit's back, and stops for good when that fails.
+    /// Refuses writes while there is still some room. fjall writes tables in the background and stops for
+    /// good when that fails.
     fn check_room(&self) -> Result<(), StoreError> {
         let path = self.dir.display();
-        let free = database::free_bytes(&self.dir)
-            .map_err(|error| database::io_error(format!("look at the disk of {path}"), error))?;
+        let free = space::free_at(&self.dir).ok_or_else(|| {
+            StoreError::new(ErrorKind::Unavailable, format!("find out how much room the disk of {path} has"))
+        })?;
         let wanted = self.config.min_free_bytes;
         if free >= wanted.0 {
             return Ok(());
         }
         self.stats.refused_no_room.add(1);
-        let operation =
-            format!("write to {path}: its disk has {} MiB left, and min_free_bytes is {wanted}", free >> 20);
+        let operation = format!(
+            "write to {path}: its disk has {} MiB left, and store.embedded.min_free_bytes is {wanted}",
+            free >> 20
+        );
         Err(StoreError::new(ErrorKind::Unavailable, operation))
     }
 
-    /// Opens the database anew; reads and commits wait meanwhile.
+    /// Opens the database again; reads and commits wait meanwhile.
     pub(crate) fn renew(&self) -> Result<(), StoreError> {
-        self.failed.store(true, Ordering::Release);
+        self.host.renew();
         self.reopen().map(drop)
     }
 
     fn reopen(&self) -> Result<Arc<Open>, StoreError> {
-        let mut slot = write(&self.open);
-        // Someone else may have done it meanwhile.
-        if !self.failed.load(Ordering::Acquire)
-            && let Some(open) = &*slot
-        {
-            return Ok(open.clone());
-        }
-        let mut last = lock(&self.last_reopen);
-        if last.is_some_and(|last| last.elapsed() < REOPEN_EVERY) {
-            let operation =
-                format!("use {}: a write has failed, and it is not open again yet", self.dir.display());
-            return Err(StoreError::new(ErrorKind::Unavailable, operation));
-        }
-        *last = Some(Instant::now());
-        if let Some(old) = slot.take()
-            && let Err(old) = drain(old)
-        {
-            *slot = Some(old);
-            return Err(StoreError::new(
-                ErrorKind::Unavailable,
-                "open the store again: it is still being read",
-            ));
-        }
-        let open = Arc::new(Open::from_disk(self)?);
-        // What a failed write left may have been read, and not come back.
+        let Some(opening) = self.host.begin().map_err(host_error)? else {
+            return self.host.get().map_err(host_error);
+        };
+        let open = Open::from_disk(self, opening.database().clone())?;
+        // A failed write may have been read and may be gone now.
         self.columns.clear();
-        tracing::info!(dir = %self.dir.display(), "opened the store again");
-        self.stats.reopened.add(1);
-        self.failed.store(false, Ordering::Release);
-        *slot = Some(open.clone());
-        Ok(open)
-    }
-
-    fn take_open(&self) {
-        if let Some(open) = write(&self.open).take()
-            && drain(open).is_err()
-        {
-            tracing::warn!(dir = %self.dir.display(), "closed the store while it was still being read");
-        }
+        let newest = open.newest_commit();
+        opening.finish(open, newest).map_err(host_error)
     }
 }
 
-/// Says which file is damaged, where the error does not.
+/// Adds the damaged file to an error that does not name it.
 fn name_the_file(dir: &Path, error: StoreError) -> StoreError {
     if error.kind != ErrorKind::Corrupt || error.operation.contains(&*dir.to_string_lossy()) {
         return error;
     }
-    match diagnosis::find(dir) {
+    match damaged_file(dir) {
         Some(damaged) => StoreError::with(error.kind, format!("open {}: {damaged}", dir.display()), error),
         None => error,
     }
 }
 
-/// Drops the database once nobody else uses it, so that its lock is free afterwards.
-fn drain(open: Arc<Open>) -> Result<(), Arc<Open>> {
-    open.closing.store(true, Ordering::Release);
-    let start = Instant::now();
-    while Arc::strong_count(&open) > 1 {
-        if start.elapsed() > DRAIN {
-            open.closing.store(false, Ordering::Release);
-            return Err(open);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    drop(open);
-    Ok(())
-}
-
 impl EmbeddedStore {
-    /// Reads beside the asynchronous threads, from now on.
+    /// Starts reading on a thread for blocking work.
     fn start_reader(
         &self,
         ranges: &[SlotRange],
-        forgotten_too: bool,
+        include_retained: bool,
     ) -> impl Future<Output = Result<Vec<Column>, StoreError>> + Send + use<> {
         let store = self.clone();
-        let request = ReadRequest { ranges: ranges.to_vec(), forgotten_too, ..Default::default() };
+        let request = ReadRequest { ranges: ranges.to_vec(), include_retained, ..Default::default() };
         run_blocking("read points", move || {
             let open = store.core.open()?;
             crate::read::read(&store.core, &open, &request)
@@ -252,11 +216,8 @@ impl FlushStore for EmbeddedStore {
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        let open = self.core.open()?;
-        let synced = open.fjall.persist(PersistMode::SyncData);
-        self.core.watch(
-            synced.map_err(|error| database::error(format!("sync {}", self.core.dir.display()), error)),
-        )
+        let open = self.core.open_to_sync()?;
+        self.core.host.sync(&open, PersistMode::SyncData).map_err(host_error)
     }
 
     fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError> {
@@ -271,6 +232,12 @@ impl FlushStore for EmbeddedStore {
             true
         });
         Ok(())
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { ordered_scan: true, ..Capabilities::default() }
     }
 }
 
@@ -294,13 +261,24 @@ impl PointStore for EmbeddedStore {
         }
         let readers = std::thread::available_parallelism().map_or(1, usize::from);
         let share = request.ranges.len().div_ceil(readers).max(RANGES_PER_READER);
-        let parts: Vec<_> =
-            request.ranges.chunks(share).map(|part| self.start_reader(part, request.forgotten_too)).collect();
+        let parts: Vec<_> = request
+            .ranges
+            .chunks(share)
+            .map(|part| self.start_reader(part, request.include_retained))
+            .collect();
         let mut columns = Vec::with_capacity(request.ranges.len());
         for part in parts {
             columns.extend(part.await?);
         }
         Ok(columns)
+    }
+
+    async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        Ok(request.unknown())
+    }
+
+    async fn subtract_other_writers(&self, _batch: &mut WriteBatch) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
@@ -312,12 +290,12 @@ impl PointStore for EmbeddedStore {
         .await
     }
 
-    fn appetite(&self) -> Appetite {
-        Appetite { concurrency: 2, slots_per_call: 65_536 }
+    fn write_limits(&self) -> WriteLimits {
+        WriteLimits { concurrency: 2, slots_per_call: 65_536 }
     }
 }
 
-/// Starts blocking work beside the asynchronous threads.
+/// Starts work on a thread for blocking work.
 pub(crate) fn run_blocking<T: Send + 'static>(
     operation: &'static str,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
@@ -337,7 +315,7 @@ impl fmt::Debug for EmbeddedStore {
     }
 }
 
-// A panic of another thread leaves the guarded values whole: they are replaced, not edited.
+// A panic in another thread leaves the guarded values whole: they are replaced, not edited.
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What is stored, in rows, points and bytes.
+//! How much is stored, in rows, points and bytes.
 
 use plumbago_model::Stage;
 use plumbago_store::StoreError;
@@ -11,30 +11,30 @@ use crate::store::read;
 /// What the store holds.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Usage {
-    /// By stage and role, raw first.
+    /// Each stage by its role, raw ones first.
     pub stages: Vec<StageUsage>,
-    /// Bytes of tables of state rows.
+    /// Bytes of the tables of state rows.
     pub state_bytes: u64,
-    /// Bytes of tables of metadata.
+    /// Bytes of the tables of names.
     pub metadata_bytes: u64,
     /// Bytes of fjall's write-ahead logs.
     pub log_bytes: u64,
 }
 
-/// What a stage holds.
+/// How much a stage holds in one role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageUsage {
     /// The stage.
     pub stage: Stage,
-    /// True for windows, false for raw points.
+    /// True for windows (a coarse stage), false for raw points.
     pub coarse: bool,
-    /// Time buckets.
+    /// The number of time buckets.
     pub buckets: u64,
     /// Rows of blocks as they were flushed.
     pub fresh_rows: u64,
     /// Known slots in them.
     pub fresh_points: u64,
-    /// Bytes of their tables; what is still in memory is not counted.
+    /// Bytes of their tables. Rows in memory are not counted.
     pub fresh_bytes: u64,
     /// Rows of long blocks.
     pub merged_rows: u64,
@@ -45,14 +45,17 @@ pub struct StageUsage {
 }
 
 impl StageUsage {
-    /// Table bytes for each known slot.
+    /// Bytes of tables per known slot.
     pub fn bytes_per_point(&self) -> f64 {
         (self.fresh_bytes + self.merged_bytes) as f64 / (self.fresh_points + self.merged_points).max(1) as f64
     }
 }
 
 impl EmbeddedStore {
-    /// Counts what is stored. Blocking: it reads every row.
+    /// Counts what is stored. Blocks, and reads every row.
+    ///
+    /// # Errors
+    /// `Closed`, or `Unavailable` while the database is being opened again.
     pub fn usage(&self) -> Result<Usage, StoreError> {
         let open = self.core.open()?;
         let mut stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();

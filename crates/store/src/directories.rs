@@ -1,10 +1,10 @@
-//! What the clean-up sees beyond [`MetadataStore`](crate::MetadataStore): directories, where a store
-//! keeps rows of them, and the rows of metrics as they are, sound or not.
+//! The rows of metrics and directories as the clean-up jobs need them. Unlike
+//! [`MetadataStore`](crate::MetadataStore), these traits also return incomplete and damaged rows.
 //!
-//! Every deletion here says *as of* when: the moment at which the caller had looked. What was written
-//! after that moment survives, also where the writer is another process; a store whose cells carry
-//! timestamps deletes with this one. The caller looks again after it has deleted, and puts back what
-//! a writer came to rely on meanwhile (`crates/maintenance`).
+//! Every deletion has an *as of* time, which lies before the caller read the rows. Rows written after that
+//! time survive, even if another process wrote them. A store whose cells carry timestamps deletes with this
+//! timestamp. After a deletion the caller checks again and restores rows that a writer needs by then
+//! (`crates/maintenance`).
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use plumbago_model::MetricConfig;
 
 use crate::StoreError;
 
-/// One of several equal parts of all rows, so that several processes can share a job. On a cluster a
-/// part is a range of tokens.
+/// One of several equal parts of all rows, so that several processes can divide a job. In Cassandra a part
+/// is a range of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// Which part, from 0.
@@ -25,10 +25,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// Everything.
+    /// All rows as one part.
     pub const ALL: Self = Self { index: 0, of: 1 };
 
-    /// Where this part begins and ends on a scale of `0..=u64::MAX`; ends are included, and all parts
+    /// The first and last position of this part on a scale of `0..=u64::MAX`, both inclusive. All parts
     /// together cover the scale exactly once.
     pub fn bounds(&self) -> (u64, u64) {
         let at = |i: u32| (u128::from(i) << 64) / u128::from(self.of.max(1));
@@ -36,56 +36,59 @@ impl Share {
     }
 }
 
-/// A page of directories.
+/// One page of a scan of directories.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct DirectoryPage {
-    /// Their names, without a dot at the end.
+    /// The names of the directories, without a dot at the end.
     pub names: Vec<String>,
-    /// Give this to the next call; `None` at the end.
+    /// The position to pass to the next call; `None` after the last page.
     pub next: Option<Vec<u8>>,
 }
 
-/// Why a metric's rows are not sound. Readers take such a metric for one that does not exist.
+/// What is wrong with a metric's rows. For readers such a metric does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowProblem {
-    /// It is listed, but has no metadata: a creation that was cut off, or one under way.
+    /// The metric is listed but has no metadata: its creation was interrupted or is still in progress.
     NoMetadata,
-    /// It has metadata, but is not listed, so no glob finds it.
+    /// The metric has metadata but is not listed, so no glob finds it.
     NotListed,
-    /// A row that cannot be read, and what is wrong with it.
+    /// A row cannot be read. The text says why.
     Broken(String),
 }
 
-/// What a store has of one metric.
+/// The rows of one metric, whether they are complete or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricRow {
-    /// The name as it stands in the row.
+    /// The name exactly as stored.
     pub name: String,
-    /// How it is kept; `None` when that cannot be read.
+    /// Retention, aggregation method and xFilesFactor; `None` if they cannot be read.
     pub config: Option<Arc<MetricConfig>>,
-    /// When it was created, seconds since the epoch; 0 when that cannot be read.
+    /// When the metric was created, in seconds since the epoch; 0 if this cannot be read.
     pub created_on: u32,
-    /// When the store was last told that it is being written, seconds since the epoch; `None` where a
-    /// store keeps no such note.
+    /// When a writer last noted that it writes the metric, in seconds since the epoch; `None` if the store
+    /// does not keep this time.
     pub updated_on: Option<u32>,
-    /// `None` for a sound metric.
+    /// What is wrong with the rows; `None` if they are complete and readable.
     pub problem: Option<RowProblem>,
 }
 
-/// A page of metrics.
+/// One page of a scan of metrics' rows.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct RowPage {
-    /// The metrics.
+    /// The metrics of this page.
     pub rows: Vec<MetricRow>,
-    /// Give this to the next call; `None` at the end.
+    /// The position to pass to the next call; `None` after the last page.
     pub next: Option<Vec<u8>>,
 }
 
-/// The rows of metrics, for jobs.
+/// The rows of metrics, for maintenance jobs.
 #[async_trait]
 pub trait RowStore: Send + Sync + Debug {
-    /// One page of the metrics in a part, about `limit` of them; a page may be empty and not the last.
-    /// A metric with any row at all is in it, once. Positions stay good over a restart.
+    /// Returns one page of the metrics in a part, about `limit` of them. An empty page need not be the last.
+    /// Every metric that has at least one row appears exactly once. Positions stay valid after a restart.
+    ///
+    /// # Errors
+    /// If the page cannot be read.
     async fn scan_rows(
         &self,
         share: Share,
@@ -93,19 +96,28 @@ pub trait RowStore: Send + Sync + Debug {
         limit: usize,
     ) -> Result<RowPage, StoreError>;
 
-    /// Looks metrics up as they are now, in the order asked; `None` where no row is left.
+    /// Reads the current rows of metrics, in the order of `names`; `None` for a metric without rows.
+    ///
+    /// # Errors
+    /// If the rows cannot be read.
     async fn look_up_rows(&self, names: &[&str]) -> Result<Vec<Option<MetricRow>>, StoreError>;
 
-    /// Deletes all rows that metrics had at `as_of_us` (microseconds since the epoch), not their
-    /// points; unknown ones are no error.
+    /// Deletes the rows of metrics that were written up to `as_of_us` (microseconds since the epoch), but not
+    /// their points. Names without rows are ignored.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some rows may be deleted by then.
     async fn delete_rows(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError>;
 }
 
-/// Rows of directories, in stores that have them. Names have no dot at the end.
+/// The rows of directories, in stores that have such rows. Names have no dot at the end.
 #[async_trait]
 pub trait DirectoryStore: Send + Sync + Debug {
-    /// One page of the directories in a part, about `limit` of them; a page may be empty and not the
-    /// last. Positions stay good over a restart.
+    /// Returns one page of the directories in a part, about `limit` of them. An empty page need not be the
+    /// last. Positions stay valid after a restart.
+    ///
+    /// # Errors
+    /// If the page cannot be read.
     async fn scan_directories(
         &self,
         share: Share,
@@ -113,22 +125,34 @@ pub trait DirectoryStore: Send + Sync + Debug {
         limit: usize,
     ) -> Result<DirectoryPage, StoreError>;
 
-    /// Which of the directories have a row, in the order asked.
+    /// Whether each of the directories has a row, in the order of `names`.
+    ///
+    /// # Errors
+    /// If the rows cannot be read.
     async fn have_directories(&self, names: &[&str]) -> Result<Vec<bool>, StoreError>;
 
-    /// Which of the directories have a metric below them, at any depth, in the order asked. Metrics
-    /// without metadata count.
+    /// Whether each of the directories has a metric below it, at any depth, in the order of `names`. Metrics
+    /// without metadata count too.
+    ///
+    /// # Errors
+    /// If this is unknown for one of them.
     async fn have_metrics_below(&self, names: &[&str]) -> Result<Vec<bool>, StoreError>;
 
-    /// Creates rows for exactly these directories; those that exist are no error.
+    /// Creates rows for exactly these directories, not for those above them. Existing ones are not an error.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some rows may exist by then.
     async fn create_directories(&self, names: &[&str]) -> Result<(), StoreError>;
 
-    /// Deletes the rows that directories had at `as_of_us` (microseconds since the epoch); unknown
-    /// ones are no error.
+    /// Deletes the rows of directories that were written up to `as_of_us` (microseconds since the epoch).
+    /// Names without rows are ignored.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some rows may be deleted by then.
     async fn delete_directories(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError>;
 }
 
-/// The directories above a metric or a directory, the nearest first. Tags are no part of the path.
+/// The directories above a metric or a directory, the nearest first. Tags do not belong to the path.
 pub fn directories_above(name: &str) -> impl Iterator<Item = &str> {
     let path = name.split(';').next().unwrap_or(name);
     std::iter::successors(path.rsplit_once('.'), |(above, _)| above.rsplit_once('.')).map(|(above, _)| above)

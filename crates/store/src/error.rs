@@ -1,45 +1,45 @@
-//! What went wrong in a store, by what the caller does next.
+//! Store errors, classified by what the caller does next.
 
 use std::error::Error;
 use std::fmt;
 
-/// What the caller does next.
+/// The kind of an error, which tells the caller what to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The store cannot be reached or has no room: retry later.
+    /// The store cannot be reached or is full. Retry later.
     Unavailable,
-    /// No answer in time: retry, the effect is unknown.
+    /// No answer arrived in time, so the call may or may not have taken effect. Retry.
     Timeout,
-    /// Slow down, then retry.
+    /// The store has too much to do. Slow down, then retry.
     Overloaded,
-    /// The call is wrong: fix it, do not retry.
+    /// The call itself is wrong. Do not retry.
     Invalid,
-    /// Stored data is damaged: repair.
+    /// Stored data is damaged and has to be repaired. Do not retry.
     Corrupt,
-    /// The store was closed.
+    /// The store was closed. Do not retry.
     Closed,
-    /// A bug or an unknown failure.
+    /// A bug or an unknown failure. Do not retry.
     Internal,
 }
 
 /// A failed store operation.
 #[derive(Debug)]
 pub struct StoreError {
-    /// What the caller does next.
+    /// The kind, which decides whether the caller retries.
     pub kind: ErrorKind,
-    /// What was tried, as a fragment that follows "failed to".
+    /// What failed, as a verb phrase that continues "failed to", such as "read points".
     pub operation: String,
-    /// The cause, when there is one.
+    /// The underlying error, if any.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl StoreError {
-    /// An error without a cause below it.
+    /// An error without an underlying one. `operation` continues "failed to".
     pub fn new(kind: ErrorKind, operation: impl Into<String>) -> Self {
         Self { kind, operation: operation.into(), source: None }
     }
 
-    /// An error with its cause.
+    /// An error caused by `source`. `operation` continues "failed to".
     pub fn with(
         kind: ErrorKind,
         operation: impl Into<String>,
@@ -48,7 +48,7 @@ impl StoreError {
         Self { kind, operation: operation.into(), source: Some(source.into()) }
     }
 
-    /// True when trying again later can succeed.
+    /// True if a retry can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Overloaded)
     }

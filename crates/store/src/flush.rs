@@ -1,47 +1,50 @@
-//! The local commit: finished rows and the state rows that explain them, all or nothing.
-
-use std::fmt::Debug;
+//! The commit on the local disk: finished rows together with state rows, all or nothing.
 
 use plumbago_model::MetricId;
 
-use crate::{BlockLayout, StoreError, WriteBatch};
+use crate::{BlockLayout, Store, StoreError, WriteBatch};
 
-/// The engine's note on one metric, opaque to the store: what its head held at the flush.
+/// The state of one metric at a flush: its open windows, and up to which journal record its points are
+/// included. The engine reads it at the next start; the store does not interpret it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateRow {
     /// The metric.
     pub id: MetricId,
-    /// The engine's bytes; empty deletes the row.
+    /// The state as encoded by the engine. Empty bytes delete the row.
     pub bytes: Vec<u8>,
 }
 
-/// What one flush commits.
+/// The rows that one flush commits.
 #[derive(Debug, Default, Clone)]
 pub struct FlushBatch {
-    /// Finished rows.
+    /// Finished slots.
     pub rows: WriteBatch,
-    /// State rows of the same metrics.
+    /// The state rows of the same metrics.
     pub states: Vec<StateRow>,
 }
 
-/// Takes flushes atomically on the local disk: the embedded store itself, or the spool in front of
-/// a remote one. Blocking: called from the engine's flusher threads only.
-pub trait FlushStore: Send + Sync + Debug {
-    /// How raw blocks are cut.
+/// Commits flushes atomically on the local disk: the embedded store, or the spool in front of a remote store.
+/// The methods block, so only the engine's flusher threads call them.
+pub trait FlushStore: Store {
+    /// The length of raw blocks.
     fn layout(&self) -> BlockLayout;
 
-    /// True for a store that takes points as they come, a few from each metric at every
-    /// `engine.flush_interval`, and not by whole blocks. Windows follow when they are closed.
-    fn takes_intervals(&self) -> bool {
-        false
-    }
-
-    /// Commits all or nothing. After it returned, `kill -9` does not undo it.
+    /// Commits a batch, all or nothing. A committed batch survives `kill -9`, but a power cut only after
+    /// `FlushStore::sync`.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; the batch may be committed all the same.
     fn commit(&self, batch: &FlushBatch) -> Result<(), StoreError>;
 
-    /// Makes every commit so far survive power loss.
+    /// Makes all previous commits survive a power cut.
+    ///
+    /// # Errors
+    /// If the disk fails to sync. Commits since the last successful sync may then be lost in a power cut.
     fn sync(&self) -> Result<(), StoreError>;
 
-    /// Visits all state rows, in id order. Called once, at start.
+    /// Calls `visit` for every state row, in id order. The engine calls it once, at the start.
+    ///
+    /// # Errors
+    /// If the rows cannot be read; `visit` may have been called for some of them by then.
     fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError>;
 }

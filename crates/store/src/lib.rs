@@ -1,26 +1,49 @@
-//! The contract of every store: points and metadata apart, in batches, with error kinds chosen by
-//! what the caller does next. Beside it the memory store and the conformance suite.
+//! The traits that every store implements: one for points, one for metadata, both in batches. Errors have
+//! kinds that tell the caller what to do next. The crate also has a store in memory and the conformance suite
+//! that every store must pass.
 //!
-//! Must not know: CQL, fjall, sockets, downsampling. A store keeps *slots*: whole, finished values
-//! of a stage. Writing a slot again replaces it, so every write may be repeated. Start at
-//! [`points::PointStore`] and [`metadata::MetadataStore`].
+//! A store keeps *slots*: finished values of a stage. Writing a slot again replaces it, so every write may be
+//! repeated. Start at [`points::PointStore`] and [`metadata::MetadataStore`].
+//!
+//! Must not know: CQL, fjall, sockets, downsampling.
 
+pub mod capabilities;
+pub mod correct;
+pub mod count;
 pub mod directories;
 pub mod error;
+pub mod fetch;
 pub mod flush;
 pub mod layer;
 pub mod memory;
+pub mod merge;
 pub mod metadata;
+pub mod peers;
 pub mod points;
+pub mod remote;
+pub mod shared;
 #[cfg(feature = "testsuite")]
 pub mod testsuite;
+pub mod windows;
+pub mod writer;
 
+pub use capabilities::{Capabilities, Store};
+pub use count::RowCount;
 pub use directories::{
     DirectoryPage, DirectoryStore, MetricRow, RowPage, RowProblem, RowStore, Share, directories_above,
 };
 pub use error::{ErrorKind, StoreError};
+pub use fetch::{FetchError, FetchRequest, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
+pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta};
+pub use peers::{PeerAnswer, PeerRows, Peers, PendingRows, pending_by_range};
 pub use points::{
-    Appetite, BlockLayout, Column, Others, PeerRows, PointStore, ReadRequest, Run, SlotRange, WriteBatch,
+    BlockLayout, Column, OtherWriters, PointStore, ReadRequest, Run, SlotRange, WriteBatch, WriteLimits,
 };
+pub use remote::{RemotePoints, WriteRefusal};
+pub use shared::{
+    ChangeFeed, Changes, Lease, NodeStart, SchemaNeeds, SchemaStatus, SharedFeatures, SharedStore,
+};
+pub use windows::{SharedWindows, SlotRow};
+pub use writer::WriterIdentity;

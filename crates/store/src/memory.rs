@@ -1,5 +1,5 @@
-//! A store in memory: the reference that the conformance suite is first run against, and the store
-//! of the engine's simulation.
+//! A store in memory: the reference implementation for the conformance suite, and the store in the
+//! simulation of the engine.
 
 mod directories;
 
@@ -11,15 +11,15 @@ use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage};
 
 use crate::{
-    Appetite, BlockLayout, Column, FlushBatch, FlushStore, MetaEntry, MetaPage, MetadataStore, MetricMeta,
-    PointStore, ReadRequest, RowProblem, StoreError, WriteBatch,
+    BlockLayout, Capabilities, Column, FlushBatch, FlushStore, MetaEntry, MetaPage, MetadataStore,
+    MetricMeta, PointStore, ReadRequest, RowCount, RowProblem, Store, StoreError, WriteBatch, WriteLimits,
 };
 
-/// A stage of a metric, by slot: the value and its count.
-type Slots = BTreeMap<u32, (f64, u32)>;
+/// The slots of one stage of a metric: slot number to (value, count).
+type Slots = BTreeMap<u32, (f64, RowCount)>;
 
-/// Keeps everything in maps. Cloning shares it, so that a clone can stand for the disk that outlives
-/// a crashed process.
+/// Keeps all rows in maps. Clones share them. So a test can drop one clone, as a crashed process would, and
+/// continue with another, as after a restart.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
     layout: BlockLayout,
@@ -31,16 +31,17 @@ struct Inner {
     points: HashMap<(MetricId, Stage), Slots>,
     states: BTreeMap<MetricId, Vec<u8>>,
     metrics: BTreeMap<String, MetricMeta>,
-    /// What [`MemoryStore::put_problem`] has put there.
+    /// Incomplete or damaged rows, set by [`MemoryStore::put_problem`].
     problems: BTreeMap<String, RowProblem>,
-    /// When each metric's rows were written; all metrics with any row.
+    /// When each metric's rows were written, in microseconds since the epoch. Has all metrics with any row.
     written_us: BTreeMap<String, i64>,
-    /// When metrics were last said to be written.
+    /// When a writer last noted that it writes the metric, in seconds since the epoch.
     updated: HashMap<String, u32>,
-    /// Series that are not found by their tags, and since when.
+    /// Series that searches by tag do not find, and since when, in seconds since the epoch.
     hidden: BTreeMap<String, u32>,
-    /// Directories, and when their rows were written.
+    /// When the row of each directory was written, in microseconds since the epoch.
     directories: BTreeMap<String, i64>,
+    /// The time at which rows are written, in microseconds since the epoch.
     now_us: i64,
 }
 
@@ -51,7 +52,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store that likes raw blocks of `raw_slots` slots.
+    /// An empty store whose raw blocks have `raw_slots` slots.
     pub fn new(raw_slots: u32) -> Self {
         Self { layout: BlockLayout { raw_slots }, inner: Arc::default() }
     }
@@ -84,6 +85,12 @@ impl Inner {
     }
 }
 
+impl Store for MemoryStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { ordered_scan: true, ..Capabilities::default() }
+    }
+}
+
 #[async_trait]
 impl PointStore for MemoryStore {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
@@ -111,6 +118,14 @@ impl PointStore for MemoryStore {
         Ok(columns.collect())
     }
 
+    async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        Ok(request.unknown())
+    }
+
+    async fn subtract_other_writers(&self, _batch: &mut WriteBatch) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
         let mut inner = self.lock();
         for (id, stages) in metrics {
@@ -121,8 +136,8 @@ impl PointStore for MemoryStore {
         Ok(())
     }
 
-    fn appetite(&self) -> Appetite {
-        Appetite { concurrency: 1, slots_per_call: 65_536 }
+    fn write_limits(&self) -> WriteLimits {
+        WriteLimits { concurrency: 1, slots_per_call: 65_536 }
     }
 }
 
@@ -218,9 +233,5 @@ impl MetadataStore for MemoryStore {
 
     async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
         Ok(self.lock().hidden.iter().map(|(name, at)| (name.clone(), *at)).collect())
-    }
-
-    fn scans_in_order(&self) -> bool {
-        true
     }
 }

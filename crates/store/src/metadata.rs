@@ -1,26 +1,25 @@
-//! Metadata: which metrics exist and how they are kept.
+//! Metadata: which metrics exist, and their configurations.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use plumbago_model::{MetricConfig, MetricId};
 
-use crate::StoreError;
+use crate::{Store, StoreError};
 
 /// One metric's metadata.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricMeta {
-    /// The sanitised name; tags, when it has some, are part of it.
+    /// The canonical name, including the tags of a tagged series.
     pub name: String,
-    /// How it is kept.
+    /// Retention, aggregation method and xFilesFactor.
     pub config: Arc<MetricConfig>,
-    /// When it was created, seconds since the epoch.
+    /// When the metric was created, in seconds since the epoch.
     pub created_on: u32,
 }
 
 impl MetricMeta {
-    /// The id that follows from the name.
+    /// The id, which is computed from the name.
     pub fn id(&self) -> MetricId {
         MetricId::of(&self.name)
     }
@@ -29,27 +28,27 @@ impl MetricMeta {
 /// One metric of a [`MetaPage`].
 #[derive(Debug, Clone)]
 pub struct MetaEntry {
-    /// Where its name ends in the page's text; it starts where the one before ended.
+    /// Byte offset of the name's end in `MetaPage::text`. The name starts where the previous one ends.
     pub name_end: u32,
-    /// When it was created.
+    /// When the metric was created, in seconds since the epoch.
     pub created_on: u32,
-    /// How it is kept; equal configurations share one allocation.
+    /// The configuration. Metrics with equal configurations share one allocation.
     pub config: Arc<MetricConfig>,
 }
 
-/// A page of a scan, without an allocation per metric.
+/// One page of a scan. It needs no allocation per metric.
 #[derive(Debug, Default, Clone)]
 pub struct MetaPage {
-    /// All names, one after the other.
+    /// The names of all metrics, concatenated.
     pub text: String,
-    /// The metrics.
+    /// The metrics, in the order of their names in the text.
     pub entries: Vec<MetaEntry>,
-    /// Give this to the next call; `None` at the end.
+    /// The position to pass to the next call; `None` after the last page.
     pub next: Option<Vec<u8>>,
 }
 
 impl MetaPage {
-    /// Names with their entries.
+    /// The metrics of the page, each with its name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &MetaEntry)> {
         let mut start = 0;
         self.entries.iter().map(move |entry| {
@@ -60,32 +59,52 @@ impl MetaPage {
     }
 }
 
-/// Keeps metadata. Names are sanitised by the caller.
+/// Stores metadata. Callers pass canonical names only.
 #[async_trait]
-pub trait MetadataStore: Send + Sync + Debug {
-    /// Creates metrics; one that exists keeps its `created_on` and takes the new configuration.
+pub trait MetadataStore: Store {
+    /// Creates metrics. A metric that exists keeps its `created_on` and gets the new configuration.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some metrics may exist by then.
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError>;
 
-    /// Looks metrics up by name, in the order asked.
+    /// Reads metrics, in the order of `names`; `None` for a metric that does not exist.
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError>;
 
-    /// Deletes metrics; unknown ones are no error.
+    /// Deletes metrics, but not their points. Names that do not exist are ignored.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some metrics may be deleted by then.
     async fn delete(&self, names: &[&str]) -> Result<(), StoreError>;
 
-    /// One page of all metrics, at most `limit`; start with `None`. Stores that can answer in name
-    /// order do, since the index loads several times faster so.
+    /// Returns one page of all metrics, at most `limit` of them. The first call has no position, later ones
+    /// have `MetaPage::next`. Stores should return names in order if they can
+    /// ([`Capabilities::ordered_scan`](crate::Capabilities::ordered_scan)): the index then loads several
+    /// times faster.
+    ///
+    /// # Errors
+    /// If the page cannot be read.
     async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError>;
 
-    /// Marks tagged series as not to be found by their tags, since `at` (seconds since the epoch). A
-    /// mark goes with its metric; that of a metric that is not there may be kept or not.
+    /// Hides tagged series from searches by tag, as of `at` (seconds since the epoch). Deleting a metric also
+    /// removes its mark. A store may keep or ignore the mark of a metric that does not exist.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some series may be hidden by then.
     async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError>;
 
-    /// Takes such marks away.
+    /// Makes hidden series visible again. Others are ignored.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some series may be visible by then.
     async fn show(&self, names: &[&str]) -> Result<(), StoreError>;
 
-    /// All that are marked, each with the last time it was.
+    /// All hidden series, each with the time of its last `MetadataStore::hide`, in seconds since the epoch.
+    ///
+    /// # Errors
+    /// If they cannot be read.
     async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError>;
-
-    /// True when [`MetadataStore::scan`] yields names in byte order.
-    fn scans_in_order(&self) -> bool;
 }

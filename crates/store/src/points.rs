@@ -1,44 +1,44 @@
-//! Points: slots of a stage, written in runs and read as columns.
-
-use std::fmt::Debug;
+//! Points: the slots of a stage, written in runs and read as columns.
 
 use async_trait::async_trait;
-use plumbago_model::{Aggregation, MetricId, Stage, Window};
+use plumbago_model::{Aggregation, MetricId, Stage};
 
-use crate::StoreError;
+use crate::merge::{self, OtherReplica, WindowRow};
+use crate::{PeerRows, RowCount, Store, StoreError};
 
 /// Consecutive slots of one metric in one stage, inside a [`WriteBatch`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
     /// The metric.
     pub id: MetricId,
-    /// The stage; `stage_index` is its place in the metric's retention, 0 for raw.
+    /// The stage that the slots belong to.
     pub stage: Stage,
-    /// 0 for the raw stage.
+    /// Index of the stage in the metric's retention; 0 is raw.
     pub stage_index: u8,
-    /// How windows of the metric merge; matters for coarse stages only.
+    /// The metric's aggregation method, by which windows of several writers are merged. Not used in the raw
+    /// stage.
     pub aggregation: Aggregation,
-    /// The first slot (timestamp ÷ resolution).
+    /// Number of the first slot (timestamp ÷ resolution).
     pub first_slot: u32,
     /// Number of slots.
     pub len: u32,
-    /// Where its values start in the batch's columns.
+    /// Index of the run's first slot in `WriteBatch::values` and `WriteBatch::counts`.
     pub at: u32,
-    /// The writer vouches that the run covers its whole block ([`BlockLayout`]) and holds everything
-    /// known of it: the store may replace the block without reading it. Otherwise known slots are
-    /// laid over what is stored.
+    /// True if the run covers a whole block ([`BlockLayout`]) and has every known slot of it. The store may
+    /// then replace the block without reading it. Otherwise the run's known slots replace stored ones, and
+    /// all other slots stay.
     pub whole: bool,
 }
 
-/// Many runs and their values in columns; NaN is an unknown slot.
+/// Runs of slots, with the values and counts of all runs in two vectors. NaN is an unknown slot.
 #[derive(Debug, Default, Clone)]
 pub struct WriteBatch {
-    /// The runs.
+    /// The runs. Later runs replace the slots of earlier ones.
     pub runs: Vec<Run>,
-    /// Values of all runs; for coarse stages the window's value (a sum for averages).
+    /// Values of all runs. In coarse stages the window's folded value, which is a sum for averages.
     pub values: Vec<f64>,
-    /// Counts of all runs, as long as `values`; 1 (or 0 for unknown) in raw stages.
-    pub counts: Vec<u32>,
+    /// Counts of all runs, as long as `values`. In raw stages 1, or 0 for an unknown slot.
+    pub counts: Vec<RowCount>,
 }
 
 impl WriteBatch {
@@ -48,35 +48,36 @@ impl WriteBatch {
     }
 
     /// The counts of a run.
-    pub fn counts(&self, run: &Run) -> &[u32] {
+    pub fn counts(&self, run: &Run) -> &[RowCount] {
         &self.counts[run.at as usize..(run.at + run.len) as usize]
     }
 
-    /// Adds a run whose columns are the given slices; `run.at` and `run.len` are filled in.
-    pub fn push(&mut self, mut run: Run, values: &[f64], counts: Option<&[u32]>) {
+    /// Adds a run with these values and sets `run.at` and `run.len`. Without `counts` each known slot counts
+    /// as 1, as in the raw stage.
+    pub fn push(&mut self, mut run: Run, values: &[f64], counts: Option<&[RowCount]>) {
         run.at = self.values.len() as u32;
         run.len = values.len() as u32;
         self.values.extend_from_slice(values);
         match counts {
             Some(counts) => self.counts.extend_from_slice(counts),
-            None => self.counts.extend(values.iter().map(|v| u32::from(!v.is_nan()))),
+            None => self.counts.extend(values.iter().map(|v| RowCount::new(i32::from(!v.is_nan())))),
         }
         self.runs.push(run);
     }
 
-    /// Known slots in it.
+    /// The number of known slots.
     pub fn known(&self) -> u64 {
         self.values.iter().filter(|v| !v.is_nan()).count() as u64
     }
 
-    /// Makes room for so many more runs and slots.
+    /// Reserves memory for this many more runs and slots.
     pub fn reserve(&mut self, runs: usize, slots: usize) {
         self.runs.reserve(runs);
         self.values.reserve(slots);
         self.counts.reserve(slots);
     }
 
-    /// Forgets the runs and keeps the room.
+    /// Removes all runs and keeps the memory.
     pub fn clear(&mut self) {
         self.runs.clear();
         self.values.clear();
@@ -84,25 +85,25 @@ impl WriteBatch {
     }
 }
 
-/// Slots of one metric's stage, `from..until`.
+/// A range of slots in one stage of a metric: `from..until`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlotRange {
     /// The metric.
     pub id: MetricId,
-    /// The stage.
+    /// The stage that the slots belong to.
     pub stage: Stage,
-    /// 0 for the raw stage.
+    /// Index of the stage in the metric's retention; 0 is raw.
     pub stage_index: u8,
-    /// How windows merge.
+    /// The metric's aggregation method, by which windows of several writers are merged.
     pub aggregation: Aggregation,
-    /// First slot wanted.
+    /// Number of the first slot, inclusive.
     pub from: u32,
-    /// First slot no longer wanted.
+    /// Number of the last slot, exclusive.
     pub until: u32,
 }
 
 impl SlotRange {
-    /// A column for it in which nothing is known.
+    /// A column of this range's length in which all slots are unknown.
     pub fn unknown(&self) -> Column {
         Column::unknown(self.until.saturating_sub(self.from) as usize, self.stage_index > 0)
     }
@@ -111,106 +112,86 @@ impl SlotRange {
 /// A read of many metrics at once.
 #[derive(Debug, Default, Clone)]
 pub struct ReadRequest {
-    /// What is wanted; the answer has one column for each, in this order.
+    /// The ranges to read. The answer has one column for each, in this order.
     pub ranges: Vec<SlotRange>,
-    /// Also what the store has confirmed lately and may have lost since, at whatever cost: for those who
-    /// compute rows from the answer.
-    pub forgotten_too: bool,
-    /// What other writers have told that they have and the store has not yet.
+    /// Also reads rows that a remote store has acknowledged and the local disk still retains, in case the
+    /// remote store lost them. A remote store also asks as many replicas as confirm a write, so that one that
+    /// lags is not taken for the whole. Slower; set it where rows are computed from the answer.
+    pub include_retained: bool,
+    /// Pending rows of peers, which replace what those writers have in the store.
     pub peers: Vec<PeerRows>,
 }
 
-/// What another writer has of the ranges of a [`ReadRequest`] and has not written yet. It replaces what
-/// this writer has written of the same slots.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct PeerRows {
-    /// Which copy of the traffic it takes.
-    pub replica: u8,
-    /// Its number among the writers of that copy.
-    pub writer: u16,
-    /// Place of the range in the request, slot, and what is in it, in this order.
-    pub rows: Vec<(u32, u32, Window)>,
+impl ReadRequest {
+    /// The answer of an empty store: one column of unknown slots for each range.
+    pub fn unknown(&self) -> Vec<Column> {
+        self.ranges.iter().map(SlotRange::unknown).collect()
+    }
 }
 
 /// The answer for one [`SlotRange`]: `until - from` values, NaN for unknown.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Column {
-    /// Values; windows of coarse stages unfinished (sums for averages).
+    /// Values. In coarse stages the window's folded value, which is a sum for averages.
     pub values: Vec<f64>,
-    /// Counts, for coarse stages only; empty for raw ones.
-    pub counts: Vec<u32>,
-    /// What other writers have in the same slots; `None` in raw stages and where one writer is all
-    /// there is. The values above are this writer's own until [`Column::settle`].
-    pub others: Option<Box<Others>>,
+    /// Counts in coarse stages; empty in the raw stage.
+    pub counts: Vec<RowCount>,
+    /// Windows of other writers in the same slots; `None` in the raw stage and if there is only one writer.
+    /// While this is set, `values` and `counts` are those of this writer alone ([`Column::merge_writers`]).
+    pub others: Option<Box<OtherWriters>>,
 }
 
-/// Windows of a coarse stage that other writers have written; each vector as long as the column's.
+/// Windows of a coarse stage that other writers have stored. Each vector is as long as the column.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Others {
-    /// Of writers that saw other points of the same traffic: they merge with ours.
-    pub partners: Vec<Window>,
-    /// Of the fullest copy of the traffic, which wins where it has seen more than we and our partners.
-    pub rivals: Vec<Window>,
+pub struct OtherWriters {
+    /// The merged rows of the other writers in this writer's replica, [`WindowRow::NONE`] where there is none.
+    /// They are merged with its own.
+    pub same_replica: Vec<WindowRow>,
+    /// The windows of the other replica with the highest count. Each wins if it counts more slots than this
+    /// replica.
+    pub other_replicas: Vec<OtherReplica>,
 }
 
 impl Column {
-    /// A column of unknown slots.
+    /// A column of `len` unknown slots. Only the column of a coarse stage has counts.
     pub fn unknown(len: usize, coarse: bool) -> Self {
-        let counts = if coarse { vec![0; len] } else { Vec::new() };
+        let counts = if coarse { vec![RowCount::ZERO; len] } else { Vec::new() };
         Self { values: vec![f64::NAN; len], counts, others: None }
     }
 
-    /// Puts the windows of all writers together.
-    pub fn settle(&mut self, method: Aggregation) {
+    /// Merges the windows of all writers into `values` and `counts`, and clears `others`.
+    pub fn merge_writers(&mut self, method: Aggregation) {
         let Some(others) = self.others.take() else { return };
-        for (at, (partner, rival)) in others.partners.iter().zip(&others.rivals).enumerate() {
-            let (Some(value), Some(count)) = (self.values.get_mut(at), self.counts.get_mut(at)) else {
-                break;
-            };
-            let mut whole = if *count == 0 {
-                *partner
-            } else if partner.count == 0 {
-                Window { value: *value, count: *count }
-            } else if method.needs_all_slots() {
-                // Computed from all slots that there were: the fullest is the newest.
-                let own = Window { value: *value, count: *count };
-                if partner.count > own.count { *partner } else { own }
-            } else {
-                // A row that corrects others takes away from their count.
-                let together = i64::from(partner.count) + i64::from(*count as i32);
-                let merged = method.merge(*partner, Window { value: *value, count: 1 });
-                Window { value: merged.value, count: together.clamp(0, i64::from(u32::MAX)) as u32 }
-            };
-            if rival.count > whole.count {
-                whole = *rival;
-            }
-            if whole.count > 0 {
-                (*value, *count) = (whole.value, whole.count);
-            }
+        let own = self.values.iter_mut().zip(&mut self.counts);
+        for ((value, count), (same, other)) in own.zip(others.same_replica.iter().zip(&others.other_replicas))
+        {
+            let row = WindowRow { value: *value, count: *count };
+            let whole = merge::merge_with_others(method, row, *same, *other);
+            (*value, *count) = whole.map_or((f64::NAN, RowCount::ZERO), |w| (w.value, w.count.into()));
         }
     }
 }
 
-/// How a store likes its writes cut: the engine flushes a metric when a block is complete, so that
-/// it is written once and whole.
+/// The length of a store's blocks. The engine flushes a metric when a block is complete, so that each block
+/// is written once and whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// Slots in a raw block; blocks of a metric start where `(slot + phase) % slots == 0`.
+    /// Slots in a raw block. A metric's blocks start where `(slot + phase) % raw_slots == 0`.
     pub raw_slots: u32,
 }
 
 impl BlockLayout {
-    /// The shift of a metric's raw block grid, so that not all metrics flush at once. It follows the
-    /// id's order: while a block period passes, metrics become due in id order, and an LSM store
-    /// writes tables that do not overlap.
+    /// How many slots earlier a metric's raw blocks start, so that not all metrics are flushed at once.
+    /// During a block span, metrics become due in the order of their ids. So an LSM store writes tables that
+    /// do not overlap.
     #[inline]
     pub fn phase(&self, id: &MetricId) -> u32 {
         let prefix = u32::from_be_bytes([id.0[0], id.0[1], id.0[2], id.0[3]]);
-        // The grid's start moves backwards as the phase grows, hence the complement.
+        // A larger phase makes a metric due earlier. With the complement, lower ids are due first.
         ((u64::from(!prefix) * u64::from(self.raw_slots)) >> 32) as u32
     }
 
-    /// The first slot of the raw block that holds `slot`; may lie before the epoch, hence signed.
+    /// The first slot of the raw block that contains `slot`. Negative if it lies before the epoch.
     #[inline]
     pub fn block_start(&self, id: &MetricId, slot: u32) -> i64 {
         let phase = i64::from(self.phase(id));
@@ -218,46 +199,61 @@ impl BlockLayout {
         (i64::from(slot) + phase) / slots * slots - phase
     }
 
-    /// Slots in a block of a coarse stage: as many windows as close while one raw block fills.
-    /// Their grid has no phase.
+    /// Slots in a block of a coarse stage: the number of windows that close while one raw block fills. Coarse
+    /// blocks have no phase.
     pub fn coarse_slots(&self, raw: Stage, coarse: Stage) -> u32 {
         (self.raw_slots * raw.resolution / coarse.resolution).max(1)
     }
 }
 
-/// What a store can take at once.
+/// How many writes a store accepts at a time, and how large they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Appetite {
-    /// Calls in flight.
+pub struct WriteLimits {
+    /// The largest number of write calls in flight.
     pub concurrency: usize,
-    /// Slots a call should carry.
+    /// Slots that one write call should carry.
     pub slots_per_call: usize,
 }
 
-/// Keeps points.
+/// Stores points.
 #[async_trait]
-pub trait PointStore: Send + Sync + Debug {
-    /// Writes whole runs; repeating it changes nothing.
+pub trait PointStore: Store {
+    /// Writes runs. Writing the same batch again changes nothing.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; part of the batch may be written by then.
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError>;
 
-    /// Reads columns. A damaged block is counted and reads as unknown; only a failure of the store
-    /// as a whole is an error.
+    /// Reads one column for each range, in the order of the request. A damaged block is counted and reads
+    /// as unknown slots.
+    ///
+    /// # Errors
+    /// If the store as a whole cannot be read.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
 
-    /// Reads what this process alone has: accepted, and not yet where other readers of the store see it.
-    async fn read_unsent(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        Ok(request.ranges.iter().map(SlotRange::unknown).collect())
-    }
+    /// Reads only the pending rows: those that this process has accepted and that other readers of the
+    /// store do not see yet. All slots are unknown unless
+    /// [`Capabilities::pending_rows`](crate::Capabilities::pending_rows) is set.
+    ///
+    /// # Errors
+    /// If the pending rows cannot be read.
+    async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
 
-    /// Takes what other writers have of them out of the windows of a batch, which were computed from
-    /// the points of all writers: so that all rows together give the whole.
-    async fn leave_to_others(&self, _batch: &mut WriteBatch) -> Result<(), StoreError> {
-        Ok(())
-    }
+    /// Turns the windows of a batch from whole windows into the part of this writer: subtracts what other
+    /// writers of the same replica have stored. Call it for windows that were computed from the points of
+    /// all writers, so that the rows of all writers add up to the whole. Does nothing unless
+    /// [`Capabilities::several_writers`](crate::Capabilities::several_writers) is set.
+    ///
+    /// # Errors
+    /// If the rows of the other writers cannot be read; the batch is unchanged then.
+    async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError>;
 
-    /// Deletes all points of the metrics.
+    /// Deletes all points in these stages of the metrics.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some stages may be deleted by then.
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError>;
 
-    /// How much it takes at once.
-    fn appetite(&self) -> Appetite;
+    /// How many writes the store accepts at a time, and how large they should be.
+    fn write_limits(&self) -> WriteLimits;
 }

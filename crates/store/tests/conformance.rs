@@ -1,4 +1,4 @@
-//! The suite on the memory store, plain and under faults.
+//! The conformance suite on the memory store, without and with injected faults.
 
 use plumbago_store::layer::{Faults, Faulty};
 use plumbago_store::memory::MemoryStore;

@@ -11,8 +11,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Changes the log level of a running process.
 pub type LevelHandle = tracing_subscriber::reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
-/// Sends logs to standard error at `level` (`info`, or a filter such as `warn,plumbago_engine=debug`).
-/// Returns `None` when logging was set up before or the filter does not parse.
+/// Sends log lines to standard error. `level` is a level such as `info`, or a filter such as
+/// `warn,plumbago_engine=debug`. Returns `None` if the filter does not parse, or if logging is already set up.
 pub fn init(level: &str) -> Option<LevelHandle> {
     let filter = filter(level)?;
     let (filter, handle) = tracing_subscriber::reload::Layer::new(filter);
@@ -23,40 +23,42 @@ pub fn init(level: &str) -> Option<LevelHandle> {
     Some(handle)
 }
 
-/// A level or filter; the own talk of storage engine and driver is left out unless the filter asks for
-/// it. The driver says every second that a server is away, which we say ourselves, less often.
+/// Parses a level or filter; `None` if it is not one. Unless the filter names them, fjall is limited to warnings
+/// and the Cassandra driver is silenced: it logs every second while a server is away, which the daemon already
+/// reports at a slower rate.
 pub fn filter(level: &str) -> Option<EnvFilter> {
     let store = if level.contains("fjall") { "" } else { ",fjall=warn,lsm_tree=warn" };
     let driver = if level.contains("scylla") { "" } else { ",scylla=off" };
     EnvFilter::try_new(format!("{level}{store}{driver}")).ok()
 }
 
-/// Lets one log line through per interval and counts the ones it held back.
+/// Lets one log line through per interval, and counts those that it suppresses.
 #[derive(Debug)]
 pub struct Throttle {
     every_ms: i64,
     last_ms: AtomicI64,
-    held_back: AtomicU64,
+    suppressed: AtomicU64,
 }
 
 impl Throttle {
-    /// One line every `every_ms` milliseconds.
+    /// Allows one line every `every_ms` milliseconds.
     pub const fn new(every_ms: i64) -> Self {
-        Self { every_ms, last_ms: AtomicI64::new(i64::MIN), held_back: AtomicU64::new(0) }
+        Self { every_ms, last_ms: AtomicI64::new(i64::MIN), suppressed: AtomicU64::new(0) }
     }
 
-    /// `Some(held back since the last line)` when a line may be written at `now_ms`.
+    /// Asks for permission to log at `now_ms` (milliseconds on any clock). `Some` permits it, and holds the
+    /// number of lines suppressed since the last one.
     pub fn pass(&self, now_ms: i64) -> Option<u64> {
         let last = self.last_ms.load(Ordering::Relaxed);
         let due = last == i64::MIN || now_ms.saturating_sub(last) >= self.every_ms;
         if due && self.last_ms.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            return Some(self.held_back.swap(0, Ordering::Relaxed));
+            return Some(self.suppressed.swap(0, Ordering::Relaxed));
         }
-        self.held_back.fetch_add(1, Ordering::Relaxed);
+        self.suppressed.fetch_add(1, Ordering::Relaxed);
         None
     }
 
-    /// [`Throttle::pass`] by the machine's clock, for those who have no other.
+    /// [`Throttle::pass`] with the system clock, for callers without a clock of their own.
     pub fn pass_now(&self) -> Option<u64> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
         self.pass(now)

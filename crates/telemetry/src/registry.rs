@@ -1,57 +1,14 @@
-//! Counters and gauges, and their text for Prometheus.
+//! All instruments of a process, and their text for Prometheus.
 
 use std::fmt::{self, Debug};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use metrics::{Key, Label, Level, Metadata, Recorder, SharedString, Unit};
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
-/// A number that only grows. Cloning shares it.
-#[derive(Debug, Clone, Default)]
-pub struct Counter(Arc<AtomicU64>);
+use crate::instrument::{BUCKETS_SECONDS, Counter, Gauge, Histogram};
 
-impl Counter {
-    /// Adds `n`.
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    /// The total.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A number that goes up and down. Cloning shares it.
-#[derive(Debug, Clone, Default)]
-pub struct Gauge(Arc<AtomicU64>);
-
-impl Gauge {
-    /// Sets it.
-    pub fn set(&self, value: f64) {
-        self.0.store(value.to_bits(), Ordering::Relaxed);
-    }
-
-    /// The value.
-    pub fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
-    }
-}
-
-enum Cell {
-    Counter(Counter, metrics::Counter),
-    Gauge(Gauge, metrics::Gauge),
-}
-
-struct Entry {
-    name: String,
-    labels: Vec<(String, String)>,
-    cell: Cell,
-}
-
-/// All self-metrics of one process. Two of them in one process do not share anything.
+/// All self-metrics of one process. Clones share them; two registries made by [`Registry::new`] share nothing.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -59,8 +16,106 @@ pub struct Registry {
 
 struct Inner {
     recorder: PrometheusRecorder,
-    handle: PrometheusHandle,
+    exporter: PrometheusHandle,
     entries: Mutex<Vec<Entry>>,
+}
+
+struct Entry {
+    name: String,
+    labels: Vec<(String, String)>,
+    instrument: Instrument,
+}
+
+enum Instrument {
+    Counter(Counter, metrics::Counter),
+    Gauge(Gauge, metrics::Gauge),
+    Histogram(Histogram),
+}
+
+static METADATA: Metadata<'static> = Metadata::new("plumbago", Level::INFO, None);
+
+impl Registry {
+    /// An empty registry.
+    pub fn new() -> Self {
+        // Only an empty list of buckets is refused.
+        let builder = PrometheusBuilder::new().set_buckets(&BUCKETS_SECONDS).unwrap_or_default();
+        let recorder = builder.build_recorder();
+        let exporter = recorder.handle();
+        Self { inner: Arc::new(Inner { recorder, exporter, entries: Mutex::new(Vec::new()) }) }
+    }
+
+    /// Registers a counter, or returns the one that has this name and these labels. `help` is shown by
+    /// Prometheus; the first text given for a name counts.
+    pub fn counter(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Counter {
+        let mut entries = self.entries();
+        if let Some(Instrument::Counter(counter, _)) = find(&entries, name, labels) {
+            return counter.clone();
+        }
+        let recorder = &self.inner.recorder;
+        recorder.describe_counter(key_name(name), None, help.to_owned().into());
+        let exported = recorder.register_counter(&key(name, labels), &METADATA);
+        let counter = Counter::default();
+        entries.push(entry(name, labels, Instrument::Counter(counter.clone(), exported)));
+        counter
+    }
+
+    /// Registers a gauge, or returns the one that has this name and these labels.
+    pub fn gauge(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Gauge {
+        let mut entries = self.entries();
+        if let Some(Instrument::Gauge(gauge, _)) = find(&entries, name, labels) {
+            return gauge.clone();
+        }
+        let recorder = &self.inner.recorder;
+        recorder.describe_gauge(key_name(name), None, help.to_owned().into());
+        let exported = recorder.register_gauge(&key(name, labels), &METADATA);
+        let gauge = Gauge::default();
+        entries.push(entry(name, labels, Instrument::Gauge(gauge.clone(), exported)));
+        gauge
+    }
+
+    /// Registers a histogram of durations, or returns the one that has this name and these labels. Its name
+    /// should end in `_seconds`, the unit that it is exported in.
+    pub fn histogram(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Histogram {
+        let mut entries = self.entries();
+        if let Some(Instrument::Histogram(histogram)) = find(&entries, name, labels) {
+            return histogram.clone();
+        }
+        let recorder = &self.inner.recorder;
+        recorder.describe_histogram(key_name(name), None, help.to_owned().into());
+        let exported = recorder.register_histogram(&key(name, labels), &METADATA);
+        let histogram = Histogram::new(exported, self.inner.exporter.clone());
+        entries.push(entry(name, labels, Instrument::Histogram(histogram.clone())));
+        histogram
+    }
+
+    /// The value of a counter or gauge, or the number of durations in a histogram, summed over all label sets;
+    /// `None` if nothing is registered under this name.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        let entries = self.entries();
+        let values = entries.iter().filter(|entry| entry.name == name).map(|entry| match &entry.instrument {
+            Instrument::Counter(counter, _) => counter.get() as f64,
+            Instrument::Gauge(gauge, _) => gauge.get(),
+            Instrument::Histogram(histogram) => histogram.count() as f64,
+        });
+        values.reduce(|sum, value| sum + value)
+    }
+
+    /// All instruments in Prometheus' text format.
+    pub fn prometheus(&self) -> String {
+        for entry in self.entries().iter() {
+            match &entry.instrument {
+                Instrument::Counter(counter, exported) => exported.absolute(counter.get()),
+                Instrument::Gauge(gauge, exported) => exported.set(gauge.get()),
+                Instrument::Histogram(_) => {}
+            }
+        }
+        self.inner.exporter.run_upkeep();
+        self.inner.exporter.render()
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Debug for Registry {
@@ -75,103 +130,33 @@ impl Default for Registry {
     }
 }
 
-static METADATA: Metadata<'static> = Metadata::new("plumbago", Level::INFO, None);
-
-impl Registry {
-    /// An empty registry.
-    pub fn new() -> Self {
-        let recorder = PrometheusBuilder::new().build_recorder();
-        let handle = recorder.handle();
-        Self { inner: Arc::new(Inner { recorder, handle, entries: Mutex::new(Vec::new()) }) }
-    }
-
-    /// Registers a counter, or gives the one that has this name and these labels.
-    pub fn counter(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Counter {
-        let mut entries = self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Cell::Counter(counter, _)) = find(&entries, name, labels) {
-            return counter.clone();
-        }
-        let key = self.describe(name, help, labels, false);
-        let counter = Counter::default();
-        let exported = self.inner.recorder.register_counter(&key, &METADATA);
-        entries.push(entry(name, labels, Cell::Counter(counter.clone(), exported)));
-        counter
-    }
-
-    /// Registers a gauge, or gives the one that has this name and these labels.
-    pub fn gauge(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Gauge {
-        let mut entries = self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Cell::Gauge(gauge, _)) = find(&entries, name, labels) {
-            return gauge.clone();
-        }
-        let key = self.describe(name, help, labels, true);
-        let gauge = Gauge::default();
-        let exported = self.inner.recorder.register_gauge(&key, &METADATA);
-        entries.push(entry(name, labels, Cell::Gauge(gauge.clone(), exported)));
-        gauge
-    }
-
-    /// The value of a counter or gauge, summed over all label sets; `None` when it does not exist.
-    pub fn value(&self, name: &str) -> Option<f64> {
-        let entries = self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut found = None;
-        for entry in entries.iter().filter(|e| e.name == name) {
-            let value = match &entry.cell {
-                Cell::Counter(counter, _) => counter.get() as f64,
-                Cell::Gauge(gauge, _) => gauge.get(),
-            };
-            found = Some(found.unwrap_or(0.0) + value);
-        }
-        found
-    }
-
-    /// The text that Prometheus scrapes.
-    pub fn prometheus(&self) -> String {
-        {
-            let entries = self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner);
-            for entry in entries.iter() {
-                match &entry.cell {
-                    Cell::Counter(counter, exported) => exported.absolute(counter.get()),
-                    Cell::Gauge(gauge, exported) => exported.set(gauge.get()),
-                }
-            }
-        }
-        self.inner.handle.run_upkeep();
-        self.inner.handle.render()
-    }
-
-    fn describe(&self, name: &str, help: &str, labels: &[(&str, &str)], gauge: bool) -> Key {
-        let shared = SharedString::from(name.to_owned());
-        let help = SharedString::from(help.to_owned());
-        if gauge {
-            self.inner.recorder.describe_gauge(shared.clone().into(), None::<Unit>, help);
-        } else {
-            self.inner.recorder.describe_counter(shared.clone().into(), None::<Unit>, help);
-        }
-        let labels: Vec<Label> =
-            labels.iter().map(|(k, v)| Label::new((*k).to_owned(), (*v).to_owned())).collect();
-        Key::from_parts(name.to_owned(), labels)
-    }
+fn key_name(name: &str) -> KeyName {
+    SharedString::from(name.to_owned()).into()
 }
 
-fn entry(name: &str, labels: &[(&str, &str)], cell: Cell) -> Entry {
+fn key(name: &str, labels: &[(&str, &str)]) -> Key {
+    let labels: Vec<Label> =
+        labels.iter().map(|(k, v)| Label::new((*k).to_owned(), (*v).to_owned())).collect();
+    Key::from_parts(name.to_owned(), labels)
+}
+
+fn entry(name: &str, labels: &[(&str, &str)], instrument: Instrument) -> Entry {
     let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Entry { name: name.to_owned(), labels, cell }
+    Entry { name: name.to_owned(), labels, instrument }
 }
 
-fn find<'a>(entries: &'a [Entry], name: &str, labels: &[(&str, &str)]) -> Option<&'a Cell> {
-    entries
-        .iter()
-        .find(|e| {
-            e.name == name
-                && e.labels.len() == labels.len()
-                && e.labels.iter().zip(labels).all(|(a, b)| a.0 == b.0 && a.1 == b.1)
-        })
-        .map(|e| &e.cell)
+fn find<'a>(entries: &'a [Entry], name: &str, labels: &[(&str, &str)]) -> Option<&'a Instrument> {
+    let same_labels = |entry: &&Entry| {
+        entry.labels.len() == labels.len()
+            && entry.labels.iter().zip(labels).all(|(a, b)| a.0 == b.0 && a.1 == b.1)
+    };
+    entries.iter().filter(|entry| entry.name == name).find(same_labels).map(|entry| &entry.instrument)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -185,5 +170,41 @@ mod tests {
         assert!(text.contains("plumbago_rejected_total{reason=\"nan\"} 5"), "{text}");
         assert!(text.contains("plumbago_held 7"), "{text}");
         assert_eq!(registry.value("plumbago_rejected_total"), Some(5.0));
+        assert_eq!(registry.value("plumbago_unknown"), None);
+    }
+
+    #[test]
+    fn durations_are_sorted_into_buckets() {
+        let registry = Registry::new();
+        let labels = [("phase", "find")];
+        let histogram = registry.histogram("plumbago_call_seconds", "time of a call", &labels);
+        for millis in [2, 20, 20, 2000] {
+            histogram.record(Duration::from_millis(millis));
+        }
+        registry.histogram("plumbago_call_seconds", "time of a call", &labels).record(Duration::from_secs(1));
+        let text = registry.prometheus();
+        for line in [
+            "# TYPE plumbago_call_seconds histogram",
+            "plumbago_call_seconds_bucket{phase=\"find\",le=\"0.001\"} 0",
+            "plumbago_call_seconds_bucket{phase=\"find\",le=\"0.003\"} 1",
+            "plumbago_call_seconds_bucket{phase=\"find\",le=\"0.03\"} 3",
+            "plumbago_call_seconds_bucket{phase=\"find\",le=\"+Inf\"} 5",
+            "plumbago_call_seconds_count{phase=\"find\"} 5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing:\n{text}");
+        }
+        assert_eq!(registry.value("plumbago_call_seconds"), Some(5.0));
+    }
+
+    #[test]
+    fn nothing_is_lost_between_two_scrapes() {
+        let registry = Registry::new();
+        let histogram = registry.histogram("plumbago_call_seconds", "time of a call", &[]);
+        for _ in 0..5000 {
+            histogram.record(Duration::from_millis(5));
+        }
+        assert!(registry.prometheus().contains("plumbago_call_seconds_count 5000"));
+        histogram.record(Duration::from_millis(5));
+        assert!(registry.prometheus().contains("plumbago_call_seconds_count 5001"));
     }
 }

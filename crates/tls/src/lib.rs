@@ -1,6 +1,6 @@
-//! Certificates of listeners and ports, and their reload.
+//! Loads the certificates of listeners and HTTP ports, and reloads them while the daemon runs.
 //!
-//! Must not know: what is spoken over a connection, configuration. Start at [`Certificates`].
+//! Must not know: the protocol inside a connection, the configuration file. Start at [`Certificates`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,43 +12,43 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// Why the certificates of a listener cannot be used.
+/// Why a listener's certificates cannot be used. The texts name the settings `cert`, `key` and `client_ca`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// One of certificate and key is missing.
-    #[error("cert and key are needed both")]
+    /// Only one of certificate and key is configured.
+    #[error("cert and key must be set together")]
     Half,
-    /// Client certificates are asked for without TLS.
-    #[error("client_ca needs cert and key too")]
+    /// Client certificates are required, but TLS is off.
+    #[error("client_ca needs cert and key to be set as well")]
     ClientCaAlone,
-    /// A file that is missing or holds nothing of the kind.
+    /// A file cannot be read, or does not contain what it should.
     #[error("{file}: {problem}")]
     File {
-        /// The file.
+        /// Its path.
         file: String,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: String,
     },
-    /// Certificate and key do not belong together, or are of a kind that is not served.
+    /// Certificate and key do not match, or use an unsupported algorithm. Holds the TLS library's message.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// The files of one listener, as they are configured; an empty name is none.
+/// The PEM files of one listener. An empty path means that none is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
-    /// The certificate and its chain.
+    /// The certificate, followed by its chain.
     pub cert: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
-    /// The authorities that must have signed a client's certificate.
+    /// The authorities that client certificates must be signed by; if empty, clients need no certificate.
     pub client_ca: PathBuf,
 }
 
-/// What a protocol wants of its handshakes.
+/// Adjusts the TLS configuration to a protocol, for example by setting ALPN names.
 pub type Tune = fn(&mut ServerConfig);
 
-/// The certificates of one listener; those of new connections change with a reload.
+/// The certificates of one listener. A reload affects new connections only.
 #[derive(Debug)]
 pub struct Certificates {
     tune: Tune,
@@ -56,18 +56,24 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// What the files hold; nothing when none is named.
+    /// Reads the files. If none is configured, the listener works without TLS.
+    ///
+    /// # Errors
+    /// [`TlsError`] if files are missing, unreadable, or do not fit together.
     pub fn load(files: &Files, tune: Tune) -> Result<Self, TlsError> {
         Ok(Self { tune, current: ArcSwapOption::new(files.load(tune)?) })
     }
 
-    /// Reads these files; when they are wrong, what was read before stays.
+    /// Reads the files again. On an error the certificates in use stay.
+    ///
+    /// # Errors
+    /// As [`Certificates::load`].
     pub fn reload(&self, files: &Files) -> Result<(), TlsError> {
         self.current.store(files.load(self.tune)?);
         Ok(())
     }
 
-    /// `None` on a listener without TLS.
+    /// Performs the handshake of a new connection; `None` on a listener without TLS.
     pub fn acceptor(&self) -> Option<TlsAcceptor> {
         self.current.load_full().map(TlsAcceptor::from)
     }
@@ -83,7 +89,7 @@ impl Files {
         };
         let chain = certificates(cert)?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(|error| file_error(key, error))?;
-        // The provider is named, since a process with two of them has no default.
+        // rustls has no default provider if a process links two, so this one is named.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -114,7 +120,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
-        Ok(_) => Err(file_error(file, "holds no certificate")),
+        Ok(_) => Err(file_error(file, "contains no certificate")),
         Err(error) => Err(file_error(file, error)),
     }
 }

@@ -1,5 +1,5 @@
-//! The least that a client can do: prepared statements over the driver, nothing before and nothing
-//! behind them. It is the ceiling that our figures are compared with.
+//! A bare client: prepared statements sent through the driver and nothing else. It is the upper limit with which
+//! the daemon's figures are compared.
 
 use futures::StreamExt;
 use plumbago_cassandra_node::Cluster;
@@ -34,7 +34,7 @@ impl Bare {
         Self { runtime, session, config }
     }
 
-    /// `rows` rows of each metric from a slot on, in one request.
+    /// Writes `rows` consecutive rows of each metric, one request per metric.
     pub(super) fn points(&self, table: Table, metrics: &[String], first: u32, rows: u32) {
         self.runtime.block_on(async {
             let text = Points::new(&self.config.keyspace, table).insert;
@@ -59,7 +59,7 @@ impl Bare {
         });
     }
 
-    /// Two rows for each name of four components, in two requests; nothing is looked up.
+    /// Writes two rows in two requests for each name of four components, without looking anything up.
     pub(super) fn names(&self, all: &[String], config: &plumbago_model::MetricConfig) {
         self.runtime.block_on(async {
             let text = Names::new(&self.config.metadata_keyspace());
@@ -80,7 +80,7 @@ impl Bare {
         });
     }
 
-    /// Directories of three components, and nothing in them.
+    /// Writes empty directories of three components.
     pub(super) fn directories(&self, all: &[String]) {
         self.runtime.block_on(async {
             let text = Names::new(&self.config.metadata_keyspace());
@@ -97,7 +97,7 @@ impl Bare {
     }
 }
 
-/// A table of a stage.
+/// Name of the table of a stage.
 pub(super) fn table(resolution: u32, points: u32, coarse: bool) -> Table {
     Table { stage: Stage { resolution, points }, coarse }
 }

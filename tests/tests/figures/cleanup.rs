@@ -1,4 +1,4 @@
-//! The clean-up of a million directories of which 99 in a hundred are empty.
+//! Measures the clean-up of a million directories, 99 percent of which are empty.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::bare::Bare;
 use super::creation::metric_config;
 use super::{amount, config, large_node, setup};
 
-/// Of so many directories one has a metric.
+/// One directory in this many has a metric.
 const USED_OF: usize = 100;
 const KEYSPACE: &str = "cleanup";
 
@@ -34,7 +34,7 @@ fn a_million_directories() {
         begun.elapsed().as_secs_f64()
     );
 
-    // All is younger than `grace`, but nobody writes here.
+    // The directories are younger than `grace`, but nothing else writes here.
     setup.set("maintenance.grace", "0s");
     run(&setup, &["clean", "--dry-run", "--rate", "0"], all);
     assert_eq!(count(&node), all);
@@ -68,11 +68,11 @@ fn peak_kib(process: u32) -> Option<u64> {
         .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
 }
 
-/// Directories of three components on the server.
+/// Number of directories of three components on the server.
 fn count(node: &Cluster) -> usize {
     let mut cql = node.nodes()[0].connect().unwrap();
     let mut found = 0;
-    // In parts, so that no answer is large.
+    // In parts, so that each answer stays small.
     const PARTS: i128 = 256;
     let edge = |part: i128| i128::from(i64::MIN) + (1_i128 << 64) * part / PARTS;
     for part in 0..PARTS {

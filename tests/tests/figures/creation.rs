@@ -1,11 +1,11 @@
-//! Names: their creation, and a start that loads them.
+//! Measures the creation of names, and a start that loads them.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use plumbago_model::{Aggregation, Clock, MetricConfig, SystemClock};
-use plumbago_store::{MetadataStore, MetricMeta};
-use plumbago_store_cassandra::{CassandraStore, Identity};
+use plumbago_store::{MetadataStore, MetricMeta, WriterIdentity};
+use plumbago_store_cassandra::CassandraStore;
 use plumbago_telemetry::Registry;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
@@ -23,7 +23,7 @@ pub(super) fn metric_config() -> MetricConfig {
     }
 }
 
-/// Four components; ten metrics in each directory at the end.
+/// Names of four components. Each lowest directory has ten metrics.
 fn names(prefix: &str, count: usize) -> Vec<String> {
     let name = |n| format!("{prefix}.host{:05}.kind{}.m{}", n / 40, n / 10 % 4, n % 10);
     (0..count).map(name).collect()
@@ -46,7 +46,7 @@ pub(super) fn store(
 ) -> CassandraStore {
     let _inside = runtime.enter();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let (config, identity) = (config(node, keyspace), Identity::new(0, 16_000));
+    let (config, identity) = (config(node, keyspace), WriterIdentity::new(0, 16_000));
     let store = CassandraStore::connect(&config, identity, clock, &Registry::new()).unwrap();
     runtime.block_on(store.wait()).unwrap();
     store
@@ -57,7 +57,7 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
     builder.worker_threads(2).enable_all().build().unwrap()
 }
 
-/// With all indexes: two for each of 64 components, and those of `parent`.
+/// With all indexes: two for each of 64 components, and those on `parent`.
 #[test]
 #[ignore = "a figure"]
 fn creation_beside_a_bare_loop() {
@@ -72,7 +72,7 @@ fn creation_beside_a_bare_loop() {
         let (theirs, ours) =
             (names(&format!("bare{round}"), METRICS), names(&format!("ours{round}"), METRICS));
         let own = std::process::id();
-        // Their directories are those of ten metrics each, and of forty.
+        // Directories with ten metrics each, and with forty.
         let mut directories: Vec<String> =
             theirs.iter().map(|name| name.rsplit_once('.').unwrap().0.to_owned()).collect();
         directories.dedup();
@@ -85,7 +85,7 @@ fn creation_beside_a_bare_loop() {
     }
 }
 
-/// Waits until the server has done what it still had to do for what it was given.
+/// Waits until the server has finished flushes, compactions and index builds.
 pub(super) fn at_rest(node: &plumbago_cassandra_node::Cluster) {
     let process = node.nodes()[0].id().unwrap();
     wait_until("the server to be at rest", || {
@@ -95,7 +95,7 @@ pub(super) fn at_rest(node: &plumbago_cassandra_node::Cluster) {
     });
 }
 
-/// A daemon with an empty data directory on a server that has names; a sender is at work meanwhile.
+/// Measures the start of a daemon with an empty data directory on a server with many names, under load.
 #[test]
 #[ignore = "a figure"]
 fn a_start_with_a_million_names() {

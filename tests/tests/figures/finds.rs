@@ -1,4 +1,4 @@
-//! Globs by the server's indexes: ours beside BigGraphite, on the same names in the same server.
+//! Measures globs that use the server's indexes: the daemon and BigGraphite on the same names.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ const METRICS_PER_HOST: usize = 100;
 const TRIES: usize = 15;
 const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1m:1d,1h:30d\n";
 
-/// Metrics of each host: 4 data centres, 20 racks, 5 kinds, 4 numbers, 5 values.
+/// Metrics per host: 4 data centres, 20 racks, 5 kinds, 4 numbers, 5 values.
 fn names(hosts: usize) -> Vec<String> {
     let of_host = |host: usize| {
         (0..METRICS_PER_HOST).map(move |n| {
@@ -61,7 +61,7 @@ fn globs_by_index_beside_biggraphite() {
     let runtime = runtime();
     let ours = store(&runtime, &node, "finds");
     create(&runtime, &ours, &names(metrics / METRICS_PER_HOST));
-    // As names lie in a server that has been up for a while: in files.
+    // Names in files rather than in memory, as on a server that has been running for a while.
     drop(ours);
     node.node(0).stop();
     node.start_all().unwrap();
@@ -98,8 +98,8 @@ fn globs_by_index_beside_biggraphite() {
     by_memory(&setup, metrics, &node);
 }
 
-/// The same globs by the index of a daemon's memory, over a connection that is kept. The server, which is not
-/// asked for it, stands still meanwhile: a hundred threads of it would have the same cores.
+/// The same globs with the index in memory, over one connection. The server is not needed for this and is paused,
+/// because its threads would use the same cores.
 fn by_memory(setup: &Setup, metrics: usize, server: &Cluster) {
     let daemon = setup.start();
     wait_until("the names", || daemon.counters().sum("plumbago_index_names") >= metrics as u64);

@@ -1,6 +1,6 @@
-//! Figures, not tests: how fast and how cheap, on one real node and its clients on this machine, beside
-//! BigGraphite and beside a bare loop over the driver. Each takes minutes and wants the machine for
-//! itself, so ordinary runs leave them out:
+//! Measurements, not tests: speed and cost of the daemon on one real node, compared with BigGraphite and with a
+//! bare client; and the points lost by a kill. Each takes minutes and needs the machine for itself, so they are
+//! ignored unless requested:
 //!
 //! ```sh
 //! cargo build --release --locked -p plumbago
@@ -8,15 +8,17 @@
 //!     --test system -- figures --ignored --nocapture --test-threads 1
 //! ```
 //!
-//! `PLUMBAGO_FIGURES_NAMES` and `PLUMBAGO_FIGURES_DIRECTORIES` ask for other amounts than a million,
-//! `PLUMBAGO_FIGURES_FINDS` for other names to find than a hundred thousand.
-//! `docs/measurements.md` has what came out. The daemon is the binary named; what is measured of the
-//! store as a library has the optimisation of the tests.
+//! `PLUMBAGO_FIGURES_NAMES` and `PLUMBAGO_FIGURES_DIRECTORIES` set the number of names and directories (a million by
+//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand). The results are in
+//! `docs/measurements.md`. The daemon is the release binary named above; code of the store that runs inside the
+//! test is built with the profile of the tests.
 
 mod bare;
 mod cleanup;
 mod creation;
+mod disk;
 mod finds;
+mod kill;
 mod points;
 mod reads;
 
@@ -27,12 +29,12 @@ use plumbago_cassandra_node::{Cluster, Options};
 use plumbago_store_cassandra::Config;
 use plumbago_tests::daemon::{Daemon, Setup};
 
-/// A node as for production, but for its size.
+/// A node configured as in production, except for its size.
 fn node() -> Option<Cluster> {
     node_of(2048)
 }
 
-/// One that can hold the indexes of a million new names: with less it runs out of memory.
+/// A node with enough memory for the indexes of a million new names.
 fn large_node() -> Option<Cluster> {
     node_of(6144)
 }
@@ -41,9 +43,9 @@ fn node_of(heap_mib: u32) -> Option<Cluster> {
     server::cluster_for_test(1, &Options { heap_mib, quick: false, ..Options::default() })
 }
 
-/// A daemon's set-up on a keyspace of the node, whose tables are made.
+/// The setup of a daemon on a keyspace of the node. Its tables are created.
 fn setup(node: &Cluster, keyspace: &str, schemas: &str) -> Setup {
-    let mut setup = Setup::alone();
+    let mut setup = Setup::new();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
     setup.set("store.cassandra.contact_points", &node.contact_points()[0]);
     setup.set("log.level", "warn").schemas(schemas);
@@ -56,17 +58,17 @@ fn config(node: &Cluster, keyspace: &str) -> Config {
     Config { contact_points: node.contact_points(), keyspace: keyspace.to_owned(), ..Config::default() }
 }
 
-/// What the environment says, or so many.
+/// The number in the environment variable, or the default.
 fn amount(of: &str, usual: usize) -> usize {
     std::env::var(format!("PLUMBAGO_FIGURES_{of}")).map_or(usual, |given| given.parse().unwrap())
 }
 
-/// Rows that the server has still to get.
+/// Rows that the server has not acknowledged yet.
 fn unsent(daemon: &Daemon) -> u64 {
-    daemon.counters().sum("plumbago_spool_unsent_rows")
+    daemon.counters().sum("plumbago_spool_pending_rows")
 }
 
-/// Processor seconds of a process so far.
+/// Processor time of a process so far, in seconds.
 fn cpu_of(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -74,7 +76,7 @@ fn cpu_of(process: u32) -> f64 {
     ticks / 100.0
 }
 
-/// What some work took: wall time, and the processor time of a process.
+/// Wall time of some work, and the processor time of a process meanwhile, both in seconds.
 struct Took {
     seconds: f64,
     cpu: f64,

@@ -1,4 +1,4 @@
-//! Points: from lines to rows that the server has acknowledged.
+//! Measures points, from lines to rows that the server has acknowledged.
 
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,23 @@ use super::{config, cpu_of, heading, median_and_worst, node, setup, show, took, 
 
 const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1m:1d,1h:30d\n";
 const METRICS: usize = 10_000;
-/// An hour of minutes.
+/// Minutes in an hour.
 const SLOTS: u32 = 60;
 const ROUNDS: i64 = 3;
-/// Points of a metric in one call of BigGraphite, where it is at its best (more gain nothing).
+/// Points of a metric per call of BigGraphite. More do not make it faster.
 const PER_CALL: usize = 10;
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("dc1.host{:05}.kind{}.m{}", n / 40, n / 10 % 4, n % 10)).collect()
 }
 
-/// The hour that a round is about; ahead of the wall clock, so that no row carries a TTL of its own.
+/// The hour of a round. It is in the future, so that no row has a TTL of its own.
 fn hour(round: i64) -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     (now as i64 / 3600 + 1 + round) * 3600
 }
 
-/// One point a minute for each metric, the lines of each minute.
+/// The lines of each minute, with one point per metric.
 fn an_hour(names: &[String], hour: i64) -> Vec<String> {
     let minute = |slot: i64| {
         let points: Vec<Point> =
@@ -39,7 +39,7 @@ fn an_hour(names: &[String], hour: i64) -> Vec<String> {
     (0..i64::from(SLOTS)).map(minute).collect()
 }
 
-/// Gives the daemon the lines of an hour, each minute when its time has come.
+/// Sends the lines of an hour. The clock is set to each minute before its lines.
 fn feed_hour(daemon: &Daemon, hour: i64, minutes: &[String]) {
     for (minute, lines) in (1..).zip(minutes) {
         daemon.set_clock(hour + minute * 60);
@@ -47,14 +47,14 @@ fn feed_hour(daemon: &Daemon, hour: i64, minutes: &[String]) {
     }
 }
 
-/// Gives the daemon lines and waits until it has taken them.
+/// Sends lines and waits until they are received.
 fn feed(daemon: &Daemon, lines: &str, points: usize) {
     let before = daemon.ledger().received;
     daemon.sender().try_bytes(lines.as_bytes()).unwrap();
     daemon.ledger_at(before + points as u64);
 }
 
-/// Looks seldom: being asked costs the daemon too.
+/// Polls rarely, because each request costs the daemon processor time.
 fn drained(daemon: &Daemon) {
     wait_until("the spool to be empty", || {
         std::thread::sleep(Duration::from_millis(300));
@@ -62,7 +62,7 @@ fn drained(daemon: &Daemon) {
     });
 }
 
-/// Creates the metrics, and waits until the server has all of it.
+/// Creates the metrics, and waits until the server has acknowledged all rows.
 fn created(daemon: &Daemon, names: &[String], time: i64) {
     let points: Vec<Point> = names.iter().map(|name| Point::new(name, time, 0.0)).collect();
     feed(daemon, &lines(&points), points.len());
@@ -79,7 +79,7 @@ fn points_to_acknowledged_rows() {
     let mut setup = setup(&node, "points", SCHEMAS);
     let names = names(METRICS);
     let first = hour(0);
-    // One flush for each hour, when all of it is there.
+    // One flush per hour, after all of its points.
     let daemon = setup.set("engine.flush_interval", "1d").clock(first).start();
     created(&daemon, &names, first - 60);
     biggraphite.open(ONE, 0, Some(1));
@@ -116,10 +116,10 @@ fn a_full_spool_drains() {
     let mut setup = setup(&node, "drain", SCHEMAS);
     let names = names(MANY);
     let first = hour(0);
-    // One flush for each hour, when all of it is there.
+    // One flush per hour, after all of its points.
     setup.set("engine.flush_interval", "1d");
-    // As in an outage of some length: what comes gathers before the first of it is on its way.
-    let daemon = setup.set("spool.gather", "1m").clock(first).start();
+    // As after a long outage: many rows are spooled before the first is sent.
+    let daemon = setup.set("spool.linger", "1m").clock(first).start();
     created(&daemon, &names, first - 60);
     let bare = Bare::connect(&node, config(&node, "drain"));
     let rows = MANY * SLOTS as usize;
@@ -128,7 +128,7 @@ fn a_full_spool_drains() {
         heading(&format!("round {}: {MANY} metrics, {SLOTS} rows of each", round + 1));
         node.nodes()[0].pause();
         feed_hour(&daemon, hour, &an_hour(&names, hour));
-        // A disk that is behind refuses commits for a moment; what is refused comes with the next flush.
+        // A slow disk may refuse commits for a moment. The next flush repeats them.
         wait_until("all of it to be in the spool", || {
             daemon.flush();
             unsent(&daemon) >= rows as u64
@@ -143,7 +143,7 @@ fn a_full_spool_drains() {
     daemon.stop_well();
 }
 
-/// From the first row that the server takes again to the last one.
+/// Measures from the first row that the server accepts again to the last one.
 fn drain(node: &Cluster, daemon: &Daemon) {
     node.nodes()[0].resume();
     let waiting = unsent(daemon);
@@ -157,7 +157,7 @@ fn drain(node: &Cluster, daemon: &Daemon) {
     show(&format!("the spool drains: {rows_per_request:.0} rows a request"), left as usize, &took);
 }
 
-/// A column is added to a table of a thousand rows and to one of ten million, and dropped again.
+/// Adds a column to a table of a thousand rows and to one of ten million, and drops it.
 #[test]
 #[ignore = "a figure"]
 fn altering_does_not_wait_for_rows() {
@@ -191,7 +191,7 @@ fn altering_does_not_wait_for_rows() {
     }
 }
 
-/// Not a matter of speed, so that any run may see to it.
+/// Does not depend on speed, so it runs with the ordinary tests.
 #[test]
 fn few_requests_for_each_point() {
     let Some(server) = server::for_tests() else { return };
@@ -226,12 +226,12 @@ fn requests_per_point(
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
     setup.set("store.cassandra.contact_points", &server.contact_point());
     setup.set("store.cassandra.components", "8").set("store.cassandra.indexes", "none");
-    setup.set("store.cassandra.request_timeout", "60s").set("spool.gather", "100ms");
+    setup.set("store.cassandra.request_timeout", "60s").set("spool.linger", "100ms");
     setup.schemas(&format!("[all]\npattern = .*\nretentions = {retentions}\n"));
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
     let start = hour(0);
-    // Flushed when we say so.
+    // Flushed only on request.
     let daemon = setup.set("engine.flush_interval", "1d").clock(start).start();
     let names = names(200);
     created(&daemon, &names, start - step);
@@ -245,6 +245,8 @@ fn requests_per_point(
             times.flat_map(|time| names.iter().map(move |name| Point::new(name, time, 1.0))).collect();
         points += batch.len();
         feed(&daemon, &lines(&batch), batch.len());
+        // A flush must not come between the points of a batch.
+        daemon.applied_at(0);
         daemon.flush();
         drained(&daemon);
     }

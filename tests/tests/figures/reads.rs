@@ -1,4 +1,4 @@
-//! Reads of a daemon on the embedded store beside graphite-web on whisper files of the same points.
+//! Measures reads of a daemon on the embedded store, and of graphite-web on whisper files of the same points.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,13 +12,13 @@ use plumbago_tests::send::{Point, lines};
 use super::median_and_worst;
 
 const METRICS: usize = 1000;
-/// A day of minutes.
+/// Minutes in a day.
 const SLOTS: usize = 1440;
 const START: i64 = 1_699_920_000;
 const NOW: i64 = START + 86_400;
 const ROUNDS: usize = 5;
 
-/// What people have on their screens.
+/// Typical queries of dashboards.
 const TARGETS: &[(&str, &str)] = &[
     ("one metric", "load.host007.m3"),
     ("1,000 metrics", "load.*.*"),
@@ -32,7 +32,7 @@ fn name(n: usize) -> String {
     format!("load.host{:03}.m{}", n / 10, n % 10)
 }
 
-/// Whole numbers, counters and measured values in turn.
+/// Integers, counters and measured values in turn.
 fn value(n: usize, slot: usize) -> f64 {
     match n % 3 {
         0 => ((n * 7 + slot) % 100) as f64,
@@ -87,8 +87,8 @@ fn fill(daemon: &Daemon, oracle: &mut Oracle) {
     daemon.flush();
 }
 
-/// How long an answer takes until its last byte, which is thrown away like the others: what a client does
-/// with them is not the daemon's time.
+/// Seconds until the last byte of an answer. The bytes are discarded, since parsing them is not the daemon's
+/// work.
 fn seconds_of(address: SocketAddr, path: &str) -> f64 {
     let begun = Instant::now();
     let mut connection = TcpStream::connect(address).unwrap();
@@ -98,7 +98,7 @@ fn seconds_of(address: SocketAddr, path: &str) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// Of some rounds, after one that warms up.
+/// The median of some rounds, after one to warm up.
 fn median(mut once: impl FnMut() -> f64) -> f64 {
     once();
     median_and_worst(&mut (0..ROUNDS).map(|_| once()).collect::<Vec<_>>()).0

@@ -1,4 +1,4 @@
-//! BigGraphite and our store on one pair of keyspaces.
+//! BigGraphite and our store on the same pair of keyspaces.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use plumbago_cassandra_node::cql::{Connection, Rows};
 use plumbago_cassandra_node::server;
 use plumbago_model::{Aggregation, Clock, MetricId, Retention, Stage, SystemClock};
-use plumbago_store::{Column, PointStore, ReadRequest, SlotRange};
-use plumbago_store_cassandra::{CassandraStore, Config, Identity, schema};
+use plumbago_store::{Column, PointStore, ReadRequest, SlotRange, WriterIdentity};
+use plumbago_store_cassandra::{CassandraStore, Config, schema};
 use plumbago_telemetry::Registry;
 use plumbago_tests::biggraphite::{self, BigGraphite, Metric, ONE, Range};
 
-/// Fewer components than BigGraphite's 64: the indexes of each take a while to make.
+/// Fewer components than BigGraphite's 64, since creating the indexes of each takes time.
 const COMPONENTS: u32 = 16;
 
-/// Both programs and a way to look at the rows.
+/// Both programs on a pair of keyspaces.
 pub(crate) struct Beside {
     pub(crate) biggraphite: BigGraphite,
     pub(crate) server: SocketAddr,
@@ -26,12 +26,12 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// On tables that BigGraphite made. It has one accessor open, [`ONE`].
+    /// Uses tables that BigGraphite created. The accessor [`ONE`] is open.
     pub(crate) fn made_by_biggraphite(keyspace: &str, retentions: &[&str]) -> Option<Self> {
         Self::made_by_biggraphite_on(server::for_tests()?.socket(), keyspace, retentions)
     }
 
-    /// The same on a server of the test's own.
+    /// The same on the given server.
     pub(crate) fn made_by_biggraphite_on(
         server: SocketAddr,
         keyspace: &str,
@@ -44,12 +44,12 @@ impl Beside {
         Some(beside)
     }
 
-    /// On tables that our `syncdb` made, in keyspaces that it made.
+    /// Uses keyspaces and tables that our `syncdb` created.
     pub(crate) fn made_by_us(keyspace: &str, retentions: &[&str]) -> Option<Self> {
         Self::made_by_us_on(server::for_tests()?.socket(), keyspace, retentions)
     }
 
-    /// The same on a server of the test's own.
+    /// The same on the given server.
     pub(crate) fn made_by_us_on(server: SocketAddr, keyspace: &str, retentions: &[&str]) -> Option<Self> {
         let mut beside = Self::empty(server, keyspace, COMPONENTS)?;
         for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
@@ -58,13 +58,13 @@ impl Beside {
         let store = beside.store(0, 8);
         let retentions: Vec<Retention> = retentions.iter().map(|text| retention(text)).collect();
         let tables: BTreeSet<_> = schema::tables_of(&retentions);
-        let plan = beside.wait(store.plan_sync(&tables)).unwrap();
+        let plan = beside.wait(store.plan_sync(&tables, None)).unwrap();
         beside.wait(store.sync(&plan, &mut |_| {})).unwrap();
         beside.biggraphite.open(ONE, 0, None);
         Some(beside)
     }
 
-    /// On a keyspace that somebody else sees to.
+    /// Uses an existing keyspace.
     pub(crate) fn empty(server: SocketAddr, keyspace: &str, components: u32) -> Option<Self> {
         let biggraphite = BigGraphite::start(server, keyspace, components)?;
         let config = Config {
@@ -79,29 +79,29 @@ impl Beside {
         Some(Self { biggraphite, server, config, runtime })
     }
 
-    /// Our store, as some writer.
+    /// Our store with a replica id and a writer id.
     pub(crate) fn store(&self, replica: u8, writer: u16) -> CassandraStore {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let _inside = self.runtime.enter();
-        let identity = Identity::new(replica, writer);
+        let identity = WriterIdentity::new(replica, writer);
         let store = CassandraStore::connect(&self.config, identity, clock, &Registry::new()).unwrap();
         self.wait(store.wait()).unwrap();
         store
     }
 
-    /// Runs something of the store to its end; the guard is against hanging.
+    /// Runs a future to its end. Panics if it hangs.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         let guarded = async { tokio::time::timeout(Duration::from_secs(240), future).await };
         self.runtime.block_on(guarded).expect("an answer within minutes")
     }
 
-    /// A statement of our own.
+    /// Runs a CQL statement.
     pub(crate) fn cql(&self, statement: &str) -> Rows {
         Connection::open(self.server, None).unwrap().query(statement).unwrap()
     }
 
-    /// What our store reads of a stretch, as BigGraphite says it: known slots only, with counts (1 in
-    /// stage 0), averages as sums.
+    /// Reads a range with our store and converts the result to BigGraphite's form: known slots only, with
+    /// counts (1 in stage 0), averages as sums.
     pub(crate) fn read(
         &self,
         store: &CassandraStore,
@@ -126,7 +126,7 @@ impl Beside {
 }
 
 impl Drop for Beside {
-    /// The server is shared, and every table takes some of its memory.
+    /// Drops the keyspaces: the server is shared, and every table uses some of its memory.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             for name in [self.config.keyspace.clone(), self.config.metadata_keyspace()] {
@@ -140,7 +140,7 @@ impl Drop for Beside {
 pub(crate) type Counted = (i64, f64, u64);
 
 fn counted(column: &Column, first: u32, stage: Stage) -> Vec<Counted> {
-    let count = |i: usize| column.counts.get(i).copied().map_or(1, u64::from);
+    let count = |i: usize| column.counts.get(i).copied().map_or(1, |count| u64::from(count.of_window()));
     let row = |(i, value): (usize, &f64)| {
         let time = (i64::from(first) + i as i64) * i64::from(stage.resolution);
         (!value.is_nan()).then(|| (time, *value, count(i)))
@@ -148,7 +148,7 @@ fn counted(column: &Column, first: u32, stage: Stage) -> Vec<Counted> {
     column.values.iter().enumerate().filter_map(row).collect()
 }
 
-/// A retention in BigGraphite's words.
+/// Parses BigGraphite's notation of a retention.
 pub(crate) fn retention(text: &str) -> Retention {
     let stage = |part: &str| {
         let (points, resolution) = part.trim_end_matches('s').split_once('*').unwrap();
@@ -157,7 +157,7 @@ pub(crate) fn retention(text: &str) -> Retention {
     Retention::new(text.split(':').map(stage).collect()).unwrap()
 }
 
-/// The method of a metric.
+/// The aggregation method of a metric.
 pub(crate) fn aggregation(metric: &Metric) -> Aggregation {
     metric.aggregator.parse().unwrap()
 }
@@ -167,8 +167,7 @@ pub(crate) fn stage_of(metric: &Metric, stage: usize) -> Stage {
     retention(&metric.retention).stages()[stage]
 }
 
-/// A stretch of one of a metric's stages, from its end no further back than the stage is long: further
-/// BigGraphite does not read.
+/// A range of a stage of a metric. It is not longer than the stage, beyond which BigGraphite does not read.
 pub(crate) fn range(metric: &Metric, stage: usize, start: i64, end: i64) -> Range {
     let Stage { resolution, points } = stage_of(metric, stage);
     let suffix = if stage == 0 { "0" } else { "aggr" };

@@ -1,4 +1,4 @@
-//! The built daemon on BigGraphite's keyspaces.
+//! The built daemon on keyspaces of BigGraphite.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::points::{METHODS, folded, now, value};
 const RETENTION: &str = "14400*1s:10080*60s:2160*3600s";
 const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1s:4h,1m:7d,1h:90d\n";
 
-/// An hour to come: our writes are later than BigGraphite's, as they are when it was stopped.
+/// An hour in the future. The daemon's writes are later than BigGraphite's, as after a migration.
 fn next_hour() -> i64 {
     (now() / 3600 + 2) * 3600
 }
@@ -26,12 +26,12 @@ fn setup(beside: &Beside, clock: i64) -> Setup {
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", &beside.config.keyspace);
     setup.set("store.cassandra.contact_points", &beside.config.contact_points[0]);
     setup.set("store.cassandra.request_timeout", "60s");
-    setup.set("spool.gather", "100ms").set("engine.flush_interval", "1s");
+    setup.set("spool.linger", "100ms").set("engine.flush_interval", "1s");
     setup.schemas(SCHEMAS).clock(clock);
     setup
 }
 
-/// One metric's slots of stage 0, as they are to be in the end.
+/// The expected slots of stage 0 of a metric.
 type Slots = BTreeMap<i64, f64>;
 
 struct TakeOver {
@@ -52,7 +52,7 @@ impl TakeOver {
         points
     }
 
-    /// Points for slots of an interval that nobody has filled yet, far behind the newest.
+    /// Late points for slots that have no value yet.
     fn late(&mut self, from: i64, until: i64) -> Vec<Point> {
         let empty: Vec<i64> = (from..until).filter(|t| !self.slots[0].contains_key(t)).collect();
         let chosen: Vec<i64> = empty.into_iter().filter(|_| self.random.random_bool(0.2)).collect();
@@ -60,9 +60,8 @@ impl TakeOver {
     }
 }
 
-/// BigGraphite is stopped in the middle of an hour and Plumbago started; late points come for both
-/// halves, while the hour is open and after it. The minutes and the hour are those of all points, to
-/// both programs.
+/// BigGraphite is stopped in the middle of an hour and Plumbago takes over. Late points arrive for both halves,
+/// before and after the end of the hour. Both programs read the minutes and the hour of all points.
 #[test]
 fn taking_over_in_the_middle_of_an_hour() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_takeover", &[RETENTION]) else { return };
@@ -90,7 +89,7 @@ fn taking_over_in_the_middle_of_an_hour() {
     daemon.stop_well();
     compare(&mut beside, &test, hour, hour + 3600);
 
-    // A start later, points for what is closed long since.
+    // After another start, points for windows that closed long ago.
     let daemon = setup.start();
     daemon.set_clock(hour + 7000);
     daemon.put(&test.late(hour + 200, hour + 700));
@@ -114,8 +113,8 @@ fn biggraphites_half(beside: &mut Beside, test: &mut TakeOver, hour: i64) {
             points.chunks(15).map(|chunk| (name.as_str(), chunk.to_vec())).collect();
         beside.biggraphite.insert("writer", &chunks);
     }
-    // One flush writes the metrics of the queue that it finds begun, the next one all others; neither
-    // waits for the server.
+    // The first flush may write only metrics that are already queued, the second writes the rest. Neither waits
+    // for the server.
     beside.biggraphite.flush("writer");
     beside.biggraphite.flush("writer");
     for (metric, slots) in test.metrics.iter().zip(&test.slots) {
@@ -140,14 +139,14 @@ fn our_half(daemon: &Daemon, test: &mut TakeOver, hour: i64) {
         }
         daemon.put(&points);
     }
-    // The next hour begins, and the last one is closed.
+    // The next hour begins, which closes the last one.
     daemon.set_clock(hour + 3700);
     let next: Vec<Point> = (hour + 3600..hour + 3700).flat_map(|time| test.points(time)).collect();
     daemon.put(&next);
     daemon.flush();
 }
 
-/// Stage 0 of both halves, through the daemon's API.
+/// Checks stage 0 of both halves through the daemon's API.
 fn rendered(daemon: &Daemon, test: &TakeOver, hour: i64) {
     for (metric, slots) in test.metrics.iter().zip(&test.slots) {
         let series = daemon.render(&metric.name, hour - 1, hour + 3699, hour + 3700);
@@ -157,13 +156,13 @@ fn rendered(daemon: &Daemon, test: &TakeOver, hour: i64) {
     }
 }
 
-/// Waits until the server has acknowledged what the daemon holds.
+/// Waits until the server has acknowledged all rows of the daemon.
 fn sent(daemon: &Daemon) {
     daemon.flush();
-    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_unsent_rows") == 0);
+    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);
 }
 
-/// All stages, by BigGraphite and by our store.
+/// Checks all stages as read by BigGraphite and by our store.
 fn compare(beside: &mut Beside, test: &TakeOver, from: i64, until: i64) {
     let store = beside.store(3, 16_000);
     for (metric, slots) in test.metrics.iter().zip(&test.slots) {
@@ -177,7 +176,7 @@ fn compare(beside: &mut Beside, test: &TakeOver, from: i64, until: i64) {
                 .filter(|(time, ..)| (from..until).contains(time))
                 .collect();
             assert_eq!(beside.read(&store, metric, stage, &range), expected, "{range:?}, ours");
-            // The last value of several writers is to BigGraphite that of the highest number.
+            // For several writers, BigGraphite's last value is that of the highest writer id.
             if stage > 0 && metric.aggregator == "last" {
                 continue;
             }
@@ -187,8 +186,8 @@ fn compare(beside: &mut Beside, test: &TakeOver, from: i64, until: i64) {
     }
 }
 
-/// A metric that the daemon creates is BigGraphite's at once, with what the storage rules say; after a
-/// restart, which writes under the same number, sums are still those of all points.
+/// BigGraphite finds a metric as soon as the daemon has created it, with the settings of the storage rules. After a
+/// restart the daemon writes with the same writer id, and sums still include all points.
 #[test]
 fn biggraphite_knows_and_reads_what_the_daemon_took() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_daemon", &[RETENTION]) else { return };
@@ -229,7 +228,7 @@ fn biggraphite_knows_and_reads_what_the_daemon_took() {
     compare(&mut beside, &test, start, start + 3600);
 }
 
-/// A clean stop leaves nothing to the next start: windows that are still open are written as they are.
+/// A clean stop writes open windows, so that nothing is left for the next start.
 #[test]
 fn a_clean_stop_writes_open_windows() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_stop", &[RETENTION]) else { return };
@@ -250,8 +249,8 @@ fn a_clean_stop_writes_open_windows() {
     compare(&mut beside, &test, start, start + 3600);
 }
 
-/// What BigGraphite has deleted is found no more after the next scan of all names, and comes back with its
-/// next point.
+/// A metric that BigGraphite has deleted disappears with the next scan of all names, and returns with its next
+/// point.
 #[test]
 fn what_biggraphite_deletes_is_forgotten() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_deleted", &[RETENTION]) else { return };

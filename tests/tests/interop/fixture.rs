@@ -1,5 +1,5 @@
-//! BigGraphite on its own, on our server: the rows, reads and names that a fixture recorded with it
-//! come out again. So the tests that lay us beside it stand on the real thing.
+//! BigGraphite alone on the test server reproduces the rows, reads and names of a recorded fixture. This shows that
+//! the other tests here compare with an unchanged BigGraphite.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn biggraphite_does_again_what_was_recorded() {
     our_reads(&beside, &fixture, &metrics);
 }
 
-/// Our store reads the recorded rows as BigGraphite did.
+/// Our store reads the recorded rows like BigGraphite.
 fn our_reads(beside: &Beside, fixture: &Value, metrics: &[Metric]) {
     let store = beside.store(0, 16_000);
     for read in array(&fixture["reads"]) {
@@ -108,7 +108,7 @@ fn globs(biggraphite: &mut BigGraphite, fixture: &Value) {
     }
 }
 
-/// A row by column, each cell as text; absent ones are left out.
+/// The columns of a row, each as text. Absent ones are left out.
 pub(super) type Row = BTreeMap<String, String>;
 
 pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
@@ -150,7 +150,7 @@ pub(super) fn stored_rows(server: &server::Server, keyspace: &str, table: &str) 
     rows.iter().map(row).collect()
 }
 
-/// A `map<text, text>`: a count, then keys and values, each with its length before it.
+/// Decodes a `map<text, text>`: a count, then keys and values, each preceded by its length.
 fn map(bytes: &[u8]) -> String {
     let number = |at: usize| i32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let (mut at, mut texts) = (4, Vec::new());
@@ -188,12 +188,12 @@ pub(super) fn float(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| text(value).parse().unwrap())
 }
 
-/// Equal when the numbers are, to the last bit; any NaN is like any other.
+/// A text that is equal for numbers with equal bits. All NaN are equal.
 pub(super) fn bits(value: f64) -> String {
     if value.is_nan() { "NaN".to_owned() } else { format!("{value:?}") }
 }
 
-/// The same lists with the value of each, its second element, as [`bits`].
+/// The lists with their second element, the value, as [`bits`].
 fn with_bits(list: &Value) -> Vec<Value> {
     let mut list = array(list).clone();
     for element in &mut list {

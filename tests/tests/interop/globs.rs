@@ -1,5 +1,5 @@
-//! One grammar, three ways to find: our index in memory, our SASI queries, and BigGraphite's for the
-//! part of the grammar that it gets right.
+//! Globs answered in three ways: by our index in memory, by our SASI queries, and by BigGraphite where it is
+//! correct.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::beside::{Beside, retention};
 
 const RETENTION: &str = "60*1s:1440*60s";
 
-/// Names as people have them, and some that are on purpose hard to find by LIKE or to write in a glob.
+/// Ordinary names, and names that are hard to find with LIKE or to write in a glob.
 pub(crate) fn names(random: &mut SmallRng) -> Vec<String> {
     let mut names = BTreeSet::new();
     while names.len() < 3000 {
@@ -43,11 +43,11 @@ pub(crate) fn names(random: &mut SmallRng) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// A glob near a name, so that most find something.
+/// A glob derived from a name, so that most globs match something.
 pub(crate) struct Globs<'a> {
     pub(crate) random: SmallRng,
     pub(crate) names: &'a [String],
-    /// Only what BigGraphite answers as Graphite does (its defects are in other parts).
+    /// Only globs that BigGraphite answers like Graphite.
     pub(crate) plain: bool,
 }
 
@@ -60,13 +60,13 @@ impl Globs<'_> {
             }
         };
         let parts: Vec<&str> = name.split('.').collect();
-        // Mostly metrics, and directories on the way to them.
+        // Mostly metrics, otherwise a directory above one.
         let whole = self.random.random_ratio(2, 3);
         let keep = if whole { parts.len() } else { self.random.random_range(1..=parts.len()) };
         let mut glob: Vec<String> = parts[..keep].iter().map(|part| self.component(part)).collect();
         if self.random.random_ratio(1, 12) {
             let at = self.random.random_range(0..=glob.len());
-            // BigGraphite knows one globstar, and reads it inside of a glob up to a depth.
+            // BigGraphite supports one globstar, and inside a glob only up to a depth.
             let at = if self.plain { glob.len() } else { at };
             glob.insert(at, "**".to_owned());
         }
@@ -123,7 +123,7 @@ fn three_ways_to_find_the_same_names() {
     }
 }
 
-/// A part by BigGraphite, the rest by us.
+/// Creates some of the names with BigGraphite and the others with our store.
 fn create(beside: &mut Beside, store: &CassandraStore, names: &[String]) {
     let (theirs, ours): (Vec<_>, Vec<_>) = names.iter().enumerate().partition(|(i, _)| i % 10 == 0);
     let metric = |(_, name): &(usize, &String)| Metric {
@@ -149,7 +149,7 @@ fn create(beside: &mut Beside, store: &CassandraStore, names: &[String]) {
     }
 }
 
-/// The index as a daemon loads it.
+/// The index as loaded by a daemon.
 fn load(beside: &Beside, store: &CassandraStore) -> Index {
     let index = Index::new(&Registry::new());
     let mut position = None;
@@ -163,7 +163,7 @@ fn load(beside: &Beside, store: &CassandraStore) -> Index {
     }
 }
 
-/// What both of our ways find.
+/// The result of the index, which must equal that of the SASI queries.
 fn find_alike(beside: &Beside, store: &CassandraStore, index: &Index, glob: &str) -> Names {
     let pattern = Pattern::parse(glob).unwrap_or_else(|e| panic!("{glob}: {e}"));
     let by_index = index.find(glob, &FindLimits::default()).unwrap();
@@ -177,8 +177,8 @@ fn find_alike(beside: &Beside, store: &CassandraStore, index: &Index, glob: &str
     Names { directories: directories.collect(), metrics: leaves }
 }
 
-/// A busy server leaves out index files that it could not search in time and does not say so (seen once
-/// in thousands of globs), so that an answer that lacks something is asked for again.
+/// A busy server silently leaves out index files that it could not search in time (about once in thousands of
+/// globs), so an incomplete answer is requested again.
 fn alike<T: PartialEq + std::fmt::Debug>(glob: &str, by_index: &[T], by_sasi: impl Fn() -> Vec<T>) {
     let mut found = by_sasi();
     for _ in 0..3 {

@@ -1,7 +1,7 @@
-//! Beside the real BigGraphite on a real Cassandra: what one writes, the other reads, lists and finds.
+//! The real BigGraphite and our store on a real Cassandra: each reads, lists and finds what the other writes.
 //!
-//! Mostly the store is used as a library, which sees single rows; the tests in `daemon` are of the
-//! built daemon.
+//! Most tests use the store as a library, which gives access to single rows. Those in `daemon` run the built
+//! daemon.
 
 pub(crate) mod beside;
 mod daemon;

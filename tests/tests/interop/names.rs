@@ -1,4 +1,4 @@
-//! Names and their metadata, both ways.
+//! Names and their metadata, in both directions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::beside::{Beside, aggregation, retention};
 
 const RETENTION: &str = "60*1s:1440*60s";
 
-/// Names of several depths, letters and dots, and one that is metric and directory.
+/// Names of several depths and with unusual characters. One is both a metric and a directory.
 fn names(prefix: &str) -> Vec<String> {
     let mut names: Vec<String> = (0..200)
         .map(|n| format!("{prefix}.dc{}.host{:03}.{}", n % 3, n, ["cpu.idle", "mem", "disk.sda.io"][n % 3]))
@@ -43,12 +43,12 @@ fn ours(beside: &Beside, store: &CassandraStore) -> BTreeMap<String, MetricConfi
     }
 }
 
-/// What BigGraphite creates and deletes, our store lists and knows.
+/// Our store lists and reads the metrics that BigGraphite creates, and misses those that it deletes.
 #[test]
 fn we_know_the_metrics_that_biggraphite_made() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_names_bg", &[RETENTION]) else { return };
     let mut names = names("theirs");
-    // To BigGraphite a semicolon is a letter like any other.
+    // A semicolon has no special meaning in BigGraphite.
     names.push("theirs.x;y".to_owned());
     let methods = ["average", "total", "minimum", "maximum", "last"];
     let metric = |(i, name): (usize, &String)| Metric {
@@ -79,8 +79,8 @@ fn we_know_the_metrics_that_biggraphite_made() {
     }
 }
 
-/// What our store creates and deletes, BigGraphite lists, finds and knows; methods that it has no
-/// word for are the nearest to it and themselves to us.
+/// BigGraphite lists, finds and reads the metrics that our store creates. For an aggregation method that
+/// BigGraphite does not have, it reads the nearest one, while our store reads the original.
 #[test]
 fn biggraphite_knows_the_metrics_that_we_made() {
     let Some(mut beside) = Beside::made_by_us("interop_names_us", &[RETENTION]) else { return };
@@ -116,7 +116,7 @@ fn biggraphite_knows_the_metrics_that_we_made() {
         let known = known.as_ref().unwrap_or_else(|| panic!("BigGraphite does not know {name:?}"));
         assert_eq!(known.id, MetricId::of(name).to_string(), "{name}");
         assert_eq!((known.retention.as_str(), known.aggregator.as_str()), (RETENTION, methods[i % 10].1));
-        // It has never told 0 from "not given".
+        // BigGraphite does not distinguish 0 from a missing value.
         assert_eq!(known.factor, ["0.500000", "0.500000", "0.750000"][i % 3]);
     }
     let all = Names { metrics: names.clone(), directories: directories(&names) };

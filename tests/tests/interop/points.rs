@@ -1,10 +1,10 @@
-//! Points, both ways.
+//! Points, in both directions.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plumbago_model::{Aggregation, MetricConfig, MetricId, Window};
-use plumbago_store::{MetadataStore, MetricMeta, PointStore, Run, WriteBatch};
+use plumbago_store::{MetadataStore, MetricMeta, PointStore, RowCount, Run, WriteBatch};
 use plumbago_store_cassandra::CassandraStore;
 use plumbago_tests::biggraphite::{Metric, ONE, Points};
 use rand::rngs::SmallRng;
@@ -14,7 +14,7 @@ use super::beside::{Beside, Counted, aggregation, range, retention, stage_of};
 
 const THREE_STAGES: &str = "14400*1s:10080*60s:2160*3600s";
 const MINUTES: &str = "1440*60s:2160*3600s";
-/// Of the metrics that both read.
+/// Retentions of the metrics that both read.
 pub(crate) const RETENTIONS: [&str; 2] = [THREE_STAGES, MINUTES];
 pub(super) const METHODS: [&str; 5] = ["average", "total", "minimum", "maximum", "last"];
 
@@ -34,12 +34,12 @@ fn metrics(prefix: &str) -> Vec<Metric> {
     seconds.chain(minutes).collect()
 }
 
-/// Values whose sums are exact, so that the order of adding does not matter.
+/// Values whose sums are exact, so that the order of addition does not matter.
 pub(super) fn value(random: &mut SmallRng) -> f64 {
     f64::from(random.random_range(-4000_i32..4000)) / 8.0
 }
 
-/// Traffic of about `seconds` until `end`: in order and not, replaced, with gaps and NaN.
+/// Points of about `seconds` seconds up to `end`: in and out of order, replaced, with gaps and NaN.
 fn traffic(random: &mut SmallRng, step: i64, end: i64, slots: i64) -> Vec<Points> {
     let (mut calls, mut at) = (Vec::new(), end - slots * step);
     while at < end {
@@ -55,7 +55,7 @@ fn traffic(random: &mut SmallRng, step: i64, end: i64, slots: i64) -> Vec<Points
     calls
 }
 
-/// What BigGraphite wrote as several writers and replicas, restarted in between, we read as it does.
+/// Our store reads the rows of several writers and replicas of BigGraphite, restarted in between, as it does.
 #[test]
 fn we_read_what_biggraphite_wrote() {
     let Some(beside) = Beside::made_by_biggraphite("interop_read", &RETENTIONS) else { return };
@@ -67,8 +67,8 @@ pub(crate) fn theirs_is_read(mut beside: Beside) {
     beside.biggraphite.create(ONE, &metrics);
     let mut random = SmallRng::seed_from_u64(41);
     let end = now();
-    // `last` over several writers is whoever has the highest number to BigGraphite, and whoever wrote
-    // last to us: the second writer has the higher number.
+    // For `last`, BigGraphite takes the writer with the highest id, and our store the one that wrote last. Here
+    // the second writer is both.
     let (first, second) = (random.random_range(8..8000), random.random_range(8008..16_000));
     for (replica, writer, copies, until) in
         [(0, first, 1.0, end - 3000), (0, second, 1.0, end), (1, 77, 0.7, end - 1000)]
@@ -76,7 +76,7 @@ pub(crate) fn theirs_is_read(mut beside: Beside) {
         beside.biggraphite.open("writer", replica, Some(writer));
         for metric in &metrics {
             let step = i64::from(stage_of(metric, 0).resolution);
-            // Replicas are given the same points, and lose some on the way.
+            // Replicas get the same points, but each loses some.
             let mut same = SmallRng::seed_from_u64(u64::from(MetricId::of(&metric.name).0[0]));
             let calls = traffic(&mut same, step, until, 3000 / step + 200);
             let calls: Vec<_> = calls.into_iter().filter(|_| random.random_bool(copies)).collect();
@@ -90,7 +90,7 @@ pub(crate) fn theirs_is_read(mut beside: Beside) {
     assert!(read > 5000, "{read} slots");
 }
 
-/// Compares all stages of a metric; gives the number of slots seen.
+/// Compares all stages of a metric. Returns the number of slots.
 fn read_alike(beside: &mut Beside, store: &CassandraStore, metric: &Metric, end: i64) -> usize {
     let mut seen = 0;
     for stage in 0..retention(&metric.retention).stages().len() {
@@ -100,7 +100,7 @@ fn read_alike(beside: &mut Beside, store: &CassandraStore, metric: &Metric, end:
         let ours = beside.read(store, metric, stage, &range);
         assert_eq!(ours, theirs, "{range:?}");
 
-        // And what people see, after the last step.
+        // Also the final result, as shown to users.
         let slots = stage_of(metric, stage).resolution / stage_of(metric, 0).resolution;
         let finish = |(time, value, count): &Counted| {
             let window = Window { value: *value, count: *count as u32 };
@@ -115,10 +115,10 @@ fn read_alike(beside: &mut Beside, store: &CassandraStore, metric: &Metric, end:
     seen
 }
 
-/// Rows of one of our writers: slot → window, for each stage.
+/// Rows of one of our writers: for each stage, windows by slot.
 type Written = Vec<BTreeMap<u32, Window>>;
 
-/// What we write as several writers and replicas, BigGraphite reads as we do, and as it was meant.
+/// BigGraphite reads the rows of several of our writers and replicas as our store does, and as expected.
 #[test]
 fn biggraphite_reads_what_we_wrote() {
     let Some(beside) = Beside::made_by_us("interop_write", &RETENTIONS) else { return };
@@ -138,7 +138,7 @@ pub(crate) fn ours_is_read(mut beside: Beside) {
         for (replica, store) in &writers {
             let written = random_windows(&mut random, metric, end);
             beside.wait(store.write(&batch(metric, &written))).unwrap();
-            // Once more, as after a lost acknowledgement: nothing may change.
+            // Written again, as after a lost acknowledgement. Nothing may change.
             beside.wait(store.write(&batch(metric, &written))).unwrap();
             all.push((*replica, written));
         }
@@ -163,8 +163,8 @@ fn meta(metric: &Metric, now: i64) -> MetricMeta {
     MetricMeta { name: metric.name.clone(), config: config.into(), created_on: now as u32 }
 }
 
-/// Stretches of known slots and gaps, over several partitions of 2000 slots; coarse windows of a day
-/// of seconds have more in them than a count of 16 bits holds.
+/// Runs of known slots and gaps over several partitions of 2000 slots. Windows of a day contain more seconds than a
+/// 16-bit count can represent.
 fn random_windows(random: &mut SmallRng, metric: &Metric, end: i64) -> Written {
     let stages = retention(&metric.retention);
     let window = |random: &mut SmallRng, stage: usize| {
@@ -203,14 +203,14 @@ fn batch(metric: &Metric, written: &Written) -> WriteBatch {
         let cell = |slot: u32| slots.get(&slot).copied().unwrap_or(Window { value: f64::NAN, count: 0 });
         let windows: Vec<Window> = (*first..=*last).map(cell).collect();
         let values: Vec<f64> = windows.iter().map(|w| w.value).collect();
-        let counts: Vec<u32> = windows.iter().map(|w| w.count).collect();
+        let counts: Vec<RowCount> = windows.iter().map(|w| w.count.into()).collect();
         batch.push(run, &values, Some(&counts));
     }
     batch
 }
 
-/// What is to be read: in stage 0 the last to write a slot; else writers of one replica merged in the
-/// order in which they wrote, and for each slot the fullest replica.
+/// The expected result. In stage 0 the last write of a slot wins. In other stages the writers of each replica are
+/// merged in the order of their writes, and for each slot the replica with the highest count wins.
 fn merged(metric: &Metric, stage: usize, all: &[(u8, Written)]) -> Vec<Counted> {
     let mut slots: BTreeMap<u32, BTreeMap<u8, Window>> = BTreeMap::new();
     for (replica, written) in all {
@@ -244,7 +244,7 @@ fn merge(method: Aggregation, earlier: Window, later: Window) -> Window {
     Window { value, count: earlier.count + later.count }
 }
 
-/// One metric fed by both programs at once: both read the windows of all points.
+/// Both programs write to one metric at the same time, and both read windows of all points.
 #[test]
 fn a_metric_fed_by_both() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_both", &[THREE_STAGES]) else { return };
@@ -254,7 +254,7 @@ fn a_metric_fed_by_both() {
     let store = beside.store(0, 8000);
     let end = now() / 3600 * 3600;
     for metric in &metrics {
-        // Even seconds go to one, odd ones to the other.
+        // One gets even seconds, the other odd ones.
         let mut random = SmallRng::seed_from_u64(43);
         let points: Points = (end - 7200..end).map(|t| (t, value(&mut random))).collect();
         let (even, odd): (Points, Points) = points.iter().partition(|(t, _)| t % 2 == 0);
@@ -276,7 +276,7 @@ fn a_metric_fed_by_both() {
     }
 }
 
-/// Every stage folded from the points of stage 0.
+/// All stages, folded from the points of stage 0.
 pub(super) fn folded(metric: &Metric, points: &Points) -> Written {
     let fold = |stage: &plumbago_model::Stage| {
         let mut slots: BTreeMap<u32, Window> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! The calls that a fixture recorded with the real BigGraphite, given to the daemon: its rows come out.
+//! Sends the calls of a fixture, recorded with the real BigGraphite, to the daemon, which must write the same rows.
 //!
-//! Each accessor of the fixture is a daemon, on the clock of the points, with the replica and the writer
-//! of the accessor. What differs is all in [`Expected`].
+//! Each accessor of the fixture becomes a daemon with the accessor's replica id and writer id, on the clock of the
+//! points. All differences are listed in [`Expected`].
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use super::fixture::{
 };
 
 const KEYSPACE: &str = "bg_recorded";
-/// A writer of ours owns eight ids, and the fixture's are 1 to 3.
+/// Our writers own eight ids each. Those of the fixture are 1 to 3.
 const IDS: i64 = 8;
-/// What BigGraphite drops because it is more than 20 slots late: of each metric with stages fed in full.
+/// Points that BigGraphite drops because they are more than 20 slots late.
 const LATE: (i64, f64) = (1_700_039_984, 999.0);
 
 const SCHEMAS: &str = "[hours]\npattern = (maximum|last)$\nretentions = 1s:1m,1m:2h,1h:2d\n\
                        [minutes]\npattern = .*\nretentions = 1s:1m,1m:1d\n";
-/// xFilesFactor as BigGraphite stored it, which is not always as it was told.
+/// xFilesFactor as BigGraphite stored it, which is not always the given one.
 const AGGREGATION: &str = "[sum]\npattern = (total|x_y)$\naggregationMethod = sum\n\
                            [min]\npattern = minimum$\naggregationMethod = min\nxFilesFactor = 0.25\n\
                            [max]\npattern = maximum$\naggregationMethod = max\nxFilesFactor = 1\n\
@@ -50,7 +50,7 @@ fn recorded_calls_give_the_recorded_rows() {
     }
 }
 
-/// The same with another name for the metric that has a blank in its own: we refuse such at the door.
+/// Replaces a name that contains a blank, which our listeners refuse.
 fn without_blanks(fixture: &Value) -> Value {
     let (theirs, ours) = ("fixture.café.x y", "fixture.café.x_y");
     let id = |name| uuid(&MetricId::of(name).0);
@@ -59,21 +59,21 @@ fn without_blanks(fixture: &Value) -> Value {
     serde_json::from_str(&text.replace(&components(theirs), &components(ours))).unwrap()
 }
 
-/// A call of an accessor, and the time at which it was made: that of the newest point of its metric.
+/// A call of an accessor. Its time is that of the newest point of the metric.
 struct Call<'a> {
     now: i64,
     name: &'a str,
     points: Vec<(i64, f64)>,
 }
 
-/// Calls in the order of the times; those of a metric stay in theirs.
+/// Calls in the order of time. The calls of a metric stay in order.
 fn calls<'a>(fixture: &'a Value, accessor: &str) -> Vec<Call<'a>> {
     let mut newest = BTreeMap::new();
     let call = |feed: &'a Value| {
         let name = text(&fixture["metrics"][feed["metric"].as_u64().unwrap() as usize]["given"]);
         let mut points: Vec<(i64, f64)> =
             array(&feed["points"]).iter().map(|p| (p[0].as_i64().unwrap(), float(&p[1]))).collect();
-        // BigGraphite sorts the points of a call, so that of those in one slot the largest is the last.
+        // BigGraphite sorts the points of a call, so that the largest point of a slot is the last.
         points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let now = newest.entry(name).or_insert(0);
         *now = points.iter().map(|(time, _)| *time).fold(*now, i64::max);
@@ -85,7 +85,7 @@ fn calls<'a>(fixture: &'a Value, accessor: &str) -> Vec<Call<'a>> {
     calls
 }
 
-/// Runs a daemon as the accessor; what it got at one time is on the server before the clock moves on.
+/// Runs a daemon in place of an accessor. All points of one time are on the server before the clock advances.
 fn feed(beside: &Beside, fixture: &Value, accessor: &str) {
     let calls = calls(fixture, accessor);
     let setup = setup(beside, &fixture["accessors"][accessor], calls[0].now);
@@ -110,9 +110,9 @@ fn setup(beside: &Beside, accessor: &Value, now: i64) -> Setup {
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", &beside.config.keyspace);
     setup.set("store.cassandra.contact_points", &beside.config.contact_points[0]);
     setup.set("store.cassandra.replica", &replica.to_string());
-    setup.set("store.cassandra.request_timeout", "60s").set("spool.gather", "100ms");
+    setup.set("store.cassandra.request_timeout", "60s").set("spool.linger", "100ms");
     setup.schemas(SCHEMAS).aggregation(AGGREGATION).clock(now);
-    // The daemon keeps the writer that it finds, as long as the file is not a copy.
+    // The daemon keeps the writer id in its file unless the file is a copy.
     let path = setup.data().join("writer-id");
     std::fs::create_dir_all(setup.data()).unwrap();
     let file = std::fs::File::create(&path).unwrap();
@@ -127,14 +127,14 @@ fn setup(beside: &Beside, accessor: &Value, now: i64) -> Setup {
 /// Waits until the server has acknowledged all finished rows.
 fn sent(daemon: &Daemon) {
     daemon.flush();
-    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_unsent_rows") == 0);
+    wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);
 }
 
-/// The rows of the fixture, as they have to be when we write them.
+/// The rows of the fixture as our daemon must write them.
 struct Expected {
-    /// By keyspace and table.
+    /// Rows by keyspace and table.
     tables: BTreeMap<String, BTreeMap<String, Vec<Row>>>,
-    /// Points that are ours alone.
+    /// Points that only our daemon stores.
     late: usize,
 }
 
@@ -163,8 +163,8 @@ impl Expected {
         self.tables.get_mut("biggraphite").unwrap().get_mut(table).unwrap()
     }
 
-    /// Windows of an hour and more wait in BigGraphite's memory; some of the last never got to the
-    /// server. They are there as its downsampler made them.
+    /// BigGraphite keeps windows of an hour and more in memory, and the last ones never reached the server. The
+    /// expected rows are those that its downsampler emitted.
     fn hours_are_not_held_back(&mut self, fixture: &Value) {
         let mut hours = BTreeMap::new();
         for feed in array(&fixture["feeds"]) {
@@ -185,7 +185,7 @@ impl Expected {
         assert!(!recorded.is_empty() && recorded.iter().all(|row| hours.contains(row)), "{recorded:?}");
     }
 
-    /// BigGraphite stores NaN; to us it is no point.
+    /// Removes NaN values, which BigGraphite stores and our daemon refuses.
     fn no_row_says_nothing(&mut self) {
         let rows = self.rows("datapoints_60p_1s_0");
         let before = rows.len();
@@ -193,7 +193,7 @@ impl Expected {
         assert_eq!(before - rows.len(), 5);
     }
 
-    /// The late point is a row, and part of its windows.
+    /// Adds the late point to stage 0 and to its windows.
     fn late_point_counts(&mut self, recorded: &Value) {
         let (metric, id) = (metric(recorded), text(&recorded["id"]));
         let (time, late) = LATE;
@@ -210,7 +210,7 @@ impl Expected {
             let value = match metric.aggregator.as_str() {
                 "average" | "total" => value + late,
                 "maximum" => late,
-                // Neither the smallest nor the last of its window.
+                // The point is neither the smallest nor the last of its window.
                 _ => value,
             };
             row.insert("value".to_owned(), bits(value));
@@ -219,7 +219,7 @@ impl Expected {
     }
 }
 
-/// A row at its place: partitions hold 2000 slots.
+/// A row with the key of its partition. A partition has 2000 slots.
 fn at(id: &str, time: i64, resolution: i64, numbers: &[(&str, i64)], value: f64) -> Row {
     let (partition, offset) = (time / resolution / 2000, time / resolution % 2000);
     let mut row = Row::from([("metric".to_owned(), id.to_owned()), ("value".to_owned(), bits(value))]);
@@ -229,7 +229,7 @@ fn at(id: &str, time: i64, resolution: i64, numbers: &[(&str, i64)], value: f64)
     row
 }
 
-/// The shard of the same writer in our numbers.
+/// The column `shard` of the same writer in our numbering.
 fn with_our_shard(mut row: Row) -> Row {
     if let Some(shard) = row.get_mut("shard") {
         let theirs: i64 = shard.parse().unwrap();

@@ -1,4 +1,4 @@
-//! An answer on its way to a client, recorded.
+//! Recording of a response while it is sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,18 +11,20 @@ use hyper::header::HeaderValue;
 
 use super::{Kept, Store, Ticket};
 
-/// Keeps what passes, when all of it has passed.
+/// A body that passes its chunks on, records them, and puts the whole into the cache at its end.
 pub(super) struct Recorded {
     body: Body,
-    /// Taken when it is kept, or too large.
+    /// `None` once the response is in the cache, failed, or turned out too large.
     recording: Option<Recording>,
 }
 
 struct Recording {
     kind: HeaderValue,
     ticket: Ticket,
+    /// When the response was computed, in seconds since the epoch.
     since: i64,
     chunks: Vec<Bytes>,
+    /// Bytes of all chunks, which are reserved in the store.
     bytes: usize,
     store: Arc<Store>,
 }
@@ -35,6 +37,7 @@ impl Recorded {
         recorded
     }
 
+    /// Puts the response into the cache if its body has ended.
     fn end_if_over(&mut self) {
         if self.body.is_end_stream()
             && let Some(recording) = self.recording.take()
@@ -45,7 +48,7 @@ impl Recorded {
 }
 
 impl Recording {
-    /// False when the answer gets too large.
+    /// Records a chunk. Returns `false` if the response becomes too large to be kept.
     fn add(&mut self, chunk: &Bytes) -> bool {
         let fits = self.store.reserve(self.bytes, chunk.len());
         if fits {
@@ -65,7 +68,7 @@ impl Recording {
             }
         };
         let kept = Kept { kind: self.kind.clone(), body };
-        // The room goes over to the entry.
+        // `insert` ends the reservation.
         self.bytes = 0;
         self.store.insert(std::mem::take(&mut self.ticket.key), kept, self.since, self.ticket.seconds);
     }

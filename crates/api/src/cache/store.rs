@@ -1,127 +1,132 @@
-//! What is kept, bounded by bytes.
+//! Kept responses, limited to a number of bytes.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plumbago_telemetry::Gauge;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use super::Kept;
 
-/// The part of all bytes that one answer may take.
+/// A response may take at most the bytes of the cache divided by this number. The same limit applies to the
+/// sum of all responses that are being recorded.
 const ANSWER_PART: usize = 4;
 
-/// What an entry takes beside its key and its body.
+/// Estimated bytes that an entry takes in addition to its key and body.
 const ENTRY_BYTES: usize = 256;
 
+/// Expected bytes of a response. The initial size of the cache's tables follows from it.
+const TYPICAL_ANSWER_BYTES: usize = 16 << 10;
+
+/// Fraction of the cache for responses that were used more than once. New ones get the rest.
+const HOT_PART: f64 = 0.5;
+
+/// Kept responses by the keys of their requests.
 #[derive(Debug)]
 pub(crate) struct Store {
-    bytes_max: usize,
-    inner: Mutex<Inner>,
+    /// `None` if the cache is switched off.
+    answers: Option<Cache<String, Arc<Entry>, Bytes>>,
+    /// Largest response to keep, in bytes.
+    answer_bytes_max: usize,
+    /// Bytes reserved for responses that are being recorded.
+    recording: AtomicUsize,
     gauge: Gauge,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    entries: HashMap<String, Entry>,
-    /// Keys in the order in which they came, with the number of their entry: an older number is no more.
-    order: VecDeque<(String, u64)>,
-    /// Of entries and of answers that are being recorded.
-    bytes: usize,
-    last: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     kept: Kept,
-    number: u64,
+    /// When the response was computed, in seconds since the epoch.
     since: i64,
+    /// How long it may be used.
     seconds: i64,
 }
 
+/// Weighs an entry by its bytes.
+#[derive(Debug, Clone)]
+struct Bytes;
+
+impl Weighter<String, Arc<Entry>> for Bytes {
+    fn weight(&self, key: &String, entry: &Arc<Entry>) -> u64 {
+        (key.len() + entry.kept.body.len() + ENTRY_BYTES) as u64
+    }
+}
+
 impl Store {
+    /// Creates a store of at most `bytes_max` bytes, which include responses being recorded. 0 switches the
+    /// cache off.
     pub(crate) fn new(bytes_max: usize, gauge: Gauge) -> Self {
-        Self { bytes_max, inner: Mutex::default(), gauge }
+        let answer_bytes_max = bytes_max / ANSWER_PART;
+        let options = OptionsBuilder::new()
+            // Each part of the cache has its own share of the bytes, and a response must fit into one part.
+            .shards(1)
+            .hot_allocation(HOT_PART)
+            .estimated_items_capacity(bytes_max / TYPICAL_ANSWER_BYTES + 1)
+            .weight_capacity((bytes_max - answer_bytes_max) as u64)
+            .build();
+        let cache = |options| {
+            Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
+        };
+        let answers = options.ok().filter(|_| bytes_max > 0).map(cache);
+        Self { answers, answer_bytes_max, recording: AtomicUsize::new(0), gauge }
     }
 
+    /// Whether the cache is switched on.
     pub(crate) fn is_on(&self) -> bool {
-        self.bytes_max > 0
+        self.answers.is_some()
     }
 
-    /// What is kept for a key and how many seconds it may be used, for somebody who takes what is at most
-    /// `age_max` seconds old.
+    /// Returns the response kept for `key` if it is less than `age_max` seconds old, and the seconds for
+    /// which the client may still use it. `now` is in seconds since the epoch.
     pub(crate) fn get(&self, key: &str, now: i64, age_max: i64) -> Option<(Kept, i64)> {
-        let inner = self.lock();
-        let entry = inner.entries.get(key)?;
+        let answers = self.answers.as_ref()?;
+        let entry = answers.get(key)?;
+        if now >= entry.since + entry.seconds {
+            // It is too old for every request. Do not remove a newer one that has replaced it meanwhile.
+            answers.remove_if(key, |held| Arc::ptr_eq(held, &entry));
+            self.show();
+            return None;
+        }
         let left = entry.since + entry.seconds.min(age_max) - now;
-        // A clock that was set back makes nothing young again.
+        // If the clock was set back, the age of a response from the future is unknown: do not use it.
         (left > 0 && now >= entry.since).then(|| (entry.kept.clone(), left))
     }
 
-    /// Makes room for some bytes more of an answer of which there are `already` some; false when it gets
-    /// too large.
+    /// Reserves `more` bytes for a response that has reserved `already` bytes. Returns `false` if this
+    /// response, or all that are being recorded, would take too much.
     pub(crate) fn reserve(&self, already: usize, more: usize) -> bool {
-        if already.saturating_add(more) > self.bytes_max / ANSWER_PART {
+        if already.saturating_add(more) > self.answer_bytes_max {
             return false;
         }
-        let mut inner = self.lock();
-        inner.make_room(self.bytes_max.saturating_sub(more));
-        let fits = inner.bytes + more <= self.bytes_max;
-        if fits {
-            inner.bytes += more;
-        }
-        self.gauge.set(inner.bytes as f64);
+        let grown = |held: usize| Some(held + more).filter(|held| *held <= self.answer_bytes_max);
+        let fits = self.recording.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok();
+        self.show();
         fits
     }
 
-    /// Gives back what was reserved.
+    /// Ends a reservation of `bytes`.
     pub(crate) fn release(&self, bytes: usize) {
-        let mut inner = self.lock();
-        inner.bytes = inner.bytes.saturating_sub(bytes);
-        self.gauge.set(inner.bytes as f64);
+        self.recording.fetch_sub(bytes, Ordering::Relaxed);
+        self.show();
     }
 
-    /// Keeps an answer for which room is reserved.
+    /// Keeps a response. Its body's bytes must be reserved; this ends the reservation.
     pub(crate) fn insert(&self, key: String, kept: Kept, since: i64, seconds: i64) {
-        let mut inner = self.lock();
-        let number = inner.last + 1;
-        inner.last = number;
-        inner.bytes += 2 * key.len() + ENTRY_BYTES;
-        inner.order.push_back((key.clone(), number));
-        let before = inner.entries.insert(key.clone(), Entry { kept, number, since, seconds });
-        if let Some(before) = before {
-            inner.bytes -= before.bytes(&key);
+        let bytes = kept.body.len();
+        if let Some(answers) = &self.answers {
+            answers.insert(key, Arc::new(Entry { kept, since, seconds }));
         }
-        inner.make_room(self.bytes_max);
-        self.gauge.set(inner.bytes as f64);
+        self.release(bytes);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn bytes(&self) -> usize {
+        let kept = self.answers.as_ref().map_or(0, Cache::weight) as usize;
+        kept + self.recording.load(Ordering::Relaxed)
     }
-}
 
-impl Entry {
-    fn bytes(&self, key: &str) -> usize {
-        self.kept.body.len() + 2 * key.len() + ENTRY_BYTES
-    }
-}
-
-impl Inner {
-    /// Drops what came first until there are at most so many bytes.
-    fn make_room(&mut self, bytes_max: usize) {
-        while self.bytes > bytes_max {
-            let Some((key, number)) = self.order.pop_front() else { return };
-            if self.entries.get(&key).is_some_and(|entry| entry.number == number)
-                && let Some(entry) = self.entries.remove(&key)
-            {
-                self.bytes -= entry.bytes(&key);
-            }
-        }
-        // Keys of entries that were replaced must not pile up.
-        if self.order.len() > 2 * self.entries.len() + 16 {
-            let entries = &self.entries;
-            self.order.retain(|(key, number)| entries.get(key).is_some_and(|entry| entry.number == *number));
-        }
+    fn show(&self) {
+        self.gauge.set(self.bytes() as f64);
     }
 }
 
@@ -150,13 +155,12 @@ mod tests {
         let store = store(1 << 20);
         assert!(put(&store, "a", 10, 100, 60));
         let left = |now, age_max| store.get("a", now, age_max).map(|(_, left)| left);
-        assert_eq!((left(100, 60), left(159, 60), left(160, 60)), (Some(60), Some(1), None));
-        // Somebody who wants it younger does not get it; nor does anybody get it longer than it is kept for.
-        assert_eq!(
-            (left(105, 10), left(110, 10), left(159, 600), left(160, 600)),
-            (Some(5), None, Some(1), None)
-        );
+        assert_eq!((left(100, 60), left(159, 60)), (Some(60), Some(1)));
+        // A client that accepts only younger responses gets none. No client may use it for longer than it is
+        // kept.
+        assert_eq!((left(105, 10), left(110, 10), left(159, 600)), (Some(5), None, Some(1)));
         assert_eq!(left(99, 60), None);
+        assert_eq!((left(160, 600), store.bytes()), (None, 0));
         put(&store, "a", 20, 150, 60);
         assert_eq!(left(170, 60), Some(40));
     }
@@ -165,20 +169,22 @@ mod tests {
     fn bytes_are_bounded() {
         let store = store(100_000);
         for index in 0..1000 {
-            assert!(put(&store, &format!("key{}", index % 300), index % 3000, 0, 60));
-            let inner = store.lock();
-            assert!(inner.bytes <= 100_000 && inner.order.len() <= 2 * inner.entries.len() + 17);
+            let key = format!("key{}", index % 300);
+            assert!(put(&store, &key, index % 3000, 0, 60));
+            assert!(store.bytes() <= 100_000);
+            assert!(store.get(&key, 1, 60).is_some(), "a new answer is kept");
         }
-        assert!(store.get("key99", 1, 60).is_some() && store.get("key100", 1, 60).is_none());
         assert!(!put(&store, "large", 25_001, 0, 60) && put(&store, "small", 24_000, 0, 60));
-        let counted: usize = store.lock().entries.iter().map(|(key, entry)| entry.bytes(key)).sum();
-        assert_eq!(store.lock().bytes, counted);
-        // What others are recording is nobody's room.
-        for _ in 0..4 {
-            assert!(store.reserve(0, 25_000));
-        }
-        assert!(!store.reserve(0, 1) && store.lock().entries.is_empty());
-        store.release(100_000);
+        assert!(store.get("small", 1, 60).is_some());
+        // Responses that are being recorded share one limit.
+        assert!(store.reserve(0, 20_000) && !store.reserve(0, 5_001) && store.bytes() <= 100_000);
+        store.release(20_000);
         assert!(put(&store, "a", 10, 0, 60));
+    }
+
+    #[test]
+    fn without_room_nothing_is_kept() {
+        let store = store(0);
+        assert!(!store.is_on() && !store.reserve(0, 1) && store.get("a", 1, 60).is_none());
     }
 }

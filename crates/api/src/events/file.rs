@@ -1,4 +1,4 @@
-//! The file of events: a line of JSON each, appended.
+//! The file of events: one line of JSON each, appended.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,17 +8,18 @@ use std::sync::Arc;
 
 use super::{EVENT_BYTES_MAX, Event};
 
+/// The open file, to which complete lines are appended.
 #[derive(Debug)]
 pub(super) struct EventFile {
     path: PathBuf,
     file: File,
-    /// Up to where there are whole lines.
+    /// Length of the file up to the end of the last complete line.
     bytes: u64,
 }
 
 impl EventFile {
-    /// The file, made when it is not there, and its events with the bytes of their lines. A line that was
-    /// cut off by a crash is taken away; one that cannot be read is said and passed over.
+    /// Opens or creates the file. Returns it with its events and the length of each line in bytes. Cuts off a
+    /// last line that a crash left incomplete. Logs and skips lines that cannot be parsed.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<(Event, usize)>)> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let mut text = Vec::new();
@@ -30,7 +31,7 @@ impl EventFile {
             match serde_json::from_slice::<Event>(line) {
                 Ok(event) => events.push((event, line.len())),
                 Err(error) => {
-                    tracing::warn!(file = %path.display(), line = index + 1, %error, "not an event");
+                    tracing::warn!(file = %path.display(), line = index + 1, %error, "skipped a line of the events file that is not a valid event");
                 }
             }
         }
@@ -40,15 +41,16 @@ impl EventFile {
         Ok((Self { path: path.to_owned(), file, bytes: whole as u64 }, events))
     }
 
+    /// Length of the file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Appends a line; it is on the disk when this returns.
+    /// Appends a line and syncs it to disk.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let written = self.file.write_all_at(line, self.bytes).and_then(|()| self.file.sync_data());
         if let Err(error) = written {
-            // What is there of the line would be the beginning of the next.
+            // Remove the part that was written. Otherwise the next line would be appended to it.
             let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
@@ -56,7 +58,8 @@ impl EventFile {
         Ok(())
     }
 
-    /// Replaces the file by one with these events.
+    /// Replaces the file with one that contains only these events. It is complete on disk before it gets the
+    /// name of the old one.
     pub(super) fn rewrite(&mut self, events: &[Arc<Event>]) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside)?;
@@ -79,7 +82,7 @@ impl EventFile {
     }
 }
 
-/// Makes the name of a file last.
+/// Syncs the directory of a file, so that its name survives a power cut.
 fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => File::open(directory)?.sync_all(),

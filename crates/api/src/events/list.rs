@@ -1,4 +1,4 @@
-//! Events in memory, in the order in which they came.
+//! Events in memory, in the order in which they were added.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use super::{Event, Question};
 
 #[derive(Debug)]
 pub(super) struct List {
-    /// With the bytes of their lines; ids rise.
+    /// Events in the order of their ids, each with the length of its line in the file.
     events: VecDeque<(Arc<Event>, usize)>,
+    /// Bytes of all these lines.
     bytes: usize,
     bytes_max: usize,
     last_id: u64,
@@ -27,7 +28,7 @@ impl List {
         self.last_id + 1
     }
 
-    /// Adds the newest event; those that came first make room for it.
+    /// Adds the newest event, then drops the oldest ones while all take more than `bytes_max`.
     pub(super) fn push(&mut self, event: Event, bytes: usize) {
         self.last_id = self.last_id.max(event.id);
         self.bytes += bytes;
@@ -62,21 +63,21 @@ impl Question {
             && match &self.tags {
                 None => true,
                 Some(tags) if self.any => tags.iter().any(has),
-                // Nothing is tagged with nothing, as in Graphite.
+                // An empty tag matches no event, as in Graphite.
                 Some(tags) => !tags.is_empty() && tags.iter().all(has),
             }
     }
 }
 
-/// Whether an event has a tag, by what Graphite's tagging library reads in its text: words between blanks, or
-/// between commas once there is one; what stands in double quotes is one tag.
+/// Whether an event has a tag. Tags are split as Graphite's tagging library splits them: at commas if there
+/// is a comma outside quotes, else at blanks. A text in double quotes is one tag.
 fn is_tagged(event: &Event, tag: &str) -> bool {
     if !event.tags.iter().any(|text| text.contains([',', '"'])) {
         return event.tags.iter().any(|text| text == tag);
     }
     let text = event.tags.join(" ");
     let parts: Vec<&str> = text.split('"').collect();
-    // A quote that is not closed quotes nothing.
+    // An unclosed quote is ignored.
     let is_quoted = |at: usize| at % 2 == 1 && at + 1 < parts.len();
     let loose = || parts.iter().enumerate().filter(|(at, _)| !is_quoted(*at)).map(|(_, part)| *part);
     let border = if loose().any(|part| part.contains(',')) { ',' } else { ' ' };

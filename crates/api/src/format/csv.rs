@@ -5,10 +5,10 @@ use plumbago_render::{Points, TimeSeries, TimeZone};
 use super::SeriesFormat;
 use super::number::push_float;
 
-/// Rows as spreadsheets and Python's `csv` write them.
+/// Quotes names and ends lines (CRLF) like Python's `csv` module and spreadsheets.
 #[derive(Debug)]
 pub(crate) struct Csv {
-    /// The current series' name, quoted where it needs it, and a comma.
+    /// The name of the current series, quoted if necessary, and a comma.
     name: Vec<u8>,
     stamps: Stamps,
 }
@@ -58,21 +58,24 @@ fn quoted(name: &str) -> Vec<u8> {
     }
 }
 
-/// `YYYY-MM-DD HH:MM:SS`.
+/// A time as `YYYY-MM-DD HH:MM:SS`.
 type Stamp = [u8; 19];
 
-/// The times of a grid as text: most series of an answer have the same.
+/// Caches times as text, because most series of a response have the same times.
 #[derive(Debug)]
 struct Stamps {
     zone: TimeZone,
+    /// Start and step of the cached times.
     grid: (i64, i64),
+    /// Texts of `start`, `start + step`, and so on.
     texts: Vec<Stamp>,
 }
 
 impl Stamps {
-    /// More are not kept.
+    /// Most times to cache.
     const KEPT: usize = 1 << 16;
 
+    /// Prepares for a series. Keeps the cached texts if its times are the same.
     fn start(&mut self, start: i64, step: i64) {
         if self.grid != (start, step) {
             self.grid = (start, step);
@@ -80,7 +83,7 @@ impl Stamps {
         }
     }
 
-    /// The text of a time of the grid, asked for in order.
+    /// Returns the text of a time. The cache grows only if times are requested in order.
     fn text(&mut self, time: i64) -> Stamp {
         let (start, step) = self.grid;
         let index = usize::try_from((time - start) / step.max(1)).unwrap_or(usize::MAX);

@@ -1,20 +1,21 @@
-//! What the dictionaries of binary formats have in common: their keys and what stands behind them.
+//! The dictionary that pickle and MessagePack write for a series.
 
 use plumbago_render::TimeSeries;
 
-/// How a format writes single values.
+/// Writes single values in a binary format.
 pub(super) trait Encoding {
     fn string(out: &mut Vec<u8>, text: &str);
     fn integer(out: &mut Vec<u8>, value: i64);
     fn float(out: &mut Vec<u8>, value: f64);
-    /// Nothing, where a value is unknown.
+    /// Writes an unknown value.
     fn nothing(out: &mut Vec<u8>);
 }
 
-/// How many entries a series' dictionary has: those of [`fields`] and the values.
+/// Number of entries in the dictionary of a series, including its values.
 pub(super) const ENTRIES: u8 = 9;
 
-/// The entries of a series, as graphite-web's own nodes answer them; the key of the values is the last.
+/// Writes the entries that graphite-web's own nodes return, except for the values. The key of the values
+/// comes last, so that the caller can append them.
 pub(super) fn fields<E: Encoding>(out: &mut Vec<u8>, series: &TimeSeries) {
     for (key, text) in [
         ("name", &*series.name),
@@ -35,7 +36,7 @@ pub(super) fn fields<E: Encoding>(out: &mut Vec<u8>, series: &TimeSeries) {
     E::string(out, "values");
 }
 
-/// Values are floats, always: carbonapi takes whole numbers for unknown ones.
+/// Writes values, always as floats: carbonapi reads integers as unknown values.
 pub(super) fn values<E: Encoding>(out: &mut Vec<u8>, values: &[f64]) {
     for value in values {
         if value.is_nan() {

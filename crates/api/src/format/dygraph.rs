@@ -1,4 +1,4 @@
-//! JSON as the Dygraphs library draws it: `{"labels": ["Time", names…], "data": [[milliseconds, values…], …]}`.
+//! JSON for the Dygraphs library: `{"labels": ["Time", names…], "data": [[milliseconds, values…], …]}`.
 
 use plumbago_render::TimeSeries;
 
@@ -6,10 +6,10 @@ use super::json::push_string;
 use super::number::{push_integer, push_json_float};
 use crate::stream::Pieces;
 
-/// A row for each point of the first series, with the values that all series have at its time.
+/// Writes a row for each point of the first series, with the values of all series at that time.
 pub(crate) struct Dygraph {
     series: Vec<TimeSeries>,
-    /// Time of the next row, from the start on.
+    /// Time of the next row; `None` before the first.
     time: Option<i64>,
 }
 
@@ -18,6 +18,7 @@ impl Dygraph {
         Self { series, time: None }
     }
 
+    /// Writes the labels and opens the list of rows.
     fn labels(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"labels\":[\"Time\"");
         for series in &self.series {
@@ -38,7 +39,7 @@ impl Dygraph {
     }
 }
 
-/// NaN where the series has none.
+/// The value of a series at a time; NaN if it has none.
 fn value_at(series: &TimeSeries, time: i64) -> f64 {
     let index = (time - series.start).div_euclid(series.step.max(1));
     usize::try_from(index).ok().and_then(|index| series.values.get(index)).copied().unwrap_or(f64::NAN)

@@ -1,15 +1,18 @@
-//! `pretty=1`: JSON with a line per value, indented by two blanks as Python does it.
+//! `pretty=1`: JSON with one value per line, indented by two blanks as Python does.
 
 use crate::stream::Pieces;
 
-/// Indents the JSON that other pieces write.
+/// Wraps the pieces of another format and indents their JSON.
 pub(crate) struct Indented<P> {
     inner: P,
+    /// Buffer for the pieces of `inner`, reused to save allocations.
     compact: Vec<u8>,
+    /// Number of open brackets.
     depth: usize,
     is_in_string: bool,
+    /// Whether the last byte was a backslash that escapes the next one.
     is_escaped: bool,
-    /// A bracket was opened and nothing written behind it yet.
+    /// Whether the last byte opened a bracket. An empty list or object stays on one line.
     is_open: bool,
 }
 

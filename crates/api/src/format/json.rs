@@ -1,4 +1,4 @@
-//! JSON: the series of a render, and lists of anything.
+//! JSON of series, and of lists of other items.
 
 use plumbago_render::{Points, TimeSeries};
 
@@ -20,12 +20,14 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
 
 /// `[{"target", "tags", "datapoints": [[value, time], …]}, …]`.
 ///
-/// Unknown and infinite values are null: infinity is no JSON, and Graphite's `1e9999` breaks readers.
+/// Unknown and infinite values are null. JSON has no infinity, and Graphite's `1e9999` breaks clients.
 #[derive(Debug, Default)]
 pub(crate) struct Json {
-    /// Leave unknown points out, and series without any known one.
+    /// Omit unknown points, and series without a known point.
     pub(crate) no_nulls: bool,
+    /// Whether a series was written.
     has_series: bool,
+    /// Whether a point of the current series was written.
     has_points: bool,
 }
 
@@ -88,7 +90,7 @@ impl SeriesFormat for Json {
     }
 }
 
-/// Items between an opening and a closing text, with commas.
+/// Items separated by commas, between an opening and a closing text.
 pub(crate) struct List<I, W> {
     open: Option<&'static str>,
     items: I,
@@ -97,7 +99,7 @@ pub(crate) struct List<I, W> {
     is_first: bool,
 }
 
-/// A JSON list whose items `write` appends one by one.
+/// Returns a body of items separated by commas, between `open` and `close`. `write` appends one item.
 pub(crate) fn list<I, W>(open: &'static str, items: I, close: &'static str, write: W) -> List<I, W>
 where
     I: Iterator + Send + Unpin + 'static,

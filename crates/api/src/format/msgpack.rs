@@ -1,4 +1,5 @@
-//! MessagePack, written only: what graphite-web and carbonapi ask a node for.
+//! MessagePack for graphite-web and carbonapi, which request it from their nodes. It is only written, never
+//! parsed.
 
 use plumbago_render::{Points, TimeSeries};
 
@@ -10,15 +11,17 @@ const NIL: u8 = 0xc0;
 const FALSE: u8 = 0xc2;
 const TRUE: u8 = 0xc3;
 
+/// Appends the header of a list.
 fn array(out: &mut Vec<u8>, length: usize) {
     sized(out, 0xdd, length);
 }
 
-/// A map of fewer than 16 entries.
+/// Appends the header of a map with fewer than 16 entries.
 fn small_map(out: &mut Vec<u8>, entries: u8) {
     out.push(0x80 | entries);
 }
 
+/// Appends a type byte and a length in 32 bits.
 fn sized(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
     out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
@@ -28,7 +31,7 @@ fn boolean(out: &mut Vec<u8>, value: bool) {
     out.push(if value { TRUE } else { FALSE });
 }
 
-/// MessagePack's values.
+/// Writes MessagePack values.
 enum Packed {}
 
 impl Encoding for Packed {
@@ -60,10 +63,10 @@ impl Encoding for Packed {
     }
 }
 
-/// Series as the maps that graphite-web's own nodes answer.
+/// Writes series as maps with the keys of graphite-web's own nodes.
 #[derive(Debug)]
 pub(crate) struct MsgPack {
-    /// How many series there are: a list says so before its first item.
+    /// Number of series, which the header of the list contains.
     pub(crate) count: usize,
 }
 
@@ -90,16 +93,16 @@ impl SeriesFormat for MsgPack {
     fn close(&mut self, _: &mut Vec<u8>) {}
 }
 
-/// Nodes of a find: path, whether it is a leaf (as graphite-web and as carbonapi spell it), and for
-/// leaves the one interval `until` ends.
+/// Nodes of a find as maps: the path, and whether it is a metric, under the keys of graphite-web and of
+/// carbonapi. A metric also has one interval, from 0 to `until`.
 pub(crate) struct Nodes<I> {
     nodes: I,
-    /// Taken by the list's header.
+    /// Number of nodes, for the header; `None` once the header is written.
     count: Option<usize>,
     until: i64,
 }
 
-/// As many nodes as `count` says.
+/// Returns the body of a find. `count` must be the number of `nodes`, each a path and whether it is a metric.
 pub(crate) fn nodes<I>(nodes: I, count: usize, until: i64) -> Nodes<I>
 where
     I: Iterator<Item = (String, bool)> + Send + Unpin + 'static,

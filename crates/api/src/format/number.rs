@@ -1,11 +1,11 @@
-//! Numbers into bytes, fast.
+//! Fast formatting of numbers.
 
 use plumbago_render::python_float;
 
 /// Appends a value as Python's `repr` and `json` print floats: `1.0`, `0.1`, `1e-05`, `inf`.
 #[inline]
 pub(super) fn push_float(out: &mut Vec<u8>, value: f64) {
-    /// Whole numbers below this have at most 15 digits and are exact.
+    /// Whole numbers below this have at most 15 digits, and a float represents them exactly.
     const WHOLE_MAX: f64 = 1e15;
     let magnitude = value.abs();
     let whole = value as i64;
@@ -19,7 +19,7 @@ pub(super) fn push_float(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Appends a value as JSON: null where it is unknown or infinite.
+/// Appends a value as a JSON number, or null if it is NaN (unknown) or infinite.
 pub(super) fn push_json_float(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
         push_float(out, value);

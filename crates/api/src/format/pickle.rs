@@ -1,4 +1,5 @@
-//! Python pickles (protocol 2), written only: what a graphite-web in front asks for.
+//! Python pickles (protocol 2) for a graphite-web in front of this server. They are only written, never
+//! parsed.
 
 use plumbago_render::{Points, TimeSeries};
 
@@ -15,15 +16,17 @@ const NONE: u8 = b'N';
 const TUPLE2: u8 = 0x86;
 const STOP: u8 = b'.';
 
+/// Begins a pickle that is a list.
 pub(crate) fn open_list(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0x80, 2, EMPTY_LIST, MARK]);
 }
 
+/// Ends the list and the pickle.
 pub(crate) fn close_list(out: &mut Vec<u8>) {
     out.extend_from_slice(&[APPENDS, STOP]);
 }
 
-/// A pickle's values.
+/// Writes pickled values.
 enum Pickled {}
 
 impl Encoding for Pickled {
@@ -60,7 +63,7 @@ fn boolean(out: &mut Vec<u8>, value: bool) {
     out.push(if value { 0x88 } else { 0x89 });
 }
 
-/// Series as graphite-web's own dictionaries.
+/// Writes series as dictionaries with graphite-web's keys.
 #[derive(Debug, Default)]
 pub(crate) struct Pickle;
 
@@ -91,13 +94,15 @@ impl SeriesFormat for Pickle {
     }
 }
 
-/// Nodes of a find: path, whether it is a leaf, and for leaves the one interval `until` ends.
+/// Nodes of a find as dictionaries: the path, and whether it is a metric. A metric also has one interval,
+/// from 0 to `until`.
 pub(crate) struct Nodes<I> {
     nodes: I,
     until: i64,
     opened: bool,
 }
 
+/// Returns the body of a find. Each node is a path and whether it is a metric.
 pub(crate) fn nodes<I>(nodes: I, until: i64) -> Nodes<I>
 where
     I: Iterator<Item = (String, bool)> + Send + Unpin + 'static,

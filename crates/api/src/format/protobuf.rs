@@ -1,5 +1,5 @@
-//! carbonapi's protobuf messages. Answers are written by hand, because series are streamed; requests
-//! are read by `prost`.
+//! carbonapi's protobuf messages. Responses are encoded by hand because series are streamed; requests are
+//! decoded by `prost`.
 
 use plumbago_render::{Points, TimeRange, TimeSeries};
 use prost::Message;
@@ -7,7 +7,7 @@ use prost::Message;
 use super::SeriesFormat;
 use crate::stream::Pieces;
 
-/// Which of carbonapi's protocols.
+/// The versions of carbonapi's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     /// `carbonapi_v2_pb`.
@@ -17,7 +17,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// By the names that go-carbon and carbonapi use for it.
+    /// Parses the names that go-carbon and carbonapi use.
     pub(crate) fn named(format: &str) -> Option<Self> {
         match format {
             "protobuf" | "protobuf3" | "carbonapi_v2_pb" | "pb" => Some(Self::V2),
@@ -26,7 +26,7 @@ impl Version {
         }
     }
 
-    /// The content type of its messages.
+    /// Content type of the protocol's messages.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::V2 => "application/x-protobuf",
@@ -35,15 +35,15 @@ impl Version {
     }
 }
 
-/// `MultiFetchRequest` of the third protocol.
+/// `MultiFetchRequest` of protocol 3.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct MultiFetchRequest {
     #[prost(message, repeated, tag = "1")]
     pub(crate) metrics: Vec<FetchRequest>,
 }
 
-/// `FetchRequest` of the third protocol; filter functions are left to the client, as it expects of
-/// nodes that do not offer them.
+/// `FetchRequest` of protocol 3. Its filter functions are ignored. `/_internal/capabilities` does not offer
+/// them, so the client applies them itself.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct FetchRequest {
     #[prost(string, tag = "1")]
@@ -56,14 +56,14 @@ pub(crate) struct FetchRequest {
     pub(crate) path_expression: String,
 }
 
-/// `MultiGlobRequest` of the third protocol.
+/// `MultiGlobRequest` of protocol 3.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct MultiGlobRequest {
     #[prost(string, repeated, tag = "1")]
     pub(crate) metrics: Vec<String>,
 }
 
-/// `InfoResponse` of the second protocol, `MetricsInfoResponse` of the third: the same on the wire.
+/// `InfoResponse` of protocol 2 and `MetricsInfoResponse` of protocol 3, which are the same on the wire.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct InfoResponse {
     #[prost(string, tag = "1")]
@@ -87,14 +87,14 @@ pub(crate) struct Retention {
     pub(crate) number_of_points: i64,
 }
 
-/// `MultiMetricsInfoResponse` of the third protocol.
+/// `MultiMetricsInfoResponse` of protocol 3.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct MultiInfoResponse {
     #[prost(message, repeated, tag = "1")]
     pub(crate) metrics: Vec<InfoResponse>,
 }
 
-/// `CapabilityResponse` of the third protocol.
+/// `CapabilityResponse` of protocol 3.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct CapabilityResponse {
     #[prost(string, repeated, tag = "1")]
@@ -111,9 +111,13 @@ pub(crate) struct CapabilityResponse {
     pub(crate) support_streaming: bool,
 }
 
+/// Wire type of a variable-length integer.
 const VARINT: u32 = 0;
+/// Bytes of a double.
 const FIXED64: usize = 8;
+/// Wire type of a field that begins with its length.
 const LENGTH: u32 = 2;
+/// Wire type of a float.
 const FIXED32: u32 = 5;
 
 fn varint(out: &mut Vec<u8>, mut value: u64) {
@@ -124,11 +128,12 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Appends the number and wire type of a field.
 fn key(out: &mut Vec<u8>, field: u32, kind: u32) {
     varint(out, u64::from(field << 3 | kind));
 }
 
-/// The beginning of a field of `length` bytes.
+/// Appends the header of a field whose content takes `length` bytes.
 fn sized(out: &mut Vec<u8>, field: u32, length: usize) {
     key(out, field, LENGTH);
     varint(out, length as u64);
@@ -139,7 +144,7 @@ fn text(out: &mut Vec<u8>, field: u32, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Negative numbers take ten bytes, as the format has it.
+/// Appends an integer field. A negative number takes ten bytes, as the format requires.
 fn integer(out: &mut Vec<u8>, field: u32, value: i64) {
     key(out, field, VARINT);
     varint(out, value as u64);
@@ -149,16 +154,16 @@ fn boolean(out: &mut Vec<u8>, field: u32, value: bool) {
     integer(out, field, i64::from(value));
 }
 
-/// Series as a `MultiFetchResponse`.
+/// Writes series as a `MultiFetchResponse`.
 #[derive(Debug)]
 pub(crate) struct Protobuf {
     pub(crate) version: Version,
-    /// What was asked for, which the third protocol repeats.
+    /// The requested time range, which responses of protocol 3 repeat.
     pub(crate) range: TimeRange,
 }
 
 impl Protobuf {
-    /// Everything of a series but its values.
+    /// Encodes the fields of a series except its values.
     fn fields(&self, series: &TimeSeries, values: &[f64]) -> Vec<u8> {
         let mut fields = Vec::with_capacity(256);
         text(&mut fields, 1, &series.name);
@@ -190,7 +195,7 @@ impl Protobuf {
         fields
     }
 
-    /// The field of the packed values.
+    /// Number of the field that contains the values.
     fn values_field(&self) -> u32 {
         match self.version {
             Version::V2 => 5,
@@ -214,7 +219,7 @@ impl SeriesFormat for Protobuf {
     }
 
     fn points(&mut self, out: &mut Vec<u8>, _: &TimeSeries, _: i64, _: i64, values: &[f64]) {
-        // The second protocol says beside the values which are unknown; they stand there as 0.
+        // Protocol 2 writes unknown values as 0 and marks them in a second list.
         let shown = |value: f64| if self.version == Version::V2 && value.is_nan() { 0.0 } else { value };
         for value in values {
             out.extend_from_slice(&shown(*value).to_le_bytes());
@@ -226,15 +231,16 @@ impl SeriesFormat for Protobuf {
     fn close(&mut self, _: &mut Vec<u8>) {}
 }
 
-/// The nodes of one query, as a `GlobResponse`.
+/// The result of one query, which is encoded as a `GlobResponse`.
 #[derive(Debug)]
 pub(crate) struct Globbed {
     pub(crate) query: String,
-    /// Paths, and whether they are leaves.
+    /// Paths, each with whether it is a metric.
     pub(crate) nodes: Vec<(String, bool)>,
 }
 
-/// A `GlobResponse` (the first of the queries) or a `MultiGlobResponse` (all of them).
+/// Encodes a `GlobResponse` with the first query only (protocol 2), or a `MultiGlobResponse` with all queries
+/// (protocol 3).
 pub(crate) fn globs(version: Version, globbed: Vec<Globbed>) -> impl Pieces {
     let taken = if version == Version::V2 { 1 } else { usize::MAX };
     Globs { version, queries: globbed.into_iter().take(taken), nodes: Vec::new().into_iter() }
@@ -243,6 +249,7 @@ pub(crate) fn globs(version: Version, globbed: Vec<Globbed>) -> impl Pieces {
 struct Globs<I> {
     version: Version,
     queries: I,
+    /// Nodes of the current query that are still to be written.
     nodes: std::vec::IntoIter<(String, bool)>,
 }
 
@@ -265,7 +272,7 @@ impl<I: Iterator<Item = Globbed> + Send + Unpin + 'static> Pieces for Globs<I> {
     }
 }
 
-/// The field of a `GlobMatch`.
+/// Encodes a `GlobMatch` as a field of its response.
 fn matched(path: &str, is_leaf: bool) -> Vec<u8> {
     let mut message = Vec::with_capacity(path.len() + 8);
     text(&mut message, 1, path);

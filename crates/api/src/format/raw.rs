@@ -5,9 +5,10 @@ use plumbago_render::{Points, TimeSeries};
 use super::SeriesFormat;
 use super::number::{push_float, push_integer};
 
-/// One line per series, numbers as Python prints them, names as they are.
+/// Writes one line per series. Numbers are printed as Python prints them; names are not escaped.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
+    /// Whether a value of the current series was written.
     has_points: bool,
 }
 

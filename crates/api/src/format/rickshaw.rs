@@ -1,4 +1,4 @@
-//! JSON as the Rickshaw library draws it: `[{"target", "datapoints": [{"x": time, "y": value}, …]}, …]`.
+//! JSON for the Rickshaw library: `[{"target", "datapoints": [{"x": time, "y": value}, …]}, …]`.
 
 use plumbago_render::{Points, TimeSeries};
 
@@ -6,10 +6,12 @@ use super::SeriesFormat;
 use super::json::push_string;
 use super::number::{push_integer, push_json_float};
 
-/// Points up to the end of a series, exclusive; unknown and infinite values are null.
+/// Points at or after the end of a series are omitted. Unknown and infinite values are null.
 #[derive(Debug, Default)]
 pub(crate) struct Rickshaw {
+    /// Whether a series was written.
     has_series: bool,
+    /// Whether a point of the current series was written.
     has_points: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What may stand around JSON: `pretty`, `jsonp`.
+//! Options of JSON responses (`pretty` and `jsonp`), and headers of all responses.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,14 +11,17 @@ use crate::error::{ApiError, quoted};
 use crate::params::Params;
 use crate::stream::{self, Pieces};
 
-/// How a client wants its JSON.
+/// The JSON options of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wrapping {
+    /// Whether to indent the JSON.
     pretty: bool,
+    /// Name of the JavaScript function to call with the JSON.
     jsonp: Option<String>,
 }
 
 impl Wrapping {
+    /// Reads the options. Fails if `jsonp` contains characters that no function name has.
     pub(crate) fn of(params: &Params) -> Result<Self, ApiError> {
         let jsonp = params.get("jsonp").filter(|name| !name.is_empty());
         if let Some(name) = jsonp
@@ -32,13 +35,13 @@ impl Wrapping {
         Ok(Self { pretty, jsonp: jsonp.map(str::to_owned) })
     }
 
-    /// The content type, and the function around the JSON.
+    /// Returns the content type, and the name of the function of `jsonp`, if any.
     pub(crate) fn head(self) -> (&'static str, Option<String>) {
         let kind = if self.jsonp.is_some() { "text/javascript" } else { "application/json" };
         (kind, self.jsonp)
     }
 
-    /// An answer of JSON that is there as a whole; it is not indented.
+    /// Returns a response with complete JSON, ignoring `pretty`.
     pub(crate) fn whole(self, text: &str) -> Response {
         let (kind, called) = self.head();
         let text = match called {
@@ -48,7 +51,7 @@ impl Wrapping {
         answer(kind, Body::from(text))
     }
 
-    /// An answer of JSON.
+    /// Returns a response with JSON that is streamed.
     pub(crate) fn json(self, pieces: impl Pieces) -> Response {
         let pretty = self.pretty;
         let (kind, jsonp) = self.head();
@@ -62,7 +65,7 @@ impl Wrapping {
     }
 }
 
-/// An answer that no cache may keep: the next point makes it old.
+/// Returns a response that HTTP caches must not reuse, because the next point makes it outdated.
 pub(crate) fn answer(kind: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -72,7 +75,8 @@ pub(crate) fn answer(kind: &'static str, body: Body) -> Response {
     response
 }
 
-/// Says that an answer may be used for some seconds more, as graphite-web says it.
+/// Changes the headers so that HTTP caches may reuse a response for `seconds` from `now` (seconds since the
+/// epoch). graphite-web sends the same headers.
 pub(crate) fn cached(response: &mut Response, now: i64, seconds: i64) {
     let headers = response.headers_mut();
     headers.remove(PRAGMA);
@@ -86,7 +90,7 @@ pub(crate) fn cached(response: &mut Response, now: i64, seconds: i64) {
     }
 }
 
-/// `name(…)`.
+/// A body inside the call `name(…)`.
 struct Called<P> {
     name: Option<String>,
     inner: P,

@@ -1,5 +1,5 @@
-//! What is left of graphite-web's pages: there are no saved dashboards, and a graph of the composer is one
-//! of `/render`.
+//! graphite-web's pages `/dashboard` and `/composer`. No dashboards are saved, so lists of them are empty.
+//! The graph of a composer is redirected to `/render`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::error::plain;
 use crate::format::wrap;
 use crate::state::Api;
 
-/// Answers a request to `/dashboard` or something below it.
+/// Answers a request to `/dashboard` or a path below it.
 pub(crate) async fn dashboard(_: Arc<Api>, request: Request) -> Response {
     let path = below(&request, "/dashboard");
     let name = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -31,7 +31,7 @@ pub(crate) async fn dashboard(_: Arc<Api>, request: Request) -> Response {
     }
 }
 
-/// Answers a request to `/composer`: its links show a graph with the parameters of `/render`.
+/// Answers a request to `/composer` by a redirect to the graph that its parameters describe.
 pub(crate) async fn composer(api: Arc<Api>, request: Request) -> Response {
     let is_graph = request.uri().path().trim_end_matches('/') == "/composer";
     let query = request.uri().query().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) async fn composer(api: Arc<Api>, request: Request) -> Response {
     }
 }
 
-/// As graphite-web says it, with a status of success.
+/// An error as graphite-web sends it: a JSON object with status 200.
 fn unknown(kind: &str, name: &str) -> Response {
     json(&json!({"error": format!("{kind} '{name}' does not exist. ")}))
 }

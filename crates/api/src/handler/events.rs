@@ -1,4 +1,4 @@
-//! `/events`: noting what happened, and reading it again.
+//! `/events`: adds events, and returns one or all in a time range.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use plumbago_render::TimeZone;
 use serde_json::{Map, Value};
 
 use super::{below, render_params};
-use crate::error::{ApiError, json_error, plain, quoted};
+use crate::error::{ApiError, aborted, json_error, plain, quoted};
 use crate::events::{Event, EventError, Question};
 use crate::format::json::{list, push_string};
 use crate::format::wrap::{self, Wrapping};
 use crate::params::{self, Params};
 use crate::state::Api;
 
-/// The last second of the year 9999: dates behind it have no text.
+/// The last second of the year 9999. Later times cannot be formatted.
 const WHEN_MAX: i64 = 253_402_300_799;
 
-/// Answers a request to `/events` or something below it.
+/// Answers a request to `/events` or a path below it.
 pub(crate) async fn events(api: Arc<Api>, request: Request) -> Response {
     let path = below(&request, "/events");
     let is_post = request.method() == Method::POST;
@@ -32,7 +32,7 @@ pub(crate) async fn events(api: Arc<Api>, request: Request) -> Response {
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 
-/// Keeps the event in the body.
+/// Stores the event in the request's body.
 async fn note(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     if !api.events.is_on() {
         return Err(ApiError::Forbidden("no events are kept here (api.events_bytes)"));
@@ -62,11 +62,12 @@ async fn note(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
         Ok(Ok(_)) => Ok(plain(StatusCode::OK, "")),
         Ok(Err(error @ EventError::TooLarge)) => Err(ApiError::TooLarge(error.to_string())),
         Ok(Err(error)) => Err(ApiError::Unavailable(error.to_string())),
-        Err(_) => Err(given_up()),
+        Err(_) => Err(aborted()),
     }
 }
 
-/// Tags as a list or as one text with blanks between them; `None` when they are neither.
+/// Reads tags, either an array or one string with blanks between the tags. Returns `None` for any other
+/// value.
 fn tags(value: Option<&Value>) -> Option<Vec<String>> {
     let split = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     match value {
@@ -80,7 +81,7 @@ fn tags(value: Option<&Value>) -> Option<Vec<String>> {
     }
 }
 
-/// A text as it is, anything else as JSON.
+/// A string as it is, null as an empty string, and any other value as JSON text.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -89,7 +90,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Now, when the event does not say; parts of a second are cut off.
+/// The time of an event in whole seconds since the epoch; the current time if the request gives none.
 fn when(value: Option<&Value>, api: &Api) -> Result<i64, ApiError> {
     let Some(value) = value else { return Ok(api.clock.now()) };
     let seconds = value.as_f64().filter(|seconds| (0.0..=WHEN_MAX as f64).contains(seconds));
@@ -97,7 +98,7 @@ fn when(value: Option<&Value>, api: &Api) -> Result<i64, ApiError> {
     seconds.map(|seconds| seconds as i64).ok_or_else(wrong)
 }
 
-/// The events of a range of time, with some tags.
+/// Returns the events in the requested time range, filtered by tags if the request has any.
 async fn found(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     let params = Params::of(request, &api.limits).await?;
     let wrapping = Wrapping::of(&params)?;
@@ -115,16 +116,16 @@ async fn found(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     };
     let events = Arc::clone(&api.events);
     let found = tokio::task::spawn_blocking(move || events.find(&question)).await;
-    let found = found.map_err(|_| given_up())?;
+    let found = found.map_err(|_| aborted())?;
     Ok(wrapping.json(list("[", found.into_iter(), "]", |out, event| {
         push(out, &event, &event.when.to_string());
     })))
 }
 
-/// One event by its id.
+/// Returns one event by its id.
 async fn one(api: &Arc<Api>, id: &str, request: Request) -> Result<Response, ApiError> {
     let Ok(id) = id.parse() else {
-        return Ok(crate::router::missing(request.uri().clone()).await);
+        return Ok(crate::error::missing(request.uri().clone()).await);
     };
     let Some(event) = api.events.get(id) else {
         return Ok(json_error(StatusCode::NOT_FOUND, "Event matching query does not exist"));
@@ -134,6 +135,7 @@ async fn one(api: &Arc<Api>, id: &str, request: Request) -> Result<Response, Api
     Ok(wrap::answer("application/json", Body::from(text)))
 }
 
+/// Appends an event as a JSON object. `when` is its time as JSON text.
 fn push(out: &mut Vec<u8>, event: &Event, when: &str) {
     out.extend_from_slice(format!("{{\"when\":{when},\"what\":").as_bytes());
     push_string(out, &event.what);
@@ -149,7 +151,7 @@ fn push(out: &mut Vec<u8>, event: &Event, when: &str) {
     out.extend_from_slice(format!("],\"id\":{}}}", event.id).as_bytes());
 }
 
-/// `YYYY-MM-DDTHH:MM:SSZ`.
+/// A time as `YYYY-MM-DDTHH:MM:SSZ`.
 fn date(when: i64) -> String {
     TimeZone::utc().local(when).map_or_else(String::new, |at| {
         let ((year, month, day), (hour, minute, second)) = (at.date, at.time);
@@ -157,6 +159,3 @@ fn date(when: i64) -> String {
     })
 }
 
-fn given_up() -> ApiError {
-    ApiError::Unavailable("the request was given up".to_owned())
-}

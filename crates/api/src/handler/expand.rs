@@ -1,4 +1,4 @@
-//! `/metrics/expand`: the paths that globs mean.
+//! `/metrics/expand`: the paths that match globs.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
     Ok(wrapping.json(list("{\"results\":[", all.into_iter(), "]}", |out, path| push_string(out, &path))))
 }
 
-/// Sorted, each once.
+/// Returns the paths that match a glob, sorted and without duplicates. An empty glob matches nothing.
 async fn paths(api: &Arc<Api>, query: &str, leaves_only: bool) -> Result<Vec<String>, ApiError> {
     if query.is_empty() {
         return Ok(Vec::new());

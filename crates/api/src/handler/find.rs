@@ -1,4 +1,4 @@
-//! `/metrics/find`: the nodes of a glob.
+//! `/metrics/find`: the nodes that match a glob.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,9 +25,13 @@ pub(crate) async fn find(api: Arc<Api>, request: Request) -> Response {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
+    /// `treejson`: entries of a tree view, one per name.
     Tree,
+    /// `completer`: completions of a name that is being typed.
     Completer,
+    /// `nodelist`: the components at one position of the paths.
     Nodes,
+    /// `json`: paths, with the interval of each metric.
     Json,
     Pickle,
     MsgPack,
@@ -79,7 +83,7 @@ async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
     })
 }
 
-/// The queries of a message in the body.
+/// Answers the queries of a protobuf message in the body.
 async fn globs(
     api: &Arc<Api>,
     version: Version,
@@ -109,6 +113,7 @@ fn as_messages(version: Version, globbed: Vec<Globbed>) -> Response {
     wrap::answer(version.content_type(), stream::body(protobuf::globs(version, globbed)))
 }
 
+/// Removes directories. A node that is both a directory and a metric stays as a metric.
 fn keep_leaves(nodes: &mut Vec<Node>) {
     nodes.retain(|node| node.leaf);
     nodes.iter_mut().for_each(|node| node.branch = false);
@@ -132,7 +137,8 @@ fn format(params: &Params) -> Result<Format, ApiError> {
     }
 }
 
-/// Checks `from`, `until` and `now`, which hide nothing; gives now.
+/// Checks `from`, `until` and `now`, and returns the current time, which `now` may set. The time range does
+/// not restrict the answer.
 fn times(params: &Params, api: &Api) -> Result<i64, ApiError> {
     let zone = render_params::zone(params, api);
     let now = render_params::now(params, api, &zone)?;
@@ -144,12 +150,13 @@ fn times(params: &Params, api: &Api) -> Result<i64, ApiError> {
     Ok(now)
 }
 
-/// Points may be there up to now and a little more: clocks differ.
+/// The end of the interval in which a metric may have points: one minute after now, because clocks differ.
 fn interval_end(now: i64) -> i64 {
     now + 60
 }
 
-/// What somebody who is still typing means: everything that begins like this.
+/// The glob that completes a name being typed: it matches every name that begins with `query`. With
+/// `variants` a component with commas, like `a,b`, becomes a list of alternatives.
 fn completed(query: &str, variants: bool) -> String {
     let mut query = query.replace("..", "*.");
     if !query.ends_with('*') {
@@ -168,9 +175,10 @@ fn last_component(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// One entry per name, directories first; `id` is the query with its last component replaced.
+/// Writes the entries of a tree view, one per name, directories first. The `id` of an entry is the query with
+/// its last component replaced by the name.
 fn tree(mut nodes: Vec<Node>, query: &str, wildcards: bool) -> impl stream::Pieces {
-    // A dot at the end names nothing below what stands before it.
+    // An `id` must not end with a dot.
     let query = query.trim_end_matches('.');
     let base = query.rfind('.').map_or("", |dot| &query[..=dot]).to_owned();
     let wildcard = (wildcards && kinds(&nodes) > 1).then(|| ("*".to_owned(), nodes.iter().any(|n| n.branch)));
@@ -204,7 +212,7 @@ fn tree(mut nodes: Vec<Node>, query: &str, wildcards: bool) -> impl stream::Piec
     })
 }
 
-/// The nodes of several parents, those of one name put together.
+/// Merges nodes that have the same name under different parents. The result is sorted by name.
 fn merged(nodes: Vec<Node>) -> Vec<Node> {
     let mut by_name: HashMap<String, (bool, bool)> = HashMap::new();
     for node in nodes {
@@ -223,7 +231,7 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\')
 }
 
-/// The name with `%` escapes and `+` undone, as the tree shows it.
+/// Appends a name as a JSON string with `%` escapes and `+` decoded, as the tree shows it.
 fn push_unquoted(out: &mut Vec<u8>, name: &str) {
     if name.contains(['%', '+']) {
         let spaced = name.replace('+', " ");
@@ -233,7 +241,8 @@ fn push_unquoted(out: &mut Vec<u8>, name: &str) {
     }
 }
 
-/// A node that is a directory and a metric counts as one of each, the directory first.
+/// Returns the path of each node and whether it is a metric. A node that is both a directory and a metric
+/// appears twice, first as the directory.
 fn both(nodes: Vec<Node>) -> impl Iterator<Item = (String, bool)> + Send + Unpin {
     nodes.into_iter().flat_map(|node| {
         let branch = node.branch.then(|| (node.path.clone(), false));
@@ -241,7 +250,7 @@ fn both(nodes: Vec<Node>) -> impl Iterator<Item = (String, bool)> + Send + Unpin
     })
 }
 
-/// Nodes, those that are both counted twice.
+/// Number of nodes. One that is both a directory and a metric counts twice.
 fn kinds(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| usize::from(node.leaf) + usize::from(node.branch)).sum()
 }
@@ -269,7 +278,8 @@ fn completer(mut nodes: Vec<Node>, wildcards: bool) -> impl stream::Pieces {
     })
 }
 
-/// The components at a position of the paths, counted from the end when negative.
+/// Writes the distinct components at a position of the paths, sorted. A negative position counts from the
+/// end.
 fn node_list(nodes: Vec<Node>, position: i64) -> impl stream::Pieces {
     let component = |node: Node| {
         let steps = usize::try_from(position.unsigned_abs()).unwrap_or(usize::MAX);

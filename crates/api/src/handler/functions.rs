@@ -1,4 +1,4 @@
-//! `/functions`: what there is to call, for editors.
+//! `/functions`: descriptions of the functions, for editors of targets such as Grafana's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
 
-/// Stands for infinity until the JSON is text; Graphite writes a number that is too large there.
+/// Represents infinity, which JSON cannot express, until the text is complete. It is then replaced by 1e9999,
+/// a number too large for a float, as in Graphite.
 const INFINITY: &str = "\u{1}";
 
 /// Answers a request to `/functions` or `/functions/name`.
@@ -40,7 +41,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
     Ok(wrapping.whole(&text))
 }
 
-/// By name, or by group and name; of one group when it is asked for.
+/// The functions by name, or with `grouped` by group and name. With `group` only the functions of that group.
 fn listed(known: &[Description], params: &Params) -> Value {
     let group = params.get("group");
     let is_grouped =
@@ -69,7 +70,7 @@ fn described(function: &Description) -> Value {
     })
 }
 
-/// What is not so is left out, as in Graphite.
+/// A parameter as JSON. Fields that are false or empty are omitted, as in Graphite.
 fn parameter(param: &Parameter) -> Value {
     let mut shown = json!({ "name": param.name, "type": param.kind });
     if param.is_required {

@@ -1,4 +1,4 @@
-//! `/metrics/index.json`: every name, streamed while the index is walked.
+//! `/metrics/index.json`: every name, streamed during a sweep over the index.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,6 +19,7 @@ use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
 
+/// Bytes of names in a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Answers a request to `/metrics/index.json`.
@@ -43,7 +44,7 @@ async fn answer(api: Arc<Api>, request: Request) -> Result<Response, ApiError> {
     Ok(crate::format::wrap::answer(kind, Body::new(Chunks(body))))
 }
 
-/// Writes the names into the channel, which holds the walk up while the client does not read.
+/// Sends the JSON list of all names through a channel, in chunks. Blocks while the client does not read.
 fn walk(api: &Api, called: Option<&str>, chunks: &mpsc::Sender<Bytes>, _permit: OwnedSemaphorePermit) {
     let mut chunk = Vec::with_capacity(CHUNK_BYTES + (4 << 10));
     if let Some(name) = called {
@@ -74,7 +75,7 @@ fn walk(api: &Api, called: Option<&str>, chunks: &mpsc::Sender<Bytes>, _permit: 
     }
 }
 
-/// What the walk sends.
+/// A response body that receives its chunks from a channel.
 struct Chunks(mpsc::Receiver<Bytes>);
 
 impl HttpBody for Chunks {

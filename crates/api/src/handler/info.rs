@@ -1,4 +1,5 @@
-//! `/info`: how metrics are kept; `/_internal/capabilities`: what carbonapi may ask for.
+//! `/info`: retention and aggregation of metrics. `/_internal/capabilities`: what this server offers
+//! carbonapi.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
     let params = Params::of(request, &api.limits).await?;
     let version = version(&params)?;
     let wrapping = Wrapping::of(&params)?;
-    // A message of names looks like one of globs.
+    // The request for names has the same protobuf fields as the request for globs.
     let message = params.message::<MultiGlobRequest>()?.map(|message| message.metrics);
     let named = || params.all("target").into_iter().map(str::to_owned).collect();
     let names: Vec<String> = message.unwrap_or_else(named);
@@ -90,7 +91,7 @@ async fn offered(api: &Api, request: Request) -> Result<Response, ApiError> {
     })
 }
 
-/// JSON, which is `None`, or a message.
+/// The protobuf protocol of the response; `None` for JSON.
 fn version(params: &Params) -> Result<Option<Version>, ApiError> {
     let known = "json, carbonapi_v2_pb (protobuf), carbonapi_v3_pb";
     match params.get("format") {
@@ -103,7 +104,7 @@ fn version(params: &Params) -> Result<Option<Version>, ApiError> {
 
 fn described(name: &str, config: &MetricConfig) -> InfoResponse {
     let method = config.aggregation.to_string();
-    // carbonserver begins methods with a capital.
+    // carbonserver writes aggregation methods with a capital letter.
     let capital = method[..1].to_ascii_uppercase() + &method[1..];
     let retentions = config.retention.stages().iter().map(|stage| Retention {
         seconds_per_point: i64::from(stage.resolution),

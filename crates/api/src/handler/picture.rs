@@ -5,11 +5,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::Response;
 use plumbago_graph::{Content, DrawOptions, Fold, GraphError, Options, PieMode, Series, Slice, png, svg};
-use plumbago_render::TimeSeries;
 use plumbago_render::consolidate::fold;
+use plumbago_render::{TimeSeries, TimeZone};
 
 use super::render_format::Format;
-use super::render_params;
 use crate::error::{ApiError, quoted};
 use crate::format::json::push_string;
 use crate::format::wrap::{self, Wrapping};
@@ -17,19 +16,20 @@ use crate::memory::Account;
 use crate::params::Params;
 use crate::state::Api;
 
-/// What a picture looks like.
+/// The options of a picture.
 #[derive(Debug)]
 pub(super) struct Picture {
     options: Options,
     is_svg: bool,
-    /// Drawn as a pie, which shows this of each series.
+    /// For a pie chart: how to compute the value of a slice from its series. `None` draws a line graph.
     pie: Option<PieMode>,
-    /// Slices that the request names with their values.
+    /// Slices of a pie chart that the request gives as `name:value`.
     slices: Vec<Slice>,
 }
 
 impl Picture {
-    /// The picture that a request asks for, if it asks for one.
+    /// Reads the options of a picture. Returns `None` for other formats. For a pie chart it removes targets
+    /// like `name:5`, which are slices.
     pub(super) fn of(
         params: &Params,
         format: Format,
@@ -48,7 +48,7 @@ impl Picture {
         }
         let mode = || PieMode::named(params.get("pieMode").unwrap_or("average"));
         Ok(Some(Self {
-            options: Options::parse(&|name| params.get(name), render_params::zone_name(params, api))?,
+            options: Options::parse(&|name| params.get(name), zone_name(params, api))?,
             is_svg: format == Format::Svg,
             pie: is_pie.then(mode).transpose()?,
             slices: if is_pie { taken_slices(targets) } else { Vec::new() },
@@ -67,7 +67,7 @@ impl Picture {
     }
 }
 
-/// Takes targets like `name:5` out of a pie's targets: they are slices as they stand.
+/// Removes targets like `name:5` from the targets of a pie chart and returns them as slices.
 fn taken_slices(targets: &mut Vec<String>) -> Vec<Slice> {
     let slice = |target: &String| {
         let (name, value) = target.rsplit_once(':')?;
@@ -78,7 +78,7 @@ fn taken_slices(targets: &mut Vec<String>) -> Vec<Slice> {
     slices
 }
 
-/// Paints series on a thread for work that blocks.
+/// Draws series on a thread for blocking work and returns the picture.
 pub(super) async fn answer(
     api: &Arc<Api>,
     picture: Picture,
@@ -86,14 +86,14 @@ pub(super) async fn answer(
     series: Vec<TimeSeries>,
     account: Arc<Account>,
 ) -> Result<Response, ApiError> {
-    let turn = Arc::clone(&api.pictures).acquire_owned().await.map_err(|_| given_up())?;
+    let turn = Arc::clone(&api.pictures).acquire_owned().await.map_err(|_| aborted())?;
     let is_svg = picture.is_svg;
     let painting = tokio::task::spawn_blocking(move || {
         let painted = picture.paint(series);
         drop((turn, account));
         painted
     });
-    let painted = painting.await.map_err(|_| given_up())??;
+    let painted = painting.await.map_err(|_| aborted())??;
     let (_, jsonp) = wrapping.head();
     Ok(match jsonp {
         Some(name) if is_svg => wrap::answer("text/javascript", Body::from(called(&name, &painted))),
@@ -102,11 +102,16 @@ pub(super) async fn answer(
     })
 }
 
-fn given_up() -> ApiError {
-    ApiError::Unavailable("the picture was given up".to_owned())
+/// The name of the request's time zone.
+fn zone_name<'a>(params: &'a Params, api: &'a Api) -> &'a str {
+    params.get("tz").filter(|name| TimeZone::named(name).is_some()).unwrap_or(&api.zone_name)
 }
 
-/// `name("…")`.
+fn aborted() -> ApiError {
+    ApiError::Unavailable("drawing was aborted".to_owned())
+}
+
+/// The JavaScript call `name("text")`.
 fn called(name: &str, text: &[u8]) -> Vec<u8> {
     let mut out = format!("{name}(").into_bytes();
     push_string(&mut out, &String::from_utf8_lossy(text));

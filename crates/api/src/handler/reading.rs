@@ -1,46 +1,50 @@
-//! What the targets of a render request read.
+//! Reads the series that the targets of a render request need.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
-use plumbago_engine::FetchRequest;
 use plumbago_model::{Series, has_glob};
-use plumbago_render::{Fetch, Fetched, Plan, Source, TimeRange, TimeSeries};
+use plumbago_render::{Fetch, FetchPlan, Fetched, Source, TimeRange, TimeSeries};
+use plumbago_store::FetchRequest;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::render::wrong_target;
 use super::render_params::RenderParams;
 use super::{search, tag_search};
 use crate::error::{ApiError, beyond};
 use crate::events::Question;
 use crate::memory::Account;
+use crate::meter::PhaseTimes;
 use crate::state::Api;
 
-/// Series that are read first, before it is known how many points they give.
+/// Series in the first read of a request, when the number of their points is not known yet.
 const FIRST_SERIES: usize = 16;
 
-/// Most series that are read at a time.
+/// Most series in one read.
 const SERIES_PER_READ: usize = 512;
 
-/// Reads at the same time.
+/// Most reads in flight per request.
 const READS_AHEAD: usize = 2;
 
-/// The reads of one request.
+/// Reads the points of one request and counts them against its limits.
 pub(super) struct Reading<'a> {
     pub(super) api: &'a Arc<Api>,
     pub(super) asked: &'a RenderParams,
     pub(super) account: &'a Account,
-    /// All series so far.
+    /// Series read so far.
     pub(super) count: usize,
-    /// All points so far.
+    /// Points read so far.
     pub(super) points: usize,
-    /// The most that one metric gave.
+    /// Points of the longest series read so far.
     pub(super) largest: usize,
+    /// Time spent so far in each phase of the request.
+    pub(super) times: PhaseTimes,
 }
 
 impl Reading<'_> {
-    /// Reads what a plan names: the metrics of all fetches over one range together, each once.
-    pub(super) async fn plan(&mut self, plan: Plan, fetched: &mut Fetched) -> Result<(), ApiError> {
+    /// Reads the series of a plan into `fetched`. A metric that several fetches need for the same range is
+    /// read once.
+    pub(super) async fn plan(&mut self, plan: FetchPlan, fetched: &mut Fetched) -> Result<(), ApiError> {
         let mut by_range: HashMap<TimeRange, Vec<(Fetch, Names)>> = HashMap::new();
         for fetch in plan.fetches {
             if fetch.source == Source::Events {
@@ -48,19 +52,24 @@ impl Reading<'_> {
                 fetched.insert(fetch, vec![events]);
                 continue;
             }
+            let started = Instant::now();
             let names = names(self.api, &fetch, self.asked.is_front_end).await?;
+            self.times.find += started.elapsed();
             self.count += names.len();
             if self.count > self.api.limits.series {
                 return Err(beyond("series", "series", self.api.limits.series));
             }
             by_range.entry(fetch.range).or_default().push((fetch, names));
         }
+        let started = Instant::now();
         for (range, fetches) in by_range {
             self.range(range, fetches, fetched).await?;
         }
+        self.times.fetch += started.elapsed();
         Ok(())
     }
 
+    /// Reads the series of all fetches over one range.
     async fn range(
         &mut self,
         range: TimeRange,
@@ -95,7 +104,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// How many events there are in each second, unknown where there are none.
+    /// Returns a series with the number of events in each second, or an unknown value if there are none.
     async fn events(&mut self, fetch: &Fetch) -> Result<TimeSeries, ApiError> {
         let TimeRange { from, until } = fetch.range;
         let seconds = usize::try_from(until - from).unwrap_or(0);
@@ -121,9 +130,9 @@ impl Reading<'_> {
         Ok(TimeSeries::fetched(series, &fetch.expression, self.asked.request.x_files_factor))
     }
 
-    /// Reads metrics in parts whose size follows from what the largest metric so far gave, so that
-    /// a request beyond its points is stopped before they fill the memory. While one part is taken in,
-    /// the next is being read.
+    /// Reads metrics in parts. The size of a part follows from the longest series so far. This stops a
+    /// request that exceeds `api.limits.points` before it fills the memory. The next part is read while the
+    /// previous one is processed.
     async fn read(&mut self, range: TimeRange, names: Names) -> Result<Vec<Series>, ApiError> {
         let (from, until, now) = (range.from, range.until, self.asked.request.now);
         let mut all = Vec::with_capacity(names.len());
@@ -139,7 +148,7 @@ impl Reading<'_> {
         loop {
             while ahead.len() < READS_AHEAD {
                 let awaited = ahead.iter().map(|(names, _)| names).sum();
-                // Slowly more: the first metrics may have been the shortest.
+                // Grow slowly: the first series may have been the shortest.
                 part = self.fitting(awaited).min(part * 4);
                 let Some(request) = next(part) else { break };
                 let (names, source) = (request.names.len(), Arc::clone(&self.api.source));
@@ -147,19 +156,18 @@ impl Reading<'_> {
                 ahead.push_back((names, AbortOnDropHandle::new(read)));
             }
             let Some((_, read)) = ahead.pop_front() else { return Ok(all) };
-            let series =
-                read.await.map_err(|_| ApiError::Unavailable("a read was given up".to_owned()))??;
+            let series = read.await.map_err(|_| ApiError::Unavailable("a read was aborted".to_owned()))??;
             self.take_in(series, &mut all)?;
         }
     }
 
-    /// How many metrics may be read next, while others are awaited.
+    /// Number of metrics in the next read, given that `awaited` metrics are in flight.
     fn fitting(&self, awaited: usize) -> usize {
         let fit = (self.api.limits.points - self.points) / self.largest.max(1);
         fit.saturating_sub(awaited).clamp(1, SERIES_PER_READ)
     }
 
-    /// Counts series that were read, and refuses them beyond a limit.
+    /// Counts series that were read, and appends them to `all`. Fails if a limit is exceeded.
     fn take_in(&mut self, series: Vec<Series>, all: &mut Vec<Series>) -> Result<(), ApiError> {
         let lengths = || series.iter().map(|series| series.values.len());
         let points: usize = lengths().sum();
@@ -174,21 +182,21 @@ impl Reading<'_> {
     }
 }
 
-/// Metrics, sorted, each once.
+/// Names of metrics, sorted and without duplicates.
 type Names = Vec<Arc<str>>;
 
-/// The metrics of a fetch.
+/// Returns the metrics that the expression of a fetch selects.
 async fn names(api: &Arc<Api>, fetch: &Fetch, is_front_end: bool) -> Result<Names, ApiError> {
     if fetch.source == Source::Tags {
         return match tag_search::series_by_tag(api, &fetch.expression).await {
             Ok(names) => Ok(names.into_iter().map(Arc::from).collect()),
-            // One wrong target of a front end takes no other with it.
+            // A front end sends many targets in one request; one wrong target must not fail the others.
             Err(ApiError::Invalid(_)) if is_front_end => Ok(Vec::new()),
-            Err(error @ ApiError::Invalid(_)) => Err(wrong_target(&fetch.expression, &error)),
+            Err(error @ ApiError::Invalid(_)) => Err(ApiError::of_target(&fetch.expression, &error)),
             Err(other) => Err(other),
         };
     }
-    // A tagged series is asked for as it is called, whatever its values hold.
+    // A tagged series is read by its exact name, even if a tag's value looks like a glob.
     if !has_glob(&fetch.expression) || fetch.expression.contains(';') {
         return Ok(vec![Arc::clone(&fetch.expression)]);
     }

@@ -1,12 +1,14 @@
 //! `/render`: the series of targets.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
+use plumbago_render::consolidate::has_slots;
 use plumbago_render::{
-    EvalError, Fetched, Limited, Plan, Request, Step, Target, TargetError, TimeRange, TimeSeries, Watch,
+    EvalError, FetchPlan, Fetched, Limited, Request, Step, Target, TargetError, TimeRange, TimeSeries, Watch,
     evaluate_watched, parse,
 };
 use tokio::sync::Semaphore;
@@ -15,14 +17,16 @@ use super::picture;
 use super::reading::Reading;
 use super::render_format::Format;
 use super::render_params::RenderParams;
-use crate::error::{ApiError, beyond, quoted};
+use crate::error::{ApiError, aborted, beyond};
 use crate::format::{self, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap};
 use crate::memory::{Account, Held, Small, Waiting};
+use crate::meter::PhaseTimes;
 use crate::params::Params;
 use crate::state::Api;
 use crate::stream;
 
-/// Points over which targets are tried on the connection's own thread: a millisecond or two.
+/// With fewer points than this, targets are evaluated on the connection's own thread. That takes a
+/// millisecond or two.
 const POINTS_INLINE: usize = 50_000;
 
 /// Answers a request to `/render`.
@@ -45,6 +49,7 @@ async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiErr
     })
 }
 
+/// Computes the response to a request that the cache cannot answer.
 async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiError> {
     let account = Arc::new(Account::new(&api.memory, api.limits.memory));
     let _waiting = Waiting(Arc::clone(&account));
@@ -61,7 +66,7 @@ async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiEr
         asked.request.range = TimeRange { from: fetch.start_time, until: fetch.stop_time };
         asked.targets = vec![fetch.name];
         let mut fetched = or_nothing(&asked, series(api, &asked, &account).await)?;
-        // carbonapi asks for each name that a glob has, and finds the answers by the glob.
+        // carbonapi requests each name of a glob separately, but finds the responses by the glob.
         if !fetch.path_expression.is_empty() {
             let expression: Arc<str> = fetch.path_expression.into();
             fetched.iter_mut().for_each(|series| series.path_expression = Arc::clone(&expression));
@@ -72,7 +77,7 @@ async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiEr
     Ok(write(asked, all, account))
 }
 
-/// A front end gets no series where anybody else gets an error.
+/// Replaces the error for a bad target by an empty list if the client is a front end.
 fn or_nothing(
     asked: &RenderParams,
     series: Result<Vec<TimeSeries>, ApiError>,
@@ -83,14 +88,18 @@ fn or_nothing(
     }
 }
 
+/// Reads and evaluates the targets. Evaluation may show that more series are needed, so both are repeated
+/// until the result is complete.
 async fn series(
     api: &Arc<Api>,
     asked: &RenderParams,
     account: &Arc<Account>,
 ) -> Result<Vec<TimeSeries>, ApiError> {
     let targets = targets(asked)?;
-    let mut plan = Plan::new(&targets, &asked.request).map_err(|error| wrong(&targets, account, &error))?;
-    let mut reading = Reading { api, asked, account, count: 0, points: 0, largest: 0 };
+    let mut plan =
+        FetchPlan::new(&targets, &asked.request).map_err(|error| wrong(&targets, account, &error))?;
+    let times = PhaseTimes::default();
+    let mut reading = Reading { api, asked, account, count: 0, points: 0, largest: 0, times };
     let mut evaluation = Box::new(Evaluation {
         targets,
         request: asked.request.clone(),
@@ -100,15 +109,20 @@ async fn series(
     loop {
         reading.plan(plan, &mut evaluation.fetched).await?;
         let step;
+        let started = Instant::now();
         (step, evaluation) = evaluation.run(&api.evaluations, reading.points).await?;
+        reading.times.evaluate += started.elapsed();
         match step? {
-            Step::Done(series) => return Ok(series),
+            Step::Done(series) => {
+                api.phases.record(reading.times);
+                return Ok(series);
+            }
             Step::Fetch(missing) => plan = missing,
         }
     }
 }
 
-/// Everything that an evaluation needs, so that it can go to another thread.
+/// The inputs of an evaluation in one value that can move to another thread.
 struct Evaluation {
     targets: Vec<Target>,
     request: Request,
@@ -117,8 +131,9 @@ struct Evaluation {
 }
 
 impl Evaluation {
-    /// One round; a large one on a thread for work that blocks, where it ends soon when its client does.
-    /// How large it is shows on the way: functions make points of nothing, and windows multiply them.
+    /// Evaluates once. A large evaluation runs on a thread for blocking work, and stops soon after its client
+    /// disconnects. Its size is known only during the evaluation, because functions can create points and
+    /// moving windows multiply them.
     async fn run(
         self: Box<Self>,
         evaluations: &Arc<Semaphore>,
@@ -129,15 +144,15 @@ impl Evaluation {
         {
             return Ok((step, self));
         }
-        let turn = Arc::clone(evaluations).acquire_owned().await.map_err(|_| given_up())?;
+        let turn = Arc::clone(evaluations).acquire_owned().await.map_err(|_| aborted())?;
         let evaluated = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             (self.evaluate(&*self.account), self)
         });
-        evaluated.await.map_err(|_| given_up())
+        evaluated.await.map_err(|_| aborted())
     }
 
-    /// `None` when it is no small one.
+    /// Evaluates on this thread; `None` if the evaluation turns out to be large.
     fn evaluate_small(&self) -> Option<Result<Step, ApiError>> {
         let small = Small::new(&self.account);
         let step = self.evaluate(&small);
@@ -150,20 +165,17 @@ impl Evaluation {
     }
 }
 
-fn given_up() -> ApiError {
-    ApiError::Unavailable("the request was given up".to_owned())
-}
-
-/// A front end asks for many names at once, and some of them read like nothing: those are names.
+/// Parses the targets. A front end sends many names at once, and some names are not valid targets. Those are
+/// used as names of metrics.
 fn targets(asked: &RenderParams) -> Result<Vec<Target>, ApiError> {
     let target = |text: &String| match parse(text) {
         Err(_) if asked.is_front_end => Ok(Target::path(text)),
-        read => read.map_err(|error| wrong_target(text, &error)),
+        read => read.map_err(|error| ApiError::of_target(text, &error)),
     };
     asked.targets.iter().map(target).collect()
 }
 
-/// What a client is told of an error in a target.
+/// Turns the error of an evaluation into one for the client.
 fn wrong(targets: &[Target], account: &Account, error: &TargetError) -> ApiError {
     match error.error {
         EvalError::Stopped => account.refusal(),
@@ -175,17 +187,15 @@ fn wrong(targets: &[Target], account: &Account, error: &TargetError) -> ApiError
             };
             beyond(&what.to_string(), setting, limit)
         }
-        _ => wrong_target(&targets[error.target].text, &error.error),
+        _ => ApiError::of_target(&targets[error.target].text, &error.error),
     }
 }
 
-pub(super) fn wrong_target(text: &str, error: &dyn std::fmt::Display) -> ApiError {
-    ApiError::Target(format!("target {}: {error}", quoted(text)))
-}
-
+/// Streams series in the requested format.
 fn write(asked: RenderParams, series: Vec<TimeSeries>, account: Arc<Account>) -> Response {
     match asked.format {
         Format::Json => {
+            let series = if has_slots(&series) { series } else { Vec::new() };
             let json = format::series(Json::new(asked.no_nulls), series, asked.width);
             asked.wrapping.json(Held { pieces: json, _account: account })
         }
@@ -202,12 +212,12 @@ fn write(asked: RenderParams, series: Vec<TimeSeries>, account: Arc<Account>) ->
             let protobuf = Protobuf { version, range: asked.request.range };
             whole(version.content_type(), protobuf, series, account)
         }
-        // Answered before, and never by a message in the body.
+        // `made` draws pictures itself, except for a protobuf message, which never requests one.
         Format::Png | Format::Svg => wrap::answer("text/plain", Body::empty()),
     }
 }
 
-/// All points in a format.
+/// Streams series in a format that has no JSON options.
 fn whole(
     kind: &'static str,
     format: impl SeriesFormat,

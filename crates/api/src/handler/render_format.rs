@@ -1,10 +1,10 @@
-//! The formats of `/render`.
+//! Selects the response format of `/render`.
 
 use crate::error::{ApiError, quoted};
 use crate::format::protobuf::Version;
 use crate::params::Params;
 
-/// What an answer is written as.
+/// A response format of `/render`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
@@ -20,9 +20,10 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The formats as an error names them.
+    /// The list of formats for error messages.
     const KNOWN: &str = "json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg";
 
+    /// The format that the parameters select; PNG by default, as in Graphite.
     pub(super) fn of(params: &Params) -> Result<Self, ApiError> {
         match params.get("format") {
             Some(name) => Self::named(name).ok_or_else(|| {
@@ -49,12 +50,12 @@ impl Format {
         }
     }
 
-    /// True for pictures.
+    /// Whether the format is a picture.
     pub(super) fn is_picture(self) -> bool {
         matches!(self, Self::Png | Self::Svg)
     }
 
-    /// True for the formats in which programs that stand in front ask.
+    /// Whether front ends such as graphite-web and carbonapi use the format.
     pub(super) fn is_of_front_ends(self) -> bool {
         matches!(self, Self::Pickle | Self::MsgPack | Self::Protobuf(_))
     }

@@ -1,4 +1,4 @@
-//! What a request to `/render` asks.
+//! The parameters of `/render`.
 
 use plumbago_render::{Limits, Request, TimeRange, TimeZone, attime};
 
@@ -10,22 +10,24 @@ use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
 
-/// A request to `/render`, checked.
+/// A validated request to `/render`.
 #[derive(Debug)]
 pub(super) struct RenderParams {
     pub(super) targets: Vec<String>,
     pub(super) format: Format,
-    /// Times, zone and factor.
+    /// Time range, time zone, xFilesFactor and limits of the evaluation.
     pub(super) request: Request,
+    /// Most points per series of a JSON response (`maxDataPoints`).
     pub(super) width: Option<usize>,
+    /// Whether JSON omits unknown points (`noNullPoints`).
     pub(super) no_nulls: bool,
     pub(super) wrapping: Wrapping,
-    /// A graphite-web in front asks: what it cannot use must not be an error, or it takes the whole
-    /// node for broken.
+    /// Whether a front end (graphite-web or carbonapi) sent the request. It must not get an error for a bad
+    /// target: it would treat this server as failed.
     pub(super) is_front_end: bool,
-    /// What a picture looks like; only there when one is asked for.
+    /// Options of the picture; `None` for other formats.
     pub(super) picture: Option<Picture>,
-    /// What a message in the body asks for instead of `targets`, each with a range of its own.
+    /// The fetches of a protobuf message, used instead of `targets`. Each has its own time range.
     pub(super) fetches: Vec<FetchRequest>,
 }
 
@@ -68,7 +70,7 @@ impl RenderParams {
     }
 }
 
-/// The fetches of a message in the body; their times in order, as those of other requests.
+/// The fetches of a protobuf message. Start and end of a fetch are swapped if they are in the wrong order.
 fn fetches(params: &Params) -> Result<Vec<FetchRequest>, ApiError> {
     let Some(message) = params.message::<MultiFetchRequest>()? else { return Ok(Vec::new()) };
     let mut fetches = message.metrics;
@@ -79,27 +81,23 @@ fn fetches(params: &Params) -> Result<Vec<FetchRequest>, ApiError> {
     Ok(fetches)
 }
 
-/// The zone of the request; a name that is none is passed over, as in Graphite.
+/// The time zone of the request. Unknown names are ignored, as in Graphite.
 pub(super) fn zone(params: &Params, api: &Api) -> TimeZone {
     params.get("tz").and_then(TimeZone::named).unwrap_or_else(|| api.zone.clone())
 }
 
-/// The name of that zone.
-pub(super) fn zone_name<'a>(params: &'a Params, api: &'a Api) -> &'a str {
-    params.get("tz").filter(|name| TimeZone::named(name).is_some()).unwrap_or(&api.zone_name)
-}
-
-/// The request's now: its own, or the clock's.
+/// The current time: `now` if the request has it, else the clock's.
 pub(super) fn now(params: &Params, api: &Api, zone: &TimeZone) -> Result<i64, ApiError> {
     let clock = api.clock.now();
     params.get("now").map_or(Ok(clock), |text| time("now", text, clock, zone))
 }
 
+/// Parses a time like `-1h` or `noon`. `name` is the parameter that an error names.
 pub(super) fn time(name: &str, text: &str, now: i64, zone: &TimeZone) -> Result<i64, ApiError> {
     attime::parse(text, now, zone).map_err(|error| ApiError::Invalid(format!("{name}: {error}")))
 }
 
-/// `from` to `until`, a day up to now by default, in the right order.
+/// The range from `from` to `until`, swapped if necessary; by default the last day.
 fn range(params: &Params, now: i64, zone: &TimeZone) -> Result<TimeRange, ApiError> {
     const DAY: i64 = 86_400;
     let until = params.get("until").map_or(Ok(now), |text| time("until", text, now, zone))?;
@@ -110,7 +108,7 @@ fn range(params: &Params, now: i64, zone: &TimeZone) -> Result<TimeRange, ApiErr
     Ok(TimeRange { from: from.min(until), until: from.max(until) })
 }
 
-/// Not further away than texts of times can be.
+/// Clamps a time to the range that every format can express.
 fn clamped(time: i64) -> i64 {
     time.clamp(0, i64::from(u32::MAX))
 }
@@ -123,16 +121,16 @@ fn x_files_factor(params: &Params) -> Result<f64, ApiError> {
     }
 }
 
-/// Only digits count; anything else is passed over, as in Graphite, and so is 0.
+/// The value of `maxDataPoints`. Graphite ignores anything but digits; 0 is ignored too.
 fn width(params: &Params) -> Option<usize> {
     let text = params.get("maxDataPoints")?;
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(usize::MAX)).filter(|width| *width > 0)
 }
 
-/// `template[name]=value`.
+/// The variables given as `template[name]=value`.
 fn templates(params: &Params) -> Result<Vec<(String, String)>, ApiError> {
-    /// More than any dashboard has.
+    /// Most variables of a request. Real dashboards use fewer.
     const TEMPLATES_MAX: usize = 64;
     let named = |(key, value): (&str, &str)| {
         let name = key.strip_prefix("template[")?.strip_suffix(']')?;

@@ -1,4 +1,4 @@
-//! Globs looked up in the index without holding up other requests, or by who finds names instead.
+//! Glob lookup, in the index or through a [`NameFinder`], without blocking other requests.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::error::{ApiError, quoted};
 use crate::finder::{FinderError, NameFinder};
 use crate::state::Api;
 
-/// Places in the index that are looked at on the connection's own thread: less than a millisecond.
-/// A narrow glob that needs more is asked again with the whole limit.
+/// Index nodes that a lookup may visit on the connection's own thread. That takes less than a millisecond. A
+/// lookup that needs more is repeated on another thread with the full limit.
 const VISITED_INLINE: usize = 2000;
 
-/// The nodes at a glob's depth.
+/// Returns the nodes that match a glob.
 pub(super) async fn nodes(api: &Arc<Api>, query: &str) -> Result<Vec<Node>, ApiError> {
     match &api.finder {
         Some(finder) => elsewhere(api, &**finder, query, false).await,
@@ -21,7 +21,7 @@ pub(super) async fn nodes(api: &Arc<Api>, query: &str) -> Result<Vec<Node>, ApiE
     }
 }
 
-/// The metrics that a glob means.
+/// Returns the metrics that match a glob.
 pub(super) async fn leaves(api: &Arc<Api>, query: &str) -> Result<Vec<String>, ApiError> {
     match &api.finder {
         Some(finder) => {
@@ -32,6 +32,7 @@ pub(super) async fn leaves(api: &Arc<Api>, query: &str) -> Result<Vec<String>, A
     }
 }
 
+/// Looks a glob up through the finder, once one of the permits `finds` is free.
 async fn elsewhere(
     api: &Api,
     finder: &dyn NameFinder,
@@ -47,7 +48,7 @@ async fn elsewhere(
 
 type Search<T> = fn(&Index, &str, &FindLimits) -> Result<Vec<T>, FindError>;
 
-/// Looks up what is narrow here, and everything else on a thread for work that blocks.
+/// Looks narrow globs up on this thread, and others on a thread for blocking work.
 async fn search<T: Send + 'static>(
     api: &Arc<Api>,
     query: &str,
@@ -73,7 +74,8 @@ async fn search<T: Send + 'static>(
     }
 }
 
-/// A name, or a glob over the children of one directory: nearly always quick.
+/// Whether a pattern is a name, or a glob over the children of one directory. Such lookups are nearly always
+/// fast.
 fn is_narrow(query: &str) -> bool {
     let (parents, last) = query.rsplit_once('.').unwrap_or(("", query));
     !has_glob(parents) && last != "**"

@@ -1,4 +1,4 @@
-//! Tags looked up in the index without holding up other requests.
+//! Tag lookup in the index, without blocking other requests.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use plumbago_render::{ExprKind, Literal, parse};
 use crate::error::ApiError;
 use crate::state::Api;
 
-/// What a search may cost on the connection's own thread: less than a millisecond. One that needs more
-/// is asked again with the whole limits.
+/// Limits of a search on the connection's own thread. It takes less than a millisecond. A search that needs
+/// more is repeated on another thread with the full limits.
 const SMALL: FindLimits = FindLimits { results_max: 1000, visited_max: 2000 };
 
-/// Expressions of a search, of which each may hold a regular expression of some megabytes.
+/// Most tag expressions of a search. Each may take some megabytes for its regular expression.
 const EXPRESSIONS_MAX: usize = 64;
 
-/// The sorted names of a `seriesByTag(…)` as it stands in a target.
+/// Returns the sorted names that match the `seriesByTag(…)` call in a target.
 pub(super) async fn series_by_tag(api: &Arc<Api>, text: &str) -> Result<Vec<String>, ApiError> {
     api.check_tags()?;
     let wrong = || ApiError::Invalid("expected seriesByTag with expressions in quotes".to_owned());
@@ -25,11 +25,11 @@ pub(super) async fn series_by_tag(api: &Arc<Api>, text: &str) -> Result<Vec<Stri
         ExprKind::Literal(Literal::String(text)) => Some(text.as_str()),
         _ => None,
     });
-    // More than a request may have are refused before their names are made.
+    // Refuse too many series before allocating their names.
     found(api, &texts.collect::<Vec<_>>(), api.limits.series).await
 }
 
-/// The sorted names of the series that match all expressions.
+/// Returns the sorted names of the series that match all expressions.
 pub(super) async fn series(api: &Arc<Api>, texts: &[&str]) -> Result<Vec<String>, ApiError> {
     found(api, texts, usize::MAX).await
 }
@@ -43,7 +43,7 @@ async fn found(api: &Arc<Api>, texts: &[&str], results_max: usize) -> Result<Vec
     .await
 }
 
-/// Reads expressions.
+/// Parses tag expressions.
 pub(super) fn expressions(texts: &[&str]) -> Result<Vec<TagExpression>, ApiError> {
     if texts.len() > EXPRESSIONS_MAX {
         return Err(ApiError::TooLarge(format!("more than {EXPRESSIONS_MAX} tag expressions")));
@@ -51,7 +51,7 @@ pub(super) fn expressions(texts: &[&str]) -> Result<Vec<TagExpression>, ApiError
     Ok(texts.iter().map(|text| TagExpression::parse(text)).collect::<Result<_, _>>()?)
 }
 
-/// Searches here what is small, and everything else on a thread for work that blocks.
+/// Runs small searches on this thread, and others on a thread for blocking work.
 pub(super) async fn search<T, S>(api: &Arc<Api>, search: S) -> Result<T, ApiError>
 where
     T: Send + 'static,
@@ -68,7 +68,7 @@ where
     }
 }
 
-/// Searches on a thread for work that blocks.
+/// Runs a search on a thread for blocking work.
 pub(super) async fn aside<T, S>(api: &Arc<Api>, search: S) -> Result<T, ApiError>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! `/tags`: which tags, values and series there are, and the calls that enter and take out series.
+//! `/tags`: tags, values and series; adding and removing series.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::params::Params;
 use crate::state::Api;
 use crate::stream::Pieces;
 
-/// How many tags or values are offered when the client names no limit.
+/// Tags or values that autocompletion returns if the request has no `limit`.
 const OFFERED: usize = 100;
 
-/// Answers a request to `/tags` or something below it.
+/// Answers a request to `/tags` or a path below it.
 pub(crate) async fn tags(api: Arc<Api>, request: Request) -> Response {
     let path = below(&request, "/tags");
     let writes = matches!(path.as_str(), "tagSeries" | "tagMultiSeries" | "delSeries");
@@ -134,13 +134,13 @@ async fn untag(api: &Arc<Api>, params: &Params, wrapping: Wrapping) -> Result<Re
     Ok(wrap::answer(kind, Body::from("true")))
 }
 
-/// The regular expression that the listed texts must match.
+/// The regular expression `filter`, which listed tags or values must match.
 fn filter(params: &Params) -> Result<Option<TagFilter>, ApiError> {
     let text = params.get("filter").filter(|text| !text.is_empty());
     Ok(text.map(TagFilter::new).transpose()?)
 }
 
-/// How many are wanted; below 0 all of them.
+/// The largest number of results. A negative `limit` means all.
 fn limit(params: &Params, default: usize) -> Result<usize, ApiError> {
     match params.get("limit").filter(|text| !text.is_empty()) {
         None => Ok(default),
@@ -169,7 +169,7 @@ fn push_value(out: &mut Vec<u8>, value: &TagText) {
     out.push(b'}');
 }
 
-/// A list behind what `open` writes.
+/// A list after a text of its own. `open` is called before every piece; it must write the text only once.
 struct Headed<O, P> {
     open: O,
     items: P,
@@ -182,7 +182,7 @@ impl<O: FnMut(&mut Vec<u8>) + Send + Unpin + 'static, P: Pieces> Pieces for Head
     }
 }
 
-/// An error as Graphite's tag calls give it.
+/// An error in the form of Graphite's tag endpoints.
 fn failed(error: &ApiError) -> Response {
     json_error(error.status(), &error.to_string())
 }

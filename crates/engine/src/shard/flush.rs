@@ -1,74 +1,76 @@
-//! Building flushes and taking their acknowledgement. Slots leave a head only after the commit.
+//! Builds flushes and handles their acknowledgement. Slots leave a head only after the commit.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use plumbago_model::Window;
-use plumbago_store::{Run, StateRow, WriteBatch};
+use plumbago_store::{RowCount, Run, StateRow, WriteBatch};
 
-use super::{ALLOWANCE, BATCH, Shard, Waiting};
-use crate::downsample::{self, Closed, Plan};
-use crate::head::{Head, OCTET, Pairs, flag};
-use crate::jobs::{Close, FlushItem, FlushJob, Flushes};
-use crate::state_row::State;
+use super::{ALLOWANCE, BATCH, Shard};
+use crate::shard::downsample::{self, Closed, MetricLayout};
+use crate::shard::head::{Head, OCTET, Pairs};
+use crate::shard::head_state::{FlushEvent, LateEvent, mark};
+use crate::shard::jobs::{Close, FlushItem, FlushJob, Flushes};
+use crate::shard::state_row::State;
 
-/// How much of its slots a flush takes.
+/// Which slots and windows of a metric a flush takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Whole blocks that the allowance has left behind.
+    /// Whole blocks older than the allowance.
     Blocks,
-    /// Every slot that the store was not handed yet, and the windows that the allowance has left
-    /// behind; the windows still open too, when asked for. Slots stay until the allowance has passed.
+    /// Every slot that was not flushed yet, and the windows older than the allowance; with `open` also the
+    /// open windows. Slots stay in the head until they are older than the allowance.
     Interval { open: bool },
-    /// Like an interval with open windows, of every method: another writer may go on from here.
+    /// Like `Interval` with open windows, also those of percentiles. For a clean stop: another writer may
+    /// continue with these metrics.
     Last,
-    /// Every slot, and every window that ended by this time.
+    /// Every slot, and every window that ended by `now` (seconds since the epoch).
     All { now: i64 },
-    /// None: only the state row.
+    /// No slots, only the state row.
     State,
 }
 
 impl Shard {
-    /// Puts a metric on the list when a block of it is complete.
+    /// Adds a metric to the due list when one of its blocks is complete.
     #[inline]
-    pub(crate) fn look_whether_due(&mut self, at: u32) {
+    pub(crate) fn check_due(&mut self, at: u32) {
         let head = &mut self.heads[at];
         if !self.limits.at_intervals
-            && !head.is(flag::DUE)
-            && self.layout.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)) > i64::from(head.base)
+            && !head.is(mark::DUE)
+            && self.blocks.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)) > i64::from(head.base)
         {
-            head.set(flag::DUE);
+            head.set(mark::DUE);
             self.due.push(at);
         }
     }
 
-    /// Builds batches of at most `metrics_max` due metrics; those that cannot go now stay due.
+    /// Builds a flush of at most `metrics_max` due metrics. Those that cannot be flushed now stay due.
     pub(crate) fn take_due(&mut self, metrics_max: usize, segment: u32) -> Option<Flushes> {
         let mut flushes = Flushes::default();
         let metrics = metrics_max.min(self.flushing.len());
         let job = &mut flushes.plain;
         job.items.reserve(metrics);
         job.batch.states.reserve(metrics);
-        job.batch.rows.reserve(2 * metrics, metrics * (self.layout.raw_slots as usize + 2));
+        job.batch.rows.reserve(2 * metrics, metrics * (self.blocks.raw_slots as usize + 2));
         while flushes.len() < metrics_max {
             if flushes.len().is_multiple_of(BATCH) {
                 self.warm(self.flushing.iter().take(BATCH).copied());
             }
             let Some(at) = self.flushing.pop_front() else { break };
             if self.may_flush(at) {
-                self.heads[at].clear(flag::DUE);
+                self.heads[at].clear(mark::DUE);
                 self.build(at, self.usual_extent(), segment, &mut flushes);
             } else {
-                self.hold_late_back(at);
+                self.defer_late(at);
                 self.due.push(at);
             }
         }
         (flushes.len() > 0).then_some(flushes)
     }
 
-    /// Begins to flush all that is due, sorted by id: so the store writes in order, several times
-    /// cheaper.
+    /// Begins a round of flushes of all due metrics, sorted by id. Writing in key order costs the store
+    /// several times less.
     pub(crate) fn begin_due(&mut self) {
         let mut due = std::mem::take(&mut self.due);
         let heads = &self.heads;
@@ -76,7 +78,7 @@ impl Shard {
         self.flushing = due.into();
     }
 
-    /// What a flush takes that nothing special asks for.
+    /// What an ordinary flush takes.
     pub(crate) fn usual_extent(&self) -> Extent {
         if self.limits.at_intervals {
             Extent::Interval { open: self.limits.emit_open }
@@ -98,10 +100,10 @@ impl Shard {
         metrics.into()
     }
 
-    /// All metrics with slots in their heads, or with windows that a clean stop writes, in id order.
+    /// Metrics with held slots or with windows that a clean stop writes, in id order.
     pub(crate) fn held_in_id_order(&self) -> VecDeque<u32> {
         let is_open = |head: &Head| {
-            let method = self.plans[usize::from(head.config)].config.aggregation;
+            let method = self.layouts[usize::from(head.config)].config.aggregation;
             let folds_later = method.needs_all_slots() && head.newest > 0;
             self.limits.at_intervals && (folds_later || self.open(head).iter().any(|w| w.count > 0))
         };
@@ -114,60 +116,62 @@ impl Shard {
         metrics.into()
     }
 
-    /// True when a flush of this metric may be built. Late points that only wait come after it.
+    /// True when a flush of this metric may be built. Late points in flight prevent it; pending ones go after
+    /// it.
     pub(crate) fn may_flush(&self, at: u32) -> bool {
         let head = &self.heads[at];
-        let late_is_under_way = || head.is(flag::STALE) && self.late.is_under_way(at);
-        head.is(flag::CREATED) && !head.is(flag::IN_FLIGHT) && !late_is_under_way() && self.may_close(at)
+        let is_late_in_flight = || head.state.has_late() && self.late.is_in_flight(at);
+        head.state.is_created() && !head.state.is_flushing() && !is_late_in_flight() && self.may_close(at)
     }
 
-    /// A metric with late points all the time would never be flushed: the next ones wait for the flush.
-    pub(crate) fn hold_late_back(&mut self, at: u32) {
-        if self.late.is_under_way(at) {
-            self.heads[at].set(flag::HOLDS_LATE);
+    /// Defers further late points of a metric until it is flushed. Without this, a metric that gets late points
+    /// all the time would never be flushed.
+    pub(crate) fn defer_late(&mut self, at: u32) {
+        if self.late.is_in_flight(at) {
+            self.heads[at].state.on_late(LateEvent::Defer);
         }
     }
 
-    /// True unless its windows need slots from a store that cannot be asked.
+    /// False while the metric's windows need slots from the store and no reading job can be queued.
     pub(super) fn may_close(&self, at: u32) -> bool {
         let config = || usize::from(self.heads[at].config);
-        self.may_read || !self.plans[config()].config.aggregation.needs_all_slots()
+        self.may_read || !self.layouts[config()].config.aggregation.needs_all_slots()
     }
 
-    /// Adds one metric's rows and state row to a batch.
+    /// Adds the rows and the state row of one metric to a batch.
     pub(crate) fn build(&mut self, at: u32, extent: Extent, segment: u32, flushes: &mut Flushes) {
-        let plan = Arc::clone(&self.plans[usize::from(self.heads[at].config)]);
-        let reads = plan.config.aggregation.needs_all_slots();
+        let layout = Arc::clone(&self.layouts[usize::from(self.heads[at].config)]);
+        let reads = layout.config.aggregation.needs_all_slots();
         let job = if reads { &mut flushes.reading } else { &mut flushes.plain };
         let head = &self.heads[at];
         let mut pairs = Pairs::new();
         head.pairs(&self.pool, &mut self.scratch, &mut pairs);
-        let until = self.flush_until(head, &plan, extent);
+        let until = self.flush_until(head, &layout, extent);
         let split = pairs.partition_point(|(slot, _)| *slot < until);
         let (gone, kept) = pairs.split_at(split);
         let mut open = self.open(head);
         if self.limits.at_intervals {
-            self.push_unwritten(at, &plan, extent, &pairs, &mut job.batch.rows);
+            self.push_unwritten(at, &layout, extent, &pairs, &mut job.batch.rows);
         } else {
-            self.push_raw(head, &plan, gone, &mut job.batch.rows);
+            self.push_raw(head, &layout, gone, &mut job.batch.rows);
         }
-        self.push_coarse(head, &plan, until, &mut open, gone, job);
+        self.push_coarse(head, &layout, until, &mut open, gone, job);
         if matches!(extent, Extent::Interval { open: true } | Extent::Last) {
-            push_open(head, &plan, until, &open, kept, &mut job.batch.rows);
+            push_open(head, &layout, until, &open, kept, &mut job.batch.rows);
         }
-        if extent == Extent::Last && plan.config.aggregation.needs_all_slots() {
-            close_open(head, &plan, until, &pairs, &mut job.closes);
+        if extent == Extent::Last && layout.config.aggregation.needs_all_slots() {
+            close_open(head, &layout, until, &pairs, &mut job.closes);
         }
         let sequence = self.late.known_until(at, self.sequence);
-        let waiting = self.waiting_of(at, sequence);
+        let future = self.future_of(at, sequence);
         let mut state = State {
             number: head.number,
             sequence,
             base: until,
             newest: head.newest,
-            resolution: plan.raw.resolution,
+            resolution: layout.raw.resolution,
             open: open.clone(),
-            waiting,
+            future,
             held: 0,
             chain: Cow::Borrowed(&[]),
             octet: [f64::NAN; OCTET as usize],
@@ -175,23 +179,20 @@ impl Shard {
         state.hold(kept, &mut self.scratch);
         let bytes = state.encode();
         job.batch.states.push(StateRow { id: head.id, bytes });
-        // The row knows nothing from the first pending late point on.
+        // The state row covers nothing from the first pending late point on.
         let segment = self.late.segment(at).unwrap_or(segment);
         job.items.push(FlushItem { at, until, open, stored: gone.len() as u32, segment });
         if self.limits.at_intervals && extent != Extent::State {
             self.unwritten_from[at] = self.heads[at].newest + 1;
-            self.heads[at].clear(flag::REWRITE);
+            self.heads[at].clear(mark::REWRITE);
         }
         let head = &mut self.heads[at];
-        head.clear(flag::SINCE | flag::TOUCHED | flag::HOLDS_LATE);
-        head.set(if matches!(extent, Extent::All { .. }) {
-            flag::IN_FLIGHT | flag::ALL
-        } else {
-            flag::IN_FLIGHT
-        });
+        head.state.on_late(LateEvent::Build);
+        let is_whole = matches!(extent, Extent::All { .. });
+        head.state.on_flush(if is_whole { FlushEvent::BuildWhole } else { FlushEvent::BuildPart });
     }
 
-    /// The commit came through: frees the slots, unless one of them changed meanwhile.
+    /// Handles a committed flush: frees its slots, unless one of them has changed since.
     pub(crate) fn flush_done(&mut self, items: Vec<FlushItem>) {
         self.stats.flushes.add(1);
         self.stats.flushed_metrics.add(items.len() as u64);
@@ -200,32 +201,24 @@ impl Shard {
                 self.warm(items[i..].iter().take(BATCH).map(|item| item.at));
             }
             let head = &mut self.heads[item.at];
-            let touched = head.is(flag::TOUCHED);
-            head.segment = if head.is(flag::SINCE | flag::STALE) { item.segment } else { 0 };
-            head.clear(flag::IN_FLIGHT | flag::TOUCHED | flag::ALL | flag::SINCE);
-            if touched {
-                // The rows are written again with the change: they are whole, so nothing doubles.
-                if !head.is(flag::DUE) {
-                    head.set(flag::DUE);
+            let flush = head.state.flush();
+            let is_covered = !flush.has_grown() && !head.state.has_late();
+            head.segment = if is_covered { 0 } else { item.segment };
+            head.state.on_flush(FlushEvent::Commit);
+            if flush.has_changed() {
+                // The rows are written again with the change. Rows are replaced whole, so nothing counts twice.
+                if !head.is(mark::DUE) {
+                    head.set(mark::DUE);
                     self.due.push(item.at);
                 }
                 continue;
             }
             self.free(item);
-            self.look_whether_due(item.at);
+            self.check_due(item.at);
         }
     }
 
-    /// Points of a metric that wait for their time; what the journal will tell again is not told twice.
-    fn waiting_of(&self, at: u32, sequence: u64) -> Vec<(u32, f64)> {
-        if !self.heads[at].is(flag::WAITS) {
-            return Vec::new();
-        }
-        let waits = |w: &&Waiting| w.at == at && w.sequence <= sequence;
-        self.waiting.iter().filter(waits).map(|w| (w.timestamp, w.value)).collect()
-    }
-
-    /// Brings what a flush reads of these metrics into the cache, with overlapping misses.
+    /// Loads the chains of these heads into the cache, so that the misses overlap.
     fn warm(&self, metrics: impl Iterator<Item = u32>) {
         self.pool.warm::<BATCH>(metrics.map(|at| self.heads[at].chain()));
     }
@@ -239,7 +232,7 @@ impl Shard {
             head.base = item.until;
             head.newest = head.newest.max(item.until);
             head.refill(&mut self.pool, &mut self.scratch, &pairs[split..]);
-            head.clear(flag::MERGE);
+            head.clear(mark::MERGE);
         }
         for (k, window) in item.open.iter().enumerate() {
             self.windows[head.windows + k as u32] = *window;
@@ -248,47 +241,47 @@ impl Shard {
         self.ledger.stored += u64::from(item.stored);
     }
 
-    pub(super) fn flush_until(&self, head: &Head, plan: &Plan, extent: Extent) -> u32 {
+    pub(super) fn flush_until(&self, head: &Head, layout: &MetricLayout, extent: Extent) -> u32 {
         let until = match extent {
             Extent::State => head.base,
             Extent::Interval { .. } | Extent::Last => head.newest.saturating_sub(ALLOWANCE),
             Extent::Blocks => {
-                self.layout.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)).max(0) as u32
+                self.blocks.block_start(&head.id, head.newest.saturating_sub(ALLOWANCE)).max(0) as u32
             }
             Extent::All { now } => {
-                let past = u32::try_from(now).unwrap_or(0) / plan.raw.resolution;
+                let past = u32::try_from(now).unwrap_or(0) / layout.raw.resolution;
                 (head.newest + 1).max(past.saturating_sub(ALLOWANCE))
             }
         };
         until.max(head.base)
     }
 
-    /// The raw blocks of these slots.
-    fn push_raw(&self, head: &Head, plan: &Plan, pairs: &[(u32, f64)], rows: &mut WriteBatch) {
-        let slots = self.layout.raw_slots;
+    /// Adds the raw blocks of these slots.
+    fn push_raw(&self, head: &Head, layout: &MetricLayout, pairs: &[(u32, f64)], rows: &mut WriteBatch) {
+        let slots = self.blocks.raw_slots;
         let mut values = vec![f64::NAN; slots as usize];
         let mut rest = pairs;
         while let Some(&(first, _)) = rest.first() {
-            let start = self.layout.block_start(&head.id, first);
+            let start = self.blocks.block_start(&head.id, first);
             let n = rest.partition_point(|(slot, _)| i64::from(*slot) < start + i64::from(slots));
             values.fill(f64::NAN);
             for (slot, value) in &rest[..n] {
                 values[(i64::from(*slot) - start) as usize] = *value;
             }
-            // A block that begins before the epoch is cut there.
+            // A block cannot begin before the epoch.
             let skip = (-start).max(0) as usize;
-            let whole = start >= i64::from(head.base) && !head.is(flag::MERGE) && skip == 0;
-            let run = Run { whole, ..plan.run(head.id, 0, start.max(0) as u32) };
+            let whole = start >= i64::from(head.base) && !head.is(mark::MERGE) && skip == 0;
+            let run = Run { whole, ..layout.run(head.id, 0, start.max(0) as u32) };
             rows.push(run, &values[skip..], None);
             rest = &rest[n..];
         }
     }
 
-    /// The slots that the store was not handed yet, or all when one of the others has changed.
+    /// Adds the slots that were never flushed; or all held slots, when one that was flushed has changed.
     fn push_unwritten(
         &self,
         at: u32,
-        plan: &Plan,
+        layout: &MetricLayout,
         extent: Extent,
         pairs: &[(u32, f64)],
         rows: &mut WriteBatch,
@@ -297,82 +290,88 @@ impl Shard {
             return;
         }
         let head = &self.heads[at];
-        let from = if head.is(flag::REWRITE) { 0 } else { self.unwritten_from[at] };
+        let from = if head.is(mark::REWRITE) { 0 } else { self.unwritten_from[at] };
         let pairs = &pairs[pairs.partition_point(|(slot, _)| *slot < from)..];
         for run in pairs.chunk_by(|a, b| a.0 + 1 == b.0) {
             let values: Vec<f64> = run.iter().map(|(_, value)| *value).collect();
-            rows.push(plan.run(head.id, 0, run[0].0), &values, None);
+            rows.push(layout.run(head.id, 0, run[0].0), &values, None);
         }
     }
 
     fn push_coarse(
         &self,
         head: &Head,
-        plan: &Arc<Plan>,
+        layout: &Arc<MetricLayout>,
         until: u32,
         open: &mut [Window],
         gone: &[(u32, f64)],
         job: &mut FlushJob,
     ) {
-        if plan.coarse() == 0 || until == head.base {
+        if layout.coarse() == 0 || until == head.base {
             return;
         }
-        if plan.config.aggregation.needs_all_slots() {
-            for (k, per) in plan.per.iter().enumerate() {
+        if layout.config.aggregation.needs_all_slots() {
+            for (k, per) in layout.per.iter().enumerate() {
                 let ended = downsample::windows_ended(*per, head.base, until, gone);
-                job.closes.extend(ended.into_iter().map(|window| close(head, plan, k, window, gone)));
+                job.closes.extend(ended.into_iter().map(|window| close(head, layout, k, window, gone)));
             }
             return;
         }
         let mut closed = Vec::new();
-        downsample::fold(plan, head.base, until, open, gone, &mut closed);
+        downsample::fold(layout, head.base, until, open, gone, &mut closed);
         for run in closed.chunk_by(|a, b| a.stage == b.stage && a.window + 1 == b.window) {
-            push_windows(head, plan, run, &mut job.batch.rows);
+            push_windows(head, layout, run, &mut job.batch.rows);
         }
     }
 }
 
-/// The windows that are not closed yet, as far as the head knows them.
+/// Adds the open windows, with the slots that the head has of them.
 fn push_open(
     head: &Head,
-    plan: &Plan,
+    layout: &MetricLayout,
     until: u32,
     open: &[Window],
     kept: &[(u32, f64)],
     rows: &mut WriteBatch,
 ) {
-    if plan.config.aggregation.needs_all_slots() {
+    if layout.config.aggregation.needs_all_slots() {
         return;
     }
     let end = kept.last().map_or(until, |(slot, _)| slot + 1);
     let (mut still_open, mut windows) = (open.to_vec(), Vec::new());
-    downsample::fold(plan, until, end, &mut still_open, kept, &mut windows);
+    downsample::fold(layout, until, end, &mut still_open, kept, &mut windows);
     let last =
-        |(k, value): (usize, &Window)| Closed { stage: k + 1, window: end / plan.per[k], value: *value };
+        |(k, value): (usize, &Window)| Closed { stage: k + 1, window: end / layout.per[k], value: *value };
     windows.extend(still_open.iter().enumerate().map(last).filter(|closed| closed.value.count > 0));
     for window in &windows {
-        push_windows(head, plan, std::slice::from_ref(window), rows);
+        push_windows(head, layout, std::slice::from_ref(window), rows);
     }
 }
 
-/// Has the windows that are open from a slot on computed from the slots there are.
-fn close_open(head: &Head, plan: &Arc<Plan>, from: u32, pairs: &[(u32, f64)], closes: &mut Vec<Close>) {
-    for (k, per) in plan.per.iter().enumerate() {
+/// Adds a job to compute the windows that are open from slot `from` on.
+fn close_open(
+    head: &Head,
+    layout: &Arc<MetricLayout>,
+    from: u32,
+    pairs: &[(u32, f64)],
+    closes: &mut Vec<Close>,
+) {
+    for (k, per) in layout.per.iter().enumerate() {
         let open = from / per..=head.newest / per;
-        closes.extend(open.map(|window| close(head, plan, k, window, pairs)));
+        closes.extend(open.map(|window| close(head, layout, k, window, pairs)));
     }
 }
 
-/// The order to compute a window of coarse stage `k` from the store's slots and these.
-fn close(head: &Head, plan: &Arc<Plan>, k: usize, window: u32, pairs: &[(u32, f64)]) -> Close {
-    let pairs = pairs.iter().copied().filter(|(slot, _)| slot / plan.per[k] == window).collect();
-    Close { id: head.id, plan: Arc::clone(plan), stage: k + 1, window, pairs }
+/// The task of computing a window of coarse stage `k` + 1 from these slots and those in the store.
+fn close(head: &Head, layout: &Arc<MetricLayout>, k: usize, window: u32, pairs: &[(u32, f64)]) -> Close {
+    let pairs = pairs.iter().copied().filter(|(slot, _)| slot / layout.per[k] == window).collect();
+    Close { id: head.id, layout: Arc::clone(layout), stage: k + 1, window, pairs }
 }
 
-/// Consecutive windows of one stage as a run.
-fn push_windows(head: &Head, plan: &Plan, windows: &[Closed], rows: &mut WriteBatch) {
+/// Adds consecutive windows of one stage as one run.
+fn push_windows(head: &Head, layout: &MetricLayout, windows: &[Closed], rows: &mut WriteBatch) {
     let Some(first) = windows.first() else { return };
     let values: Vec<f64> = windows.iter().map(|c| c.value.value).collect();
-    let counts: Vec<u32> = windows.iter().map(|c| c.value.count).collect();
-    rows.push(plan.run(head.id, first.stage, first.window), &values, Some(&counts));
+    let counts: Vec<RowCount> = windows.iter().map(|c| c.value.count.into()).collect();
+    rows.push(layout.run(head.id, first.stage, first.window), &values, Some(&counts));
 }

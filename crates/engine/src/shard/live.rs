@@ -1,4 +1,4 @@
-//! Metrics that come and go by other ways than points: made by other programs, or deleted.
+//! Metrics that other programs create, and metrics that are deleted.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use plumbago_journal::JournalWriter;
 use plumbago_model::{MetricConfig, MetricId, Window};
 
 use super::{Shard, table_hash};
-use crate::head::flag;
 use crate::router::NameHash;
+use crate::shard::head_state::{LifeEvent, mark};
 
-/// A metric that is in the metadata.
+/// A metric that another program created in the metadata store.
 #[derive(Debug)]
 pub(crate) struct Adopted {
     pub(crate) hash: NameHash,
@@ -18,35 +18,53 @@ pub(crate) struct Adopted {
 }
 
 impl Shard {
-    /// Takes in metrics that are not known yet.
+    /// Adds the metrics that have no head yet.
     pub(crate) fn adopt(&mut self, metrics: &[Adopted]) {
         for metric in metrics {
             if self.find(&metric.hash).is_none() {
-                self.insert(metric.hash, metric.id, 0, &metric.config, flag::CREATED | flag::MERGE);
+                self.insert(metric.hash, metric.id, 0, &metric.config, LifeEvent::InsertKnown);
             }
         }
     }
 
-    /// True when the metric got a point since then, or is being created.
+    /// True when the metric got a point since `since` (seconds since the epoch), holds one that is not stored,
+    /// or is being created.
     pub(crate) fn is_written(&self, hash: &NameHash, since: i64) -> bool {
         let Some(at) = self.find(hash) else { return false };
         let head = &self.heads[at];
-        if !head.is(flag::CREATED) || head.is(flag::IN_FLIGHT | flag::STALE | flag::WAITS) {
+        if !head.state.is_created() || head.is_needed() {
             return true;
         }
-        if head.is(flag::NEW) {
+        if !head.is(mark::PLACED) {
             return head.segment != 0;
         }
-        let resolution = i64::from(self.plans[usize::from(head.config)].raw.resolution);
+        let resolution = i64::from(self.layouts[usize::from(head.config)].raw.resolution);
         i64::from(head.newest) * resolution >= since
     }
 
-    /// Forgets a metric that got no point since then and holds none; false when it must stay. The next
-    /// metric gets its head, but not its number: old records of the journal must not mean another metric.
+    /// The time (seconds since the epoch) before which the windows of the metric are closed: the head stores
+    /// none of them again, except for late points.
+    pub(crate) fn closed_until(&self, hash: &NameHash) -> i64 {
+        let Some(at) = self.find(hash) else { return i64::MAX };
+        let head = &self.heads[at];
+        if !head.is(mark::PLACED) {
+            return if head.segment == 0 { i64::MAX } else { 0 };
+        }
+        let resolution = self.layouts[usize::from(head.config)].raw.resolution;
+        let is_at_rest = head.is_empty() && head.segment == 0;
+        if is_at_rest && self.open(head).iter().all(|window| window.count == 0) {
+            return i64::MAX;
+        }
+        i64::from(head.base) * i64::from(resolution)
+    }
+
+    /// Forgets a metric that got no point since `since` and holds none. Returns `false` when it must stay. A
+    /// later metric may get its head, but not its number: the journal still has records with that number.
     pub(crate) fn forget(&mut self, hash: &NameHash, since: i64, writer: &mut JournalWriter) -> bool {
         let Some(at) = self.find(hash) else { return true };
         let head = &self.heads[at];
-        if self.is_written(hash, since) || head.is(flag::DUE) || head.segment != 0 || !head.is_empty() {
+        let is_needed = head.segment != 0 || !head.holds_nothing();
+        if self.is_written(hash, since) || is_needed || head.is(mark::DUE) {
             return false;
         }
         if head.number != 0 {
@@ -58,12 +76,12 @@ impl Shard {
 
     pub(super) fn clear_windows(&mut self, at: u32) {
         let head = &self.heads[at];
-        for k in 0..self.plans[usize::from(head.config)].coarse() as u32 {
+        for k in 0..self.layouts[usize::from(head.config)].coarse() as u32 {
             self.windows[head.windows + k] = Window::default();
         }
     }
 
-    /// Takes the name off a head that holds nothing, so that the next metric may have it.
+    /// Removes a metric whose head holds nothing. The head can then be given to another metric.
     pub(super) fn vacate(&mut self, at: u32) {
         let hash = table_hash(&self.heads[at].hash);
         if let Ok(entry) = self.table.find_entry(hash, |found| *found == at) {
@@ -71,8 +89,8 @@ impl Shard {
         }
         self.clear_windows(at);
         (self.heads[at].number, self.heads[at].segment) = (0, 0);
-        self.heads[at].flags = flag::NEW | flag::VACANT;
-        let coarse = self.plans[usize::from(self.heads[at].config)].coarse();
+        self.heads[at].state.on_life(LifeEvent::Vacate);
+        let coarse = self.layouts[usize::from(self.heads[at].config)].coarse();
         if self.limits.at_intervals {
             self.unwritten_from[at] = 0;
         }

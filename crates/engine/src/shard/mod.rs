@@ -1,13 +1,22 @@
-//! A shard: the metrics one owner thread has, and what it does with a point. No threads, no clock
-//! and no store in here, so that a simulation can run it.
+//! A shard: a part of the metrics, owned by one worker, and what happens to their points. It has no
+//! thread, clock or store of its own, so that a simulation can run it.
 
+pub(crate) mod chunked;
+pub(crate) mod creation;
+pub(crate) mod downsample;
 pub(crate) mod flush;
+pub(crate) mod future;
+pub(crate) mod head;
+pub(crate) mod head_state;
+pub(crate) mod jobs;
 pub(crate) mod late;
 pub(crate) mod live;
+pub(crate) mod pool;
 pub(crate) mod read;
 pub(crate) mod restore;
 #[cfg(test)]
 mod simulation;
+pub(crate) mod state_row;
 pub(crate) mod sweep;
 
 use std::collections::{HashMap, VecDeque};
@@ -18,108 +27,99 @@ use plumbago_journal::{JournalError, JournalWriter};
 use plumbago_model::{MetricConfig, MetricId, PointBatch, PointRef, Window};
 use plumbago_store::BlockLayout;
 
-use crate::chunked::Chunked;
-use crate::create::{CreateGate, NewMetric};
-use crate::downsample::Plan;
-use crate::head::{Applied, Head, Scratch, flag};
 use crate::ledger::Ledger;
-use crate::pool::Pool;
-use crate::router::{NameHash, Share};
+use crate::router::{Entry, NameHash, ShardBatch};
+use crate::shard::chunked::Chunked;
+use crate::shard::creation::{CreateGate, NewMetric};
+use crate::shard::downsample::MetricLayout;
+use crate::shard::head::{Applied, Head, Scratch};
+use crate::shard::head_state::{HeadState, LifeEvent, mark};
+use crate::shard::pool::Pool;
 use crate::stats::{Reject, Stats};
 
-/// Late points and points ahead of now up to this many slots are taken by the head itself, as
-/// BigGraphite allows.
+/// Points up to this many slots late, or ahead of now, go into the head: the same allowance as in BigGraphite.
 pub(crate) const ALLOWANCE: u32 = 20;
-/// Points looked up together, so that their cache misses overlap (`reference/embedded.md` §1).
+/// Points looked up together, so that their cache misses overlap.
 pub(crate) const BATCH: usize = 32;
-/// Points that may wait for their time, in one shard.
-const WAITING_MAX: usize = 65_536;
-/// The metric's number fills the low bits of a journal record; the rest says where the point went.
+/// The low bits of a journal record's metric field are the metric's number. The high bits are the record's
+/// kind: where the point went.
 pub(crate) const NUMBER_BITS: u32 = 28;
-/// Journal kind of a point that waits for its time.
-pub(crate) const KIND_WAITING: u32 = 15;
-/// Journal kind of a point that has waited long enough.
+/// Journal kind of a point that is kept until its time comes.
+pub(crate) const KIND_FUTURE: u32 = 15;
+/// Journal kind of a future point whose time has come.
 pub(crate) const KIND_RELEASED: u32 = 14;
 
-/// A point that is ahead of now.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
-    pub(crate) at: u32,
-    pub(crate) timestamp: u32,
-    pub(crate) value: f64,
-    /// Of its journal record.
-    pub(crate) sequence: u64,
-}
-
-/// Settings that the shard needs at every point.
+/// Settings that a shard needs for points and flushes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// The store takes a few points of each metric at every interval, and not whole blocks.
+    /// True for a store that gets a few points of each metric at every interval, instead of whole blocks.
     pub(crate) at_intervals: bool,
-    /// Windows that are still open are written as well, at every interval.
+    /// Open windows are written too, at every interval.
     pub(crate) emit_open: bool,
+    /// Points further ahead of now than this are rejected, in seconds.
     pub(crate) future_max: i64,
+    /// A metric whose oldest unflushed point is this many journal segments old gets a state row.
     pub(crate) checkpoint_segments: u32,
+    /// A metric without points for this long is flushed whole, in seconds.
     pub(crate) idle_after: i64,
 }
 
-/// The metrics of one owner.
+/// The metrics of one worker.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    pub(crate) layout: BlockLayout,
+    pub(crate) blocks: BlockLayout,
     pub(crate) limits: Limits,
     pub(crate) stats: Stats,
     table: HashTable<u32>,
     pub(crate) heads: Chunked<Head>,
-    /// With flushes at intervals: for each head the first slot that was never handed to the store.
+    /// With flushes at intervals: for each head, the first slot that was never flushed.
     pub(crate) unwritten_from: Chunked<u32>,
     pub(crate) windows: Chunked<Window>,
     pub(crate) pool: Pool,
-    pub(crate) plans: Vec<Arc<Plan>>,
-    plan_of: HashMap<String, u16>,
-    /// Heads of metrics that were forgotten, by how many coarse stages they have windows for.
+    pub(crate) layouts: Vec<Arc<MetricLayout>>,
+    layout_of: HashMap<String, u16>,
+    /// Heads of forgotten metrics, by the number of coarse stages that they have windows for.
     pub(crate) vacant: HashMap<usize, Vec<u32>>,
     pub(crate) scratch: Scratch,
-    /// Metrics that may have something to flush.
+    /// Heads with something to flush.
     pub(crate) due: Vec<u32>,
-    /// The part of them that is being flushed, sorted by id.
+    /// The due heads that are being flushed, sorted by metric id.
     pub(crate) flushing: VecDeque<u32>,
     pub(crate) late: late::LateList,
-    pub(crate) waiting: Vec<Waiting>,
-    /// When the first of them may go.
-    next_release: i64,
-    /// Whether the store can be asked for slots that windows need.
+    /// Points ahead of now.
+    future: future::FuturePoints,
+    /// False while the flusher that reads from the store has no room.
     pub(crate) may_read: bool,
     pub(crate) sweep: sweep::Sweep,
     pub(crate) ledger: Ledger,
-    shown: Ledger,
+    exported: Ledger,
     /// The last journal sequence applied.
     pub(crate) sequence: u64,
-    /// The journal segment of the points that are being applied, or an earlier one.
+    /// The journal segment of the points that are being applied. It may be an earlier one.
     pub(crate) segment: u32,
 }
 
-/// The parts of the world a shard needs while it applies points.
-pub(crate) struct World<'a> {
+/// What a shard needs from its worker to apply points.
+pub(crate) struct ApplyContext<'a> {
     pub(crate) writer: &'a mut JournalWriter,
     pub(crate) gate: &'a mut dyn CreateGate,
     /// Seconds since the epoch.
     pub(crate) now: i64,
 }
 
-/// What stopped a share half way; call again with the rest.
+/// Why a batch was not applied to its end. The caller tries again with the rest later.
 #[derive(Debug)]
-pub(crate) enum Halt {
-    /// The journal did not take its frame.
+pub(crate) enum ApplyStop {
+    /// The journal could not write a frame.
     Journal(JournalError),
-    /// Too many metrics wait for their creation, or too many late points for the store.
+    /// Too many metrics are being created, or too many late points are pending.
     Busy,
 }
 
 impl Shard {
-    pub(crate) fn new(layout: BlockLayout, limits: Limits, stats: Stats) -> Self {
+    pub(crate) fn new(blocks: BlockLayout, limits: Limits, stats: Stats) -> Self {
         Self {
-            layout,
+            blocks,
             limits,
             stats,
             table: HashTable::new(),
@@ -127,45 +127,47 @@ impl Shard {
             unwritten_from: Chunked::default(),
             windows: Chunked::default(),
             pool: Pool::default(),
-            plans: Vec::new(),
-            plan_of: HashMap::new(),
+            layouts: Vec::new(),
+            layout_of: HashMap::new(),
             vacant: HashMap::new(),
             scratch: Scratch::default(),
             due: Vec::new(),
             flushing: VecDeque::new(),
             late: late::LateList::default(),
-            waiting: Vec::new(),
-            next_release: i64::MAX,
+            future: future::FuturePoints::default(),
             may_read: true,
             sweep: sweep::Sweep::default(),
             ledger: Ledger::default(),
-            shown: Ledger::default(),
+            exported: Ledger::default(),
             sequence: 0,
             segment: 0,
         }
     }
 
-    /// Applies a share from entry `from` on. Gives how far it came when something stopped it.
+    /// Applies a batch from entry `from` on.
+    ///
+    /// # Errors
+    /// The number of entries applied so far, and why the batch was stopped.
     pub(crate) fn apply(
         &mut self,
-        share: &Share,
+        batch: &ShardBatch,
         from: usize,
-        world: &mut World<'_>,
-    ) -> Result<(), (usize, Halt)> {
+        context: &mut ApplyContext<'_>,
+    ) -> Result<(), (usize, ApplyStop)> {
         let mut found = [u32::MAX; BATCH];
         let mut done = from;
-        for entries in share.entries[from..].chunks(BATCH) {
-            if world.writer.is_full() {
-                world.writer.hand_over().map_err(|e| (done, Halt::Journal(e)))?;
+        for entries in batch.entries[from..].chunks(BATCH) {
+            if context.writer.is_full() {
+                context.writer.write_out().map_err(|e| (done, ApplyStop::Journal(e)))?;
             }
-            if self.late.is_full() || world.gate.is_full() {
-                return Err((done, Halt::Busy));
+            if self.late.is_full() || context.gate.is_full() {
+                return Err((done, ApplyStop::Busy));
             }
-            self.segment = world.writer.segment();
+            self.segment = context.writer.segment();
             self.look_up(entries, &mut found);
             for (at, (hash, place)) in found.iter().zip(entries) {
-                let point = &share.batch.points()[*place as usize];
-                self.apply_one(*at, hash, &share.batch, point, world);
+                let point = &batch.batch.points()[*place as usize];
+                self.apply_one(*at, hash, &batch.batch, point, context);
             }
             self.ledger.received += entries.len() as u64;
             done += entries.len();
@@ -173,9 +175,9 @@ impl Shard {
         Ok(())
     }
 
-    /// Finds metrics in passes over all entries, so that the cache misses of a pass overlap: table,
-    /// heads, ends of the chains that will grow.
-    fn look_up(&self, entries: &[(NameHash, u32)], found: &mut [u32; BATCH]) {
+    /// Looks up the heads of all entries. It makes one pass over the table, one over the heads and one over
+    /// the chains that will grow, so that the cache misses of a pass overlap.
+    fn look_up(&self, entries: &[Entry], found: &mut [u32; BATCH]) {
         let found = &mut found[..entries.len()];
         for (at, (hash, _)) in found.iter_mut().zip(entries) {
             *at = self.table.iter_hash(table_hash(hash)).next().copied().unwrap_or(u32::MAX);
@@ -189,7 +191,7 @@ impl Shard {
         self.pool.warm_ends(known.filter_map(|at| self.heads[*at].about_to_seal()));
     }
 
-    /// The metric with this name hash.
+    /// Returns the head of the metric with this name hash.
     #[inline]
     pub(crate) fn find(&self, hash: &NameHash) -> Option<u32> {
         let heads = &self.heads;
@@ -206,30 +208,35 @@ impl Shard {
         self.heads.len()
     }
 
-    /// Bytes of memory.
+    /// Bytes of heads, windows, cells and table.
     pub(crate) fn bytes(&self) -> usize {
         self.heads.bytes() + self.windows.bytes() + self.pool.bytes() + self.table.allocation_size()
     }
 
-    /// Adds a metric that is not known yet.
+    /// Adds a metric that has no head yet.
     pub(crate) fn insert(
         &mut self,
         hash: NameHash,
         id: MetricId,
         number: u32,
         config: &Arc<MetricConfig>,
-        flags: u16,
+        life: LifeEvent,
     ) -> u32 {
-        let plan = self.plan(config);
-        let coarse = self.plans[usize::from(plan)].coarse();
+        let layout = self.layout(config);
+        let coarse = self.layouts[usize::from(layout)].coarse();
         let at = self.vacant.get_mut(&coarse).and_then(Vec::pop).unwrap_or_else(|| self.push_vacant(coarse));
-        self.heads[at] = Head::new(hash, id, number, self.heads[at].windows, plan, flags);
+        let mut state = HeadState::default();
+        state.on_life(life);
+        if life == LifeEvent::InsertKnown {
+            state.set(mark::MERGE);
+        }
+        self.heads[at] = Head::new(hash, id, number, self.heads[at].windows, layout, state);
         let heads = &self.heads;
         self.table.insert_unique(table_hash(&hash), at, |at| table_hash(&heads[*at].hash));
         at
     }
 
-    /// Adds a head that no metric has yet.
+    /// Adds a head without a metric, with windows for this many coarse stages.
     fn push_vacant(&mut self, coarse: usize) -> u32 {
         let windows = self.windows.len() as u32;
         for _ in 0..coarse {
@@ -238,32 +245,39 @@ impl Shard {
         if self.limits.at_intervals {
             self.unwritten_from.push(0);
         }
-        self.heads.push(Head::new(NameHash::default(), MetricId([0; 16]), 0, windows, 0, 0))
+        self.heads.push(Head::new(
+            NameHash::default(),
+            MetricId([0; 16]),
+            0,
+            windows,
+            0,
+            HeadState::default(),
+        ))
     }
 
-    /// Adds what happened since the last call to the exported counters.
-    pub(crate) fn show(&mut self) {
-        self.ledger.show(&mut self.shown, &self.stats);
+    /// Adds the changes of the ledger since the last call to the exported counters.
+    pub(crate) fn export_counters(&mut self) {
+        self.ledger.export(&mut self.exported, &self.stats);
     }
 
     /// The open windows of a metric.
     pub(crate) fn open(&self, head: &Head) -> Vec<Window> {
-        let n = self.plans[usize::from(head.config)].coarse() as u32;
+        let n = self.layouts[usize::from(head.config)].coarse() as u32;
         (0..n).map(|k| self.windows[head.windows + k]).collect()
     }
 
-    fn plan(&mut self, config: &Arc<MetricConfig>) -> u16 {
-        // A run of metrics usually shares one configuration.
-        if let Some(at) = self.plans.iter().position(|p| Arc::ptr_eq(&p.config, config)) {
+    fn layout(&mut self, config: &Arc<MetricConfig>) -> u16 {
+        // Metrics that come together usually share a configuration.
+        if let Some(at) = self.layouts.iter().position(|p| Arc::ptr_eq(&p.config, config)) {
             return at as u16;
         }
         let text = config.to_text();
-        if let Some(at) = self.plan_of.get(&text) {
+        if let Some(at) = self.layout_of.get(&text) {
             return *at;
         }
-        let at = self.plans.len() as u16;
-        self.plans.push(Arc::new(Plan::new(Arc::clone(config))));
-        self.plan_of.insert(text, at);
+        let at = self.layouts.len() as u16;
+        self.layouts.push(Arc::new(MetricLayout::new(Arc::clone(config))));
+        self.layout_of.insert(text, at);
         at
     }
 
@@ -274,63 +288,63 @@ impl Shard {
         hash: &NameHash,
         batch: &PointBatch,
         point: &PointRef,
-        world: &mut World<'_>,
+        context: &mut ApplyContext<'_>,
     ) {
         let mut at = at;
         if at == u32::MAX {
-            // The name may have come earlier in this very batch.
-            let known = self.find(hash).or_else(|| self.create(hash, batch.name(point), world));
+            // An earlier point of this batch may have created the metric.
+            let known = self.find(hash).or_else(|| self.create(hash, batch.name(point), context));
             let Some(known) = known else { return };
             at = known;
         }
-        if self.heads[at].number == 0 && !self.assign_number(at, batch.name(point), world) {
+        if self.heads[at].number == 0 && !self.assign_number(at, batch.name(point), context) {
             return self.ledger.reject(Reject::MemoryLimited);
         }
-        self.accept(at, point.timestamp, point.value, world);
+        self.accept(at, point.timestamp, point.value, context);
     }
 
-    /// A metric that only the metadata knew (another program's, or its state row was lost). False when
-    /// there is no number left.
+    /// Gives a number to a metric that came from the metadata store without one: another program created it,
+    /// or its state row was lost. Returns `false` when no number is left.
     #[cold]
-    fn assign_number(&mut self, at: u32, name: &str, world: &mut World<'_>) -> bool {
-        let Some(number) = world.gate.next_number() else { return false };
-        self.sequence = world.writer.creation(number, name);
+    fn assign_number(&mut self, at: u32, name: &str, context: &mut ApplyContext<'_>) -> bool {
+        let Some(number) = context.gate.next_number() else { return false };
+        self.sequence = context.writer.creation(number, name);
         let head = &mut self.heads[at];
         head.number = number;
         if head.segment == 0 {
-            head.segment = world.writer.segment();
+            head.segment = context.writer.segment();
         }
         true
     }
 
-    /// Judges a point by the clock and puts it where it belongs.
+    /// Decides by the age of a point where it goes, and puts it there.
     #[inline]
-    fn accept(&mut self, at: u32, timestamp: u32, value: f64, world: &mut World<'_>) {
+    fn accept(&mut self, at: u32, timestamp: u32, value: f64, context: &mut ApplyContext<'_>) {
         let head = &mut self.heads[at];
-        let raw = self.plans[usize::from(head.config)].raw;
-        let age = world.now - i64::from(timestamp);
+        let raw = self.layouts[usize::from(head.config)].raw;
+        let age = context.now - i64::from(timestamp);
         if age > raw.duration() as i64 {
-            return self.accept_aged(at, timestamp, value, age, world);
+            return self.accept_aged(at, timestamp, value, age, context);
         }
         if age < -i64::from(ALLOWANCE * raw.resolution) {
-            return self.accept_future(at, timestamp, value, -age, world);
+            return self.accept_future(at, timestamp, value, -age, context);
         }
-        self.sequence = world.writer.point(head.number, timestamp, value);
+        self.sequence = context.writer.point(head.number, timestamp, value);
         if head.segment == 0 {
-            head.segment = world.writer.segment();
+            head.segment = context.writer.segment();
         }
-        self.put(at, raw.slot(timestamp), value, world.now);
+        self.put(at, raw.slot(timestamp), value, context.now);
     }
 
     /// Puts a point that is already in the journal into its head.
     #[inline]
     pub(crate) fn put(&mut self, at: u32, slot: u32, value: f64, now: i64) {
         let head = &mut self.heads[at];
-        if head.is(flag::NEW) {
+        if !head.is(mark::PLACED) {
             self.begin(at, slot);
         }
         if self.limits.at_intervals && slot < self.unwritten_from[at] {
-            self.heads[at].set(flag::REWRITE);
+            self.heads[at].set(mark::REWRITE);
         }
         let head = &mut self.heads[at];
         match head.apply(&mut self.pool, &mut self.scratch, slot, value) {
@@ -338,7 +352,7 @@ impl Shard {
             Applied::Replaced => self.ledger.replaced += 1,
             Applied::Advanced => {
                 self.ledger.held += 1;
-                self.look_whether_due(at);
+                self.check_due(at);
             }
             Applied::Late => {
                 self.ledger.held += 1;
@@ -347,26 +361,32 @@ impl Shard {
         }
     }
 
-    /// Chooses where the head of a metric starts: at the block that its first slot's allowance
-    /// reaches into.
+    /// Chooses the base of a head at its first point: the start of the block that the allowance before `slot`
+    /// reaches into. When open windows must be folded from the store, the base is after `slot`, so that the
+    /// point counts as late.
     fn begin(&mut self, at: u32, slot: u32) {
         let head = &mut self.heads[at];
-        head.clear(flag::NEW);
-        head.base = self.layout.block_start(&head.id, slot.saturating_sub(ALLOWANCE)).max(0) as u32;
+        head.set(mark::PLACED);
+        if head.is(mark::REFOLD) {
+            head.clear(mark::REFOLD);
+            (head.base, head.newest) = (slot + 1, slot + 1);
+            return;
+        }
+        head.base = self.blocks.block_start(&head.id, slot.saturating_sub(ALLOWANCE)).max(0) as u32;
         head.newest = slot;
     }
 
-    fn accept_aged(&mut self, at: u32, timestamp: u32, value: f64, age: i64, world: &mut World<'_>) {
+    fn accept_aged(&mut self, at: u32, timestamp: u32, value: f64, age: i64, context: &mut ApplyContext<'_>) {
         let head = &self.heads[at];
-        let plan = Arc::clone(&self.plans[usize::from(head.config)]);
-        let Some(stage) = plan.config.retention.stage_for_age(age) else {
+        let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
+        let Some(stage) = layout.config.retention.stage_for_age(age) else {
             return self.ledger.reject(Reject::TooOld);
         };
-        self.sequence = world.writer.point(head.number | (stage as u32) << NUMBER_BITS, timestamp, value);
-        self.put_aged(at, stage, timestamp, value, world.now, world.writer.segment());
+        self.sequence = context.writer.point(head.number | (stage as u32) << NUMBER_BITS, timestamp, value);
+        self.put_aged(at, stage, timestamp, value, context.now, context.writer.segment());
     }
 
-    /// Lays a point that the raw stage no longer covers into the stage that does.
+    /// Puts a point that is older than the raw stage into the finest stage that covers it.
     pub(crate) fn put_aged(
         &mut self,
         at: u32,
@@ -377,107 +397,38 @@ impl Shard {
         segment: u32,
     ) {
         let head = &mut self.heads[at];
-        let plan = Arc::clone(&self.plans[usize::from(head.config)]);
-        if stage > plan.coarse() {
-            // The configuration lost the stage since the record was written.
+        let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
+        if stage > layout.coarse() {
+            // The configuration has fewer stages than when the record was written.
             self.ledger.replaced += 1;
             return;
         }
         if head.segment == 0 {
             head.segment = segment;
         }
-        if head.is(flag::NEW) {
-            let slot = plan.raw.slot(u32::try_from(now).unwrap_or(u32::MAX));
+        if !head.is(mark::PLACED) {
+            let slot = layout.raw.slot(u32::try_from(now).unwrap_or(u32::MAX));
             self.begin(at, slot);
         }
         self.ledger.held += 1;
-        self.push_late(at, stage as u8, plan.stage(stage).slot(timestamp), value, now);
+        self.push_late(at, stage as u8, layout.stage(stage).slot(timestamp), value, now);
     }
 
-    fn accept_future(&mut self, at: u32, timestamp: u32, value: f64, ahead: i64, world: &mut World<'_>) {
-        if ahead > self.limits.future_max {
-            return self.ledger.reject(Reject::Future);
-        }
-        if self.waiting.len() >= WAITING_MAX {
-            return self.ledger.reject(Reject::FutureFull);
-        }
-        let head = &mut self.heads[at];
-        self.sequence = world.writer.point(head.number | KIND_WAITING << NUMBER_BITS, timestamp, value);
-        head.set(flag::SINCE);
-        if head.segment == 0 {
-            head.segment = world.writer.segment();
-        }
-        self.wait(at, timestamp, value, self.sequence);
-    }
-
-    /// Keeps a point until its time comes. The metric's state rows hold it as well.
-    pub(crate) fn wait(&mut self, at: u32, timestamp: u32, value: f64, sequence: u64) {
-        self.ledger.held += 1;
-        self.keep_waiting(Waiting { at, timestamp, value, sequence });
-    }
-
-    fn keep_waiting(&mut self, point: Waiting) {
-        self.heads[point.at].set(flag::WAITS);
-        self.next_release = self.next_release.min(self.release_time(&point));
-        self.waiting.push(point);
-    }
-
-    /// When a point is near enough for its head.
-    fn release_time(&self, point: &Waiting) -> i64 {
-        let ahead = ALLOWANCE * self.plan_of_head(point.at).raw.resolution;
-        i64::from(point.timestamp) - i64::from(ahead)
-    }
-
-    fn plan_of_head(&self, at: u32) -> &Plan {
-        &self.plans[usize::from(self.heads[at].config)]
-    }
-
-    /// Gives the points whose time has come to their heads, oldest first.
-    pub(crate) fn release_waiting(&mut self, now: i64, writer: &mut JournalWriter) {
-        if self.waiting.is_empty() || now < self.next_release {
-            return;
-        }
-        let (mut ripe, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|w| self.release_time(w) <= now);
-        for point in &ripe {
-            self.heads[point.at].clear(flag::WAITS);
-        }
-        self.next_release = i64::MAX;
-        self.segment = writer.segment();
-        for point in waiting {
-            self.keep_waiting(point);
-        }
-        // By slot, not by time: of two points of one slot the later arrival wins.
-        ripe.sort_by_key(|w| self.plan_of_head(w.at).raw.slot(w.timestamp));
-        for point in ripe {
-            self.ledger.held -= 1;
-            let head = &mut self.heads[point.at];
-            // A replay must release it at this place, between the points before and after.
-            self.sequence =
-                writer.point(head.number | KIND_RELEASED << NUMBER_BITS, point.timestamp, point.value);
-            if head.segment == 0 {
-                head.segment = writer.segment();
-            }
-            let slot = self.plans[usize::from(head.config)].raw.slot(point.timestamp);
-            self.put(point.at, slot, point.value, now);
-        }
-    }
-
-    fn create(&mut self, hash: &NameHash, name: &str, world: &mut World<'_>) -> Option<u32> {
-        let allowed = world.gate.check(name).and_then(|()| world.gate.admit(world.now));
+    fn create(&mut self, hash: &NameHash, name: &str, context: &mut ApplyContext<'_>) -> Option<u32> {
+        let allowed = context.gate.check(name).and_then(|()| context.gate.admit(context.now));
         if let Err(reason) = allowed {
             self.ledger.reject(reason);
             return None;
         }
-        let config = world.gate.config_for(name);
-        let Some(number) = world.gate.next_number() else {
+        let config = context.gate.config_for(name);
+        let Some(number) = context.gate.next_number() else {
             self.ledger.reject(Reject::MemoryLimited);
             return None;
         };
-        let at = self.insert(*hash, MetricId::of(name), number, &config, 0);
-        self.sequence = world.writer.creation(number, name);
-        self.heads[at].segment = world.writer.segment();
-        world.gate.submit(NewMetric { at, name: name.to_owned(), config, created_on: world.now as u32 });
+        let at = self.insert(*hash, MetricId::of(name), number, &config, LifeEvent::Insert);
+        self.sequence = context.writer.creation(number, name);
+        self.heads[at].segment = context.writer.segment();
+        context.gate.submit(NewMetric { at, name: name.to_owned(), config, created_on: context.now as u32 });
         Some(at)
     }
 }

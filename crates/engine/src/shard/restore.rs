@@ -1,15 +1,16 @@
-//! Start: heads from state rows, then journal records that are newer.
+//! A start: fills heads from state rows, then from newer journal records.
 
-use super::{KIND_RELEASED, KIND_WAITING, NUMBER_BITS, Shard, table_hash};
-use crate::head::{Head, flag};
+use super::future::FuturePoint;
+use super::{KIND_FUTURE, KIND_RELEASED, NUMBER_BITS, Shard, table_hash};
 use crate::router::NameHash;
-use crate::state_row::State;
+use crate::shard::head_state::mark;
+use crate::shard::state_row::State;
 
 /// A journal record of a point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replayed {
     pub(crate) sequence: u64,
-    /// Number and kind.
+    /// The metric's number and the record's kind.
     pub(crate) metric: u32,
     pub(crate) timestamp: u32,
     pub(crate) value: f64,
@@ -22,17 +23,13 @@ impl Replayed {
     }
 }
 
-fn holds_nothing(head: &Head) -> bool {
-    head.is_empty() && !head.is(flag::STALE | flag::WAITS)
-}
-
 impl Shard {
-    /// Has a head in the cache before it is filled.
+    /// Loads a head into the cache.
     pub(crate) fn warm_head(&self, at: u32) {
         std::hint::black_box(self.heads[at].ends());
     }
 
-    /// The same for its open windows, whose place the head tells.
+    /// Loads the open windows of a head into the cache.
     pub(crate) fn warm_windows(&self, at: u32) {
         let windows = self.heads[at].windows;
         if (windows as usize) < self.windows.len() {
@@ -40,67 +37,78 @@ impl Shard {
         }
     }
 
-    /// The same for the place in the table that a new name will take.
+    /// Loads the table entry that a new name will take into the cache.
     pub(crate) fn warm_entry(&self, hash: &NameHash) {
         std::hint::black_box(self.table.iter_hash(table_hash(hash)).next());
     }
 
     /// Fills a head from its state row.
     pub(crate) fn restore(&mut self, at: u32, state: &State<'_>) {
-        let plan = std::sync::Arc::clone(&self.plans[usize::from(self.heads[at].config)]);
+        let layout = std::sync::Arc::clone(&self.layouts[usize::from(self.heads[at].config)]);
         let head = &mut self.heads[at];
         head.number = state.number;
         self.sequence = self.sequence.max(state.sequence);
-        if state.resolution != plan.raw.resolution {
-            // The metric is kept differently now; its old slots do not fit the new grid.
+        if state.resolution != layout.raw.resolution {
+            // The resolution of the metric was changed: the old slots do not fit.
             return;
         }
-        head.clear(flag::MERGE);
+        head.clear(mark::MERGE);
         if state.newest > 0 {
-            head.clear(flag::NEW);
+            head.set(mark::PLACED);
         }
         (head.base, head.newest) = (state.base, state.newest.max(state.base));
         if self.limits.at_intervals {
             self.unwritten_from[at] = state.base;
         }
         head.adopt(&mut self.pool, &state.chain, state.octet);
-        for (k, window) in state.open.iter().take(plan.coarse()).enumerate() {
+        for (k, window) in state.open.iter().take(layout.coarse()).enumerate() {
             self.windows[head.windows + k as u32] = *window;
         }
-        for (timestamp, value) in &state.waiting {
-            self.wait(at, *timestamp, *value, state.sequence);
+        for (timestamp, value) in &state.future {
+            let (timestamp, value, sequence) = (*timestamp, *value, state.sequence);
+            self.keep_future(at, FuturePoint { timestamp, value, sequence });
         }
         self.ledger.held += u64::from(state.held);
-        self.ledger.recovered += u64::from(state.held) + state.waiting.len() as u64;
-        self.look_whether_due(at);
+        self.ledger.recovered += u64::from(state.held) + state.future.len() as u64;
+        self.check_due(at);
     }
 
-    /// A metric that was forgotten after what is known of it. It stays when it was made again since, when its
-    /// deletion did not come through, or when the store has lost the state row that knew of its points.
+    /// Marks a metric whose state row cannot be decoded. Its open windows were in that row only, so its first
+    /// point is treated as late: then they are folded again from the slots in the store.
+    pub(crate) fn lose_state(&mut self, at: u32) {
+        self.heads[at].set(mark::REFOLD);
+    }
+
+    /// Handles the removal of a metric in the journal. Its head stays if the metric is still in the metadata
+    /// store (it was created again, or the deletion failed) or if the head has points (the state row that
+    /// covered them is lost).
     pub(crate) fn forgotten(&mut self, at: u32) {
         let head = &mut self.heads[at];
         head.number = 0;
-        if head.is(flag::CREATED) && holds_nothing(head) {
-            // Windows that were open then are not taken up again.
-            head.set(flag::NEW | flag::MERGE);
+        if head.state.is_created() && head.holds_nothing() {
+            // Windows that were open before the removal do not go on.
+            head.clear(mark::PLACED);
+            head.set(mark::MERGE);
             head.segment = 0;
             self.clear_windows(at);
         }
     }
 
-    /// True when nothing is left of a metric that only the journal had, and that was forgotten.
+    /// Vacates the head of a metric that only the journal has and that was removed there. Returns whether it
+    /// was such a metric.
     pub(crate) fn is_gone(&mut self, at: u32) -> bool {
         let head = &self.heads[at];
-        let gone = head.number == 0 && !head.is(flag::CREATED) && holds_nothing(head);
+        let gone = head.number == 0 && !head.state.is_created() && head.holds_nothing();
         if gone {
             self.vacate(at);
         }
         gone
     }
 
-    /// Applies a record again. What it was judged to be stands: the clock is not asked.
+    /// Applies a journal record again. Its kind says what was decided when the point was accepted; the clock is
+    /// not asked again.
     pub(crate) fn replay(&mut self, at: u32, record: Replayed, now: i64, segment: u32) {
-        // State rows of other metrics may be further; this point is no newer than its record.
+        // State rows of other metrics may have set a later sequence than that of this record.
         let known = std::mem::replace(&mut self.sequence, record.sequence);
         self.segment = segment;
         self.put_again(at, record, now, segment);
@@ -114,20 +122,19 @@ impl Shard {
         if head.segment == 0 {
             head.segment = segment;
         }
-        if kind == KIND_RELEASED {
-            let same = |w: &super::Waiting| w.at == at && w.timestamp == record.timestamp;
-            if let Some(place) = self.waiting.iter().position(same) {
-                self.waiting.remove(place);
-                self.ledger.held -= 1;
-                self.ledger.recovered -= 1;
-            }
+        if kind == KIND_RELEASED && self.replay_release(at, record.timestamp) {
+            // The point was counted as recovered when it was kept.
+            self.ledger.recovered -= 1;
         }
         match kind {
             0 | KIND_RELEASED => {
-                let slot = self.plans[usize::from(self.heads[at].config)].raw.slot(record.timestamp);
+                let slot = self.layouts[usize::from(self.heads[at].config)].raw.slot(record.timestamp);
                 self.put(at, slot, record.value, now);
             }
-            KIND_WAITING => self.wait(at, record.timestamp, record.value, record.sequence),
+            KIND_FUTURE => {
+                let Replayed { timestamp, value, sequence, .. } = record;
+                self.keep_future(at, FuturePoint { timestamp, value, sequence });
+            }
             stage => self.put_aged(at, stage as usize, record.timestamp, record.value, now, segment),
         }
     }

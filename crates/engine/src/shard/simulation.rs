@@ -1,5 +1,6 @@
-//! A seeded simulation: points of every kind, flushes that overlap them, crashes at any moment. In
-//! the end every slot and every window is what a plain map says. A failing seed is printed.
+//! A seeded simulation of a shard: points of every kind, overlapping flushes, and crashes at any moment. At
+//! the end every slot and window must equal the results of a simple model. The seed is printed, so that a
+//! failure can be repeated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,25 +15,26 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::flush::Extent;
+use super::head_state::{LifeEvent, mark};
 use super::*;
-use crate::flusher::do_job;
-use crate::jobs::{Done, Flushes, Job};
-use crate::places::{FreeNumbers, Numbers};
+use crate::recover::numbers::{FreeNumbers, Numbers};
 use crate::recover::{Sources, recover};
 use crate::router::Router;
+use crate::shard::jobs::{Done, Flushes, Job};
 use crate::shard::read::{HeadAnswer, HeadQuery};
+use crate::worker::flusher::do_job;
 
 const START: i64 = 1_700_000_000;
-/// Seconds of the stages. The short ones see points older than stage 0.
+/// Time that each stage covers, in seconds. With `SHORT`, some points are older than stage 0.
 const LONG: [i64; 3] = [2000, 4000, 8000];
 const SHORT: [i64; 3] = [200, 4000, 8000];
-/// Slots of the coarse stages.
+/// Number of raw slots in a window of each coarse stage.
 const PER: [u32; 2] = [5, 20];
 const RAW_SLOTS: u32 = 10;
 const METHODS: [&str; 10] =
     ["average", "sum", "min", "max", "last", "count", "avg_zero", "absmax", "absmin", "p90"];
 
-/// Creates metrics at once.
+/// A gate that accepts every metric.
 struct OpenGate<'a> {
     config: Arc<MetricConfig>,
     numbers: &'a mut FreeNumbers,
@@ -57,7 +59,7 @@ impl CreateGate for OpenGate<'_> {
     }
 }
 
-struct World1 {
+struct World {
     rng: StdRng,
     runtime: tokio::runtime::Runtime,
     clock: Arc<ManualClock>,
@@ -72,18 +74,18 @@ struct World1 {
     journal: Option<Journal>,
     writer: Option<JournalWriter>,
     numbers: FreeNumbers,
-    /// Done by the store, not yet told to the shard.
+    /// Jobs that the store has committed, but whose acknowledgement the shard has not received.
     unacknowledged: Vec<Done>,
     jobs: Vec<Job>,
     model: BTreeMap<(usize, u32), f64>,
-    /// Windows of stage 1 that a point older than stage 0 has replaced: metric and window. `None` once
-    /// a younger point had the window folded again.
+    /// The values of stage 1 windows that a point older than stage 0 replaced, by metric and window. `None`
+    /// once a younger point caused the window to be folded again.
     aged: BTreeMap<(usize, u32), Option<f64>>,
     crashes: u32,
     forgotten: u32,
 }
 
-impl World1 {
+impl World {
     fn new(seed: u64, method: &str, spans: [i64; 3], at_intervals: bool) -> Self {
         let registry = Registry::new();
         let clock = Arc::new(ManualClock::at(START));
@@ -138,7 +140,7 @@ impl World1 {
         self.release();
         let mut batch = PointBatch::default();
         for _ in 0..self.rng.random_range(1..6) {
-            // The third is seldom written, and falls silent for minutes.
+            // The third metric gets few points, and none for minutes at a time.
             let metric = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2][self.rng.random_range(0..12)];
             if metric == 2 && (now - START) % 300 > 100 {
                 continue;
@@ -159,25 +161,26 @@ impl World1 {
     }
 
     fn apply(&mut self, batch: PointBatch, now: i64) {
-        let share = self.router.split(batch).remove(0);
+        let Some((_, entries)) = self.router.route(&batch).pop() else { return };
+        let share = ShardBatch { batch: Arc::new(batch), entries };
         let Some(writer) = self.writer.as_mut() else { return };
         let mut gate =
             OpenGate { config: Arc::clone(&self.config), numbers: &mut self.numbers, made: Vec::new() };
-        let mut world = World { writer, gate: &mut gate, now };
-        self.shard.apply(&share, 0, &mut world).unwrap();
-        writer.hand_over().unwrap();
+        let mut context = ApplyContext { writer, gate: &mut gate, now };
+        self.shard.apply(&share, 0, &mut context).unwrap();
+        writer.write_out().unwrap();
         let made = gate.made;
         self.create(made);
     }
 
-    /// As the clean-up does with a metric that gets no points any more.
+    /// Deletes a metric without recent points, as maintenance does.
     fn forget(&mut self) {
         let metric = 2;
         let name = format!("m.{metric}");
         let Some(writer) = self.writer.as_mut() else { return };
         let is_known = self.shard.find(&self.router.hash(&name)).is_some();
         let forgotten = self.shard.forget(&self.router.hash(&name), self.clock.now() - 30, writer);
-        writer.hand_over().unwrap();
+        writer.write_out().unwrap();
         if !(is_known && forgotten) {
             return;
         }
@@ -201,15 +204,15 @@ impl World1 {
 
     fn release(&mut self) {
         let Some(writer) = self.writer.as_mut() else { return };
-        self.shard.release_waiting(self.clock.now(), writer);
-        writer.hand_over().unwrap();
+        self.shard.release_future(self.clock.now(), writer);
+        writer.write_out().unwrap();
     }
 
     fn create(&mut self, made: Vec<NewMetric>) {
         for metric in made {
             let meta = MetricMeta { name: metric.name, config: metric.config, created_on: metric.created_on };
             self.runtime.block_on(self.store.create(&[meta])).unwrap();
-            self.shard.heads[metric.at].set(flag::CREATED);
+            self.shard.heads[metric.at].state.on_life(LifeEvent::Create);
         }
     }
 
@@ -261,12 +264,11 @@ impl World1 {
         self.balance();
     }
 
-    /// Jobs that were not done and acknowledgements are lost, and all memory; the store and what
-    /// the journal was given stay.
+    /// Loses jobs, acknowledgements and all memory, then recovers from the store and the journal.
     fn crash(&mut self) {
         self.crashes += 1;
         if self.rng.random_bool(0.5) {
-            // The flusher was half way through its queue.
+            // The flusher had processed half of its queue.
             let left = self.jobs.len() / 2;
             self.jobs.truncate(left);
             self.work();
@@ -277,7 +279,7 @@ impl World1 {
         let journal = open(&self.dir, &self.clock);
         let mut shards = [Shard::new(self.store.layout(), limits(self.at_intervals), self.stats.clone())];
         let config = Arc::clone(&self.config);
-        let config_for: crate::create::ConfigFor = Arc::new(move |_| Arc::clone(&config));
+        let config_for: creation::ConfigFor = Arc::new(move |_| Arc::clone(&config));
         let metadata: Arc<dyn MetadataStore> = Arc::<MemoryStore>::clone(&self.store);
         let sources = Sources {
             metadata: &metadata,
@@ -305,7 +307,7 @@ impl World1 {
         assert_eq!(self.shard.ledger.missing(), 0, "{:?}", self.shard.ledger);
     }
 
-    /// Compares every stage with the model, heads merged.
+    /// Compares every stage, read from heads and store, with the model.
     fn check(&mut self) {
         for metric in 0..3 {
             let id = MetricId::of(&format!("m.{metric}"));
@@ -330,7 +332,7 @@ impl World1 {
                 let request = ReadRequest { ranges: vec![range], ..Default::default() };
                 let mut column = self.runtime.block_on(self.store.read(&request)).unwrap().remove(0);
                 let whole = self.whole_first(&answer);
-                let got = crate::reader::merge(&answer, &mut column, whole);
+                let got = crate::read::merge(&answer, &mut column, whole);
                 let expected = self.expected(metric, &answer);
                 let differ = got.iter().zip(&expected).enumerate().position(|(i, (a, b))| {
                     bits(*a) != bits(*b) && !self.mixed(metric, stage, answer.slots.0 + i as u32)
@@ -347,7 +349,7 @@ impl World1 {
         }
     }
 
-    /// With flushes at intervals the store has everything that heads have, after a clean stop.
+    /// With flushes at intervals, after a clean stop, the store alone must match the model.
     fn check_store_alone(&mut self) {
         if !self.at_intervals {
             return;
@@ -362,17 +364,17 @@ impl World1 {
         self.jobs.extend(job.into_jobs());
         self.work();
         self.acknowledge();
-        // A head without its slots adds nothing to a read.
+        // A head without slots contributes nothing to a read.
         for at in 0..self.shard.len() as u32 {
             let head = &mut self.shard.heads[at];
             head.refill(&mut self.shard.pool, &mut self.shard.scratch, &[]);
-            head.set(flag::NEW);
+            head.clear(mark::PLACED);
         }
         self.check();
     }
 
     fn whole_first(&self, answer: &HeadAnswer) -> Option<plumbago_store::Column> {
-        let range = crate::reader::window_ranges(answer)?;
+        let range = crate::read::window_ranges(answer)?;
         let mut read = self
             .runtime
             .block_on(self.store.read(&ReadRequest { ranges: vec![range], ..Default::default() }))
@@ -380,7 +382,8 @@ impl World1 {
         Some(read.remove(0))
     }
 
-    /// Windows of stage 2 in which some part was replaced: their value depends on when they were folded.
+    /// True for a window of stage 2 that contains a replaced window of stage 1: its value depends on when it
+    /// was folded.
     fn mixed(&self, metric: usize, stage: usize, slot: u32) -> bool {
         let parts = PER[1] / PER[0];
         stage == 2 && self.aged.range((metric, slot * parts)..(metric, (slot + 1) * parts)).next().is_some()
@@ -388,7 +391,7 @@ impl World1 {
 
     fn expected(&self, metric: usize, answer: &HeadAnswer) -> Vec<f64> {
         let method = self.config.aggregation;
-        let per = if answer.stage == 0 { 1 } else { answer.plan.per[answer.stage - 1] };
+        let per = if answer.stage == 0 { 1 } else { answer.layout.per[answer.stage - 1] };
         (answer.slots.0..answer.slots.1)
             .map(|slot| {
                 let slots =
@@ -428,11 +431,11 @@ fn every_slot_and_window_survives_crashes() {
         let seed = first + i as u64;
         println!("seed {seed} {method}");
         let spans = if (i / METHODS.len()).is_multiple_of(2) { LONG } else { SHORT };
-        let mut world = World1::new(seed, method, spans, i >= 2 * METHODS.len());
+        let mut world = World::new(seed, method, spans, i >= 2 * METHODS.len());
         for _ in 0..600 {
             world.step();
         }
-        // Points ahead of now come of age, and all late ones reach the store.
+        // Release all future points, and let all late points reach the store.
         for _ in 0..20 {
             world.clock.advance(10);
             world.build();
@@ -450,13 +453,13 @@ fn every_slot_and_window_survives_crashes() {
     assert!(forgotten > 20, "{forgotten} metrics forgotten only");
 }
 
-/// A whole flush reaches past the newest slot; a point that comes between the two, while the flush is
-/// on its way, is in no row of it.
+/// A flush of the whole head extends past its newest slot. A point after that slot can arrive while the flush
+/// is in flight. It is in none of the flush's rows, so it must stay in the head.
 #[test]
 fn a_point_in_the_middle_of_a_whole_flush_is_kept() {
     for at_intervals in [false, true] {
-        let mut world = World1::new(1, "sum", LONG, at_intervals);
-        let point = |world: &mut World1, timestamp: i64| {
+        let mut world = World::new(1, "sum", LONG, at_intervals);
+        let point = |world: &mut World, timestamp: i64| {
             let mut batch = PointBatch::default();
             batch.push("m.0", timestamp as u32, 1.0);
             let now = world.clock.now();

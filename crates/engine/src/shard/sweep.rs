@@ -1,35 +1,38 @@
-//! The slow walk over all metrics: state rows for points that the journal has kept long enough,
-//! whole flushes for metrics that fell silent, and the oldest journal segment still needed.
+//! The sweep: a slow pass over all metrics, again and again. It writes state rows for points that have been in
+//! the journal for long, flushes metrics without new points whole, and finds the oldest journal segment that
+//! is still needed.
 
 use super::Shard;
 use super::flush::Extent;
-use crate::head::flag;
-use crate::jobs::Flushes;
+use crate::shard::head_state::mark;
+use crate::shard::jobs::Flushes;
 
-/// Where the walk stands.
+/// The progress of a sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
+    /// The next head to visit.
     next: u32,
+    /// The journal segment that was written when the sweep began.
     started_in: u32,
+    /// The oldest segment needed by a head visited so far.
     oldest: u32,
-    /// A walk is over and the next has not begun.
-    pub(crate) rests: bool,
-    /// Segments below this one are not needed by this shard, as of the last full walk.
+    /// True between two sweeps.
+    pub(crate) is_over: bool,
+    /// The shard needs no journal segment before this one, as of the last complete sweep.
     pub(crate) needed_from: u32,
 }
 
 impl Shard {
-    /// Looks at the next `heads` metrics and adds what they need to `flushes`. `segment` is the journal
-    /// segment that is written now.
+    /// Visits the next `heads` heads and adds the flushes they need. `segment` is the current journal segment.
     pub(crate) fn sweep(&mut self, heads: u32, segment: u32, now: i64, flushes: &mut Flushes) {
         let len = self.len() as u32;
-        self.sweep.rests = false;
+        self.sweep.is_over = false;
         for _ in 0..heads {
             if self.sweep.next == 0 {
                 (self.sweep.started_in, self.sweep.oldest) = (segment, segment);
             }
             if self.sweep.next >= len {
-                self.end_walk();
+                self.end_sweep();
                 return;
             }
             let at = self.sweep.next;
@@ -46,29 +49,29 @@ impl Shard {
         if self.limits.at_intervals {
             if self.may_flush(at) {
                 self.visit_at_interval(at, segment, now, flushes);
-            } else if self.late.is_under_way(at) && !self.heads[at].is(flag::DUE) {
-                // As soon as they are stored.
-                self.heads[at].set(flag::DUE);
+            } else if self.late.is_in_flight(at) && !self.heads[at].is(mark::DUE) {
+                // It is flushed as soon as its late points are stored.
+                self.heads[at].set(mark::DUE);
                 self.due.push(at);
             }
             return;
         }
-        // Late points go first, so that the state row covers them.
-        if !self.may_flush(at) || head.is(flag::STALE) {
+        // Late points are stored first, so that the state row covers them.
+        if !self.may_flush(at) || head.state.has_late() {
             return;
         }
-        let plan = &self.plans[usize::from(head.config)];
-        let resolution = i64::from(plan.raw.resolution);
-        // Windows that need all their slots close while the store still has them.
-        let patience = if plan.config.aggregation.needs_all_slots() {
-            self.limits.idle_after.min(plan.raw.duration() as i64 / 2)
+        let layout = &self.layouts[usize::from(head.config)];
+        let resolution = i64::from(layout.raw.resolution);
+        // Percentiles are computed from raw slots: flush the metric while the store still has them.
+        let idle_after = if layout.config.aggregation.needs_all_slots() {
+            self.limits.idle_after.min(layout.raw.duration() as i64 / 2)
         } else {
             self.limits.idle_after
         };
-        // The span of a head at work, so that a slow metric is not taken for a silent one.
-        let span = i64::from(self.layout.raw_slots + super::ALLOWANCE) * resolution;
-        let silent = !head.is(flag::NEW) && now - i64::from(head.newest) * resolution > patience + span;
-        if silent && (!head.is_empty() || head.segment != 0) {
+        // A head usually holds this many seconds, so that a metric with few points is not taken for idle.
+        let span = i64::from(self.blocks.raw_slots + super::ALLOWANCE) * resolution;
+        let is_idle = head.is(mark::PLACED) && now - i64::from(head.newest) * resolution > idle_after + span;
+        if is_idle && (!head.is_empty() || head.segment != 0) {
             self.build(at, Extent::All { now }, segment, flushes);
         } else if head.segment != 0 && segment.saturating_sub(head.segment) >= self.limits.checkpoint_segments
         {
@@ -76,19 +79,19 @@ impl Shard {
         }
     }
 
-    /// Hands over what has come since the last walk; a metric that fell silent is flushed whole, so
-    /// that its last windows close.
+    /// Flushes what arrived since the last sweep. A metric without new points is flushed whole, so that its last
+    /// windows close.
     fn visit_at_interval(&mut self, at: u32, segment: u32, now: i64, flushes: &mut Flushes) {
         let head = &self.heads[at];
-        let resolution = i64::from(self.plans[usize::from(head.config)].raw.resolution);
-        let silent = now / resolution - i64::from(head.newest) > i64::from(2 * super::ALLOWANCE);
-        if head.is(flag::NEW) {
+        let resolution = i64::from(self.layouts[usize::from(head.config)].raw.resolution);
+        let is_idle = now / resolution - i64::from(head.newest) > i64::from(2 * super::ALLOWANCE);
+        if !head.is(mark::PLACED) {
             if head.segment != 0 {
                 self.build(at, Extent::State, segment, flushes);
             }
-        } else if silent && !head.is_empty() {
+        } else if is_idle && !head.is_empty() {
             self.build(at, Extent::All { now }, segment, flushes);
-        } else if head.is(flag::SINCE | flag::REWRITE) || head.segment != 0 {
+        } else if head.is(mark::REWRITE) || head.segment != 0 {
             self.build(at, self.usual_extent(), segment, flushes);
         }
     }
@@ -98,9 +101,9 @@ impl Shard {
         (0..self.len() as u32).any(|at| self.heads[at].segment != 0)
     }
 
-    fn end_walk(&mut self) {
+    fn end_sweep(&mut self) {
         self.sweep.needed_from = self.sweep.oldest.min(self.sweep.started_in);
         self.sweep.next = 0;
-        self.sweep.rests = true;
+        self.sweep.is_over = true;
     }
 }

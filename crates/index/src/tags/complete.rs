@@ -1,61 +1,96 @@
-//! Which tags and values there are.
+//! Lists of tags and values.
+
+use std::ops::Bound;
+use std::sync::Arc;
 
 use plumbago_model::rules::Pattern;
 
 use super::Tags;
 use super::expression::{self, TagError, TagExpression};
+use super::pairs::{Tag, behind};
 use super::postings::Postings;
 use super::select::{Bounds, Stop, starting_with};
 
-/// A tag, or a value of one.
+/// A tag, or a value of a tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagText {
-    /// A number that it has while it is there.
+    /// A number that identifies it while it exists.
     pub id: u32,
-    /// The tag or the value.
+    /// The name of the tag, or the value.
     pub text: String,
-    /// How many series have it.
+    /// The number of series that have it.
     pub series: u64,
 }
 
-/// A regular expression that tags or values of a list must match at their start.
+/// A regular expression that filters a list of tags or values. It must match at the start of the text.
 #[derive(Debug)]
 pub struct TagFilter(Pattern);
 
 impl TagFilter {
-    /// Reads a filter.
+    /// Compiles a filter.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError::Regex`] if the text is not a regular expression.
     pub fn new(regex: &str) -> Result<Self, TagError> {
         expression::anchored(regex).map(Self)
+    }
+
+    /// Whether a tag or value matches.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError::RegexTime`] if the search exceeds the backtracking limit.
+    pub(crate) fn is_match(&self, text: &str) -> Result<bool, TagError> {
+        expression::is_match(&self.0, text)
+    }
+}
+
+/// A tag or value, copied while the lock is held.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    id: u32,
+    pub(crate) text: Arc<str>,
+    series: u64,
+}
+
+impl From<Listed> for TagText {
+    fn from(listed: Listed) -> Self {
+        Self { id: listed.id, text: listed.text.as_ref().to_owned(), series: listed.series }
     }
 }
 
 impl Tags {
-    /// The first `limit` tags in order that match.
-    pub(crate) fn list_tags(
-        &self,
-        filter: Option<&TagFilter>,
-        limit: usize,
-    ) -> Result<Vec<TagText>, TagError> {
-        let tags = self.pairs.tags().map(|(name, number, tag)| (name, number, tag.series.len()));
-        list(tags, filter, limit)
+    /// Up to `count` tags after `after`, sorted.
+    pub(crate) fn tags_after(&self, after: Option<&str>, count: usize) -> Vec<Listed> {
+        let listed = |(text, id, tag): (&Arc<str>, u32, &Tag)| Listed {
+            id,
+            text: Arc::clone(text),
+            series: tag.series.len(),
+        };
+        self.pairs.tags_after(after).take(count).map(listed).collect()
     }
 
-    /// A tag with the first `limit` of its values in order that match.
-    pub(crate) fn list_values(
-        &self,
-        tag: &str,
-        filter: Option<&TagFilter>,
-        limit: usize,
-    ) -> Result<Option<(TagText, Vec<TagText>)>, TagError> {
-        let Some((id, known)) = self.pairs.tag(tag) else { return Ok(None) };
-        let values =
-            known.values.iter().map(|(value, pair)| (&**value, *pair, self.pairs.series(*pair).len()));
-        let tag = TagText { id, text: tag.to_owned(), series: known.series.len() };
-        Ok(Some((tag, list(values, filter, limit)?)))
+    /// A tag; `None` if no series has it.
+    pub(crate) fn tag_text(&self, tag: &str) -> Option<TagText> {
+        let (id, known) = self.pairs.tag(tag)?;
+        Some(TagText { id, text: tag.to_owned(), series: known.series.len() })
     }
 
-    /// The first tags in order that begin with `prefix`, that the expressions do not name, and that
-    /// series have which match the expressions.
+    /// Up to `count` values of a tag after `after`, sorted.
+    pub(crate) fn listed_values_after(&self, tag: &str, after: Option<&str>, count: usize) -> Vec<Listed> {
+        let Some((_, tag)) = self.pairs.tag(tag) else { return Vec::new() };
+        let values = tag.values.range::<str, _>((behind(after), Bound::Unbounded));
+        let listed = |(text, pair): (&Arc<str>, &u32)| Listed {
+            id: *pair,
+            text: Arc::clone(text),
+            series: self.pairs.series(*pair).len(),
+        };
+        values.take(count).map(listed).collect()
+    }
+
+    /// The first tags, sorted, that begin with `prefix`, that no expression mentions, and that at least one
+    /// series has which matches the expressions.
     pub(crate) fn complete_tags(
         &self,
         expressions: &[TagExpression],
@@ -72,8 +107,8 @@ impl Tags {
         Ok(tags.take(limit).map(|(name, ..)| name.to_owned()).collect())
     }
 
-    /// The first values of a tag in order that begin with `prefix`, and that series have which match
-    /// the expressions.
+    /// The first values of a tag, sorted, that begin with `prefix` and that at least one series has which
+    /// matches the expressions.
     pub(crate) fn complete_values(
         &self,
         expressions: &[TagExpression],
@@ -99,12 +134,12 @@ impl Tags {
         Ok(values.take(limit).map(|(value, _)| value.to_owned()).collect())
     }
 
-    /// The series that are left by expressions; `None` for all when there are no expressions.
+    /// The series that match the expressions; `None` (all series) if there are no expressions.
     fn context(&self, expressions: &[TagExpression], bounds: &Bounds) -> Result<Option<Postings>, Stop> {
         if expressions.is_empty() { Ok(None) } else { self.select(expressions, bounds).map(Some) }
     }
 
-    /// The first values in order that some series have for a tag.
+    /// The first values, sorted, that some series have for a tag.
     fn values_of(&self, series: &Postings, tag: u32, prefix: &str, limit: usize) -> Vec<String> {
         let of_tag =
             |number| self.pairs_of(number).iter().copied().find(|pair| self.pairs.tag_of(*pair) == tag);
@@ -116,24 +151,4 @@ impl Tags {
         values.sort_unstable();
         values.into_iter().take(limit).map(str::to_owned).collect()
     }
-}
-
-fn list<'a>(
-    texts: impl Iterator<Item = (&'a str, u32, u64)>,
-    filter: Option<&TagFilter>,
-    limit: usize,
-) -> Result<Vec<TagText>, TagError> {
-    let mut list = Vec::new();
-    for (text, id, series) in texts {
-        if list.len() == limit {
-            break;
-        }
-        if match filter {
-            Some(TagFilter(pattern)) => expression::is_match(pattern, text)?,
-            None => true,
-        } {
-            list.push(TagText { id, text: text.to_owned(), series });
-        }
-    }
-    Ok(list)
 }

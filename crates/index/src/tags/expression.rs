@@ -1,18 +1,18 @@
-//! What is asked of a tag: `tag=value`, `tag!=value`, `tag=~regex`, `tag!=~regex`.
+//! Tag expressions: `tag=value`, `tag!=value`, `tag=~regex`, `tag!=~regex`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use plumbago_model::rules::{Pattern, PatternError};
 
-/// An expression that is said of one tag. A series without the tag has the empty value.
+/// A condition on one tag. For a series without the tag its value is empty.
 #[derive(Debug, Clone)]
 pub struct TagExpression {
     pub(super) tag: String,
     pub(super) test: Test,
 }
 
-/// What a value must be.
+/// The condition on the value.
 #[derive(Debug, Clone)]
 pub(super) enum Test {
     Is(String),
@@ -21,41 +21,47 @@ pub(super) enum Test {
     MatchesNot(Regex),
 }
 
-/// A regular expression, with what it demands of the beginning of a text, as far as that is known.
+/// A compiled regular expression, with the prefixes of its matches if they are known.
 #[derive(Debug, Clone)]
 pub(crate) struct Regex {
     pattern: Pattern,
-    /// In order; none of them begins another.
+    /// Sorted; none of them is a prefix of another.
     pub(super) beginnings: Option<Arc<[String]>>,
-    /// All values that match, once they were tried.
+    /// All values that match, after the expression was tried on them.
     pub(super) known: Option<Arc<HashSet<Arc<str>>>>,
 }
 
-/// Why tags were not searched.
+/// Why a search by tags failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TagError {
-    /// The text is no expression.
+    /// The text is not a tag expression.
     #[error("Invalid tagspec {0}")]
     Expression(String),
-    /// All expressions let series pass that have none of the tags.
+    /// All expressions match series that have none of the tags.
     #[error("At least one tagspec must not match the empty string")]
     AllMatchEmpty,
-    /// A regular expression cannot be read.
-    #[error("{0:?} is no regular expression: {1}")]
+    /// The text is not a regular expression; the second field says why.
+    #[error("{0:?} is not a valid regular expression: {1}")]
     Regex(String, PatternError),
-    /// A regular expression that backtracks without end.
-    #[error("a regular expression takes too long")]
+    /// A regular expression exceeded the backtracking limit.
+    #[error("a regular expression exceeds its backtracking limit")]
     RegexTime,
-    /// More results than [`crate::FindLimits::results_max`].
+    /// There are more results than [`crate::FindLimits::results_max`].
     #[error("more than {0} series match (limit of results); narrow the expressions")]
     TooManyResults(usize),
-    /// More work than [`crate::FindLimits::visited_max`].
-    #[error("more than {0} values and series to look at (limit of visited nodes); narrow the expressions")]
+    /// The search would take more work than [`crate::FindLimits::visited_max`].
+    #[error(
+        "the search would test more than {0} values and series (limit of visited nodes); narrow the expressions"
+    )]
     TooManyVisits(usize),
 }
 
 impl TagExpression {
-    /// Reads an expression as graphite-web does.
+    /// Parses an expression by graphite-web's rules.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError::Expression`] or [`TagError::Regex`] if the text is not an expression.
     pub fn parse(text: &str) -> Result<Self, TagError> {
         let invalid = || TagError::Expression(text.to_owned());
         let at = text.find([';', '!', '=']).filter(|at| *at > 0).ok_or_else(invalid)?;
@@ -70,8 +76,8 @@ impl TagExpression {
             (None, true) => Test::IsNot(rest.to_owned()),
             (Some(regex), negated) => {
                 let anchored = anchored(regex)?;
-                // Where the empty value passes, graphite-web asks for a match at the start of all values,
-                // elsewhere the pattern is searched: `^a|b` differs.
+                // graphite-web anchors the pattern at the start of the value if it matches the empty value, and
+                // searches otherwise. This matters for patterns such as `^a|b`.
                 let passes_empty = is_match(&anchored, "")? != negated;
                 let pattern = if passes_empty && regex.starts_with('^') {
                     compiled(regex, &format!("^(?:{regex})"))?
@@ -84,7 +90,7 @@ impl TagExpression {
         Ok(Self { tag: tag.to_owned(), test })
     }
 
-    /// Its regular expression, when it has one.
+    /// Its regular expression, if it has one.
     pub(crate) fn regex_mut(&mut self) -> Option<&mut Regex> {
         match &mut self.test {
             Test::Matches(regex) | Test::MatchesNot(regex) => Some(regex),
@@ -92,17 +98,17 @@ impl TagExpression {
         }
     }
 
-    /// The tag that it is about.
+    /// The name of the tag.
     pub fn tag(&self) -> &str {
         &self.tag
     }
 
-    /// The expression that a series has the tag at all.
+    /// The expression that matches every series with this tag.
     pub(super) fn has(tag: &str) -> Self {
         Self { tag: tag.to_owned(), test: Test::IsNot(String::new()) }
     }
 
-    /// True when a series without the tag passes.
+    /// Whether series without the tag match.
     pub(super) fn passes_empty(&self) -> Result<bool, TagError> {
         self.test.passes("")
     }
@@ -127,12 +133,12 @@ impl Regex {
         }
     }
 
-    /// What every value begins with that matches: one of these.
+    /// Prefixes of the matching values: every one begins with one of them.
     pub(crate) fn beginnings(&self) -> Vec<String> {
         self.beginnings.as_ref().map_or_else(|| vec![String::new()], |texts| texts.to_vec())
     }
 
-    /// From now on exactly these values match.
+    /// Sets the values that match.
     pub(crate) fn set_known(&mut self, values: HashSet<Arc<str>>) {
         self.known = Some(Arc::new(values));
     }
@@ -149,7 +155,7 @@ impl From<Pattern> for Regex {
     }
 }
 
-/// A regular expression that is met at the start of a text, as graphite-web anchors it.
+/// Compiles a regular expression that is anchored at the start of the text, as graphite-web does.
 pub(super) fn anchored(regex: &str) -> Result<Pattern, TagError> {
     if regex.starts_with('^') { compiled(regex, regex) } else { compiled(regex, &format!("^({regex})")) }
 }

@@ -1,11 +1,11 @@
-//! Numbers found by a hash of what they stand for.
+//! Numbers, found by the hash of what they stand for.
 
 use hashbrown::HashTable;
 
-/// There are many tables, so that growing one of them, which moves all it holds, is a short affair.
+/// The number of tables. With many small tables, growing one of them (which moves its entries) is fast.
 const TABLES: usize = 256;
 
-/// A set of numbers whose owner knows what they stand for.
+/// A set of numbers. The caller knows what they stand for.
 #[derive(Debug)]
 pub(super) struct Numbers(Vec<HashTable<u32>>);
 
@@ -18,7 +18,7 @@ impl Numbers {
         self.0[table(hash)].find(hash, |number| is_it(*number)).copied()
     }
 
-    /// Adds a number that is not there; `hash_of` gives the hash of any that is.
+    /// Adds a number that is not in the set. `hash_of` returns the hash of any number in it.
     pub(super) fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
         self.0[table(hash)].insert_unique(hash, number, |number| hash_of(*number));
     }
@@ -34,7 +34,7 @@ impl Numbers {
     }
 }
 
-/// By bits that hashbrown uses neither for the place in a table nor for the tag.
+/// The table of a hash. hashbrown uses other bits of the hash.
 fn table(hash: u64) -> usize {
     (hash >> 40) as usize % TABLES
 }

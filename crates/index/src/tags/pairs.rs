@@ -1,7 +1,8 @@
-//! Pairs of tag and value, each kept once, with the series that have them.
+//! Pairs of tag and value, each stored once, with the series that have them.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -9,7 +10,7 @@ use foldhash::fast::RandomState;
 use super::numbers::Numbers;
 use super::postings::Postings;
 
-/// All pairs. One that no series has any more goes, and its tag with its last value.
+/// All pairs. A pair is removed with its last series, and a tag with its last value.
 #[derive(Debug)]
 pub(super) struct Pairs {
     pairs: Vec<Pair>,
@@ -55,7 +56,7 @@ impl Pairs {
         self.by_text.find(hash_of(&self.hasher, tag, value), |pair| self.text(pair) == (tag, value))
     }
 
-    /// The number of a pair, made when it is not there; then a series must be added to it.
+    /// The number of a pair. A missing pair is made; the caller must then add a series to it.
     pub(super) fn acquire(&mut self, tag: &str, value: &str) -> u32 {
         match self.find(tag, value) {
             Some(pair) => pair,
@@ -89,7 +90,7 @@ impl Pairs {
         &self.pairs[pair as usize].value
     }
 
-    /// The number of a pair's tag.
+    /// The number of the tag of a pair.
     pub(super) fn tag_of(&self, pair: u32) -> u32 {
         self.pairs[pair as usize].tag
     }
@@ -103,13 +104,19 @@ impl Pairs {
         Some((number, &self.tags[number as usize]))
     }
 
-    /// All tags in order.
+    /// All tags, sorted.
     pub(super) fn tags(&self) -> impl Iterator<Item = (&str, u32, &Tag)> {
         self.by_name.iter().map(|(name, number)| (&**name, *number, &self.tags[*number as usize]))
     }
 
+    /// The tags after `after`, sorted.
+    pub(super) fn tags_after(&self, after: Option<&str>) -> impl Iterator<Item = (&Arc<str>, u32, &Tag)> {
+        let tags = self.by_name.range::<str, _>((behind(after), Bound::Unbounded));
+        tags.map(|(name, number)| (name, *number, &self.tags[*number as usize]))
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
-        /// Reference counts before a shared text, and its place in a tree of values.
+        /// The reference counts of a shared text, and its share of a node in the tree of values.
         const AROUND_TEXT: usize = 2 * size_of::<usize>() + 2 * size_of::<(Arc<str>, u32)>();
         let pairs = self.pairs.iter().map(|pair| pair.value.len() + AROUND_TEXT + pair.series.memory_bytes());
         let tags = self.tags.iter().map(|tag| tag.name.len() + AROUND_TEXT + tag.series.memory_bytes());
@@ -164,16 +171,21 @@ impl Pairs {
     }
 }
 
+/// The start of a range of texts: after `after`, or unbounded.
+pub(super) fn behind(after: Option<&str>) -> Bound<&str> {
+    after.map_or(Bound::Unbounded, Bound::Excluded)
+}
+
 fn hash_of(hasher: &RandomState, tag: &str, value: &str) -> u64 {
     let mut hasher = hasher.build_hasher();
     hasher.write(tag.as_bytes());
-    // No tag holds this byte.
+    // No tag contains this byte.
     hasher.write_u8(b'=');
     hasher.write(value.as_bytes());
     hasher.finish()
 }
 
-/// Puts an element where one is free.
+/// Puts an element into a free position, or at the end.
 fn put<T>(elements: &mut Vec<T>, free: &mut Vec<u32>, element: T) -> u32 {
     if let Some(number) = free.pop() {
         elements[number as usize] = element;

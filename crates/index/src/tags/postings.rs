@@ -2,14 +2,14 @@
 
 use roaring::RoaringBitmap;
 
-/// Up to so many numbers are a plain list: a bitmap keeps some 50 bytes for every range of 65,536 that
-/// it has a number in.
+/// Longer lists of numbers are stored as bitmaps. A bitmap takes about 50 bytes for every range of 65,536 that
+/// contains a number.
 const FEW_MAX: usize = 4096;
 
-/// A set of series, by their numbers.
+/// A set of series numbers.
 #[derive(Debug, Clone)]
 pub(super) enum Postings {
-    /// In order.
+    /// Sorted.
     Few(Vec<u32>),
     Many(RoaringBitmap),
 }
@@ -45,7 +45,7 @@ impl Postings {
     pub(super) fn insert(&mut self, number: u32) {
         match self {
             Self::Few(few) => {
-                // Mostly the highest so far.
+                // Usually the new number is the highest.
                 let place = match few.last() {
                     Some(last) if *last >= number => few.partition_point(|other| *other < number),
                     _ => few.len(),
@@ -54,7 +54,7 @@ impl Postings {
                     return;
                 }
                 if few.capacity() == 0 {
-                    // Many a value has one series only.
+                    // Many values have a single series.
                     few.reserve_exact(1);
                 }
                 few.insert(place, number);
@@ -84,7 +84,7 @@ impl Postings {
         }
     }
 
-    /// Keeps what is in `other` too.
+    /// Keeps the numbers that are also in `other`.
     pub(super) fn intersect(&mut self, other: &Self) {
         match (&mut *self, other) {
             (Self::Many(many), Self::Many(other)) => *many &= other,
@@ -98,7 +98,7 @@ impl Postings {
         }
     }
 
-    /// Takes out what is in `other`.
+    /// Removes the numbers that are in `other`.
     pub(super) fn subtract(&mut self, other: &Self) {
         match (&mut *self, other) {
             (Self::Many(many), Self::Many(other)) => *many -= other,
@@ -109,7 +109,7 @@ impl Postings {
         }
     }
 
-    /// Adds to `sum` what both have.
+    /// Adds the numbers that both sets have to `sum`.
     pub(super) fn add_common_to(&self, other: &Self, sum: &mut RoaringBitmap) {
         match (self, other) {
             (Self::Many(a), Self::Many(b)) => *sum |= a & b,
@@ -122,7 +122,7 @@ impl Postings {
         }
     }
 
-    /// Adds all to `sum`.
+    /// Adds all numbers to `sum`.
     pub(super) fn add_to(&self, sum: &mut RoaringBitmap) {
         match self {
             Self::Few(few) => sum.extend(few.iter().copied()),
@@ -130,7 +130,7 @@ impl Postings {
         }
     }
 
-    /// True when both have a number.
+    /// Whether the sets have a number in common.
     pub(super) fn meets(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Many(a), Self::Many(b)) => !a.is_disjoint(b),
@@ -143,7 +143,7 @@ impl Postings {
         }
     }
 
-    /// The numbers in order.
+    /// The numbers, sorted.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         let (few, many) = match self {
             Self::Few(few) => (Some(few), None),
@@ -155,7 +155,7 @@ impl Postings {
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
             Self::Few(few) => few.capacity() * size_of::<u32>(),
-            // What it would take on disk is what it takes in memory, nearly.
+            // The size in memory is close to the serialized size.
             Self::Many(many) => many.serialized_size(),
         }
     }

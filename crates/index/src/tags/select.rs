@@ -1,7 +1,7 @@
-//! The series that match expressions.
+//! Finds the series that match tag expressions.
 //!
-//! The smallest set that must hold a series is taken first and narrowed down; a regular expression is
-//! tried on the values of its tag, or on the values of the series that are left when these are fewer.
+//! The search starts with the smallest set that contains all results, and narrows it down. A regular expression
+//! is tried on the values of its tag, or on the values of the remaining series if these are fewer.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -15,25 +15,25 @@ use super::pairs::Tag;
 use super::postings::Postings;
 use crate::FindLimits;
 
-/// So many characters of a value that a regular expression is tried on count as a visit.
+/// So many characters of a value that a regular expression is tried on count as one visit.
 const CHARS_PER_VISIT: usize = 64;
 
-/// Looking up the value of one series takes as long as joining sets of so many series.
+/// Looking up the value of one series takes as long as merging sets of so many series.
 const SERIES_PER_LOOK: u64 = 64;
 
-/// What a search may take.
+/// The limits of a search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) limits: FindLimits,
-    /// Most values that a regular expression is tried on by the search itself, while others wait.
+    /// Maximum number of values that a regular expression is tried on while the lock is held.
     pub(crate) tried_at_once: u64,
 }
 
-/// Why a search came to no end.
+/// Why a search stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Error(TagError),
-    /// The regular expression at this place in the list is to be tried on all values of its tag first.
+    /// The regular expression at this index must first be tried on all values of its tag.
     Untried(usize),
 }
 
@@ -44,7 +44,7 @@ impl From<TagError> for Stop {
 }
 
 impl Tags {
-    /// The names of the series that match all expressions, in any order.
+    /// The names of the series that match all expressions, in no order.
     pub(crate) fn find_series(
         &self,
         expressions: &[TagExpression],
@@ -64,7 +64,7 @@ impl Tags {
         for (place, expression) in expressions.iter().enumerate() {
             (if expression.passes_empty()? { &mut passing } else { &mut asking }).push((place, expression));
         }
-        // Exact sizes are known of some, the others follow in the order of their tags' values.
+        // The sizes of some sets are known exactly. The others are sorted by the number of values of their tag.
         asking.sort_by_key(|(_, expression)| selection.size(expression));
         let Some(((place, first), rest)) = asking.split_first() else {
             return Err(TagError::AllMatchEmpty.into());
@@ -81,7 +81,7 @@ impl Tags {
         Ok(series)
     }
 
-    /// The next values of a tag in order that begin with a text.
+    /// Up to `count` values of a tag that begin with a prefix, sorted, after `after`.
     pub(crate) fn values_after(
         &self,
         tag: &str,
@@ -102,19 +102,19 @@ impl Tags {
     }
 }
 
-/// One search.
+/// A search in progress.
 struct Selection<'a> {
     tags: &'a Tags,
     bounds: &'a Bounds,
-    /// What is left of the visits.
+    /// The visits that are left.
     visits: usize,
-    /// The expression at work.
+    /// The index of the current expression.
     place: usize,
 }
 
 impl<'a> Selection<'a> {
-    /// What an expression costs when it comes first: known sets before those that have to be gathered,
-    /// small ones before large ones.
+    /// The cost of an expression if it comes first: existing sets before those that must be collected, and
+    /// small sets before large ones.
     fn size(&self, expression: &TagExpression) -> (bool, u64) {
         match &expression.test {
             Test::Is(value) => (false, self.has_value(&expression.tag, value).map_or(0, Postings::len)),
@@ -125,7 +125,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// The series that pass one expression, which does not let the empty value pass.
+    /// The series that match the first expression. It does not match the empty value.
     fn first(&mut self, expression: &TagExpression) -> Result<Postings, Stop> {
         let Some(tag) = self.has(&expression.tag) else { return Ok(Postings::default()) };
         match &expression.test {
@@ -138,7 +138,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Keeps the series that pass another expression.
+    /// Keeps the series that match another expression.
     fn narrow(&mut self, series: &mut Postings, expression: &TagExpression) -> Result<(), Stop> {
         let Some((number, tag)) = self.tags.pairs.tag(&expression.tag) else {
             if !expression.passes_empty()? {
@@ -175,7 +175,7 @@ impl<'a> Selection<'a> {
         Ok(())
     }
 
-    /// All series, or those that are also `among`, with a value for which the test says `wanted`.
+    /// The series with a value for which the test returns `wanted`, limited to `among` if that is given.
     fn gather(
         &mut self,
         tag: &Tag,
@@ -206,7 +206,7 @@ impl<'a> Selection<'a> {
         Ok(sum.into())
     }
 
-    /// Tries the value that each series has, each value once.
+    /// Tries the values of the series, each value once.
     fn try_each(&mut self, series: &Postings, tag: u32, test: &Test) -> Result<Postings, TagError> {
         let pairs = &self.tags.pairs;
         let mut known: HashMap<Option<u32>, bool> = HashMap::new();
@@ -229,7 +229,8 @@ impl<'a> Selection<'a> {
         Ok(left.into_iter().collect::<RoaringBitmap>().into())
     }
 
-    /// Stops when a regular expression had to be tried on so many values that others would wait.
+    /// Stops the search if a regular expression must be tried on so many values that the lock would be held too
+    /// long.
     fn try_now(&self, test: &Test, values: u64) -> Result<(), Stop> {
         match test {
             Test::Matches(Regex { known: None, .. }) | Test::MatchesNot(Regex { known: None, .. })
@@ -256,7 +257,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// The values that begin with a text, in order, with their pairs.
+/// The values that begin with a text, sorted, with their pairs.
 pub(super) fn starting_with<'a>(tag: &'a Tag, beginning: &'a str) -> impl Iterator<Item = (&'a str, u32)> {
     let values = tag
         .values
@@ -265,12 +266,12 @@ pub(super) fn starting_with<'a>(tag: &'a Tag, beginning: &'a str) -> impl Iterat
     values.take_while(move |(value, _)| value.starts_with(beginning))
 }
 
-/// The values that begin with one of some texts.
+/// The values that begin with one of the texts.
 fn values_from<'a>(tag: &'a Tag, texts: &'a [String]) -> impl Iterator<Item = (&'a str, u32)> {
     texts.iter().flat_map(|text| starting_with(tag, text))
 }
 
-/// The regular expression that a value must match for which the test says `wanted`.
+/// The regular expression that a value must match so that the test returns `wanted`.
 fn demanding(test: &Test, wanted: bool) -> Option<&Regex> {
     match (test, wanted) {
         (Test::Matches(regex), true) | (Test::MatchesNot(regex), false) => Some(regex),
@@ -278,7 +279,7 @@ fn demanding(test: &Test, wanted: bool) -> Option<&Regex> {
     }
 }
 
-/// How many values [`Selection::gather`] would look at; not counted further than `enough`.
+/// How many values [`Selection::gather`] would visit. Counting stops at `enough`.
 fn values_to_try(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
     match demanding(test, wanted) {
         Some(Regex { known: Some(values), .. }) => values.len() as u64,
@@ -289,7 +290,7 @@ fn values_to_try(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
     }
 }
 
-/// What [`Selection::gather`] costs with so many values, in series looked up one by one.
+/// The cost of [`Selection::gather`] for so many values, in lookups of single series.
 fn cost_of_gathering(tag: &Tag, values: u64) -> u64 {
     values * (1 + tag.series.len() / (tag.values.len() as u64).max(1) / SERIES_PER_LOOK)
 }

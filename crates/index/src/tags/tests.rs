@@ -1,4 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use plumbago_telemetry::Registry;
 use proptest::prelude::*;
@@ -131,22 +133,58 @@ fn tags_and_values_are_completed() {
     assert_eq!(values(&["name=disk"], "dc", "a", 1), ["a"]);
     assert_eq!(values(&["host="], "dc", "", 9), ["a", "ab"]);
     assert_eq!(values(&["name=cpu"], "nothing", "", 9), [""; 0]);
+}
+
+#[test]
+fn tags_and_values_are_listed() {
+    let index = Index::new(&Registry::new());
+    index.insert(["cpu;dc=a;host=1", "cpu;dc=b;host=2", "disk;dc=a;drive=c", "disk;dc=ab"]);
     let filter = crate::TagFilter::new("b|a$").unwrap();
-    let (tag, listed) = tags.list_values("dc", Some(&filter), 9).unwrap().unwrap();
+    let (tag, listed) = index.list_values("dc", Some(&filter), 9).unwrap().unwrap();
     assert_eq!((tag.text.as_str(), tag.series), ("dc", 4));
     let listed: Vec<_> = listed.iter().map(|value| (value.text.as_str(), value.series)).collect();
     assert_eq!(listed, [("a", 2), ("b", 1)]);
-    assert!(tags.list_values("nothing", None, 9).unwrap().is_none());
+    assert!(index.list_values("nothing", None, 9).unwrap().is_none());
+    let texts = |listed: Vec<crate::TagText>| listed.into_iter().map(|tag| tag.text).collect::<Vec<_>>();
+    let filter = crate::TagFilter::new("d|h").unwrap();
+    assert_eq!(texts(index.list_tags(Some(&filter), 9).unwrap()), ["dc", "drive", "host"]);
+    assert_eq!(texts(index.list_tags(None, 2).unwrap()), ["dc", "drive"]);
+    assert!(index.list_tags(None, 0).unwrap().is_empty());
 }
 
-/// What an expression says of a series, the long way.
+/// The list is longer than what is copied at once. While the filter runs, other threads can insert series.
+#[test]
+fn a_filter_does_not_hold_the_lock() {
+    const VALUES: usize = 10_000;
+    /// Only a failing test waits this long.
+    const HANG_GUARD: Duration = Duration::from_secs(120);
+    let index = Arc::new(Index::new(&Registry::new()));
+    let names: Vec<String> = (0..VALUES).map(|n| format!("m;n={n:05}")).collect();
+    index.insert(names.iter().map(String::as_str));
+    let mut seen = 0;
+    let is_match = |value: &str| {
+        seen += 1;
+        if seen % 4000 == 1 {
+            let (done, wait) = mpsc::channel();
+            let (writer, name) = (Arc::clone(&index), format!("m;n=z{value}"));
+            std::thread::spawn(move || done.send(writer.insert([name.as_str()])));
+            assert_eq!(wait.recv_timeout(HANG_GUARD), Ok(1), "an insert waits for the filter");
+        }
+        Ok(!value.starts_with('z'))
+    };
+    let (_, listed) = index.list_values_matching("n", is_match, usize::MAX).unwrap().unwrap();
+    assert_eq!(listed.len(), VALUES);
+    assert!(seen > VALUES);
+}
+
+/// Evaluates an expression on a name without an index.
 fn passes(name: &str, expression: &TagExpression) -> bool {
     let tags: BTreeMap<&str, &str> = segments(name).unwrap().into_iter().collect();
     expression.test.passes(tags.get(expression.tag()).unwrap_or(&"")).unwrap()
 }
 
 proptest! {
-    /// However many values are tried at once.
+    /// For any number of values that are tried while the lock is held.
     #[test]
     fn any_expressions_find_what_matches(
         names in prop::collection::btree_set("(a|b|ab);(x=[ab]{1,2};)?(y=[ab]{1,2};)?z=[0-9]{1,2}", 1..300),

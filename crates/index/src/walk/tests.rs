@@ -53,7 +53,7 @@ proptest! {
         let mut steps = steps.chunks(5);
         loop {
             found.clear();
-            let more = walk.turn(&trie, &mut found, &mut visits);
+            let more = walk.round(&trie, &mut found, &mut visits);
             shown.extend(found.iter().map(|(path, _, _)| path.to_owned()));
             if !more {
                 break;

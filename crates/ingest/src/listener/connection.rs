@@ -1,4 +1,4 @@
-//! One TCP connection: read, parse, push, again.
+//! A TCP connection: reads, parses and pushes in turn.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::SemaphorePermit;
@@ -19,17 +19,18 @@ use crate::protocol::{Intake, Protocol, Step};
 use crate::reject::Reject;
 use crate::stats::{Closed, ListenerStats};
 
-/// An unfinished large frame that gets no byte for so long gives its memory back.
+/// A connection with an incomplete large frame is closed if no byte arrives for this long, so that its
+/// memory is released.
 const LARGE_FRAME_PAUSE: Duration = Duration::from_secs(60);
 
-/// At shutdown, what the kernel already took from the sender is still read: until nothing comes for
-/// this long, or for so many reads.
+/// At shutdown, bytes that the kernel has already received are still read. This ends when nothing arrives
+/// for this long, or after this number of reads.
 const DRAIN_PAUSE: Duration = Duration::from_millis(20);
 const DRAIN_READS: usize = 64;
 
 thread_local! {
-    /// One buffer for all connections of a worker thread: they are parsed before the next one reads, so
-    /// that a silent connection holds no buffer, and a busy one gets a large one.
+    /// One buffer for all connections of a worker thread. Each read is parsed before the next connection
+    /// reads, so that idle connections need no buffer and busy ones have a large one.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
 }
 
@@ -38,20 +39,20 @@ pub(super) struct Connection<'a, S> {
     protocol: Box<dyn Protocol>,
     intake: Intake,
     idle_timeout: Option<Duration>,
-    /// The right to have a batch on its way to the sink.
-    turn: Option<SemaphorePermit<'a>>,
+    /// The permit to have a batch waiting for the sink.
+    permit: Option<SemaphorePermit<'a>>,
     lease: Lease<'a>,
     place: &'a Place,
     shared: &'a Shared,
     stats: &'a ListenerStats,
 }
 
-/// What a read gave.
+/// Result of a read.
 enum Read {
     Chunk(Step),
     End,
-    /// Too many batches wait for the sink.
-    NoTurn,
+    /// No permit is left: too many batches are waiting for the sink.
+    NoPermit,
 }
 
 impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
@@ -67,14 +68,14 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
         let mut intake = Intake::default();
         intake.tally.origin = Some(origin);
         let lease = Lease::new(&shared.frame_memory);
-        Self { stream, protocol, intake, idle_timeout, turn: None, lease, place, shared, stats }
+        Self { stream, protocol, intake, idle_timeout, permit: None, lease, place, shared, stats }
     }
 
-    /// Runs until the connection ends, and says why.
+    /// Reads until the connection ends. Returns the reason.
     pub(super) async fn run(mut self) -> Closed {
         let place = self.place;
         let mut cause = loop {
-            // Only the wait for bytes may be cut short: a chunk that was read is pushed.
+            // Only the wait for bytes may be cancelled: a chunk that has been read is always pushed.
             let read = tokio::select! {
                 biased;
                 read = self.read_in_time() => read,
@@ -110,7 +111,7 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
         cause
     }
 
-    /// Does what a read asks for; an error says why the connection ends.
+    /// Handles the result of a read. An error is the reason for which the connection ends.
     async fn take(&mut self, read: Read) -> Result<(), Closed> {
         match read {
             Read::Chunk(step) => match self.deliver(step).await {
@@ -118,8 +119,8 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
                 Step::Read | Step::Again => Ok(()),
             },
             Read::End => Err(Closed::End),
-            Read::NoTurn => {
-                self.turn = self.shared.in_flight.acquire().await.ok();
+            Read::NoPermit => {
+                self.permit = self.shared.in_flight.acquire().await.ok();
                 Ok(())
             }
         }
@@ -137,8 +138,8 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
 
     async fn read(&mut self) -> io::Result<Read> {
         poll_fn(|cx| {
-            let Some(turn) = self.turn.take().or_else(|| self.shared.in_flight.try_acquire().ok()) else {
-                return Poll::Ready(Ok(Read::NoTurn));
+            let Some(permit) = self.permit.take().or_else(|| self.shared.in_flight.try_acquire().ok()) else {
+                return Poll::Ready(Ok(Read::NoPermit));
             };
             SCRATCH.with_borrow_mut(|scratch| {
                 let mut buffer = ReadBuf::new(scratch);
@@ -146,7 +147,7 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
                 if buffer.filled().is_empty() {
                     return Poll::Ready(Ok(Read::End));
                 }
-                self.turn = Some(turn);
+                self.permit = Some(permit);
                 Poll::Ready(Ok(Read::Chunk(self.parse(buffer.filled()))))
             })
         })
@@ -164,14 +165,17 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
         step
     }
 
-    /// Pushes what was parsed, and what is left of it; then looks at the memory that waits.
+    /// Pushes the parsed points, parses and pushes what is left of the chunk, then adjusts the lease to the
+    /// memory of an incomplete message.
     async fn deliver(&mut self, mut step: Step) -> Step {
         loop {
             let points = std::mem::take(&mut self.intake.points);
             if !points.is_empty() {
                 let count = points.len();
+                let started = Instant::now();
                 if self.shared.sink.push(points).await {
                     self.stats.pushed(count);
+                    self.stats.pushed_in(started.elapsed());
                 } else {
                     self.stats.dropped(count, self.shared.clock.now_ms());
                 }
@@ -184,7 +188,7 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
             drop(relabel);
             self.count(0);
         }
-        self.turn = None;
+        self.permit = None;
         if step == Step::Read && !self.lease.resize(self.protocol.held_bytes()).await {
             self.intake.tally.reject(Reject::Memory, b"");
             self.count(0);

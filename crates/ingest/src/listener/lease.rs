@@ -1,17 +1,17 @@
-//! The memory of unfinished large messages, shared by all connections.
+//! Limits the memory that incomplete large messages of all connections take.
 
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// What every connection may hold without asking.
+/// Bytes that every connection may use without a lease.
 const FREE_BYTES: usize = 64 << 10;
 
 /// How long a connection waits for memory before it is closed.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// The part of the memory that one connection holds, in KiB.
+/// The share of the memory that a connection has leased, in KiB.
 pub(super) struct Lease<'a> {
     memory: &'a Semaphore,
     held: Option<SemaphorePermit<'a>>,
@@ -26,7 +26,7 @@ impl<'a> Lease<'a> {
         self.held.is_none()
     }
 
-    /// Holds what so many bytes need, no more. False when there is no memory for them.
+    /// Grows or shrinks the lease to what `bytes` need. Returns false if no memory became free in time.
     pub(super) async fn resize(&mut self, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(FREE_BYTES).div_ceil(1024);
         if wanted == 0 {

@@ -1,4 +1,4 @@
-//! The sockets: they read, let a protocol parse, and push batches.
+//! The sockets: read bytes, parse them with a protocol, and push batches to the sink.
 
 mod connection;
 mod lease;
@@ -6,6 +6,7 @@ mod peers;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use plumbago_model::Clock;
@@ -17,23 +18,23 @@ use crate::relabel::{Relabel, Rules};
 use crate::sink::PointSink;
 use crate::stats::Stats;
 
-/// How many batches may wait for the sink at once, all connections together. A connection that finds
-/// no room among them does not read.
-const BATCHES_IN_FLIGHT_MAX: usize = 64;
+/// Number of batches of all connections that may wait for the sink at the same time: one for each MiB of
+/// `ingest.frame_memory_bytes`, within these bounds. Beyond that, connections are not read.
+const BATCHES_IN_FLIGHT: RangeInclusive<usize> = 4..=64;
 
-/// What a worker thread reads at once.
+/// Largest read, and size of the buffer of each worker thread.
 const READ_BYTES: usize = 256 << 10;
 
-/// What every listener has in common.
+/// State shared by all listeners.
 pub(crate) struct Shared {
     pub(crate) sink: Arc<dyn PointSink>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rules: Rules,
     pub(crate) names: NameOptions,
     pub(crate) stats: Arc<Stats>,
-    /// A permit for each batch on its way to the sink.
+    /// One permit per batch that may wait for the sink.
     in_flight: Semaphore,
-    /// A permit for each KiB that unfinished large frames hold.
+    /// One permit per KiB that incomplete large frames may take.
     frame_memory: Semaphore,
 }
 
@@ -53,12 +54,14 @@ impl Shared {
             rules,
             names,
             stats,
-            in_flight: Semaphore::new(BATCHES_IN_FLIGHT_MAX),
+            in_flight: Semaphore::new(
+                (kib / 1024).clamp(*BATCHES_IN_FLIGHT.start(), *BATCHES_IN_FLIGHT.end()),
+            ),
             frame_memory: Semaphore::new(kib.min(Semaphore::MAX_PERMITS)),
         }
     }
 
-    /// What a parser is to know at this moment.
+    /// The context of a parser, at the current time.
     fn context<'a>(&self, relabel: &'a Relabel) -> Context<'a> {
         let now = self.clock.now().clamp(0, i64::from(u32::MAX)) as u32;
         Context { now, names: self.names, relabel: (!relabel.is_empty()).then_some(relabel) }

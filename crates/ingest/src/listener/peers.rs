@@ -1,4 +1,5 @@
-//! The open connections of one listener, and who has to go when there are too many.
+//! The open connections of a listener. When there are too many, the one that has been silent longest is
+//! closed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -10,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::stats::Closed;
 
-/// A connection that was silent for so long gives way when others wait.
+/// A connection may be closed in favour of a new one after this many milliseconds of silence.
 const SILENT_MS: i64 = 60_000;
 
-/// How often those who wait look for a silent one.
+/// How often a waiting connection looks for a silent one.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// All of them.
+/// All open connections of a listener.
 pub(super) struct Peers {
     max: usize,
     open: Mutex<HashMap<u64, Arc<Peer>>>,
@@ -30,7 +31,7 @@ struct Peer {
     stop: CancellationToken,
 }
 
-/// The place of one connection among the open ones; free again when it is dropped.
+/// The slot of an open connection. Dropping it frees the slot.
 pub(super) struct Place {
     peers: Arc<Peers>,
     id: u64,
@@ -47,8 +48,8 @@ impl Peers {
         })
     }
 
-    /// Waits for a place; meanwhile the listener accepts no one, and what more senders write waits in
-    /// the kernel. `None` at shutdown.
+    /// Waits for a free slot. The listener accepts no connections meanwhile; what further senders write stays
+    /// in the kernel. Returns `None` at shutdown.
     pub(super) async fn enter(
         self: &Arc<Self>,
         stop: &CancellationToken,
@@ -83,7 +84,7 @@ impl Peers {
         Some(Place { peers: Arc::clone(self), id, peer })
     }
 
-    /// Asks the connection that was silent longest to go, if that was long enough.
+    /// Stops the connection that has been silent longest, if that is at least [`SILENT_MS`].
     fn evict(&self, now_ms: i64) {
         let open = self.lock();
         let silent = open.values().min_by_key(|peer| peer.last_ms.load(Ordering::Relaxed));
@@ -99,12 +100,12 @@ impl Peers {
 }
 
 impl Place {
-    /// Something was read.
+    /// Records that the connection sent something.
     pub(super) fn active(&self, now_ms: i64) {
         self.peer.last_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Waits until the connection has to end.
+    /// Waits until the connection has to close.
     pub(super) async fn stopped(&self) {
         self.peer.stop.cancelled().await;
     }
@@ -113,7 +114,7 @@ impl Place {
         self.peer.stop.is_cancelled()
     }
 
-    /// Why it has to end.
+    /// Why the connection has to close.
     pub(super) fn cause(&self) -> Closed {
         if self.peer.evicted.load(Ordering::Relaxed) { Closed::Evicted } else { Closed::Shutdown }
     }
@@ -123,5 +124,26 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.peers.lock().remove(&self.id);
         self.peers.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_longest_silence_gives_way_and_only_after_a_minute() {
+        let (peers, stop) = (Peers::new(2), CancellationToken::new());
+        let first = peers.enter(&stop, || 0).await.unwrap();
+        let second = peers.enter(&stop, || 1).await.unwrap();
+        assert!(peers.try_enter(&stop, 1).is_none(), "no more than two");
+        peers.evict(SILENT_MS - 1);
+        assert!(!first.is_stopped() && !second.is_stopped());
+        first.active(2);
+        peers.evict(SILENT_MS + 1);
+        assert!(!first.is_stopped() && second.is_stopped());
+        assert_eq!((first.cause(), second.cause()), (Closed::Shutdown, Closed::Evicted));
+        drop(second);
+        assert!(peers.try_enter(&stop, SILENT_MS).is_some());
     }
 }

@@ -17,38 +17,39 @@ use tracing::warn;
 use super::Shared;
 use super::connection::Connection;
 use super::peers::{Peers, Place};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, TcpProtocol};
 use crate::stats::{Closed, Listener, ListenerStats};
 
 const BACKLOG: i32 = 1024;
 
-/// A client that does not finish its handshake in this time is let go.
+/// A client that has not finished its TLS handshake by then is disconnected.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Wait after a failed accept: it fails for want of file descriptors, and would fail at once again.
+/// Pause after a failed accept. The usual cause is a lack of file descriptors, which would make the next
+/// accept fail at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Carbon's: a sender whose machine vanished is noticed after a good minute.
+/// As in carbon: a sender whose machine has disappeared is noticed after about a minute.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(30))
     .with_retries(2);
 
-/// A bound listener, not yet accepting.
+/// A bound listener that is not accepting yet.
 pub(crate) struct Bound {
     pub(crate) listener: Listener,
     pub(crate) socket: StdListener,
     pub(crate) connections_max: usize,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) certificates: Arc<Certificates>,
-    /// Makes the state of a new connection.
-    pub(crate) protocol: Box<dyn Fn() -> Box<dyn Protocol> + Send + Sync>,
+    pub(crate) protocol: TcpProtocol,
+    pub(crate) message_bytes_max: usize,
 }
 
 /// Binds an address and listens.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // Without it a restart has to wait for the last connections to time out.
+    // Without this option a restarted daemon could not bind until old connections have timed out.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -56,9 +57,9 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-/// Accepts until `stop`; returns when every connection has ended and all its points are pushed.
+/// Accepts connections until `stop`. Returns once all connections have ended and their points are pushed.
 pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationToken) -> io::Result<()> {
-    let Bound { listener, socket, connections_max, idle_timeout, certificates, protocol } = bound;
+    let Bound { listener, socket, connections_max, idle_timeout, certificates, .. } = bound;
     let socket = TcpListener::from_std(socket)?;
     let peers = Peers::new(connections_max);
     let tasks = TaskTracker::new();
@@ -69,7 +70,8 @@ pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationTok
             return stats.closed(Closed::Shutdown);
         };
         let shared = Arc::clone(&shared);
-        let (protocol, acceptor) = (protocol(), certificates.acceptor());
+        let protocol = (bound.protocol.connect)(bound.message_bytes_max);
+        let acceptor = certificates.acceptor();
         tasks.spawn(async move {
             let stats = shared.stats.of(listener);
             let client = Client { protocol, origin, idle_timeout, place: &place, shared: &shared, stats };
@@ -87,8 +89,8 @@ pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationTok
     Ok(())
 }
 
-/// The connections that the kernel has taken for us: their senders may have written already. Closes the
-/// socket.
+/// Closes the socket and returns the connections that the kernel has established but that were not
+/// accepted yet. Their senders may have written already.
 fn waiting(socket: TcpListener) -> io::Result<Vec<(TcpStream, SocketAddr)>> {
     let socket = socket.into_std()?;
     let mut accepted = Vec::new();
@@ -101,7 +103,7 @@ fn waiting(socket: TcpListener) -> io::Result<Vec<(TcpStream, SocketAddr)>> {
     Ok(accepted)
 }
 
-/// The next connection; `None` at shutdown.
+/// The next connection. `None` at shutdown.
 async fn accept(
     socket: &TcpListener,
     listener: Listener,
@@ -119,7 +121,7 @@ async fn accept(
             Ok(accepted) => return Some(accepted),
             Err(error) => {
                 if FAILED.pass(shared.clock.now_ms()).is_some() {
-                    warn!(listener = listener.label(), %error, "cannot accept connections");
+                    warn!(listener = listener.label(), %error, "cannot accept connections; raise the limit of open files or lower connections_max");
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -138,7 +140,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     async fn serve(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) -> Closed {
-        // A socket that refuses an option still carries points.
+        // Keepalive is optional: without it the connection still carries points.
         let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE);
         let Some(acceptor) = acceptor else {
             return self.read(stream).await;

@@ -15,20 +15,21 @@ use super::Shared;
 use crate::protocol::{Intake, line};
 use crate::stats::Listener;
 
-/// Larger than any datagram, so that none is cut off: half a line would become a wrong point.
+/// Larger than any datagram. A truncated one could end in half a line, which would be a wrong point.
 const DATAGRAM_BYTES: usize = 64 << 10;
 
-/// A batch is pushed when it has come to this, or when no datagram waits.
+/// A batch is pushed when it reaches this size, or when no datagram is pending.
 const BATCH_BYTES: usize = 256 << 10;
 const BATCH_DATAGRAMS: usize = 1024;
 
-/// What is read at a stop, when senders do not: more than the kernel's buffer holds.
+/// Number of batches read at shutdown while senders go on sending. It is more than the kernel's buffer
+/// holds.
 const LAST_BATCHES: usize = 64;
 
-/// How often the kernel is asked how many datagrams it dropped.
+/// How often the number of datagrams dropped by the kernel is read.
 const DROPS_EVERY: Duration = Duration::from_secs(10);
 
-/// A bound socket, not yet read.
+/// A bound socket that is not read yet.
 pub(crate) struct Bound {
     pub(crate) socket: StdSocket,
     pub(crate) line_bytes_max: usize,
@@ -39,21 +40,21 @@ pub(crate) struct Bound {
 pub(crate) fn bind(address: SocketAddr, receive_buffer_bytes: usize) -> io::Result<StdSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
     socket.set_nonblocking(true)?;
-    // The kernel grants less without an error, and says what it granted, doubled for its own records.
+    // The kernel may grant less without an error. It reports twice the granted size.
     let _ = socket.set_recv_buffer_size(receive_buffer_bytes);
     let granted = socket.recv_buffer_size()? / 2;
     if granted < receive_buffer_bytes {
         info!(
             granted_bytes = granted,
             asked_bytes = receive_buffer_bytes,
-            "the kernel limits the receive buffer of the udp listener; raise net.core.rmem_max for bursts"
+            "the kernel granted a smaller receive buffer to the udp listener; raise net.core.rmem_max, or bursts of datagrams may be dropped"
         );
     }
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
 
-/// Reads until `stop`; what the kernel holds by then is still taken.
+/// Reads until `stop`, then reads what the kernel has already received.
 pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationToken) -> io::Result<()> {
     let inode = inode(&bound.socket);
     let mut reader = Reader {
@@ -93,9 +94,9 @@ struct Reader {
 }
 
 impl Reader {
-    /// Takes what waits, up to a batch, and pushes it. False when nothing waited.
+    /// Reads pending datagrams, up to a batch, and pushes their points. Returns false if none was pending.
     fn batch(&mut self) -> bool {
-        let stats = self.shared.stats.of(Listener::Udp);
+        let stats = self.shared.stats.of(Listener::UDP);
         let relabel = self.shared.rules.current();
         let context = self.shared.context(&relabel);
         let mut intake = Intake::default();
@@ -108,7 +109,7 @@ impl Reader {
                     intake.tally.origin = Some(origin);
                     line::datagram(&self.buffer[..length], self.line_bytes_max, &context, &mut intake);
                 }
-                // An error that an earlier datagram caused elsewhere; the next ones are not touched by it.
+                // The error was caused by an earlier datagram. The next ones can be read.
                 Err(error) if error.kind() != ErrorKind::WouldBlock => datagrams += 1,
                 Err(_) => break,
             }
@@ -126,7 +127,8 @@ impl Reader {
     }
 }
 
-/// What the kernel dropped because the socket was not read fast enough. Only `/proc` tells.
+/// Counts the datagrams that the kernel dropped because the socket was not read fast enough. The number is
+/// available only in `/proc`.
 struct Drops {
     inode: Option<u64>,
     counter: Counter,
@@ -139,14 +141,17 @@ impl Drops {
         let tables = ["/proc/net/udp", "/proc/net/udp6"].map(std::fs::read_to_string);
         let dropped = tables.iter().flatten().find_map(|table| drops_of(table, inode)).unwrap_or(0);
         if dropped > self.seen {
-            warn!(dropped = dropped - self.seen, "the kernel dropped datagrams before they were read");
+            warn!(
+                dropped = dropped - self.seen,
+                "the kernel dropped datagrams before they were read; raise ingest.udp.receive_buffer_bytes"
+            );
             self.counter.add(dropped - self.seen);
             self.seen = dropped;
         }
     }
 }
 
-/// The last column of the line of this socket.
+/// The number of drops of a socket: the last column of its line in `/proc/net/udp`.
 fn drops_of(table: &str, inode: u64) -> Option<u64> {
     let inode = inode.to_string();
     let line = table.lines().skip(1).find(|line| line.split_whitespace().nth(9) == Some(&inode))?;

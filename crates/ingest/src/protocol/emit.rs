@@ -1,21 +1,22 @@
-//! From the entries of a frame to the intake, in pieces of bounded size.
+//! Moves the entries of a frame into the intake, in batches of bounded size.
 
 use std::ops::ControlFlow;
 
-use super::{BATCH_BYTES, Context, Cursor, Intake};
+use super::frame::Cursor;
+use super::parser::{BATCH_BYTES, Context, Intake};
 use crate::reject::Reject;
 
-/// A frame may become this many times its own size in points and names. What honest senders repeat
-/// (one long name, many points) stays far below; a few bytes that repeat a huge name do not.
+/// How many times larger than a frame its points may become. A normal sender, even with many points of
+/// one long name, stays far below. A few bytes that refer to a huge name again and again do not.
 const AMPLIFICATION_MAX: usize = 64;
 
-/// What a point costs in a batch, beside its name.
+/// Bytes that a point takes in a batch, without its name.
 const POINT_BYTES: usize = 24;
 
-/// Stop, and go on at the cursor if there is one.
+/// Whether to stop. With a cursor, decoding continues there later; without one, the frame is finished.
 pub(super) type Flow = ControlFlow<Option<Cursor>>;
 
-/// Takes the entries of one frame, those that were taken before left out.
+/// Receives the entries of a frame. Skips those that an earlier call has handled.
 pub(super) struct Emitter<'a> {
     context: &'a Context<'a>,
     intake: &'a mut Intake,
@@ -45,12 +46,13 @@ impl<'a> Emitter<'a> {
         self.context.now
     }
 
-    /// Counts something that is no point. The name is charged: to find that out it was read.
+    /// Counts an entry that is not a point. The bytes of its name count towards the limit, since they had to
+    /// be read.
     pub(super) fn refused(&mut self, name: &[u8], reason: Reject) -> Flow {
         self.entry(name, || Err(reason))
     }
 
-    /// Takes a point, or counts why it is none. It is read only if it was not taken before.
+    /// Adds the point of an entry, or counts its refusal. `point` is not called for an entry that is skipped.
     pub(super) fn entry(&mut self, name: &[u8], point: impl FnOnce() -> Result<(u32, f64), Reject>) -> Flow {
         self.at.seen += 1;
         if self.at.seen <= self.skip {
@@ -72,7 +74,7 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// What a decoder returns at the end of its walk.
+/// The return value of a decoder.
 pub(super) fn outcome(flow: Flow) -> Option<Cursor> {
     match flow {
         Flow::Continue(()) => None,

@@ -1,23 +1,23 @@
-//! Messages behind a length: four bytes, big-endian, then so many bytes.
+//! Frames: a length of four bytes, big-endian, followed by a message of that length.
 
-use super::{Context, Intake, Protocol, Step};
+use super::parser::{Context, Intake, Protocol, Step};
 use crate::reject::Reject;
 
 const HEADER_BYTES: usize = 4;
 
-/// How far a decoder has come in one frame.
+/// How far a decoder has got in a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// Points taken or refused so far.
+    /// Points accepted or refused so far.
     pub seen: usize,
-    /// Bytes they became, names repeated.
+    /// Bytes that these points take in a batch, which repeats the name of each.
     pub bytes: usize,
 }
 
-/// Reads the points out of one frame.
+/// Decodes the points of a frame.
 pub trait Decode: Send {
-    /// Takes the points after `from`. Stops when the batch is large and says where; the same frame is
-    /// then given again.
+    /// Decodes the points after `from`. Returns `None` at the end of the frame. If the batch gets too large,
+    /// returns the position, from which a later call with the same frame continues.
     fn decode(
         &mut self,
         frame: &[u8],
@@ -31,13 +31,13 @@ pub trait Decode: Send {
 #[derive(Debug)]
 pub struct Framed<D> {
     decoder: D,
-    /// What was read and not yet decoded.
+    /// Bytes read but not decoded yet.
     tail: Vec<u8>,
     cursor: Cursor,
     frame_bytes_max: usize,
 }
 
-/// What stands at the start of the bytes.
+/// What the bytes start with.
 enum Next<'a> {
     Frame(&'a [u8], &'a [u8]),
     Incomplete,
@@ -45,7 +45,7 @@ enum Next<'a> {
 }
 
 impl<D: Decode> Framed<D> {
-    /// A stream whose frames may be `frame_bytes_max` bytes long.
+    /// A stream of frames of at most `frame_bytes_max` bytes.
     pub fn new(decoder: D, frame_bytes_max: usize) -> Self {
         Self { decoder, tail: Vec::new(), cursor: Cursor::default(), frame_bytes_max }
     }
@@ -64,7 +64,7 @@ impl<D: Decode> Framed<D> {
         }
     }
 
-    /// Decodes whole frames; what is left goes back to the tail, which is empty while this runs.
+    /// Decodes all complete frames and moves the remaining bytes to the tail. The tail must be empty.
     fn frames(&mut self, mut bytes: &[u8], context: &Context<'_>, intake: &mut Intake) -> Step {
         loop {
             match self.next(bytes) {
@@ -93,7 +93,7 @@ impl<D: Decode> Framed<D> {
         }
     }
 
-    /// How many bytes the first frame of the tail lacks; 0 when its length is not known yet.
+    /// Number of bytes missing from the first frame of the tail. 0 while its length is unknown.
     fn missing(&self) -> usize {
         match self.tail.first_chunk::<HEADER_BYTES>() {
             Some(header) => {
@@ -110,7 +110,8 @@ impl<D: Decode> Protocol for Framed<D> {
         if self.tail.is_empty() {
             return self.frames(chunk, context, intake);
         }
-        // Bytes that end no frame are only kept; no use to look at all of them again.
+        // If they do not complete the frame, the bytes are only stored, so that a large frame is not scanned again
+        // for each chunk.
         let missing = self.missing();
         self.tail.extend_from_slice(chunk);
         if chunk.len() < missing {

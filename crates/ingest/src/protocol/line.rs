@@ -1,27 +1,36 @@
-//! The line protocol: `name value timestamp`, ended by LF.
+//! The line protocol: `name value timestamp`, terminated by LF.
 
 use memchr::{memchr, memrchr};
 
-use super::{Context, Intake, Protocol, Step, number};
+use super::number;
+use super::parser::{Context, Intake, MessageLimit, Protocol, Step, TcpProtocol};
 use crate::reject::Reject;
+
+/// Lines over TCP.
+pub const TCP: TcpProtocol = TcpProtocol {
+    name: "line",
+    listen: "127.0.0.1:2003",
+    limit: MessageLimit::LINE,
+    connect: |line_bytes_max| Box::new(Lines::new(line_bytes_max)),
+};
 
 /// A stream of lines.
 #[derive(Debug)]
 pub struct Lines {
-    /// The start of a line whose end has not come yet.
+    /// The start of a line whose end has not arrived yet.
     tail: Vec<u8>,
-    /// In the middle of a line that is too long; what is left of it is not kept.
+    /// In the middle of a line that is too long. The rest of that line is not kept.
     skipping: bool,
     line_bytes_max: usize,
 }
 
 impl Lines {
-    /// A stream whose lines may be `line_bytes_max` bytes long.
+    /// A stream of lines of at most `line_bytes_max` bytes.
     pub fn new(line_bytes_max: usize) -> Self {
         Self { tail: Vec::new(), skipping: false, line_bytes_max }
     }
 
-    /// Adds to the line whose end has not come, or starts to skip it.
+    /// Appends to the unfinished line, or starts to skip it once it is too long.
     fn keep(&mut self, part: &[u8], intake: &mut Intake) {
         if self.skipping || part.is_empty() {
             return;
@@ -37,7 +46,7 @@ impl Lines {
         }
     }
 
-    /// Ends the line that an earlier chunk began.
+    /// Completes the line that an earlier chunk began.
     fn complete(&mut self, context: &Context<'_>, intake: &mut Intake) {
         if self.skipping {
             self.skipping = false;
@@ -82,7 +91,7 @@ impl Protocol for Lines {
     }
 }
 
-/// Parses a datagram: lines, the last of which needs no end.
+/// Parses a datagram of lines. The last one needs no LF.
 pub fn datagram(bytes: &[u8], line_bytes_max: usize, context: &Context<'_>, intake: &mut Intake) {
     each(bytes, line_bytes_max, context, intake);
 }
@@ -114,7 +123,7 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
     let (rest, timestamp) = timestamp_field(line).or_else(|| last_field(line)).ok_or(Reject::Fields)?;
     let (name, value) = last_field(rest).ok_or(Reject::Fields)?;
     let too_many = || name.iter().any(|b| is_blank(*b)).then_some(Reject::Fields);
-    // A rule may take the blanks away: carbon counts the fields before.
+    // Rewrite rules could remove the blanks, but carbon counts the fields before it applies them.
     if context.relabel.is_some() && has_blank_field(name, context.names.blanks_in_tags) {
         return Err(Reject::Fields);
     }
@@ -125,18 +134,18 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
             Err(Reject::NameControl) => Err(too_many().unwrap_or(Reject::NameControl)),
             outcome => outcome,
         },
-        // With a field too many, "bad value" would point at the wrong thing.
+        // With a field too many, the reason "value" would be misleading.
         (Err(reason), _) | (_, Err(reason)) => Err(too_many().unwrap_or(reason)),
     }
 }
 
-/// True when there are blanks in a name, but for those in its tags where these may have some.
+/// True if the name contains a blank. Blanks in tags do not count where they are allowed.
 fn has_blank_field(name: &[u8], blanks_in_tags: bool) -> bool {
     let tags = memchr(b';', name).filter(|_| blanks_in_tags);
     name[..tags.unwrap_or(name.len())].iter().any(|b| is_blank(*b))
 }
 
-/// The same as [`last_field`] for the usual case: a blank and ten bytes behind it.
+/// Fast path of [`last_field`] for the usual case: a blank followed by ten bytes.
 #[inline]
 fn timestamp_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, field) = line.split_last_chunk::<11>()?;
@@ -144,7 +153,7 @@ fn timestamp_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (is_blank(*blank) && !field.iter().any(|b| is_blank(*b))).then(|| (trim_end(head), field))
 }
 
-/// Splits off the last field and the blanks before it.
+/// Splits off the last field. The blanks before it are dropped.
 #[inline]
 fn last_field(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = text.iter().rposition(|b| is_blank(*b))?;
@@ -159,7 +168,7 @@ fn trim_end(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Without the blanks around it, and without the CR of senders that end lines with CR LF.
+/// Removes surrounding blanks, and the CR of senders that terminate lines with CR LF.
 #[inline]
 fn trim(mut line: &[u8]) -> &[u8] {
     while let [rest @ .., b' ' | b'\t' | b'\r'] = line {

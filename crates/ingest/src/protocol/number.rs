@@ -1,18 +1,18 @@
-//! Values and timestamps, as the senders write them.
+//! Parses values and timestamps.
 
 use crate::reject::Reject;
 
-/// A number in Python's spelling, which all senders share: sign, decimals, exponent, `inf`,
-/// `infinity`, `nan` in any case. Unlike Python, no `_` between digits.
+/// Parses a number as Python's `float()` does, which all senders comply with: sign, decimals, exponent,
+/// `inf`, `infinity` and `nan` in any case. Unlike Python, it does not allow `_` between digits.
 #[inline]
 pub(crate) fn value(text: &[u8]) -> Option<f64> {
     fast_float2::parse(text).ok()
 }
 
-/// Seconds since the epoch from their text.
+/// Parses seconds since the epoch.
 #[inline]
 pub(crate) fn timestamp(text: &[u8], now: u32) -> Result<u32, Reject> {
-    // Ten digits is what nearly every sender writes until the year 2286.
+    // Nearly every timestamp up to the year 2286 has ten digits.
     if let Ok(ten) = text.try_into()
         && let Some(seconds) = ten_digits(ten)
     {
@@ -21,19 +21,19 @@ pub(crate) fn timestamp(text: &[u8], now: u32) -> Result<u32, Reject> {
     timestamp_of(value(text).ok_or(Reject::Timestamp)?, now)
 }
 
-/// The number that ten digits spell; eight of them are taken at once, each in its byte of one word.
+/// Parses ten digits. Eight of them are converted at once, one in each byte of a word.
 #[inline]
 fn ten_digits(text: &[u8; 10]) -> Option<u64> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let (high, low) = text.split_first_chunk::<8>()?;
     let [tens, ones] = [low.first()?.wrapping_sub(b'0'), low.get(1)?.wrapping_sub(b'0')];
     let word = u64::from_le_bytes(*high);
-    // A digit has 3 in its upper half, and still has when 6 is added.
+    // A digit has 3 in the upper half of its byte, and still has it after 6 is added.
     let upper = (word | word.wrapping_add(6 * ONES)) & (0xf0 * ONES);
     if upper != 0x30 * ONES || word & (0xf0 * ONES) != upper || tens > 9 || ones > 9 {
         return None;
     }
-    // Neighbours are joined: digits to pairs, pairs to fours, fours to eight.
+    // Join neighbours: digits into pairs, pairs into fours, fours into all eight.
     let digits = word & (0x0f * ONES);
     let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
@@ -41,7 +41,8 @@ fn ten_digits(text: &[u8; 10]) -> Option<u64> {
     Some(eight * 100 + u64::from(tens) * 10 + u64::from(ones))
 }
 
-/// Seconds since the epoch from a number. Carbon cuts off the fraction, and then −1 means now.
+/// Converts a number to seconds since the epoch. As in carbon the fraction is cut off, and then −1 means
+/// `now`.
 pub(crate) fn timestamp_of(seconds: f64, now: u32) -> Result<u32, Reject> {
     if !seconds.is_finite() {
         return Err(Reject::Timestamp);
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn values_in_pythons_spelling() {
-        // Each was given to Python's float(): `None` is what it refuses.
+        // The results of Python's float(). `None` means that it raises an error.
         for (text, expected) in [
             ("1", Some(1.0)),
             ("+1", Some(1.0)),

@@ -3,10 +3,19 @@
 use prost::Message;
 
 use super::emit::{Emitter, Flow, outcome};
-use super::{Context, Cursor, Decode, Intake};
+use super::frame::{Cursor, Decode, Framed};
+use super::parser::{Context, Intake, MessageLimit, TcpProtocol};
 use crate::reject::Reject;
 
-/// The content of a frame.
+/// Protobuf messages over TCP. Off by default; the customary port is 2005.
+pub const TCP: TcpProtocol = TcpProtocol {
+    name: "protobuf",
+    listen: "",
+    limit: MessageLimit::FRAME,
+    connect: |frame_bytes_max| Box::new(Framed::new(Protobuf, frame_bytes_max)),
+};
+
+/// The message in a frame.
 #[derive(Clone, PartialEq, Message)]
 pub struct Payload {
     /// The metrics.
@@ -17,8 +26,8 @@ pub struct Payload {
 /// A metric with its points.
 #[derive(Clone, PartialEq, Message)]
 pub struct Metric {
-    /// The name. A string in the definition; taken as bytes, so that one that is not UTF-8 costs its
-    /// own points and not the frame.
+    /// The name. It is a string in the definition of the message. Read as bytes here, so that a name that
+    /// is not UTF-8 costs only its own points and not the frame.
     #[prost(bytes = "vec", tag = "1")]
     pub metric: Vec<u8>,
     /// The points.
@@ -37,7 +46,7 @@ pub struct Point {
     pub value: f64,
 }
 
-/// Reads protobuf messages.
+/// Decodes protobuf messages.
 #[derive(Debug, Default)]
 pub struct Protobuf;
 
@@ -97,7 +106,7 @@ mod tests {
         (points, counted.collect())
     }
 
-    /// Written by hand, so that the tags and wire types are not our own word for it.
+    /// Encoded by hand, so that the test does not take tags and wire types from the code that it tests.
     const ONE: &[u8] = b"\x0a\x16\x0a\x03a.b\x12\x0f\x08\x80\xe2\xcf\xaa\x06\x11\0\0\0\0\0\0\xf8\x3f";
 
     #[test]

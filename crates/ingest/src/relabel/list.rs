@@ -1,4 +1,5 @@
-//! `blacklist.conf` and `whitelist.conf`: one regular expression a line, searched in the name.
+//! `blacklist.conf` and `whitelist.conf`: one regular expression per line, which may match anywhere in the
+//! name.
 
 use plumbago_model::rules::Pattern;
 
@@ -9,8 +10,8 @@ use crate::reject::Reject;
 pub(super) struct List(Vec<Pattern>);
 
 impl List {
-    /// Carbon skips a pattern that it cannot read; here the file has a problem, since a list with a hole
-    /// lets through what it was written to stop.
+    /// Parses a list. Unlike carbon, which skips an invalid pattern, this reports it as a problem: without
+    /// the pattern, the list would let through names that it was written to stop.
     pub(super) fn parse(text: &str, problems: &mut Vec<(usize, String)>) -> Self {
         let mut patterns = Vec::new();
         for (i, line) in text.lines().enumerate() {

@@ -1,8 +1,8 @@
-//! What the operator does to names on entry: carbon's blacklist, whitelist and rewrite rules.
+//! Filters and rewrites names on arrival: carbon's blacklist, whitelist and rewrite rules.
 //!
-//! The lists see the name as the sender wrote it, as in carbon; then the rules `[pre]` and `[post]` are
-//! applied in the order of their file. (In carbon the two kinds stand before and after aggregation; there
-//! is none here, so that both apply.)
+//! As in carbon, the lists see the name as the sender wrote it. Then the rules under `[pre]` are applied,
+//! followed by those under `[post]`. In carbon aggregation takes place between the two; there is no
+//! aggregation here.
 
 mod list;
 mod rewrite;
@@ -18,7 +18,7 @@ use rewrite::Rewrites;
 
 pub use rules::{RuleProblem, Rules, RulesError};
 
-/// The lists and rules of one moment.
+/// The lists and rules as read at one time.
 #[derive(Debug, Default)]
 pub struct Relabel {
     blacklist: List,
@@ -27,7 +27,7 @@ pub struct Relabel {
 }
 
 impl Relabel {
-    /// Reads the contents of the three files; the problems come with the number of their line.
+    /// Parses the contents of the three files. Each problem has the number of its line.
     pub fn parse(blacklist: &str, whitelist: &str, rewrite_rules: &str) -> (Self, [Vec<(usize, String)>; 3]) {
         let mut problems = [const { Vec::new() }; 3];
         let relabel = Self {
@@ -38,12 +38,12 @@ impl Relabel {
         (relabel, problems)
     }
 
-    /// True when every name passes as it is.
+    /// True if every name passes unchanged.
     pub fn is_empty(&self) -> bool {
         self.blacklist.is_empty() && self.whitelist.is_empty() && self.rewrites.is_empty()
     }
 
-    /// The name that goes on, or why it does not.
+    /// Returns the name to store, or the reason for which it is refused.
     pub(crate) fn apply<'a>(&self, name: &'a str) -> Result<Cow<'a, str>, Reject> {
         if self.blacklist.contains(name)? {
             return Err(Reject::Blacklist);

@@ -7,7 +7,7 @@ use plumbago_model::rules::Pattern;
 
 use crate::reject::Reject;
 
-/// All rules, those of `[pre]` first.
+/// All rules, those under `[pre]` first.
 #[derive(Debug, Default)]
 pub(super) struct Rewrites(Vec<Rule>);
 
@@ -17,7 +17,7 @@ struct Rule {
     replacement: Vec<Part>,
 }
 
-/// A piece of a replacement.
+/// A part of a replacement.
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
@@ -41,7 +41,7 @@ impl Rewrites {
             }
             if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
                 section = section_of(name).map_err(|error| problems.push((i + 1, error))).ok();
-                // In carbon, too, the second section of a name takes the place of the first.
+                // As in carbon, a second section of the same name replaces the first.
                 match section {
                     Some(Section::Pre) => pre.clear(),
                     Some(Section::Post) => post.clear(),
@@ -52,7 +52,8 @@ impl Rewrites {
             match (Rule::parse(line), section) {
                 (Ok(rule), Some(Section::Pre)) => pre.push(rule),
                 (Ok(rule), Some(Section::Post)) => post.push(rule),
-                (Ok(_), None) => problems.push((i + 1, "a rule stands under [pre] or [post]".to_owned())),
+                (Ok(_), None) => problems
+                    .push((i + 1, "the rule is not in a section; put it under [pre] or [post]".to_owned())),
                 (Err(error), _) => problems.push((i + 1, error)),
             }
         }
@@ -70,7 +71,7 @@ impl Rewrites {
             if let Cow::Owned(rewritten) = rule.apply(&current)? {
                 current = Cow::Owned(rewritten);
             }
-            // Rules that double a name must not do so without end.
+            // Rules that make a name longer must not do so without limit.
             if current.len() > NAME_BYTES_MAX {
                 return Err(Reject::NameTooLong);
             }
@@ -110,7 +111,7 @@ impl Rule {
     }
 }
 
-/// Python's replacement text: `\1` … `\99`, `\g<1>`, `\g<name>` and `\\`; a `$` is only a `$`.
+/// Python's replacement text: `\1` … `\99`, `\g<1>`, `\g<name>` and `\\`. A `$` has no special meaning.
 fn parts(mut text: &str, pattern: &Pattern) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     while let Some((plain, rest)) = text.split_once('\\') {
@@ -134,7 +135,7 @@ fn push_text(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-/// What stands behind a backslash, and the text after it.
+/// Parses what follows a backslash. Also returns the rest of the text.
 fn reference<'a>(text: &'a str, pattern: &Pattern) -> Result<(Part, &'a str), String> {
     if let Some((name, after)) = text.strip_prefix("g<").and_then(|rest| rest.split_once('>')) {
         let number = name.parse().ok().or_else(|| pattern.group(name));

@@ -1,4 +1,4 @@
-//! The files behind the lists and rules, and their reload.
+//! Loads and reloads the files of the lists and rules.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use arc_swap::ArcSwap;
 use super::Relabel;
 use crate::config::Config;
 
-/// The lists and rewrite rules in force. Cloning shares them: a reload is seen by every listener with
-/// its next batch.
+/// The lists and rewrite rules in force. Clones share them: after a reload every listener uses the new
+/// ones from its next batch on.
 #[derive(Debug, Clone)]
 pub struct Rules(Arc<ArcSwap<Relabel>>);
 
-/// One thing that is wrong with a file.
+/// A problem in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleProblem {
     /// The file.
     pub file: PathBuf,
-    /// Its line, counted from 1; 0 when the file could not be read.
+    /// Its line, counted from 1. 0 if the file could not be read.
     pub line: usize,
     /// What is wrong.
     pub message: String,
@@ -34,24 +34,30 @@ impl fmt::Display for RuleProblem {
     }
 }
 
-/// All that is wrong with the lists and rewrite rules.
+/// All problems of the lists and rewrite rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct RulesError(pub Vec<RuleProblem>);
 
 impl Rules {
     /// Reads the files that the settings name.
+    ///
+    /// # Errors
+    /// All problems at once, if a file cannot be read or parsed.
     pub fn load(config: &Config) -> Result<Self, RulesError> {
         Ok(Self(Arc::new(ArcSwap::from_pointee(read(config)?))))
     }
 
-    /// Reads the files that the settings name now. When one of them is wrong, all stay as they were.
+    /// Reads the files again. If any of them has a problem, all lists and rules stay as they were.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
     pub fn reload(&self, config: &Config) -> Result<(), RulesError> {
         self.0.store(Arc::new(read(config)?));
         Ok(())
     }
 
-    /// What is in force now.
+    /// The lists and rules in force.
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Relabel>> {
         self.0.load()
     }

@@ -19,12 +19,12 @@ fn lists_search_and_the_blacklist_is_asked_first() {
     ] {
         assert_eq!(lists.apply(name).as_deref(), expected.as_ref().copied(), "{name}");
     }
-    // An empty whitelist lets everything pass.
+    // An empty whitelist accepts every name.
     assert!(relabel("", "# nothing\n", "").is_empty());
     assert_eq!(relabel("x", "", "").apply("a").as_deref(), Ok("a"));
 }
 
-/// Each pair was given to Python's `re.sub`.
+/// The expected results are those of Python's `re.sub`.
 #[test]
 fn rules_replace_as_python_does() {
     for (rule, name, expected) in [
@@ -67,7 +67,7 @@ fn a_pattern_that_explodes_refuses_the_point() {
 }
 
 #[test]
-fn every_problem_is_told_with_its_line() {
+fn every_problem_is_reported_with_its_line() {
     let rules =
         "a = b\n[pre]\n( = x\nno equals sign\na = \\1\n[aggregate]\n(a) = \\g<x>\n[post]\na = \\q\na = \\\n";
     let (_, [blacklist, whitelist, rewrite_rules]) = Relabel::parse("ok\n(\n*", "[", rules);

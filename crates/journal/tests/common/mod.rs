@@ -1,4 +1,4 @@
-//! What the journal's tests share.
+//! Helpers shared by the journal's tests.
 #![allow(dead_code)]
 
 use std::path::Path;
@@ -11,16 +11,16 @@ use plumbago_telemetry::Registry;
 /// An owned record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Seen {
-    /// Number, metric, timestamp, value.
+    /// Sequence number, metric, timestamp, value.
     Point(u64, u32, u32, f64),
-    /// Number, metric, name.
+    /// Sequence number, metric, name.
     Creation(u64, u32, String),
-    /// Number, metric.
+    /// Sequence number, metric.
     Removal(u64, u32),
 }
 
 impl Seen {
-    /// The record's number.
+    /// The record's sequence number.
     pub(crate) fn sequence(&self) -> u64 {
         match self {
             Self::Point(sequence, ..) | Self::Creation(sequence, ..) | Self::Removal(sequence, _) => {
@@ -30,7 +30,7 @@ impl Seen {
     }
 }
 
-/// A directory and a clock for journals that follow each other.
+/// A directory and a clock, in which a test opens one journal after another.
 pub(crate) struct Fixture {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) clock: Arc<ManualClock>,
@@ -38,7 +38,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// An empty directory; the clock stands at the start of a segment.
+    /// An empty directory, and a clock at the start of a segment.
     pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
@@ -47,24 +47,23 @@ impl Fixture {
         }
     }
 
-    /// A process that starts: it has counters of its own.
+    /// Opens the journal as a new process would, with new counters.
     pub(crate) fn try_open(&mut self) -> Result<Journal, JournalError> {
         self.registry = Registry::new();
         open(self.dir.path(), Config::default(), self.clock.clone(), &self.registry)
     }
 
-    /// Opens what must open.
+    /// Opens the journal. Panics if that fails.
     pub(crate) fn open(&mut self) -> Journal {
         self.try_open().unwrap()
     }
 
-    /// A self-metric.
+    /// The value of a self-metric.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         self.registry.value(name).unwrap()
     }
 }
 
-/// Opens a journal.
 pub(crate) fn open(
     dir: &Path,
     config: Config,
@@ -74,7 +73,7 @@ pub(crate) fn open(
     Journal::open(dir, config, clock, registry)
 }
 
-/// All records; their numbers rise.
+/// Replays the journal and checks that sequence numbers increase.
 pub(crate) fn replay(journal: &Journal) -> (Vec<Seen>, ReplayReport) {
     let mut seen = Vec::new();
     let report = journal
@@ -95,20 +94,9 @@ pub(crate) fn replay(journal: &Journal) -> (Vec<Seen>, ReplayReport) {
     (seen, report)
 }
 
-/// All records of a journal that must be sound.
+/// Replays a journal that must have no damage.
 pub(crate) fn replay_all(journal: &Journal) -> Vec<Seen> {
     let (seen, report) = replay(journal);
     assert_eq!(report.corrupt_frames, 0);
     seen
-}
-
-/// Waits for the background thread; the limit is only there to end a test that hangs.
-pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..6000 {
-        if done() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    panic!("never: {what}");
 }

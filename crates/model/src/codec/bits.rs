@@ -1,6 +1,6 @@
 //! Varints and packed bits.
 
-/// Signed numbers of small magnitude become small unsigned ones.
+/// Maps signed numbers to unsigned ones, so that numbers near zero become small.
 #[inline]
 pub(super) fn zigzag(number: i64) -> u64 {
     (number << 1 ^ number >> 63) as u64
@@ -11,7 +11,7 @@ pub(super) fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Seven bits a byte, low ones first.
+/// Writes seven bits per byte, the low ones first.
 #[inline]
 pub(super) fn write_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
@@ -39,7 +39,7 @@ pub(super) fn read_varint(input: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Appends numbers of any width to a vector.
+/// Appends numbers of any width to a vector of bytes.
 pub(super) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
     held: u128,
@@ -51,7 +51,7 @@ impl<'a> BitWriter<'a> {
         Self { out, held: 0, held_bits: 0 }
     }
 
-    /// The low `width` bits of `number`; the others must be zero.
+    /// Appends the low `width` bits of `number`. Its other bits must be zero.
     #[inline]
     pub(super) fn write(&mut self, number: u64, width: u32) {
         self.held |= u128::from(number) << self.held_bits;
@@ -63,14 +63,14 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Writes the last, partly filled bytes.
+    /// Writes the remaining bits, filled up to whole bytes.
     pub(super) fn finish(self) {
         let bytes = self.held_bits.div_ceil(8) as usize;
         self.out.extend_from_slice(&(self.held as u64).to_le_bytes()[..bytes]);
     }
 }
 
-/// Reads numbers of any width, one after the other.
+/// Reads numbers of any width in order.
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -92,19 +92,19 @@ impl<'a> BitReader<'a> {
         Some(number)
     }
 
-    /// What follows the last byte that was begun.
+    /// The bytes after the last one that was read, even in part.
     pub(super) fn rest(self) -> &'a [u8] {
         &self.bytes[self.at.div_ceil(8)..]
     }
 }
 
-/// `count` numbers of `width` bits; the bytes must be enough for them.
+/// Reads `count` numbers of `width` bits. The bytes must be long enough.
 #[inline]
 pub(super) fn unpack(bytes: &[u8], count: usize, width: u32) -> impl Iterator<Item = u64> {
     let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
     (0..count).map(move |i| {
         let at = i * width as usize;
-        // One load serves while the number cannot reach into a ninth byte.
+        // A single load is enough if the number cannot reach into a ninth byte.
         match bytes.get(at / 8..).and_then(|b| b.first_chunk()) {
             Some(word) if width <= 57 => u64::from_le_bytes(*word) >> (at % 8) & mask,
             _ => read_at(bytes, at, width),
@@ -112,7 +112,7 @@ pub(super) fn unpack(bytes: &[u8], count: usize, width: u32) -> impl Iterator<It
     })
 }
 
-/// The slow way, for any width and at the end of the bytes.
+/// Reads a number of any width, also at the end of the bytes; slower than a single load.
 fn read_at(bytes: &[u8], at: usize, width: u32) -> u64 {
     let tail = bytes.get(at / 8..).unwrap_or_default();
     let mut word = [0; 16];

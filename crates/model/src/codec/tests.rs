@@ -63,13 +63,13 @@ fn common_columns_are_small() {
     assert_eq!(column(|_| 0.0), 3);
     assert_eq!(column(|_| 0.5), 3);
     assert_eq!(column(|i| f64::from(1_000_000 + i * 60)), 6);
-    // Eight bits each and four bytes before them.
+    // Eight bits per value, and four bytes before them.
     assert!(column(|i| f64::from(i * 31 % 256)) <= 64);
     assert!(column(|i| f64::from(i * 31 % 256) * 4096.0) <= 65);
     assert!(column(|i| f64::from(i * 7919 % 10_000) / 100.0) <= 110);
-    // Single precision keeps 29 zero bits.
+    // Values of single precision have 29 zero bits.
     assert!(column(|i| f64::from((f64::from(i) * 0.37).sin() as f32 + 2.0)) <= 60 * 4 + 12);
-    // Full precision that repeats.
+    // Values of full precision that repeat.
     assert!(column(|i| f64::from(i / 20).sqrt() + 0.1) <= 40);
 }
 
@@ -138,7 +138,7 @@ fn slots() -> impl Strategy<Value = Vec<f64>> {
     ]
 }
 
-/// Found by libFuzzer: offsets of no bits, to be shifted by all 64.
+/// Found by libFuzzer: offsets of zero bits with a shift by all 64.
 #[test]
 fn a_shift_over_the_edge_is_damage() {
     let bytes = [0x40, 0x80, 0x40, 0, 0x6c, 0x20, 0x5a, 0x5a, 0x5a, 0x80, 1];

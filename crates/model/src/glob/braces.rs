@@ -1,11 +1,11 @@
-//! The text of a pattern: escapes, dots, and braces replaced by their alternatives.
+//! Escapes, dots and braces of a pattern.
 
 use super::{ALTERNATIVES_MAX, GlobError};
 
-/// Most symbols that the alternatives of one part may have together.
+/// Maximum number of symbols of all alternatives of one part.
 pub(super) const SYMBOLS_MAX: usize = 4 << 20;
 
-/// A character of a pattern, and whether a backslash took its meaning.
+/// A character of a pattern, and whether a backslash makes it plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Symbol {
     pub(super) character: char,
@@ -13,14 +13,14 @@ pub(super) struct Symbol {
 }
 
 impl Symbol {
-    /// True when this is the character with its meaning.
+    /// Whether this is the given character, and not escaped.
     pub(super) fn is(self, character: char) -> bool {
         self.character == character && !self.escaped
     }
 }
 
-/// Resolves backslashes. One before a letter, a digit or the end is a character of its own, so
-/// that names with backslashes can still be written; an escaped dot is a dot, as in Graphite.
+/// Resolves backslashes. A backslash before a letter, a digit or the end of the text is a plain character, so
+/// that names with backslashes can be written. As in Graphite an escaped dot is a dot.
 pub(super) fn symbols(text: &str) -> Vec<Symbol> {
     let mut symbols = Vec::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -37,7 +37,7 @@ pub(super) fn symbols(text: &str) -> Vec<Symbol> {
     symbols
 }
 
-/// Cuts a pattern at the dots outside of braces.
+/// Splits a pattern at the dots outside of braces.
 pub(super) fn split(symbols: &[Symbol]) -> Vec<&[Symbol]> {
     let mut parts = Vec::new();
     let mut depth = 0_usize;
@@ -57,8 +57,8 @@ pub(super) fn split(symbols: &[Symbol]) -> Vec<&[Symbol]> {
     parts
 }
 
-/// All texts that a part stands for, each once. Inner braces are replaced first; those without a
-/// partner stay as they are.
+/// All alternatives of a part, each once. Inner braces are expanded first. A brace without a partner is plain
+/// text.
 pub(super) fn expand(symbols: &[Symbol]) -> Result<Vec<Vec<Symbol>>, GlobError> {
     let mut groups = vec![Group::new()];
     let mut spent = 0;
@@ -97,10 +97,10 @@ enum Role {
     Text,
 }
 
-/// Finds the braces that have a partner, and the commas inside of those.
+/// Finds the braces that have a partner, and the commas inside them.
 fn roles(symbols: &[Symbol]) -> Vec<Role> {
     let mut roles = vec![Role::Text; symbols.len()];
-    // The open braces so far, each with the commas that belong to it.
+    // The open braces so far, each with its commas.
     let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
     for (at, symbol) in symbols.iter().enumerate() {
         if symbol.is('{') {
@@ -122,11 +122,11 @@ fn roles(symbols: &[Symbol]) -> Vec<Role> {
     roles
 }
 
-/// A pair of braces (or the whole part) while it is read.
+/// A pair of braces, or the whole part, while it is read.
 struct Group {
-    /// The texts of the alternatives behind us.
+    /// The texts of the alternatives that are complete.
     done: Vec<Vec<Symbol>>,
-    /// The texts of the alternative we are in.
+    /// The texts of the alternative that is being read.
     open: Vec<Vec<Symbol>>,
 }
 
@@ -149,7 +149,7 @@ impl Group {
         bound(self.done.len())
     }
 
-    /// Every text goes on with every one of `tails`.
+    /// Appends each of `tails` to each text.
     fn append(&mut self, tails: &[Vec<Symbol>], spent: &mut usize) -> Result<(), GlobError> {
         bound(self.open.len().saturating_mul(tails.len()))?;
         let mut longer = Vec::with_capacity(self.open.len() * tails.len());

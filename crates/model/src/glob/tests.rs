@@ -35,7 +35,7 @@ fn names_and_patterns() {
         ("a.{b,c}.d", &["a.b.d", "a.c.d"], &["a.{b,c}.d", "a.d"]),
         ("a.{b,{c,d}e}", &["a.b", "a.ce", "a.de"], &["a.c", "a.be"]),
         ("a{,b}", &["a", "ab"], &["a{", "a,b"]),
-        // An empty component is none at all, as in Graphite's finder.
+        // As in Graphite's finder, an empty component does not count.
         ("a.{b,}.c", &["a.b.c", "a.c"], &["a..c"]),
         ("a..b", &["a.b"], &["a.x.b"]),
         (".a.", &["a"], &[]),
@@ -116,7 +116,7 @@ fn size_is_bounded() {
     assert_eq!(Pattern::parse(&long).unwrap_err(), GlobError::TooMuchText);
     assert_eq!(Pattern::parse(&"*.".repeat(200)).unwrap_err(), GlobError::TooDeep);
     assert_eq!(Pattern::parse(&"a".repeat(PATTERN_BYTES_MAX + 1)).unwrap_err(), GlobError::TooLong);
-    // Deep nesting is no recursion.
+    // Deep nesting does not overflow the stack.
     let deep = format!("{}a{}", "{".repeat(100_000), "}".repeat(100_000));
     assert!(Pattern::parse(&deep).unwrap().matches("a"));
 }
@@ -129,7 +129,7 @@ fn stars_take_no_exponential_time() {
     assert!(!matches(&"[".repeat(200_000), "a"));
 }
 
-/// The plain meaning of a wildcard, tried in every way there is.
+/// Matches a wildcard by trying every possibility.
 fn slow(pattern: &[char], text: &[char]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
@@ -139,7 +139,7 @@ fn slow(pattern: &[char], text: &[char]) -> bool {
     }
 }
 
-/// The same for whole names with `**`.
+/// Matches a whole name with `**` by trying every possibility.
 fn slow_name(pattern: &[&str], name: &[&str]) -> bool {
     match pattern.split_first() {
         None => name.is_empty(),
@@ -175,7 +175,7 @@ proptest! {
         prop_assert_eq!(matches(&pattern.join("."), &name.join(".")), slow_name(&pattern, &name));
     }
 
-    /// Any name can be written as a pattern that means it and nothing else.
+    /// Every name can be escaped into a pattern that matches only this name.
     #[test]
     fn backslashes_take_every_meaning(name in "[a*?\\[\\]{},!\\\\^-]{1,12}", other in "[a*?\\[\\]{},!\\\\^-]{1,12}") {
         let escaped: String = name.chars().flat_map(|c| ['\\', c]).collect::<String>().replace("\\a", "a");

@@ -1,8 +1,8 @@
-//! One component of a pattern without braces: `*`, `?` and classes.
+//! Wildcards for one component: `*`, `?` and classes.
 
 use super::braces::Symbol;
 
-/// A text with at least one `*`, `?` or class in it. Its rules are those of Python's fnmatch,
+/// A pattern with at least one `*`, `?` or class, and without braces. The rules are those of Python's fnmatch,
 /// which Graphite uses.
 #[derive(Debug, Clone)]
 pub struct Wildcard {
@@ -20,7 +20,7 @@ enum Token {
 }
 
 impl Wildcard {
-    /// Compiles a text, or gives it back when there is no wildcard in it.
+    /// Compiles a pattern. If it has no wildcard, the error is its text.
     pub(super) fn new(text: &[Symbol]) -> Result<Self, String> {
         let mut tokens = tokens(text);
         let literal = |token: &Token| matches!(token, Token::Character(_));
@@ -35,22 +35,22 @@ impl Wildcard {
         Ok(Self { prefix, middle: tokens, suffix })
     }
 
-    /// `*`.
+    /// The wildcard `*`.
     pub(super) fn any() -> Self {
         Self { prefix: String::new(), middle: vec![Token::Run], suffix: String::new() }
     }
 
-    /// True for `*`.
+    /// Whether this is the wildcard `*`.
     pub fn is_any(&self) -> bool {
         self.prefix.is_empty() && self.suffix.is_empty() && matches!(self.middle.as_slice(), [Token::Run])
     }
 
-    /// The text before the first wildcard.
+    /// The text before the first `*`, `?` or class.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// True when the whole text matches. Takes at most |pattern| × |text| steps.
+    /// Whether the whole text matches. Takes at most pattern length × text length steps.
     pub fn matches(&self, text: &str) -> bool {
         let inner = text.strip_prefix(self.prefix.as_str());
         let Some(inner) = inner.and_then(|inner| inner.strip_suffix(self.suffix.as_str())) else {
@@ -59,14 +59,14 @@ impl Wildcard {
         matches!(self.middle.as_slice(), [Token::Run]) || run(&self.middle, inner)
     }
 
-    /// About how many characters are compared at worst.
+    /// An estimate of the characters that a match compares at worst.
     pub(super) fn cost(&self, text_bytes: usize) -> usize {
         self.prefix.len() + self.suffix.len() + self.middle.len() * text_bytes
     }
 }
 
-/// Matches greedily; on a mismatch only the latest `*` takes one character more. Earlier ones
-/// need no second try, because what stood between them has already matched as early as it can.
+/// Matches greedily. On a mismatch only the last `*` takes another character: the text between two earlier ones
+/// has already matched as early as possible.
 fn run(tokens: &[Token], text: &str) -> bool {
     let mut token = 0;
     let mut rest = text.chars();
@@ -115,7 +115,7 @@ fn literals(tokens: &[Token]) -> String {
 fn tokens(text: &[Symbol]) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(text.len());
     let mut rest = text;
-    // Once one `[` has no end, none behind it has.
+    // If one `[` is not closed, no later one is closed either.
     let mut classes = true;
     while let Some((symbol, behind)) = rest.split_first() {
         rest = behind;
@@ -143,7 +143,7 @@ fn tokens(text: &[Symbol]) -> Vec<Token> {
     tokens
 }
 
-/// Where the class that starts here ends. A `]` in the first place is a member.
+/// The end of the class that starts here. A `]` in the first position is a member.
 fn class_end(text: &[Symbol]) -> Option<usize> {
     let mut from = usize::from(text.first().is_some_and(|symbol| symbol.is('!')));
     from += usize::from(text.get(from).is_some_and(|symbol| symbol.is(']')));
@@ -151,22 +151,22 @@ fn class_end(text: &[Symbol]) -> Option<usize> {
     Some(from + end)
 }
 
-/// `[…]`.
+/// A class such as `[a-z]`.
 #[derive(Debug, Clone, Default)]
 struct Class {
     negated: bool,
-    /// The members below 128, a bit each.
+    /// One bit for each member below 128.
     ascii: u128,
     /// All members.
     ranges: Vec<(char, char)>,
 }
 
 impl Class {
-    /// Reads what stands between the brackets.
+    /// Reads the text between the brackets.
     ///
-    /// A `-` makes a range of its neighbours unless it is first or last; the two characters
-    /// behind it cannot be the `-` of another range. A range that runs backwards is dropped with
-    /// both its ends.
+    /// A `-` makes a range of its neighbours, unless it is the first or the last character. The two characters
+    /// after it cannot be the `-` of another range. A range that runs backwards is ignored, with both of its
+    /// ends.
     fn new(text: &[Symbol]) -> Self {
         let negated = text.first().is_some_and(|symbol| symbol.is('!'));
         let text = &text[usize::from(negated)..];
@@ -214,8 +214,8 @@ impl Class {
     }
 }
 
-/// Cuts a class at the `-` that make ranges: the last of one piece and the first of the next are
-/// the two ends of a range.
+/// Splits a class at the `-` of its ranges: the last character of a piece and the first one of the next piece
+/// are the ends of a range.
 fn chunks(text: &[Symbol]) -> Vec<Vec<char>> {
     let characters = |part: &[Symbol]| part.iter().map(|symbol| symbol.character).collect::<Vec<_>>();
     let mut chunks = Vec::new();

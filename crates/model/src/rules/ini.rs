@@ -1,16 +1,17 @@
 //! The INI dialect of carbon's files: Python's `ConfigParser` as carbon uses it, with line numbers.
 //!
-//! Keys are lower-cased, `=` and `:` separate, `#` and `;` start comment lines only, an indented line
-//! continues the value before it (also across blank lines), `[DEFAULT]` gives keys to all sections.
+//! Keys are lower-cased. `=` and `:` separate keys from values. `#` and `;` begin comments only at the start of
+//! a line. An indented line continues the value before it, also across blank lines. The keys of `[DEFAULT]`
+//! apply to all sections.
 
 use std::collections::HashSet;
 
 use super::problem::Problems;
 
-/// References inside references deeper than this are a loop, as in Python.
+/// References nested deeper than this count as a loop, as in Python.
 const INTERPOLATION_DEPTH: usize = 10;
 
-/// A section with its keys, those of `[DEFAULT]` included.
+/// A section and its keys, with those of `[DEFAULT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) name: String,
@@ -18,7 +19,7 @@ pub(super) struct Section {
     pub(super) entries: Vec<Entry>,
 }
 
-/// One `key = value`.
+/// A line `key = value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -31,8 +32,7 @@ impl Section {
         self.entries.iter().find(|e| e.key == key)
     }
 
-    /// The value with `%%` and `%(key)s` replaced. Python refuses any other `%`; we keep it as text,
-    /// since it can only mean itself.
+    /// The value with `%%` and `%(key)s` replaced. Any other `%` stays as it is; Python refuses it.
     pub(super) fn value(&self, entry: &Entry) -> String {
         self.interpolate(&entry.value, 0)
     }
@@ -63,7 +63,7 @@ impl Section {
     }
 }
 
-/// Reads a file; sections in file order, those that carbon would not see left out.
+/// Reads a file. Sections come in the order of the file, without those that carbon would not see.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Section> {
     let mut reader = Reader { sections: Vec::new(), current: None, option: false, indent: 0 };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -76,7 +76,7 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Section> {
 struct Reader {
     sections: Vec<(Section, bool)>,
     current: Option<usize>,
-    /// The current section has a key that a further line could continue.
+    /// Whether the next line may continue the value of a key.
     option: bool,
     indent: usize,
 }
@@ -160,13 +160,13 @@ impl Reader {
     }
 }
 
-/// `[name]`, up to the last bracket of the line.
+/// The name of a section: `[name]`, up to the last bracket of the line.
 fn header(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('[')?;
     inner.rfind(']').map(|end| &inner[..end]).filter(|name| !name.is_empty())
 }
 
-/// Hands the keys of `[DEFAULT]` down and drops what carbon does not see.
+/// Adds the keys of `[DEFAULT]` to all sections, and drops the sections that carbon does not see.
 fn finish(sections: Vec<(Section, bool)>) -> Vec<Section> {
     let defaults: Vec<Entry> = sections
         .iter()
@@ -190,7 +190,7 @@ fn finish(sections: Vec<(Section, bool)>) -> Vec<Section> {
     kept
 }
 
-/// Without the blank lines that follow a value.
+/// The entry without the blank lines after its value.
 fn trimmed(entry: &Entry) -> Entry {
     Entry { key: entry.key.clone(), value: entry.value.trim_end().to_owned(), line: entry.line }
 }

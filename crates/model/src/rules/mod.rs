@@ -1,10 +1,9 @@
-//! Storage rules: which retention and aggregation a new metric gets, read from carbon's
+//! Storage rules: the retention and the aggregation method of a new metric, read from carbon's
 //! `storage-schemas.conf` and `storage-aggregation.conf`.
 //!
-//! Sections are tried in the order of the file (go-carbon's `priority` first) and the first whose
-//! pattern is found in the name decides. What carbon skips with a log line is a [`Severity::Warning`],
-//! what keeps it from starting a [`Severity::Error`]; a caller that starts or reloads refuses rules
-//! with an error.
+//! Sections are tried in the order of the file (sorted by go-carbon's `priority` first). The first whose
+//! pattern is found in the name is used. What carbon skips with a log line is a [`Severity::Warning`]; what
+//! keeps carbon from starting is a [`Severity::Error`]. Rules with an error must not be used.
 
 mod ini;
 mod pattern;
@@ -23,32 +22,32 @@ pub use problem::{Problem, RuleFile, Severity};
 use pattern::FirstMatch;
 use problem::Problems;
 
-/// The schemas when no file is named.
+/// The schemas if no file is configured.
 pub const BUILT_IN_SCHEMAS: &str = "[everything]\npattern = .*\nretentions = 60s:7d,15m:2y\n";
 
-/// The aggregation when no file is named: carbon's classic example, with the sum that counts want.
+/// The aggregation rules if no file is configured: carbon's classic example, with the sum that counts need.
 pub const BUILT_IN_AGGREGATION: &str = "\
 [min]\npattern = \\.min$\nxFilesFactor = 0.1\naggregationMethod = min\n
 [max]\npattern = \\.max$\nxFilesFactor = 0.1\naggregationMethod = max\n
 [sum]\npattern = \\.count$\nxFilesFactor = 0\naggregationMethod = sum\n
 [default_average]\npattern = .*\nxFilesFactor = 0.5\naggregationMethod = average\n";
 
-/// Carbon's xFilesFactor where nothing says otherwise.
+/// Carbon's xFilesFactor if no rule sets one.
 const X_FILES_FACTOR: f64 = 0.5;
 
-/// The rules of both files, ready to be asked.
+/// The compiled rules of both files.
 #[derive(Debug)]
 pub struct StorageRules {
     schemas: Choices<Retention>,
     aggregations: Choices<(Aggregation, f64)>,
-    /// One for each pair of a retention and an aggregation, shared by all metrics that have it.
+    /// One configuration for each pair of a retention and an aggregation. All metrics with the pair share it.
     configs: Vec<Arc<MetricConfig>>,
 }
 
 impl StorageRules {
-    /// Reads both files; `None` is a file that is not there and gives the built-in rules. The
-    /// problems come in the order of the lines, those of the schemas first; rules with an error
-    /// among their problems should not be used.
+    /// Parses both files. `None` stands for a file that is not configured, and gives the built-in rules.
+    /// Problems are sorted by line, those of the schemas first. Rules with an error among their problems must
+    /// not be used.
     pub fn parse(schemas: Option<&str>, aggregation: Option<&str>) -> (Self, Vec<Problem>) {
         let mut found = Vec::new();
         let mut problems = Problems { file: RuleFile::Schemas, found: &mut found };
@@ -62,7 +61,7 @@ impl StorageRules {
         (Self::combine(schemas, aggregations), found)
     }
 
-    /// The rules that hold when neither file is named.
+    /// The rules if neither file is configured.
     pub fn built_in() -> Self {
         Self::parse(None, None).0
     }
@@ -78,36 +77,35 @@ impl StorageRules {
         Self { schemas, aggregations, configs }
     }
 
-    /// How a metric of this name is kept. Equal answers share one `Arc`.
+    /// The configuration for a metric of this name. Equal configurations share one `Arc`.
     pub fn config_for(&self, name: &str) -> Arc<MetricConfig> {
         let (retention, aggregation) = (self.schemas.choose(name), self.aggregations.choose(name));
         self.configs[retention * self.aggregations.distinct.len() + aggregation].clone()
     }
 
-    /// Every configuration that the rules can give.
+    /// All configurations that the rules can give.
     pub fn configs(&self) -> &[Arc<MetricConfig>] {
         &self.configs
     }
 
-    /// How often a pattern with look-around or back-references ran into its limit, which counts as
-    /// "does not match".
+    /// How often a pattern exceeded its backtracking limit. The pattern then counts as no match.
     pub fn gave_up(&self) -> u64 {
         self.schemas.patterns.gave_up() + self.aggregations.patterns.gave_up()
     }
 }
 
-/// Carbon's own answer for a metric that no section wants: a week of minutes.
+/// Carbon's retention for a metric that no section matches: one week of minutes.
 fn default_retention() -> Retention {
     Retention::from(Stage { resolution: 60, points: 7 * 1440 })
 }
 
-/// Patterns and what each leads to.
+/// Patterns and their outcomes.
 #[derive(Debug)]
 struct Choices<T> {
     patterns: FirstMatch,
-    /// What the pattern at each place leads to, as an index into `distinct`.
+    /// The outcome of each pattern, as an index into `distinct`.
     outcomes: Vec<usize>,
-    /// The different outcomes; the first is the one without a match.
+    /// The different outcomes. The first one is for names without a match.
     distinct: Vec<T>,
 }
 

@@ -1,8 +1,8 @@
-//! What is wrong with a rules file, and where.
+//! Problems of a rules file.
 
 use std::fmt;
 
-/// One of the two files.
+/// One of the two files with storage rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleFile {
     /// `storage-schemas.conf`.
@@ -20,12 +20,12 @@ impl fmt::Display for RuleFile {
     }
 }
 
-/// How bad a problem is.
+/// Whether a problem keeps the daemon from starting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Carbon starts all the same: it skips the section, or never looks at what is wrong.
+    /// Carbon starts with this problem: it skips the section, or never reads the wrong part.
     Warning,
-    /// Carbon does not start with it, and neither do we.
+    /// Carbon does not start with this problem, and Plumbago does not either.
     Error,
 }
 
@@ -38,18 +38,18 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that is wrong with a rules file.
+/// A problem of a rules file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file.
     pub file: RuleFile,
-    /// Its line, counted from 1; 0 when the file as a whole is meant.
+    /// The line, counted from 1; 0 if the problem concerns the whole file.
     pub line: usize,
-    /// The section that the line belongs to; empty before the first one.
+    /// The section of the line; empty before the first section.
     pub section: String,
-    /// What is wrong, in plain words.
+    /// A description of the problem.
     pub message: String,
-    /// Whether it stops the start.
+    /// Whether the problem keeps the daemon from starting.
     pub severity: Severity,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Collects the problems of one file.
+/// Collects the problems of a file.
 #[derive(Debug)]
 pub(super) struct Problems<'a> {
     pub(super) file: RuleFile,

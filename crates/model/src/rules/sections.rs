@@ -1,4 +1,4 @@
-//! What the sections of the two files mean.
+//! The sections of the two files.
 
 use std::cmp::Reverse;
 
@@ -8,11 +8,11 @@ use super::pattern::Pattern;
 use super::problem::Problems;
 use crate::{Aggregation, Retention, RetentionError};
 
-/// Keys of `storage-schemas.conf`; the last two are go-carbon's.
+/// The keys of `storage-schemas.conf`. The last two are go-carbon's.
 const SCHEMA_KEYS: [&str; 4] = ["pattern", "retentions", "priority", "compressed"];
 const AGGREGATION_KEYS: [&str; 3] = ["pattern", "xfilesfactor", "aggregationmethod"];
 
-/// Patterns and retentions, in the order in which they are tried.
+/// The patterns and retentions, in the order in which they are tried.
 pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<(Pattern, Retention)> {
     let mut rules = Vec::new();
     for section in ini::read(text, problems) {
@@ -24,12 +24,12 @@ pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<(Pattern, 
             rules.push((priority, pattern, retention));
         }
     }
-    // Stable, so that the order of the file decides among equals.
+    // A stable sort: sections of equal priority stay in the order of the file.
     rules.sort_by_key(|(priority, ..)| Reverse(*priority));
     rules.into_iter().map(|(_, pattern, retention)| (pattern, retention)).collect()
 }
 
-/// Patterns, methods and factors, in the order in which they are tried.
+/// The patterns, aggregation methods and factors, in the order in which they are tried.
 pub(super) fn aggregations(text: &str, problems: &mut Problems<'_>) -> Vec<(Pattern, (Aggregation, f64))> {
     let mut rules = Vec::new();
     for section in ini::read(text, problems) {
@@ -63,7 +63,7 @@ fn pattern(section: &Section, problems: &mut Problems<'_>) -> Option<Pattern> {
     }
 }
 
-/// An empty pattern is as good as none, as in carbon.
+/// A key that must have a value. As in carbon, an empty pattern counts as missing.
 fn required<'a>(section: &'a Section, key: &str, problems: &mut Problems<'_>) -> Option<&'a Entry> {
     let entry = section.entry(key).filter(|e| key != "pattern" || !e.value.is_empty());
     if entry.is_none() {
@@ -83,7 +83,7 @@ fn retention(section: &Section, problems: &mut Problems<'_>) -> Option<Retention
     }
 }
 
-/// Carbon stops at a definition that it cannot read and skips one that breaks whisper's rules.
+/// Carbon does not start with a retention that it cannot read, and skips one that breaks whisper's rules.
 fn retention_problem(section: &Section, entry: &Entry, error: &RetentionError, problems: &mut Problems<'_>) {
     use RetentionError as E;
     match error {
@@ -106,7 +106,7 @@ fn priority(section: &Section, problems: &mut Problems<'_>) -> i64 {
     })
 }
 
-/// `None` when the section cannot be used.
+/// The factor of a section; `None` if the section cannot be used.
 fn x_files_factor(section: &Section, problems: &mut Problems<'_>) -> Option<f64> {
     let Some(entry) = section.entry("xfilesfactor") else { return Some(X_FILES_FACTOR) };
     let text = section.value(entry);

@@ -25,7 +25,7 @@ fn parse_file(file: &str) -> (StorageRules, Vec<Problem>) {
     }
 }
 
-/// The answer as `record.py` writes it.
+/// A configuration in the form that `record.py` writes.
 fn answer(file: &str, config: &MetricConfig) -> String {
     if file.contains(".schemas.") {
         let stages = config.retention.stages().iter();
@@ -71,7 +71,7 @@ fn files_that_carbon_takes_as_they_are_have_no_problem() {
     }
 }
 
-/// Python takes a look-around that is repeated, which says nothing; we refuse it.
+/// Python accepts a repeated look-around, which has no effect. Plumbago refuses it.
 const REPEATED_LOOK_AROUND: [&str; 2] = [r"(?=.*?)*\b", r"\w(?<=a\.)*x"];
 
 #[test]
@@ -116,7 +116,7 @@ fn every_problem_is_listed_with_its_line() {
     assert_eq!(lines, expected, "{problems:#?}");
     assert_eq!(
         problems[4].to_string(),
-        "line 6: [b] warning: retentions: the resolution 60s does not divide the next one, 90s, so the section is skipped"
+        "line 6: [b] warning: retentions: the resolution 60s does not divide the next coarser one, 90s, so the section is skipped"
     );
 }
 

@@ -9,7 +9,11 @@ use crate::config::{self, DEFAULT_TOML, Loaded};
 use crate::error::{Exit, Failure};
 use crate::output::print;
 
-/// Runs one of them.
+/// Runs a `plumbago config` command. `check` prints its problems to standard output.
+///
+/// # Errors
+///
+/// If the configuration or the storage rules have errors, or the output fails.
 pub fn run(command: ConfigCommand, file: Option<&Path>) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check => check(file),

@@ -1,4 +1,4 @@
-//! `plumbago dev cassandra`: a real server to try things on.
+//! `plumbago dev cassandra`: starts a real Cassandra to try Plumbago with.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -12,52 +12,56 @@ use crate::output::print;
 
 const EXAMPLES: &str = "\
 Examples:
-  plumbago dev cassandra                 start a node, or find the one that runs; print how to use it
-  plumbago dev cassandra --stop          stop it; its data stay
+  plumbago dev cassandra                 start a node unless it is running; print how to use it
+  plumbago dev cassandra --stop          stop it and keep its data
   plumbago dev cassandra --address 127.0.0.2 --directory /tmp/second
-                                         another one beside it
+                                         start a second node beside it
   plumbago dev cassandra --release 4.1 --address 127.0.0.2
-                                         an older one
+                                         start an older version
 
 Needs Java 17 and, for the first start, Maven; for 4.1 Java 11, or pip to get it. The jars (67 MB) are
 kept in the user's cache. Not for production: one node, a small heap, no passwords.";
 
-/// Helpers for trying things out.
+/// The commands of `plumbago dev`.
 #[derive(Debug, Subcommand)]
 pub enum DevCommand {
     /// Run a real Apache Cassandra on this machine
     Cassandra(CassandraArgs),
 }
 
-/// What to do with it.
+/// Options of `plumbago dev cassandra`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CassandraArgs {
-    /// Which Cassandra: 5.0 or 4.1
+    /// Version of Cassandra: 5.0 or 4.1
     #[arg(long, default_value_t = Release::default())]
     release: Release,
-    /// Its data, settings and log; when not given `plumbago-tests/cassandra/dev` in the user's cache, or
-    /// `dev-4.1`
+    /// Directory for data, settings and log; by default `plumbago-tests/cassandra/dev` in the user's cache
+    /// (`dev-4.1` for 4.1)
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// A loopback address of its own; it listens on ports 9042 and 7000
+    /// Loopback address to listen on, with ports 9042 and 7000
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = loopback)]
     address: Ipv4Addr,
-    /// Java heap; the process takes some 300 MiB more
+    /// Size of the Java heap; the process takes about 300 MiB more
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(192..=32768))]
     heap_mib: u32,
-    /// Stop it
+    /// Stop the server
     #[arg(long)]
     stop: bool,
 }
 
 fn loopback(text: &str) -> Result<Ipv4Addr, String> {
     let address: Ipv4Addr = text.parse().map_err(|_| "not an IPv4 address".to_owned())?;
-    // It has no passwords.
+    // The server has no passwords, so it must not be reachable from other machines.
     if address.is_loopback() { Ok(address) } else { Err("must be in 127.0.0.0/8".to_owned()) }
 }
 
-/// Runs one of them.
+/// Runs a `plumbago dev` command.
+///
+/// # Errors
+///
+/// If the node cannot be downloaded, started or contacted, or the output fails.
 pub fn run(command: DevCommand) -> Result<(), Failure> {
     match command {
         DevCommand::Cassandra(args) => cassandra(&args),
@@ -71,12 +75,12 @@ fn cassandra(args: &CassandraArgs) -> Result<(), Failure> {
     };
     let node = DevNode::new(&directory, args.address).map_err(failure)?;
     if args.stop {
-        return Ok(print(if node.stop() { "stopped\n" } else { "does not run\n" })?);
+        return Ok(print(if node.stop() { "stopped\n" } else { "not running\n" })?);
     }
     if node.running().is_none() {
         eprintln!("starting Cassandra {} on {} ...", args.release.version(), node.socket());
     }
-    // Periodic, as a server is shipped.
+    // The commit log is synced as in Cassandra's default configuration.
     let options = Options {
         release: args.release,
         commitlog_sync: plumbago_cassandra_node::CommitlogSync::Periodic,
@@ -89,7 +93,8 @@ fn cassandra(args: &CassandraArgs) -> Result<(), Failure> {
     Ok(print(&instructions(&node, &version, args))?)
 }
 
-/// No release reads the data of a later one.
+/// Returns the name of a release's directory. Releases do not share one, because an older release cannot read
+/// the data of a newer one.
 fn directory_name(release: Release) -> String {
     if release == Release::default() { "dev".to_owned() } else { format!("dev-{release}") }
 }

@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use plumbago_model::{Clock, Period, Retention, SystemClock};
-use plumbago_store::StoreError;
+use plumbago_store::WriterIdentity;
+use plumbago_store::{ErrorKind, StoreError};
 use plumbago_store_cassandra::layout::Table;
 use plumbago_store_cassandra::schema::ddl::{Engine, Makes, Server, Statement};
-use plumbago_store_cassandra::schema::{self, Options, Purpose, Schema, Severity, TableDef};
-use plumbago_store_cassandra::{CassandraStore, Config, Identity, Plan, Report, parse_retention};
+use plumbago_store_cassandra::schema::{self, Compression, Options, Purpose, Schema, Severity, TableDef};
+use plumbago_store_cassandra::{CassandraStore, Config, Report, SyncPlan, parse_retention};
 use plumbago_telemetry::Registry;
 
 use crate::config;
@@ -26,7 +27,9 @@ Examples:
   plumbago syncdb                               make what is missing for storage-schemas.conf
   plumbago syncdb --retention 60s:7d,15m:2y     make what is missing for these retentions only
   plumbago syncdb --retention '10080*60s:70080*900s'
-                                                the same as BigGraphite spells it
+                                                the same in BigGraphite's notation
+  plumbago syncdb --compression zstd            make what is missing, with smaller files (Cassandra 4.0 and
+                                                later), and print how to change tables that exist
 
 Nothing that exists is changed or dropped. Run it from one place before the daemons start, and again when
 storage-schemas.conf has new retentions.";
@@ -35,31 +38,35 @@ const SCHEMA_EXAMPLES: &str = "\
 Examples:
   plumbago schema                               tables, and how the server differs; exit code 5 if a table
                                                 cannot be used
-  plumbago schema --cql > schema.cql            the statements for an empty server; none is asked";
+  plumbago schema --cql > schema.cql            print the statements for an empty server; none is
+                                                contacted";
 
-/// How long a server may take to answer at all.
+/// How long to wait until a server answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What to make.
+/// Options of `plumbago syncdb`.
 #[derive(Debug, Args)]
 #[command(after_help = SYNCDB_EXAMPLES)]
 pub struct SyncdbArgs {
-    /// Print the statements and run none
+    /// Print the statements without running them
     #[arg(long)]
     dry_run: bool,
-    /// Tables for this retention; may come several times. Those of storage-schemas.conf when not given
+    /// Tables for this retention; may be repeated. By default those of storage-schemas.conf
     #[arg(long, value_name = "RETENTION", value_parser = retention)]
     retention: Vec<Retention>,
+    /// How the server compresses new tables for points: lz4 or zstd. By default as the server does
+    #[arg(long, value_name = "NAME")]
+    compression: Option<Compression>,
 }
 
-/// What to show.
+/// Options of `plumbago schema`.
 #[derive(Debug, Args)]
 #[command(after_help = SCHEMA_EXAMPLES)]
 pub struct SchemaArgs {
-    /// Print the statements for an empty server, and ask none
+    /// Print the statements for an empty server; no server is contacted
     #[arg(long)]
     cql: bool,
-    /// Tables for this retention; may come several times. Those of storage-schemas.conf when not given
+    /// Tables for this retention; may be repeated. By default those of storage-schemas.conf
     #[arg(long, value_name = "RETENTION", value_parser = retention)]
     retention: Vec<Retention>,
 }
@@ -68,12 +75,20 @@ fn retention(text: &str) -> Result<Retention, String> {
     parse_retention(text)
 }
 
-/// Makes what is missing.
+/// Runs `plumbago syncdb`: creates what is missing, then prints how the tables still differ.
+///
+/// # Errors
+///
+/// If the configuration has errors, the server does not answer or refuses a statement, or a table cannot be
+/// used afterwards.
 pub fn syncdb(args: &SyncdbArgs, file: Option<&Path>) -> Result<(), Failure> {
     let (config, tables) = wanted(&args.retention, file)?;
     run(async {
         let store = connect(&config).await?;
-        let plan = store.plan_sync(&tables).await.map_err(|error| unreachable(&store, error))?;
+        let plan = store.plan_sync(&tables, args.compression).await.map_err(|error| match error.kind {
+            ErrorKind::Invalid => Failure::new(Exit::Usage, error),
+            _ => unreachable(&store, error),
+        })?;
         let intro = intro(&plan);
         if args.dry_run {
             let statements: String = plan.statements.iter().map(|s| format!("{};\n", s.cql)).collect();
@@ -90,7 +105,11 @@ pub fn syncdb(args: &SyncdbArgs, file: Option<&Path>) -> Result<(), Failure> {
     })
 }
 
-/// Shows the tables and how the server differs.
+/// Runs `plumbago schema`: prints the expected tables and how the server's differ.
+///
+/// # Errors
+///
+/// If the configuration has errors, the server does not answer, or a table cannot be used.
 pub fn schema(args: &SchemaArgs, file: Option<&Path>) -> Result<(), Failure> {
     let (config, tables) = wanted(&args.retention, file)?;
     let wanted = Schema::new(&config, &tables, SystemClock.now());
@@ -105,7 +124,8 @@ pub fn schema(args: &SchemaArgs, file: Option<&Path>) -> Result<(), Failure> {
     })
 }
 
-/// The settings, and the tables that the retentions need.
+/// Loads the settings and returns the tables needed for the `given` retentions, or for those of the storage
+/// rules if none are given.
 fn wanted(given: &[Retention], file: Option<&Path>) -> Result<(Config, BTreeSet<Table>), Failure> {
     let loaded = config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))?;
     let tables = if given.is_empty() {
@@ -118,13 +138,13 @@ fn wanted(given: &[Retention], file: Option<&Path>) -> Result<(Config, BTreeSet<
 
 fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("start the runtime").map_err(Failure::from)?.block_on(work)
+    runtime.context("cannot start the runtime").map_err(Failure::from)?.block_on(work)
 }
 
 async fn connect(config: &Config) -> Result<CassandraStore, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    // Tools write no points, so any writer will do.
-    let identity = Identity::new(config.replica, 0);
+    // These commands write no points, so the writer id does not matter.
+    let identity = WriterIdentity::new(config.replica, 0);
     let store = CassandraStore::connect(config, identity, clock, &Registry::new())
         .map_err(|error| Failure::new(Exit::Config, error))?;
     match tokio::time::timeout(PATIENCE, store.wait()).await {
@@ -148,13 +168,22 @@ fn unreachable(store: &CassandraStore, error: StoreError) -> Failure {
     Failure::new(Exit::Store, error)
 }
 
-fn intro(plan: &Plan) -> String {
+fn intro(plan: &SyncPlan) -> String {
     let mut text = format!("-- {}: {} statement(s)\n", server_name(plan.server), plan.statements.len());
     for note in &plan.notes {
         let _ = writeln!(text, "-- {note}");
     }
     for difference in &plan.differences {
         let _ = writeln!(text, "-- left as it is: {difference}");
+    }
+    if !plan.compression_changes.is_empty() {
+        text.push_str(
+            "-- Tables that exist keep their compression. These statements change it; files that are there are\n\
+             -- compressed anew when they are compacted, or at once by `nodetool upgradesstables -a`:\n",
+        );
+    }
+    for change in &plan.compression_changes {
+        let _ = writeln!(text, "--   {change};");
     }
     text
 }
@@ -201,7 +230,7 @@ fn describe(table: &TableDef) -> String {
     }
 }
 
-/// Says what differs; a table that cannot be used is exit code 5.
+/// Prints the differences. Fails with exit code 5 if a table cannot be used.
 fn verdict(report: &Report) -> Result<(), Failure> {
     let mut text = String::new();
     for difference in &report.differences {

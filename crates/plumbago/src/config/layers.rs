@@ -1,4 +1,4 @@
-//! The layers of settings: the file, then the environment over it. Values are still raw.
+//! Merges the settings of the file with those of the environment, which win. Values are not typed yet.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,23 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{Place, Problems};
 
-/// `PLUMBAGO__SECTION__KEY` sets `section.key`.
+/// The variable `PLUMBAGO__SECTION__KEY` sets the key `section.key`.
 const PREFIX: &str = "PLUMBAGO";
 const SEPARATOR: &str = "__";
 
-/// Variables and their values.
+/// Environment variables: names and values.
 pub(super) type Environment = HashMap<String, String>;
 
-/// What the file and the environment say, merged.
+/// The merged settings, and where each one was set.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     pub(super) root: Map<String, Value>,
     file: Option<(PathBuf, String)>,
-    /// Variables by the path of the key that they set.
+    /// Names of environment variables, by the path of the key that they set (`section.key`).
     variables: HashMap<String, String>,
 }
 
-/// The variables of this process that are meant for us.
+/// Returns the environment variables of this process that set keys.
 pub(super) fn environment() -> Environment {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
@@ -32,7 +32,8 @@ pub(super) fn environment() -> Environment {
         .collect()
 }
 
-/// Reads both layers; what cannot be read is a problem and is left out.
+/// Reads the file and merges the environment into it. A file that cannot be read or parsed is reported to
+/// `problems` and left out.
 pub(super) fn read(file: Option<&Path>, environment: Environment, problems: &mut Problems) -> Layers {
     let mut layers = Layers { variables: variables(&environment), ..Layers::default() };
     if let Some(path) = file {
@@ -76,7 +77,7 @@ impl Layers {
         }
     }
 
-    /// Where the key at this path is set.
+    /// Returns where the key at `path` was set.
     pub(super) fn place(&self, path: &str) -> Place {
         if let Some(name) = self.variables.get(path) {
             return Place::Environment(name.clone());
@@ -91,7 +92,8 @@ impl Layers {
         }
     }
 
-    /// Where the key is set, or a key inside it, or the section that it would be in.
+    /// Returns where the key at `path` was set, or a key inside it by the environment. If neither was set,
+    /// returns where the nearest enclosing section was set.
     pub(super) fn near(&self, path: &str) -> Place {
         let inside = format!("{path}.");
         if let Some((_, name)) = self.variables.iter().find(|(key, _)| key.starts_with(&inside)) {
@@ -103,13 +105,13 @@ impl Layers {
         }
     }
 
-    /// True when the environment set it, where everything is text.
+    /// Returns whether the environment set the key. Values from the environment are always text.
     pub(super) fn in_environment(&self, path: &str) -> bool {
         self.variables.contains_key(path)
     }
 }
 
-/// The line of a key, counted from 1.
+/// Returns the line of a key in the file, counted from 1.
 fn line_of(text: &str, path: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     let mut table = document.get_ref();

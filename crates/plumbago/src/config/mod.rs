@@ -1,10 +1,12 @@
-//! The configuration of the process: one TOML file, then the environment, then the checks.
+//! The configuration of the process: reads one TOML file, applies the environment, and checks the result.
 //!
-//! Each crate owns the `Config` of its section; this module composes them and is the only place that
-//! reads the file or the environment. Every problem is reported at once. Start at [`load`].
+//! Each crate owns the `Config` of its section. This module composes them and is the only place that reads
+//! the file or the environment. All problems are reported at once, not only the first. Start at [`load`].
 
 mod layers;
+mod memory;
 mod problem;
+mod renamed;
 mod rules;
 mod show;
 mod strict;
@@ -17,68 +19,71 @@ use plumbago_model::{Period, StorageRules};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::machine;
+
+pub use memory::Budget;
 pub use problem::{Place, Problem, Problems};
 pub use rules::load_rules;
 pub use show::effective;
 
-/// Every key with its default and its meaning.
+/// The text of `default.toml`: every key with its default and its explanation.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
 
-/// The file that is read when no other is named.
+/// The file that is read if `--config` names none, relative to the working directory.
 pub const DEFAULT_FILE: &str = "plumbago.toml";
 
-/// All settings.
+/// All settings. `default.toml` explains each key.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The directory of the embedded store, the journal and the writer id.
+    /// Directory of the embedded store, the journal and the writer id.
     pub data_dir: PathBuf,
-    /// Graphite's file of retentions; empty for the built-in rules.
+    /// Path of Graphite's file of retentions; empty for the built-in rules.
     pub storage_schemas: PathBuf,
-    /// Graphite's file of aggregation methods; empty for the built-in rules.
+    /// Path of Graphite's file of aggregation methods; empty for the built-in rules.
     pub storage_aggregation: PathBuf,
-    /// What is logged.
+    /// Log levels.
     pub log: Log,
-    /// Who may send points, and how.
+    /// The listeners for points.
     pub ingest: plumbago_ingest::Config,
-    /// Graphite's HTTP API.
+    /// The port of Graphite's HTTP API.
     pub api: plumbago_api::Config,
-    /// The operator's port.
+    /// The admin port: metrics, health checks and actions for operators.
     pub admin: plumbago_api::AdminConfig,
-    /// How names are found.
+    /// Lookup of names.
     pub index: Index,
-    /// Which store keeps the points.
+    /// The store of the points.
     pub store: Store,
-    /// The durable log.
+    /// The journal, which keeps accepted points until they are stored.
     pub journal: plumbago_journal::Config,
-    /// Rows on their way to a remote store.
-    pub spool: plumbago_journal::SpoolConfig,
-    /// How they are sent.
-    pub sender: plumbago_spooled::SenderConfig,
-    /// The one writer and reader of points.
+    /// The spool of rows for a remote store.
+    pub spool: plumbago_spool::SpoolConfig,
+    /// The sender of spooled rows.
+    pub sender: plumbago_spool::SenderConfig,
+    /// The engine, which writes and reads all points.
     pub engine: plumbago_engine::Config,
-    /// Other daemons on the same store.
-    pub cluster: plumbago_peers::Config,
-    /// The jobs that keep the store clean.
+    /// The other daemons on the same store.
+    pub cluster: plumbago_cluster::peers::Config,
+    /// The maintenance jobs.
     pub maintenance: plumbago_maintenance::Config,
-    /// What the daemon says of itself, as points.
+    /// Self-metrics as points.
     pub self_metrics: SelfMetrics,
-    /// For tests.
+    /// Settings for tests.
     pub debug: Debug,
 }
 
 impl Config {
-    /// Where the embedded store has its files.
+    /// Directory of the embedded store.
     pub fn store_dir(&self) -> PathBuf {
         self.data_dir.join("store")
     }
 
-    /// Where the maintenance jobs note how far they came.
+    /// Directory where maintenance jobs save their progress.
     pub fn maintenance_dir(&self) -> PathBuf {
         self.data_dir.join("maintenance")
     }
 
-    /// Where the journal has its files.
+    /// Directory of the journal.
     pub fn journal_dir(&self) -> PathBuf {
         self.data_dir.join("journal")
     }
@@ -97,10 +102,10 @@ impl Default for Config {
             index: Index::default(),
             store: Store::default(),
             journal: plumbago_journal::Config::default(),
-            spool: plumbago_journal::SpoolConfig::default(),
-            sender: plumbago_spooled::SenderConfig::default(),
+            spool: plumbago_spool::SpoolConfig::default(),
+            sender: plumbago_spool::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
-            cluster: plumbago_peers::Config::default(),
+            cluster: plumbago_cluster::peers::Config::default(),
             maintenance: plumbago_maintenance::Config::default(),
             self_metrics: SelfMetrics::default(),
             debug: Debug::default(),
@@ -126,9 +131,9 @@ impl Default for Log {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SelfMetrics {
-    /// What the names begin with, as carbon's `CARBON_METRIC_PREFIX`.
+    /// First component of the names, like carbon's `CARBON_METRIC_PREFIX`.
     pub prefix: String,
-    /// How often; zero for never.
+    /// Interval between two points; zero for no points.
     pub interval: Period,
 }
 
@@ -142,8 +147,8 @@ impl Default for SelfMetrics {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Debug {
-    /// Seconds since the epoch at which the daemon's clock stands until the admin port moves it; 0 for
-    /// the machine's clock.
+    /// Seconds since the epoch at which the clock stands until the admin port sets it; 0 for the machine's
+    /// clock.
     pub clock: i64,
 }
 
@@ -151,18 +156,18 @@ pub struct Debug {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Index {
-    /// Where globs are looked up.
+    /// How globs are looked up.
     pub mode: IndexMode,
 }
 
-/// The ways to find names.
+/// The ways to look up globs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexMode {
-    /// In memory, where all names are loaded.
+    /// In memory. All names are loaded at the start.
     #[default]
     Memory,
-    /// By the SASI indexes of Cassandra; no names are loaded.
+    /// Through the SASI indexes of Cassandra; no names are loaded.
     Sasi,
 }
 
@@ -170,15 +175,15 @@ pub enum IndexMode {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
-    /// The kind of store.
+    /// Which store is used.
     pub kind: StoreKind,
-    /// The store on the local disk.
+    /// Settings of the store on the local disk.
     pub embedded: plumbago_store_embedded::Config,
-    /// The store in Cassandra or ScyllaDB.
+    /// Settings of the store in Cassandra or ScyllaDB.
     pub cassandra: plumbago_store_cassandra::Config,
 }
 
-/// The stores there are.
+/// The kinds of stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
@@ -189,23 +194,33 @@ pub enum StoreKind {
     Cassandra,
 }
 
-/// A configuration without errors.
+/// A loaded configuration without errors.
 #[derive(Debug)]
 pub struct Loaded {
     /// The settings.
     pub config: Config,
     /// The storage rules that the settings name.
     pub rules: StorageRules,
-    /// What is odd but does not stop the start.
+    /// Problems that do not prevent the start.
     pub warnings: Vec<Problem>,
-    /// The file that was read; `None` when there was none.
+    /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// What the file and the environment set.
+    /// The keys that the file and the environment set, with their values, as nested objects.
     pub set: Value,
 }
 
-/// Reads `file` (or [`DEFAULT_FILE`] when it is there), the environment and the storage rules.
-/// Fails with every problem at once.
+impl Loaded {
+    /// Divides the memory ceiling, and sets the bounds that the file and the environment do not set.
+    pub fn divide_memory(&mut self) -> Budget {
+        Budget::divide(&mut self.config, &self.set, machine::memory_bytes())
+    }
+}
+
+/// Reads `file` (or [`DEFAULT_FILE`] if it exists), the environment and the storage rules.
+///
+/// # Errors
+///
+/// All problems, warnings included, if at least one of them is an error.
 pub fn load(file: Option<&Path>) -> Result<Loaded, Problems> {
     let file = file.map(Path::to_path_buf).or_else(|| {
         let default = PathBuf::from(DEFAULT_FILE);
@@ -220,6 +235,10 @@ fn load_from(file: Option<PathBuf>, environment: layers::Environment) -> Result<
     let set = strict::typed(&layers, &mut problems);
     let config = strict::build(&set, &layers, &mut problems);
     check(&config, &layers, &mut problems);
+    let budget = Budget::divide(&mut config.clone(), &set, machine::memory_bytes());
+    if let Some(message) = budget.problem() {
+        problems.error(layers.near("engine.memory_max"), "engine.memory_max", message);
+    }
     let rules = load_rules(&config, &mut problems);
     problems.sort();
     if problems.any_error() {
@@ -228,7 +247,7 @@ fn load_from(file: Option<PathBuf>, environment: layers::Environment) -> Result<
     Ok(Loaded { config, rules, warnings: problems.into_vec(), file, set })
 }
 
-/// The rules that no single key can check.
+/// Checks values and combinations of values that their types allow.
 fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
     if config.data_dir.as_os_str().is_empty() {
         problems.error(layers.near("data_dir"), "data_dir", "must not be empty");
@@ -255,7 +274,7 @@ fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
         problems.error(layers.near("index.mode"), "index.mode", message);
     }
     if !config.cluster.peers.is_empty() && config.store.kind != StoreKind::Cassandra {
-        let message = "daemons have a store in common only with store.kind = \"cassandra\"";
+        let message = "peers need a shared store: set store.kind = \"cassandra\"";
         problems.error(layers.near("cluster.peers"), "cluster.peers", message);
     }
     for (key, other, listen) in taken_twice(config) {
@@ -263,28 +282,27 @@ fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
     }
 }
 
-/// Listeners on the address of another; `ingest` compares its own.
-fn taken_twice(config: &Config) -> Vec<(&'static str, &'static str, &str)> {
-    let ingest = [
-        ("ingest.line.listen", config.ingest.line.listen.as_str()),
-        ("ingest.pickle.listen", &config.ingest.pickle.listen),
-        ("ingest.protobuf.listen", &config.ingest.protobuf.listen),
-    ];
-    let mut taken = ingest.to_vec();
+/// Finds HTTP ports whose address another port has: the key, the key of the other port, and the address.
+/// `ingest` compares its own listeners.
+fn taken_twice(config: &Config) -> Vec<(&'static str, String, &str)> {
+    let ingest = config.ingest.tcp.iter();
+    let ingest =
+        ingest.map(|(protocol, section)| (format!("ingest.{}.listen", protocol.name), &section.listen));
+    let mut taken: Vec<(String, &str)> = ingest.map(|(key, listen)| (key, listen.as_str())).collect();
     let mut found = Vec::new();
     for (key, listen) in [("api.listen", config.api.listen.as_str()), ("admin.listen", &config.admin.listen)]
     {
         let free_choice = listen.is_empty() || listen.ends_with(":0");
         if let Some((other, _)) = taken.iter().find(|(_, taken)| *taken == listen && !free_choice) {
-            found.push((key, *other, listen));
+            found.push((key, other.clone(), listen));
         }
-        taken.push((key, listen));
+        taken.push((key.to_owned(), listen));
     }
     found
 }
 
-/// `level` or `crate=level`, comma-separated; anything else the logger would take for the name of a
-/// crate and log nothing else.
+/// Returns whether a text is a list of `level` and `crate=level`. The logger would take any other word as the
+/// name of a crate and log nothing but that crate.
 fn is_log_filter(text: &str) -> bool {
     let level = |part: &str| matches!(part, "off" | "error" | "warn" | "info" | "debug" | "trace");
     text.split(',').all(|part| level(part.rsplit_once('=').map_or(part, |(_, level)| level).trim()))

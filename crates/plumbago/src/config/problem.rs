@@ -1,16 +1,16 @@
-//! What is wrong with a configuration, and where it stands.
+//! Problems of a configuration, with file and line.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a setting comes from.
+/// Where a setting was set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// A line of a file; 0 when the file as a whole is meant.
+    /// A line of a file, counted from 1; 0 for the file as a whole.
     File(PathBuf, usize),
-    /// An environment variable.
+    /// The environment variable of this name.
     Environment(String),
-    /// Nowhere: it is a default.
+    /// Nowhere: the setting has its default.
     Default,
 }
 
@@ -25,16 +25,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong.
+/// A problem of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// Where the setting was set.
     pub place: Place,
-    /// The path of the key (`engine.shards`), or the section of a rules file.
+    /// The path of the key (`engine.shards`), or the section of a rules file (`[name]`). May be empty.
     pub key: String,
-    /// What, in plain words.
+    /// What is wrong, as a sentence.
     pub message: String,
-    /// Whether it stops the start.
+    /// Whether the daemon refuses to start because of it. If `false`, it is a warning.
     pub error: bool,
 }
 
@@ -48,37 +48,37 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All problems found in one go.
+/// All problems of a configuration.
 #[derive(Debug, Default)]
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// Notes an error.
+    /// Adds an error.
     pub fn error(&mut self, place: Place, key: &str, message: impl Into<String>) {
         self.0.push(Problem { place, key: key.to_owned(), message: message.into(), error: true });
     }
 
-    /// Notes a warning.
+    /// Adds a warning.
     pub fn warning(&mut self, place: Place, key: &str, message: impl Into<String>) {
         self.0.push(Problem { place, key: key.to_owned(), message: message.into(), error: false });
     }
 
-    /// True when one of them is an error.
+    /// Returns whether at least one problem is an error.
     pub fn any_error(&self) -> bool {
         self.0.iter().any(|p| p.error)
     }
 
-    /// The problems.
+    /// Returns the problems.
     pub fn into_vec(self) -> Vec<Problem> {
         self.0
     }
 
-    /// The problems, one after the other.
+    /// Iterates over the problems.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.0.iter()
     }
 
-    /// By place, so that a file is read from top to bottom.
+    /// Sorts by place, so that the problems of a file are in the order of its lines.
     pub(super) fn sort(&mut self) {
         self.0.sort_by(|a, b| a.place.cmp(&b.place));
     }

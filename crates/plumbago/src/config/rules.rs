@@ -1,4 +1,4 @@
-//! The storage rules that the settings name.
+//! Loads the storage rules.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use plumbago_model::rules::{RuleFile, Severity};
 use super::Config;
 use super::problem::{Place, Problems};
 
-/// Reads both rules files; a file that is named and cannot be read is an error, an empty name means
-/// the built-in rules.
+/// Reads both rules files and adds their problems to `problems`. A file that cannot be read is an error. An
+/// empty path means the built-in rules.
 pub fn load_rules(config: &Config, problems: &mut Problems) -> StorageRules {
     let schemas = text(&config.storage_schemas, "storage_schemas", problems);
     let aggregation = text(&config.storage_aggregation, "storage_aggregation", problems);

@@ -1,4 +1,4 @@
-//! The effective settings as TOML.
+//! Prints the settings in effect as TOML.
 
 use std::fmt::Write;
 
@@ -6,17 +6,18 @@ use serde_json::Value;
 
 use super::strict;
 
-/// Keys whose values are not shown.
+/// Keys whose values are hidden.
 const SECRETS: [&str; 3] = ["token", "password", "secret"];
 
-/// Every setting with the value that holds; `set` is what file and environment say.
+/// Returns all settings with the values in effect, as TOML. `set` has the values from the file and the
+/// environment; the others are marked as defaults.
 pub fn effective(set: &Value) -> String {
     let mut out = String::new();
     section(&mut out, "", strict::all_keys(), Some(strict::defaults()), Some(set));
     out
 }
 
-/// First the keys of the section, then the sections inside it.
+/// Writes the keys of a section, then its subsections.
 fn section(out: &mut String, path: &str, keys: &Value, defaults: Option<&Value>, set: Option<&Value>) {
     let Some(table) = keys.as_object() else { return };
     for key in table.iter().filter(|(_, v)| !v.is_object()).map(|(key, _)| key) {

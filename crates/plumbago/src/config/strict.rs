@@ -1,8 +1,8 @@
-//! From raw values to settings, without coercion.
+//! Turns raw values into typed settings without coercion.
 //!
-//! The `config` crate turns `20.7` into a port 21 and `true` into 1; so we take its merged values and
-//! compare each with the documented default of its key ([`super::DEFAULT_TOML`]), which says what type
-//! it has. Values of the environment are text and are read as that type.
+//! The `config` crate would turn `20.7` into port 21 and `true` into 1. So the type of each merged value is
+//! first compared with that of the documented default of its key ([`super::DEFAULT_TOML`]). Values from the
+//! environment are text and are parsed as that type.
 
 use std::sync::OnceLock;
 
@@ -11,16 +11,17 @@ use serde_json::{Map as Table, Value};
 
 use super::layers::Layers;
 use super::problem::Problems;
+use super::renamed;
 use super::{Config, DEFAULT_TOML};
 
-/// The documented defaults, with optional keys (`#key = …`) set to their examples: every key there
-/// is, each with a value of its type.
+/// Every key with a value of its type: the documented defaults, with optional keys (`#key = …`) set to their
+/// examples.
 pub(super) fn all_keys() -> &'static Value {
     static KEYS: OnceLock<Value> = OnceLock::new();
     KEYS.get_or_init(|| parse(&with_optional_keys(DEFAULT_TOML)))
 }
 
-/// The documented defaults.
+/// The documented defaults, without optional keys.
 pub(super) fn defaults() -> &'static Value {
     static DEFAULTS: OnceLock<Value> = OnceLock::new();
     DEFAULTS.get_or_init(|| parse(DEFAULT_TOML))
@@ -35,14 +36,15 @@ fn with_optional_keys(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Our own file, checked by a test; what could not be read would be an empty table.
+/// Parses `default.toml`. A test checks that it is valid; otherwise the result would be an empty table.
 fn parse(text: &str) -> Value {
     let source = File::from_str(text, FileFormat::Toml);
     let root = Raw::builder().add_source(source).build().and_then(|raw| raw.collect());
     Value::Object(root.unwrap_or_default().into_iter().filter_map(|(k, v)| Some((k, untyped(v)?))).collect())
 }
 
-/// The settings that the layers make, each of the type that its key has; the rest are problems.
+/// Converts each setting to the type of its key. Reports unknown keys and values of another type, and leaves
+/// them out.
 pub(super) fn typed(layers: &Layers, problems: &mut Problems) -> Value {
     let mut walk = Walk { layers, problems };
     Value::Object(walk.table(&layers.root, all_keys(), ""))
@@ -69,13 +71,16 @@ impl Walk<'_> {
         table
     }
 
-    /// Names each key of an unknown table, so that every line is seen at once.
+    /// Reports an unknown key. If it is a table without a line of its own, reports each key inside it.
     fn unknown(&mut self, value: &RawValue, path: &str) {
         match &value.kind {
             ValueKind::Table(inner) if self.layers.place(path) == super::Place::Default => {
                 inner.iter().for_each(|(key, value)| self.unknown(value, &format!("{path}.{key}")));
             }
-            _ => self.problem(path, "there is no such key; `plumbago config default` lists them all"),
+            _ => match renamed::new_name(path) {
+                Some(name) => self.problem(path, &format!("is called {name} now; rename it")),
+                None => self.problem(path, "there is no such key; `plumbago config default` lists them all"),
+            },
         }
     }
 
@@ -98,7 +103,7 @@ impl Walk<'_> {
     }
 }
 
-/// Text of a variable, read as the type of the example; lists are separated by commas.
+/// Parses the text of an environment variable as the type of the example. List items are separated by commas.
 fn from_text(text: &str, example: &Value) -> Option<Value> {
     let trimmed = text.trim();
     match example {
@@ -157,8 +162,8 @@ fn untyped(raw: RawValue) -> Option<Value> {
     })
 }
 
-/// Builds the settings. A value that its type refuses is a problem; it is taken out and the rest is
-/// tried again, so that all of them are found.
+/// Builds the settings. A value that its type refuses is reported and removed, and the rest is tried again,
+/// so that all such values are found.
 pub(super) fn build(set: &Value, layers: &Layers, problems: &mut Problems) -> Config {
     let mut left = set.clone();
     loop {

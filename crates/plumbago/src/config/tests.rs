@@ -9,7 +9,7 @@ fn load_text(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, Problems>
     load_from(Some(file), variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
 }
 
-/// `line key message` of each problem.
+/// Loads a configuration that has errors. Returns each problem as `place key message`.
 fn problems(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let problems = load_text(text, variables).unwrap_err();
     let place = |place: &Place| match place {
@@ -27,7 +27,7 @@ fn the_documented_defaults_are_the_defaults() {
     assert_eq!(format!("{:?}", nothing.config), format!("{:?}", Config::default()));
 }
 
-/// Asks each section which keys it knows, by way of the message about one that it does not.
+/// The keys that a section accepts, taken from serde's message about an unknown one.
 fn known_keys(path: &str) -> HashSet<String> {
     let mut root = serde_json::json!({});
     let mut table = &mut root;
@@ -92,9 +92,9 @@ fn every_problem_is_found_at_once() {
         "plumbago.toml:3 log.level \"loud\" is no log level",
         "plumbago.toml:4 log.colour there is no such key",
         "plumbago.toml:6 journal.sync must be a text, like \"1s\"",
-        "plumbago.toml:7 journal.segment \"5\" is no period",
+        "plumbago.toml:7 journal.segment \"5\" is not a period",
         "plumbago.toml:8 extra there is no such key",
-        "environment PLUMBAGO__JOURNAL__MIN_FREE_BYTES journal.min_free_bytes \"much\" is no size",
+        "environment PLUMBAGO__JOURNAL__MIN_FREE_BYTES journal.min_free_bytes \"much\" is not a size",
         "environment PLUMBAGO__STORE__KIND store.kind unknown variant `sqlite`",
     ];
     assert_eq!(found.len(), starts.len(), "{found:#?}");
@@ -119,6 +119,19 @@ fn a_misspelt_variable_is_named() {
     let found = problems("", &[("PLUMBAGO__JOURNAL__SINC", "1s")]);
     assert_eq!(found.len(), 1);
     assert!(found[0].starts_with("environment PLUMBAGO__JOURNAL__SINC journal.sinc there is no such key"));
+}
+
+#[test]
+fn renamed_settings_are_refused_with_their_new_names() {
+    let text = "[spool]\ngather = \"5s\"\n[sender]\npatience = \"1m\"\nparked_every = \"1m\"\n";
+    let found = problems(text, &[]);
+    let starts = [
+        "plumbago.toml:2 spool.gather is called spool.linger now",
+        "plumbago.toml:4 sender.patience is called sender.defer_after now",
+        "plumbago.toml:5 sender.parked_every is called sender.retry_deferred_every now",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:#?}");
+    assert!(found.iter().zip(starts).all(|(found, start)| found.starts_with(start)), "{found:#?}");
 }
 
 #[test]

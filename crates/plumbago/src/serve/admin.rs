@@ -1,22 +1,24 @@
-//! What the admin port may do with the daemon.
+//! The actions and the health page of the admin port.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use plumbago_api::{AdminActions, AdminError, Readiness};
+use plumbago_api::{AdminActions, AdminError, MaintenanceRequest, Readiness};
+use plumbago_cluster::peers::Client;
 use plumbago_engine::{Engine, Ledger, Reader};
 use plumbago_ingest::Reject;
-use plumbago_maintenance::Scheduler;
-use plumbago_peers::Client;
+use plumbago_maintenance::windows::Selection;
+use plumbago_maintenance::{Request, Scheduler};
+use plumbago_telemetry::Conditions;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::backend::Keeper;
 use super::clock;
 
-/// The hands of the admin port.
+/// Carries out the actions of the admin port and answers its health page.
 #[derive(Debug, Clone)]
 pub(crate) struct Control {
     engine: Engine,
@@ -27,17 +29,18 @@ pub(crate) struct Control {
     ready: Arc<AtomicBool>,
     scheduler: Scheduler,
     peers: Arc<Client>,
+    conditions: Conditions,
 }
 
 impl Control {
     pub(crate) fn new(
-        (engine, keeper, peers): (Engine, Keeper, Arc<Client>),
+        (engine, keeper, peers, conditions): (Engine, Keeper, Arc<Client>, Conditions),
         stop: CancellationToken,
         clock: clock::Setting,
         listeners: plumbago_ingest::Handle,
         scheduler: Scheduler,
     ) -> Self {
-        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler, peers }
+        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler, peers, conditions }
     }
 
     pub(crate) fn set_ready(&self) {
@@ -52,7 +55,7 @@ impl Control {
         &self.keeper
     }
 
-    /// Reads what this process has.
+    /// Returns a reader of this daemon's points, without those of its peers.
     pub(super) fn reader(&self) -> Reader {
         self.engine.reader()
     }
@@ -74,6 +77,7 @@ impl Readiness for Control {
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.keeper.warnings();
         warnings.extend(self.peers.troubles());
+        warnings.extend(self.conditions.list().into_iter().map(|held| held.text));
         warnings
     }
 }
@@ -114,16 +118,16 @@ impl AdminActions for Control {
         serde_json::to_value(self.scheduler.status()).map_err(|error| AdminError(error.to_string()))
     }
 
-    async fn run_maintenance(&self, job: &str, dry_run: bool) -> Result<Value, AdminError> {
-        if self.scheduler.ask(job, dry_run) {
-            return Ok(json!({ "job": job, "dry_run": dry_run }));
-        }
-        let known: Vec<String> = self.scheduler.status().into_iter().map(|status| status.job).collect();
-        Err(AdminError(format!("there is no job {job:?} here; there are {}", known.join(", "))))
+    async fn run_maintenance(&self, request: MaintenanceRequest) -> Result<Value, AdminError> {
+        let MaintenanceRequest { job, dry_run, glob, from, until } = request;
+        let selection = Selection { names: glob, from, until };
+        let asked = self.scheduler.ask(&job, &Request { dry_run, selection });
+        asked.map_err(|error| AdminError(error.to_string()))?;
+        Ok(json!({ "job": job, "dry_run": dry_run }))
     }
 }
 
-/// The ledger of the whole process: what listeners refused and what the engine made of the rest.
+/// The ledger of the whole process: points that the listeners refused, and points that the engine received.
 pub(crate) struct Whole {
     engine: Ledger,
     refused: Vec<(&'static str, u64)>,
@@ -147,7 +151,7 @@ impl Whole {
         self.refused.iter().map(|(_, n)| n).sum()
     }
 
-    /// What the engine was given, and what never reached it.
+    /// Points that the engine received, plus those that the listeners refused before.
     fn received(&self) -> u64 {
         self.engine.received + self.rejected() - self.engine.rejected_total()
     }
@@ -160,6 +164,7 @@ impl Whole {
             "recovered": self.engine.recovered,
             "stored": self.engine.stored,
             "held": self.engine.held,
+            "queued": self.engine.queued,
             "replaced": self.engine.replaced,
             "rejected": self.rejected(),
             "rejected_by_reason": reasons,
@@ -168,7 +173,7 @@ impl Whole {
     }
 }
 
-/// For people.
+/// Writes the ledger as one line for operators; the daemon prints it when it stops.
 impl fmt::Display for Whole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ledger { recovered, stored, held, replaced, .. } = self.engine;

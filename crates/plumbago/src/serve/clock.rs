@@ -1,20 +1,20 @@
-//! Which clock the daemon runs on: the machine's, or for tests one that is set by hand.
+//! The clock of the daemon: the machine's, or one that tests set.
 
 use std::sync::Arc;
 
 use plumbago_model::{Clock, ManualClock, SystemClock};
 
-/// The clock, and the hand that sets it when there is one.
+/// The clock in use.
 #[derive(Debug, Clone)]
 pub(crate) enum Setting {
-    /// The machine's.
+    /// The machine's clock.
     System,
-    /// `debug.clock`.
+    /// A clock that stands still until the admin port sets it (`debug.clock`).
     Manual(Arc<ManualClock>),
 }
 
 impl Setting {
-    /// 0 is the machine's clock.
+    /// Chooses the clock for `debug.clock` (seconds since the epoch; 0 for the machine's clock).
     pub(crate) fn from(seconds: i64) -> Self {
         if seconds == 0 { Self::System } else { Self::Manual(Arc::new(ManualClock::at(seconds))) }
     }
@@ -26,7 +26,8 @@ impl Setting {
         }
     }
 
-    /// False when the daemon runs on the machine's clock.
+    /// Sets a manual clock to `seconds` since the epoch. Returns `false` if the daemon uses the machine's
+    /// clock.
     pub(crate) fn set(&self, seconds: i64) -> bool {
         if let Self::Manual(clock) = self {
             clock.set(seconds);

@@ -1,4 +1,4 @@
-//! What the API is told of metrics and events beside their points.
+//! Gives the API its metadata of metrics and its events.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use plumbago_store::MetadataStore;
 use crate::config::Config;
 use crate::error::{Exit, Failure};
 
-/// The file of events below the data directory.
+/// Name of the events file in the data directory.
 const EVENTS: &str = "events.jsonl";
 
-/// How metrics are kept, as the store has it.
+/// The API's access to the metadata store.
 #[derive(Debug)]
 pub(super) struct Stored(pub(super) Arc<dyn MetadataStore>);
 
@@ -25,7 +25,7 @@ impl Metadata for Stored {
     }
 }
 
-/// The events of earlier runs, with a place for more.
+/// Opens the log of events, with those of earlier runs. It keeps none if `api.events_bytes` is 0.
 pub(super) fn events(config: &Config) -> Result<Arc<EventLog>, Failure> {
     let bytes_max = config.api.events_bytes.bytes();
     if bytes_max == 0 {

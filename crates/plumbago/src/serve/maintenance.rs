@@ -1,22 +1,28 @@
-//! The clean-up: which jobs there are, on which stores, and what is alive.
+//! Sets up the maintenance jobs: which jobs run, on which stores, and how they learn which metrics are in
+//! use.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_engine::{Engine, FetchError};
+use plumbago_engine::Engine;
 use plumbago_index::{FindError, FindLimits, Index};
 use plumbago_maintenance::checkpoint::Checkpoints;
 use plumbago_maintenance::directories::{CleanDirectories, RepairDirectories};
 use plumbago_maintenance::expire::Expire;
 use plumbago_maintenance::rows::CleanRows;
+use plumbago_maintenance::windows::{RepairNewWriter, RepairWindows};
 use plumbago_maintenance::{Config, Context, Job, LiveMetrics, Stores};
 use plumbago_model::has_glob;
-use plumbago_store::{ErrorKind, StoreError};
+use plumbago_store::{ErrorKind, FetchError, StoreError};
 
 use super::Core;
 
-/// What the engine writes.
+/// How often it is checked whether windows of a new writer id can be repaired.
+const NEW_WRITER_EVERY: Duration = Duration::from_secs(300);
+
+/// Tells jobs which metrics the engine writes.
 #[derive(Debug)]
 struct Alive {
     engine: Engine,
@@ -43,6 +49,10 @@ impl LiveMetrics for Alive {
     async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError> {
         self.engine.forget(names, since).await.map_err(stopping)
     }
+
+    async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError> {
+        self.engine.closed_until(names).await.map_err(stopping)
+    }
 }
 
 fn stopping(error: FetchError) -> StoreError {
@@ -50,7 +60,7 @@ fn stopping(error: FetchError) -> StoreError {
 }
 
 impl Core {
-    /// How jobs of this process go about it.
+    /// Returns the context in which this process runs its jobs.
     pub(crate) fn job_context(&self, config: &crate::config::Config) -> Context {
         let Config { grace, settle, rows_per_second, .. } = config.maintenance;
         let live = Alive { engine: self.engine.clone(), index: Arc::clone(&self.index) };
@@ -65,14 +75,22 @@ impl Core {
     }
 }
 
-/// All jobs that make sense on these stores, with their intervals.
-pub(crate) fn jobs(config: &Config, stores: &Stores) -> Vec<(Arc<dyn Job>, Duration)> {
+/// Returns all jobs that these stores support, with their intervals. A zero interval switches a job off. Jobs
+/// keep their files in `dir`.
+pub(crate) fn jobs(config: &Config, stores: &Stores, dir: &Path) -> Vec<(Arc<dyn Job>, Duration)> {
     let clean_rows = CleanRows { rows: stores.rows.clone(), metadata: stores.listing.clone() };
     let mut jobs: Vec<(Arc<dyn Job>, Duration)> = vec![(Arc::new(clean_rows), config.clean_rows_every)];
     if let Some(directories) = stores.directories.clone() {
         let repair = RepairDirectories { rows: stores.rows.clone(), directories: directories.clone() };
         jobs.push((Arc::new(CleanDirectories(directories)), config.clean_directories_every));
         jobs.push((Arc::new(repair), config.repair_directories_every));
+    }
+    if let Some(windows) = stores.windows.clone() {
+        let (rows, points) = (stores.rows.clone(), stores.points.clone());
+        let repair = RepairWindows { rows, points, windows, after: config.repair_windows_after };
+        let new_writer = RepairNewWriter { repair: repair.clone(), file: dir.join("new-writer.json") };
+        jobs.push((Arc::new(repair), config.repair_windows_every));
+        jobs.push((Arc::new(new_writer), NEW_WRITER_EVERY));
     }
     if !config.expire_after.is_zero() {
         let expire = Expire { stores: stores.clone(), after: config.expire_after };

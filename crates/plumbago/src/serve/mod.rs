@@ -1,13 +1,11 @@
-//! The daemon: its parts, wired. Start at [`run`].
+//! The daemon: opens its parts, connects them, and closes them in order. Start at [`run`].
 
 mod admin;
 mod backend;
 mod clock;
 mod info;
 mod maintenance;
-mod memory;
 mod peers;
-mod reads;
 mod rules;
 mod self_metrics;
 mod sink;
@@ -21,33 +19,43 @@ use std::time::Duration;
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use plumbago_api::{AdminHandles, Handles, Server};
-use plumbago_engine::{Engine, Parts, Reader, Recovered, SeriesSource};
+use plumbago_cluster::NotedReads;
+use plumbago_cluster::peers::Client;
+use plumbago_engine::{Engine, EngineParts, Reader, Recovered};
 use plumbago_index::Index;
-use plumbago_ingest::Ingest;
+use plumbago_ingest::{Ingest, Listener};
 use plumbago_journal::Journal;
-use plumbago_maintenance::{Scheduler, Stores, Turn};
+use plumbago_maintenance::{JobLease, Scheduler, Stores};
 use plumbago_model::Clock;
-use plumbago_peers::Client;
-use plumbago_telemetry::{Registry, log};
+use plumbago_store::SeriesSource;
+use plumbago_telemetry::{Conditions, Registry, log};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Loaded};
+use crate::config::{Budget, Config, Loaded};
 use crate::error::{Exit, Failure};
+use crate::machine;
 
-/// How often expired points are dropped and closed days merged.
+/// Pause between two runs that drop expired points and merge closed buckets.
 const MAINTENANCE: Duration = Duration::from_secs(300);
 /// How long a stop waits for the listeners.
-const READING_PATIENCE: Duration = Duration::from_secs(20);
-/// How long a stop waits for a store that fails; what is not stored by then stays in the journal.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LISTENERS_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a stop waits for a store that fails. Points not stored by then stay in the journal.
+const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs the daemon until it is told to stop.
-pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
+/// Runs the daemon until a signal or the admin port stops it. `file` is the configuration file to reload on
+/// SIGHUP.
+///
+/// # Errors
+///
+/// If a store, the journal or a port cannot be opened, the state of earlier runs cannot be loaded, or a store
+/// cannot be closed.
+pub(crate) fn run(mut loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
+    let budget = loaded.divide_memory();
     let level = log::init(&loaded.config.log.level);
     raise_file_limit();
-    // One crypto provider for every listener; a second call finds it installed.
+    // All listeners share one TLS crypto provider. The call fails only if one is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let reload = rules::Reload {
@@ -56,12 +64,12 @@ pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
         level,
         certificates: Vec::new(),
     };
-    let result = runtime.block_on(serve(loaded, reload));
+    let result = runtime.block_on(serve(loaded, &budget, reload));
     runtime.shutdown_timeout(Duration::from_secs(5));
     result
 }
 
-/// The stores and the engine over them.
+/// The stores and the engine.
 pub(crate) struct Core {
     keeper: backend::Keeper,
     stores: Stores,
@@ -70,25 +78,27 @@ pub(crate) struct Core {
     engine: Engine,
     clock: Arc<dyn Clock>,
     registry: Registry,
+    conditions: Conditions,
 }
 
 impl Core {
-    /// Who of the processes on the stores may run a job.
-    pub(crate) fn turn(&self) -> Arc<dyn Turn> {
-        self.keeper.turn()
+    /// Returns the leases that decide which process on the shared store runs a job.
+    pub(crate) fn job_lease(&self) -> Arc<dyn JobLease> {
+        self.keeper.job_lease()
     }
 
-    /// What the API reads from.
+    /// Returns the source of points for the API. If the store records which metrics are read, so does the
+    /// source.
     fn source(&self, peers: &Arc<Client>, stop: &CancellationToken) -> Arc<dyn SeriesSource> {
         let source = Arc::new(self.reader(peers));
         match self.keeper.notes_reads() {
-            Some(store) => Arc::new(reads::Noted::new(source, store, stop.clone())),
+            Some(store) => Arc::new(NotedReads::new(source, store, stop.clone())),
             None => source,
         }
     }
 
-    /// Reads points: also of metrics that were not loaded, where names are found by the server, and those
-    /// that peers have not written yet.
+    /// Returns a reader for the API. With `index.mode = "sasi"` it also reads metrics that are not loaded.
+    /// With peers it includes points that they have accepted and not stored yet.
     fn reader(&self, peers: &Arc<Client>) -> Reader {
         let mut reader = self.engine.reader();
         if !peers.is_empty() {
@@ -101,24 +111,24 @@ impl Core {
     }
 }
 
-async fn serve(loaded: Loaded, mut reload: rules::Reload) -> Result<(), Failure> {
+async fn serve(loaded: Loaded, budget: &Budget, mut reload: rules::Reload) -> Result<(), Failure> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    memory::give_back_unused();
+    machine::return_unused_memory();
     let config = &loaded.config;
     let rules = rules::Live::new(loaded.rules);
     let clock = clock::Setting::from(config.debug.clock);
     let stop = CancellationToken::new();
     let mut hangup = stop_on_signals(&stop)?;
-    let core = open(config, &rules, clock.shared(), &stop)?;
+    let core = open(config, budget, &rules, clock.shared(), &stop)?;
     let ingest = bind_ingest(config, &core)?;
-    let (listeners, addresses) = (ingest.handle(), ingest.addresses());
-    let jobs = maintenance::jobs(&config.maintenance, &core.stores);
-    let scheduler = Scheduler::new(jobs, core.job_context(config), core.turn());
+    let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
+    let jobs = maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
+    let scheduler = Scheduler::new(jobs, core.job_context(config), core.job_lease());
     let peers = Arc::new(peers::open(config, &core.registry)?);
-    let hands = (core.engine.clone(), core.keeper.clone(), Arc::clone(&peers));
-    let control = admin::Control::new(hands, stop.clone(), clock, listeners.clone(), scheduler.clone());
+    let parts = (core.engine.clone(), core.keeper.clone(), Arc::clone(&peers), core.conditions.clone());
+    let control = admin::Control::new(parts, stop.clone(), clock, listeners.clone(), scheduler.clone());
     let tagging = Arc::new(tagging::Tags::new(&core, rules.config_for()));
     let handles = Handles {
         index: Arc::clone(&core.index),
@@ -136,7 +146,7 @@ async fn serve(loaded: Loaded, mut reload: rules::Reload) -> Result<(), Failure>
         heads: Arc::new(control.clone()),
         registry: core.registry.clone(),
     };
-    let api = Server::bind(&api_config(config), &handles).await.context("api.listen").map_err(internal)?;
+    let api = Server::bind(&config.api, &handles).await.context("api.listen").map_err(internal)?;
     let admin =
         Server::bind_admin(&config.admin, &admin_handles).await.context("admin.listen").map_err(internal)?;
     for (section, port) in [("api", &api), ("admin", &admin)] {
@@ -164,15 +174,16 @@ async fn serve(loaded: Loaded, mut reload: rules::Reload) -> Result<(), Failure>
         replay_ms = found.replay.as_millis() as u64,
         "started"
     );
-    let _ = stop.run_until_cancelled(tagging.compare()).await;
+    let _ = stop.run_until_cancelled(tagging.series().sync_marks()).await;
     control.set_ready();
-    // Reads wait in the port's queue until everything is replayed.
+    // The API port was bound before the replay but not served yet. Connections made since then wait in its
+    // queue.
     let api_address = api.as_ref().map(Server::address);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
     spawn_chores(config, &core, &listeners, &stop);
-    tokio::spawn(tagging::watch(tagging, stop.clone()));
+    tokio::spawn(Arc::clone(tagging.series()).run(stop.clone()));
     let maintenance = tokio::spawn(scheduler.run(stop.clone()));
-    print_ready(addresses.line, api_address);
+    print_ready(addresses.of(Listener::LINE), api_address);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tokio::spawn(watchdog::run(core.engine.clone(), stop.clone()));
 
@@ -180,10 +191,10 @@ async fn serve(loaded: Loaded, mut reload: rules::Reload) -> Result<(), Failure>
 
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     ingest_stop.cancel();
-    // A job goes on where it is the next time.
+    // An interrupted job continues from its last checkpoint at its next run.
     maintenance.abort();
     end_reading(reading).await;
-    let ledger = core.engine.stop(PATIENCE).await;
+    let ledger = core.engine.stop(STORE_TIMEOUT).await;
     http_stop.cancel();
     for server in [api, admin].into_iter().flatten() {
         let _ = server.await;
@@ -192,17 +203,8 @@ async fn serve(loaded: Loaded, mut reload: rules::Reload) -> Result<(), Failure>
     close(core).await
 }
 
-/// The settings of the API, with the memory that this machine has.
-fn api_config(config: &Config) -> plumbago_api::Config {
-    let mut api = config.api.clone();
-    if api.limits.memory_total.0 == 0 {
-        api.limits.memory_total.0 = memory::total_bytes() / 4;
-    }
-    api
-}
-
-/// Lets signals ask for the stop, from now until the end: one that comes between two steps of the start
-/// is not lost. Gives those that ask for a reload.
+/// Makes SIGTERM and SIGINT cancel `stop`. Called early, so that signals during the start count too. Returns
+/// the stream of SIGHUPs, which request a reload.
 fn stop_on_signals(stop: &CancellationToken) -> Result<Signal, Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -217,7 +219,7 @@ fn stop_on_signals(stop: &CancellationToken) -> Result<Signal, Failure> {
     Ok(signal(SignalKind::hangup())?)
 }
 
-/// Loads what earlier runs left; `None` when a stop came first.
+/// Loads the state of earlier runs. Returns `None` if a stop was requested meanwhile.
 async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recovered>, Failure> {
     match stop.run_until_cancelled(engine.start()).await {
         Some(found) => found.context("start").map_err(start_failure).map(Some),
@@ -225,32 +227,36 @@ async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recov
     }
 }
 
-/// Opens everything for work without listeners, does it, and closes again.
+/// Opens the stores and the engine without listeners, runs `work`, and closes them.
+///
+/// # Errors
+///
+/// If the stores or the engine cannot be opened, started or closed, or `work` fails.
 pub(crate) async fn at_rest<T>(
-    loaded: Loaded,
+    mut loaded: Loaded,
     work: impl AsyncFnOnce(&Config, &Core) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let budget = loaded.divide_memory();
     let rules = rules::Live::new(loaded.rules);
     let (clock, stop) = (clock::Setting::from(loaded.config.debug.clock), CancellationToken::new());
-    let core = open(&loaded.config, &rules, clock.shared(), &stop)?;
+    let core = open(&loaded.config, &budget, &rules, clock.shared(), &stop)?;
     core.engine.start().await.context("start").map_err(start_failure)?;
     let result = work(&loaded.config, &core).await;
-    core.engine.stop(PATIENCE).await;
+    core.engine.stop(STORE_TIMEOUT).await;
     stop.cancel();
     close(core).await?;
     result
 }
 
-/// All jobs on the stores of a core.
-pub(crate) fn jobs_of(
-    config: &plumbago_maintenance::Config,
-    core: &Core,
-) -> Vec<Arc<dyn plumbago_maintenance::Job>> {
-    maintenance::jobs(config, &core.stores).into_iter().map(|(job, _)| job).collect()
+/// Returns all maintenance jobs that the stores of `core` support.
+pub(crate) fn jobs_of(config: &Config, core: &Core) -> Vec<Arc<dyn plumbago_maintenance::Job>> {
+    let jobs = maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
+    jobs.into_iter().map(|(job, _)| job).collect()
 }
 
 fn open(
     config: &Config,
+    budget: &Budget,
     rules: &rules::Live,
     clock: Arc<dyn Clock>,
     stop: &CancellationToken,
@@ -265,12 +271,9 @@ fn open(
         .context("cannot open the journal")
         .map_err(|error| Failure::new(Exit::Store, error))?;
     let index = Arc::new(Index::new(&registry));
-    let mut engine_config = config.engine.clone();
-    if engine_config.memory_max.0 == 0 {
-        engine_config.memory_max.0 = memory::total_bytes() / 2;
-    }
+    let conditions = Conditions::new(&registry);
     let stores = backend.stores();
-    let parts = Parts {
+    let parts = EngineParts {
         clock: Arc::clone(&clock),
         registry: registry.clone(),
         index: Arc::clone(&index),
@@ -281,10 +284,12 @@ fn open(
         journal_segment: config.journal.segment,
         config_for: rules.config_for(),
         name_check: backend.keeper.name_check(),
-        memory_used: Arc::new(memory::used_bytes),
+        memory_used: Arc::new(machine::used_bytes),
+        memory_reserved: budget.reserved,
+        conditions: conditions.clone(),
     };
-    let engine = Engine::new(engine_config, parts);
-    Ok(Core { keeper: backend.keeper, stores, journal, index, engine, clock, registry })
+    let engine = Engine::new(config.engine.clone(), parts);
+    Ok(Core { keeper: backend.keeper, stores, journal, index, engine, clock, registry, conditions })
 }
 
 fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {
@@ -305,15 +310,17 @@ fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handl
     tokio::spawn(self_metrics::run(config.self_metrics.clone(), source, stop.clone()));
 }
 
-/// Waits for the listeners to hand over what they have read. They cannot while the engine takes nothing: the
-/// disk is full, or a store is away and too much waits for it.
+/// Waits until the listeners have passed all points that they have read to the engine. This times out while
+/// the engine accepts none, because the disk is full or too much is pending for a store that does not answer.
 async fn end_reading(reading: JoinHandle<()>) {
-    if tokio::time::timeout(READING_PATIENCE, reading).await.is_err() {
-        tracing::error!("the engine takes no points: what senders sent last is lost");
+    if tokio::time::timeout(LISTENERS_TIMEOUT, reading).await.is_err() {
+        tracing::error!(
+            "the engine accepted no points before the stop timed out; points that the listeners have read but not passed on are lost"
+        );
     }
 }
 
-/// Until a signal or the admin port ends it; reloads on SIGHUP.
+/// Waits until `stop`, and reloads the configuration on each SIGHUP.
 async fn wait(
     stop: &CancellationToken,
     hangup: &mut Signal,
@@ -336,17 +343,12 @@ async fn close(core: Core) -> Result<(), Failure> {
 }
 
 fn print_addresses(ingest: &plumbago_ingest::Addresses, api: Option<&Server>, admin: Option<&Server>) {
-    let rows = [
-        ("line tcp", ingest.line),
-        ("line udp", ingest.udp),
-        ("pickle tcp", ingest.pickle),
-        ("protobuf tcp", ingest.protobuf),
-        ("http", api.map(Server::address)),
-        ("admin", admin.map(Server::address)),
-    ];
-    for (name, address) in rows {
-        if let Some(address) = address {
-            println!("listening {name} {address}");
+    for (listener, address) in ingest.iter() {
+        println!("listening {} {address}", listener.title());
+    }
+    for (name, server) in [("http", api), ("admin", admin)] {
+        if let Some(server) = server {
+            println!("listening {name} {}", server.address());
         }
     }
 }
@@ -354,19 +356,23 @@ fn print_addresses(ingest: &plumbago_ingest::Addresses, api: Option<&Server>, ad
 fn print_ready(line: Option<std::net::SocketAddr>, api: Option<std::net::SocketAddr>) {
     println!("ready");
     if let (Some(line), Some(api)) = (line, api) {
+        let (ip, port) = (line.ip(), line.port());
         println!();
-        println!("Send a point:  echo \"test.count 42 $(date +%s)\" | nc -q0 {} {}", line.ip(), line.port());
-        println!("See it:        curl 'http://{api}/render?target=test.count&from=-10min&format=json'");
+        println!("Send a point:  bash -c 'echo \"test.count 42 $(date +%s)\" > /dev/tcp/{ip}/{port}'");
+        println!("Look at it:    curl 'http://{api}/render?target=test.count&from=-10min&format=json'");
+        println!("Add it as a Graphite data source to Grafana: http://{api}");
+        println!("Stop with Ctrl-C. All settings, explained:   plumbago config default");
     }
 }
 
-/// As many open files as the system lets us have: connections and tables both need them.
+/// Raises the limit on open files as far as the system allows, since connections and tables of the store need
+/// many.
 fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
     });
     if let Err(error) = raised {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "cannot raise the limit of open files");
     }
 }
 

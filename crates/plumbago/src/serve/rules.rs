@@ -1,4 +1,4 @@
-//! Storage rules that a running daemon can exchange.
+//! Settings that SIGHUP reloads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use plumbago_telemetry::log::LevelHandle;
 
 use crate::config::{self, Config};
 
-/// The rules in force.
+/// The storage rules in effect. A reload replaces them.
 pub(crate) struct Live(Arc<ArcSwap<StorageRules>>);
 
 impl Live {
@@ -19,30 +19,31 @@ impl Live {
         Self(Arc::new(ArcSwap::from_pointee(rules)))
     }
 
-    /// The rules in force now.
+    /// Returns the current rules.
     pub(crate) fn load(&self) -> Arc<StorageRules> {
         self.0.load_full()
     }
 
-    /// Asks the rules in force at that moment.
+    /// Returns a function that applies the rules that are current at each call.
     pub(crate) fn config_for(&self) -> ConfigFor {
         let rules = Arc::clone(&self.0);
         Arc::new(move |name| rules.load().config_for(name))
     }
 }
 
-/// What SIGHUP reads again: rules, lists, certificates and the log level.
+/// Everything that SIGHUP reloads: rules, lists, certificates and the log level.
 pub(crate) struct Reload {
     pub(crate) file: Option<PathBuf>,
-    /// The last configuration that was right: its files are read again even when that of today is wrong.
+    /// The last valid configuration. The files that it names are reloaded even if the configuration file is
+    /// invalid now.
     pub(crate) config: Config,
     pub(crate) level: Option<LevelHandle>,
-    /// Of the HTTP ports, each with its section.
+    /// Certificates of the HTTP ports, with the sections that configure them (`api`, `admin`).
     pub(crate) certificates: Vec<(&'static str, Arc<Certificates>)>,
 }
 
 impl Reload {
-    /// Everything that is right takes effect; what is wrong stays as it was, and is named.
+    /// Reloads every part that is valid. An invalid part is logged and stays as it was.
     pub(crate) fn reload(&mut self, rules: &Live, listeners: &plumbago_ingest::Handle) {
         match config::load(self.file.as_deref()) {
             Ok(loaded) => {
@@ -51,15 +52,17 @@ impl Reload {
                 self.config = loaded.config;
                 tracing::info!("storage rules reloaded; they apply to new metrics");
             }
-            Err(problems) => tracing::error!(%problems, "nothing reloaded, the old rules stay"),
+            Err(problems) => {
+                tracing::error!(%problems, "the configuration was not reloaded; the old rules stay in effect");
+            }
         }
         if let Err(error) = listeners.reload(&self.config.ingest) {
-            tracing::error!(%error, "not all of the listeners' files reloaded");
+            tracing::error!(%error, "some files of the listeners were not reloaded; their old contents stay in effect");
         }
         for (section, certificates) in &self.certificates {
             let tls = if *section == "api" { &self.config.api.tls } else { &self.config.admin.tls };
             if let Err(error) = certificates.reload(&tls.files()) {
-                tracing::error!(%error, "{section}.tls not reloaded, the old certificate stays");
+                tracing::error!(%error, "{section}.tls was not reloaded; the old certificate stays in effect");
             }
         }
     }

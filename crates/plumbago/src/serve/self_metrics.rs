@@ -1,5 +1,5 @@
-//! Self-metrics as points under carbon's names, so that dashboards made for carbon keep working
-//! (`reference/graphite.md` §1.10).
+//! Writes self-metrics as points with the names and units of carbon's `instrumentation` module, so that
+//! dashboards for carbon keep working.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use plumbago_model::{Clock, PointBatch};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::memory;
 use crate::config::SelfMetrics;
+use crate::machine;
 
-/// Where the numbers come from.
+/// Where the values of the self-metrics come from.
 pub(crate) struct Source {
     pub(crate) engine: Engine,
     pub(crate) registry: Registry,
@@ -21,7 +21,7 @@ pub(crate) struct Source {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// Counters of carbon, as totals; each point is the growth since the last one.
+/// Carbon's counters, as totals since the start. Each point is the increase since the previous one.
 #[derive(Default, Clone, Copy)]
 struct Totals {
     received: f64,
@@ -35,7 +35,7 @@ struct Totals {
     cpu: f64,
 }
 
-/// Adds the points every interval, until the stop.
+/// Pushes the points to the engine at every interval until `stop`. Does nothing if the interval is zero.
 pub(crate) async fn run(config: SelfMetrics, source: Source, stop: CancellationToken) {
     let interval = *config.interval;
     if interval.is_zero() {
@@ -70,7 +70,7 @@ fn points(source: &Source, prefix: &str, before: Totals, now: Totals, interval: 
         ("blacklistMatches", now.blacklisted - before.blacklisted),
         ("whitelistRejects", now.not_whitelisted - before.not_whitelisted),
         ("cpuUsage", (now.cpu - before.cpu) / interval.as_secs_f64() * 100.0),
-        ("memUsage", memory::used_bytes() as f64),
+        ("memUsage", machine::used_bytes() as f64),
     ];
     let timestamp = u32::try_from(source.clock.now()).unwrap_or(0);
     let mut batch = PointBatch::with_capacity(rows.len());
@@ -96,22 +96,22 @@ async fn totals(source: &Source) -> Totals {
     }
 }
 
-/// Points of new metrics that were refused, as carbon's droppedCreates.
+/// Points of new metrics that were refused, which carbon counts as `droppedCreates`.
 fn dropped_creates(ledger: &Ledger) -> u64 {
     let refused = |reason: &str| matches!(reason, "create_limited" | "memory_limited");
     ledger.rejected_by_reason().filter(|(reason, _)| refused(reason)).map(|(_, n)| n).sum()
 }
 
-/// CPU time of the process, from the kernel.
+/// CPU time of the process in seconds.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The command name may hold blanks; the fields after it are counted from its bracket.
+    // The second field, the command name, may contain blanks, so fields are counted from its closing bracket.
     let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// The host's name as carbon writes it.
+/// The host's name with `_` for dots, as carbon writes it.
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim().replace('.', "_");

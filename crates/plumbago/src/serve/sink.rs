@@ -1,11 +1,11 @@
-//! The engine as the listeners' sink.
+//! Adapts the engine to the listeners' [`PointSink`].
 
 use async_trait::async_trait;
 use plumbago_engine::Engine;
 use plumbago_ingest::PointSink;
 use plumbago_model::PointBatch;
 
-/// Gives points to the engine.
+/// The engine as the receiver of the listeners' points.
 pub(crate) struct EngineSink(pub(crate) Engine);
 
 #[async_trait]

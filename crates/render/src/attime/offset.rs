@@ -1,6 +1,10 @@
-//! `-1d12h`: amounts of time.
+//! Offsets of times, such as `-1d12h`.
 
-/// Seconds of a sign (none is plus) and any number of `number unit`; empty is zero.
+/// Parses a sign (plus by default) and any number of `number unit`, in seconds. An empty text is zero.
+///
+/// # Errors
+///
+/// Returns what is wrong with the text.
 pub fn parse_offset(text: &str) -> Result<i64, String> {
     let (sign, mut rest) = match text.as_bytes().first() {
         None => return Ok(0),
@@ -18,7 +22,8 @@ pub fn parse_offset(text: &str) -> Result<i64, String> {
     Ok(sign * total)
 }
 
-/// As [`parse_offset`], for functions: an amount that can be added to times without a thought.
+/// Like [`parse_offset`], for intervals of functions. The result is small enough to be added to times without
+/// an overflow.
 pub(crate) fn parse_interval(text: &str) -> Result<i64, String> {
     /// Longer than the calendar.
     const SECONDS_MAX: i64 = 1 << 40;
@@ -26,7 +31,7 @@ pub(crate) fn parse_interval(text: &str) -> Result<i64, String> {
     if seconds.abs() > SECONDS_MAX { Err(too_long()) } else { Ok(seconds) }
 }
 
-/// One `number unit` and the text behind it.
+/// Parses one `number unit`, and returns the rest of the text.
 fn amount(text: &str) -> Result<(i64, &str), String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     if digits == 0 {
@@ -40,7 +45,7 @@ fn amount(text: &str) -> Result<(i64, &str), String> {
     Ok((seconds, behind))
 }
 
-/// A unit is known by its first letters, so `hrs` and `minutes` do.
+/// Recognises a unit by its first letters, so that `hrs` and `minutes` are understood.
 fn unit_seconds(unit: &str) -> Result<i64, String> {
     const UNITS: [(&str, i64); 7] = [
         ("s", 1),

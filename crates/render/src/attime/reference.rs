@@ -1,4 +1,4 @@
-//! The part of a time before its offset: `now`, or a time of day and a date.
+//! The reference of a time, before its offset: `now`, or a time of day and a date.
 
 use jiff::ToSpan;
 use jiff::civil::{Date, Time, Weekday};
@@ -20,7 +20,7 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
 
 const HOURS: [(&str, i8); 3] = [("noon", 12), ("midnight", 0), ("teatime", 16)];
 
-/// Seconds since the epoch.
+/// Parses a reference, in seconds since the epoch.
 pub(super) fn parse(text: &str, now: i64, zone: &TimeZone) -> Result<i64, String> {
     if text.is_empty() || text == "now" {
         return Ok(now);
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str, now: i64, zone: &TimeZone) -> Result<i64, String
     zone.moment(date.to_datetime(time)).ok_or_else(|| "beyond the years of the calendar".to_owned())
 }
 
-/// `HH:MM`, `HH:MMam`, `6pm`, `noon` and such; midnight when there is none.
+/// Parses `HH:MM`, `HH:MMam`, `6pm`, `noon` and the like. Without a time of day it is midnight.
 fn time_of_day(text: &str) -> Result<(Time, &str), String> {
     let ((mut hour, mut minute), mut rest) = ((0, 0), text);
     if let Some(colon @ 1..=2) = rest.find(':') {
@@ -64,7 +64,7 @@ fn clock_number(text: &str) -> Result<i8, String> {
     is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is no hour or minute"))
 }
 
-/// 12am is midnight and 12pm noon (graphite-web has them the wrong way round).
+/// 12am is midnight and 12pm is noon. graphite-web has them reversed.
 fn in_half(hour: i8, half: &str) -> i8 {
     match (hour, half) {
         (12, "am") => 0,
@@ -99,7 +99,7 @@ fn date(text: &str, today: Date) -> Result<Date, String> {
     }
 }
 
-/// `MM/DD/YY` or `MM/DD/YYYY`; two digits are the years 1970 to 2069.
+/// Parses `MM/DD/YY` or `MM/DD/YYYY`. Two digits stand for the years 1970 to 2069.
 fn month_day_year(text: &str) -> Result<Date, String> {
     let mut parts = text.split('/').map(number);
     let mut next = || parts.next().unwrap_or_else(|| Err("expected MM/DD/YY".to_owned()));
@@ -113,7 +113,7 @@ fn month_day_year(text: &str) -> Result<Date, String> {
     calendar_day(year, month, day)
 }
 
-/// The one or two digits at the end of `january5`.
+/// Parses the one or two digits at the end of `january5`.
 fn day_of_month(text: &str) -> Result<i64, String> {
     let digits = text.bytes().rev().take(2).take_while(u8::is_ascii_digit).count();
     if digits == 0 {

@@ -1,4 +1,4 @@
-//! Time zones, so that no type of the time library shows in this crate's interface.
+//! Time zones. They hide the types of the time library from the interface of this crate.
 
 use jiff::civil::DateTime;
 use jiff::tz;
@@ -13,7 +13,7 @@ impl Default for TimeZone {
     }
 }
 
-/// A moment as clocks in a zone show it.
+/// A moment as a clock shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {
     /// Year, month, day.
@@ -29,7 +29,7 @@ pub(crate) enum Unit {
     Minute,
     Hour,
     Day,
-    /// From the day of this number on, Monday is 1.
+    /// A week. The number is the day it begins with, where Monday is 1.
     Week(i64),
     Month,
     Year,
@@ -41,12 +41,12 @@ impl TimeZone {
         Self(tz::TimeZone::UTC)
     }
 
-    /// A zone of the time-zone database, like `Europe/Rome`.
+    /// The zone with this name in the time-zone database, such as `Europe/Rome`.
     pub fn named(name: &str) -> Option<Self> {
         tz::TimeZone::get(name).ok().map(Self)
     }
 
-    /// What clocks show `seconds` after the epoch; `None` beyond the years of the calendar.
+    /// The local time `seconds` after the epoch; `None` outside of the years of the calendar.
     pub fn local(&self, seconds: i64) -> Option<LocalTime> {
         let shown = self.civil(seconds)?;
         Some(LocalTime {
@@ -55,8 +55,8 @@ impl TimeZone {
         })
     }
 
-    /// The beginning of the unit that a moment is in. The zone's offset is that of the moment, as in
-    /// Graphite, also when clocks changed in between.
+    /// The start of the unit that a moment is in. As in Graphite it has the zone's offset of the moment, even
+    /// if clocks changed in between.
     pub(crate) fn beginning(&self, seconds: i64, unit: Unit) -> Option<i64> {
         let shown = self.civil(seconds)?;
         let day = shown.date();
@@ -77,7 +77,7 @@ impl TimeZone {
         Some(seconds - (utc(shown)? - utc(beginning)?))
     }
 
-    /// True when clocks show summer time.
+    /// Whether clocks show summer time.
     pub(crate) fn is_summer_time(&self, seconds: i64) -> bool {
         jiff::Timestamp::from_second(seconds).is_ok_and(|moment| self.0.to_offset_info(moment).dst().is_dst())
     }
@@ -87,8 +87,8 @@ impl TimeZone {
         Some(self.0.to_datetime(timestamp))
     }
 
-    /// The moment at which clocks show `shown`. An hour that comes twice is the second one, an hour
-    /// that is left out counts on from before the change: Graphite takes standard time in both.
+    /// The moment of a local time. As in Graphite standard time applies: of an hour that occurs twice the
+    /// second one is meant, and a skipped hour counts on from before the change.
     pub(super) fn moment(&self, shown: DateTime) -> Option<i64> {
         let moment = self.0.to_ambiguous_timestamp(shown).later().ok()?;
         Some(moment.as_second())

@@ -34,10 +34,11 @@ fn series(row: &Value, factor: f64) -> TimeSeries {
         values: Arc::new(values),
         consolidation: consolidation(row["function"].as_str().unwrap()),
         x_files_factor: factor,
+        is_whole: false,
     }
 }
 
-/// The reader of the table is off by a last bit now and then.
+/// Equal except for the last bit, which the JSON reader of the table sometimes gets wrong.
 fn is_same(a: f64, b: f64) -> bool {
     (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-14 * a.abs()
 }

@@ -1,50 +1,13 @@
-//! The arguments of a call, sorted into parameters.
+//! Binds the arguments of a call to parameters.
 
 use super::convert::convert;
 use super::param::{Default, Kind, Param};
 use crate::aggregate::Aggregate;
 use crate::series::TimeSeries;
 use crate::target::Literal;
+use crate::value::Value;
 
-/// What an argument or a call gave.
-#[derive(Debug, Clone)]
-pub(crate) enum Value {
-    Series(Vec<TimeSeries>),
-    /// Series in groups; only `reduceSeries` takes them.
-    Lists(Vec<Vec<TimeSeries>>),
-    Literal(Literal),
-    /// Series that are not fetched yet: what an argument must be is checked before that.
-    Missing,
-}
-
-impl From<Vec<TimeSeries>> for Value {
-    fn from(series: Vec<TimeSeries>) -> Self {
-        Self::Series(series)
-    }
-}
-
-impl Value {
-    pub(crate) fn points(&self) -> usize {
-        let points = |series: &Vec<TimeSeries>| series.iter().map(|s| s.values.len()).sum::<usize>();
-        match self {
-            Self::Series(series) => points(series),
-            Self::Lists(lists) => lists.iter().map(points).sum(),
-            Self::Literal(_) | Self::Missing => 0,
-        }
-    }
-
-    /// Memory that is this value's alone: values that are shared are what was fetched.
-    pub(crate) fn bytes(&self) -> usize {
-        let bytes = |series: &Vec<TimeSeries>| series.iter().map(TimeSeries::own_bytes).sum::<usize>();
-        match self {
-            Self::Series(series) => bytes(series),
-            Self::Lists(lists) => lists.iter().map(bytes).sum(),
-            Self::Literal(_) | Self::Missing => 0,
-        }
-    }
-}
-
-/// Arguments by parameter, checked, in the type of their kind.
+/// Checked arguments by parameter, converted to the parameters' types.
 #[derive(Debug)]
 pub(crate) struct Args {
     params: &'static [Param],
@@ -52,11 +15,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Sorts positional and named arguments into parameters, and checks their kinds.
+    /// Binds positional and named arguments to parameters, checks them, and converts them. `is_callback` says
+    /// whether a function may be named as a callback.
     pub(crate) fn bind(
         params: &'static [Param],
         positional: Vec<Value>,
         named: Vec<(String, Value)>,
+        is_callback: fn(&str) -> bool,
     ) -> Result<Self, String> {
         let mut values: Vec<Vec<Value>> = params.iter().map(|_| Vec::new()).collect();
         for (index, value) in positional.into_iter().enumerate() {
@@ -75,7 +40,7 @@ impl Args {
         }
         for (param, values) in params.iter().zip(&mut values) {
             if param.kind == Kind::Boolean {
-                // As Python takes it: whatever the default is.
+                // As in Python, `None` for a boolean is false, whatever the default is.
                 let none = values.iter_mut().filter(|value| matches!(value, Value::Literal(Literal::None)));
                 none.for_each(|value| *value = Value::Literal(Literal::Boolean(false)));
             }
@@ -85,12 +50,12 @@ impl Args {
             if values.is_empty() && param.is_required {
                 return Err(format!("the argument {} is missing", param.name));
             }
-            values.iter_mut().try_for_each(|value| convert(param, value))?;
+            values.iter_mut().try_for_each(|value| convert(param, value, is_callback))?;
         }
         Ok(Self { params, values })
     }
 
-    /// All series of a parameter, taken.
+    /// Takes all series of a parameter.
     pub(crate) fn series(&mut self, at: usize) -> Vec<TimeSeries> {
         let mut all = Vec::new();
         for value in self.values.get_mut(at).map(std::mem::take).unwrap_or_default() {
@@ -103,12 +68,12 @@ impl Args {
         all
     }
 
-    /// How many arguments a parameter got.
+    /// The number of arguments of a parameter.
     pub(crate) fn count(&self, at: usize) -> usize {
         self.values.get(at).map_or(0, Vec::len)
     }
 
-    /// The groups of a parameter, taken.
+    /// Takes the groups of a parameter.
     pub(crate) fn lists(&mut self, at: usize) -> Vec<Vec<TimeSeries>> {
         let mut all = Vec::new();
         for value in self.values.get_mut(at).map(std::mem::take).unwrap_or_default() {
@@ -119,7 +84,7 @@ impl Args {
         all
     }
 
-    /// The one value of a parameter, taken.
+    /// Takes the only value of a parameter.
     pub(crate) fn value(&mut self, at: usize) -> Option<Value> {
         self.values.get_mut(at).and_then(Vec::pop)
     }
@@ -132,7 +97,7 @@ impl Args {
         })
     }
 
-    /// The texts of a parameter.
+    /// The constants of a parameter as texts.
     pub(crate) fn texts(&self, at: usize) -> Vec<String> {
         self.literals(at).map(Literal::python).collect()
     }
@@ -154,7 +119,7 @@ impl Args {
         })
     }
 
-    /// The number of a parameter.
+    /// The number of a parameter, if it was given.
     pub(crate) fn given_float(&self, at: usize) -> Option<f64> {
         match self.literal(at)? {
             Literal::Float(number) => Some(*number),
@@ -171,7 +136,7 @@ impl Args {
         })
     }
 
-    /// The whole number of a parameter.
+    /// The whole number of a parameter, if it was given.
     pub(crate) fn given_int(&self, at: usize) -> Option<i64> {
         match self.literal(at)? {
             Literal::Integer(number) => Some(*number),
@@ -187,7 +152,7 @@ impl Args {
         })
     }
 
-    /// The text of a parameter.
+    /// The text of a parameter, if it was given.
     pub(crate) fn given_text(&self, at: usize) -> Option<&str> {
         match self.literal(at)? {
             Literal::String(text) => Some(text),
@@ -195,7 +160,7 @@ impl Args {
         }
     }
 
-    /// The truth of a parameter, or its default.
+    /// The boolean of a parameter, or its default.
     pub(crate) fn flag(&self, at: usize) -> bool {
         match (self.literal(at), self.default(at)) {
             (Some(Literal::Boolean(flag)), _) => *flag,
@@ -204,12 +169,12 @@ impl Args {
         }
     }
 
-    /// The aggregation that a parameter names, and the name.
+    /// The aggregation of a parameter, and its name as it was given.
     pub(crate) fn aggregate(&self, at: usize) -> Result<(Aggregate, String), String> {
         let name = self.text(at).to_owned();
         match Aggregate::named(&name) {
             Some(aggregate) => Ok((aggregate, name)),
-            None => Err(format!("{name:?} is no aggregation function here")),
+            None => Err(format!("{name:?} is not an aggregation function")),
         }
     }
 }

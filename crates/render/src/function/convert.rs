@@ -1,14 +1,13 @@
-//! Arguments in the type of their parameter.
+//! Converts arguments to the types of their parameters.
 
-use super::args::Value;
-use super::find;
 use super::param::{Kind, Param};
 use crate::aggregate::Aggregate;
 use crate::attime::parse_interval;
 use crate::target::Literal;
+use crate::value::Value;
 
-/// Gives a value the kind of its parameter; numbers may come as text.
-pub(super) fn convert(param: &Param, value: &mut Value) -> Result<(), String> {
+/// Checks a value, and converts it to the type of its parameter. Numbers may be given as text.
+pub(super) fn convert(param: &Param, value: &mut Value, is_callback: fn(&str) -> bool) -> Result<(), String> {
     let literal = match (param.kind, &mut *value) {
         (_, Value::Missing)
         | (Kind::Series | Kind::Any, Value::Series(_))
@@ -19,10 +18,14 @@ pub(super) fn convert(param: &Param, value: &mut Value) -> Result<(), String> {
             *value = Value::Lists(Vec::new());
             return Ok(());
         }
+        (Kind::Series | Kind::Any, Value::Lists(none)) if none.is_empty() => {
+            *value = Value::Series(Vec::new());
+            return Ok(());
+        }
         (_, Value::Literal(literal)) => literal,
         _ => return Err(must_be(param)),
     };
-    let converted = literal_as(param, literal).ok_or_else(|| must_be(param))?;
+    let converted = literal_as(param, literal, is_callback).ok_or_else(|| must_be(param))?;
     if let (false, Literal::String(text)) = (param.options.is_empty(), &converted)
         && !param.options.contains(&text.as_str())
     {
@@ -56,7 +59,7 @@ fn must_be(param: &Param) -> String {
     format!("the argument {} must be {wanted}", param.name)
 }
 
-fn literal_as(param: &Param, literal: &Literal) -> Option<Literal> {
+fn literal_as(param: &Param, literal: &Literal, is_callback: fn(&str) -> bool) -> Option<Literal> {
     let text = || Some(Literal::String(literal.python()));
     match param.kind {
         Kind::Series | Kind::Lists | Kind::OneSeries => None,
@@ -93,8 +96,7 @@ fn literal_as(param: &Param, literal: &Literal) -> Option<Literal> {
         },
         Kind::AggOrSeriesFunc => match literal {
             Literal::String(name) => {
-                let is_callback = find(name).is_some_and(|function| function.is_callback);
-                (is_callback || Aggregate::named_or_deprecated(name).is_some()).then(|| literal.clone())
+                (is_callback(name) || Aggregate::named_or_deprecated(name).is_some()).then(|| literal.clone())
             }
             _ => None,
         },
@@ -132,7 +134,7 @@ fn integer(literal: &Literal) -> Option<i64> {
         Literal::Integer(number) => Some(*number),
         Literal::Boolean(flag) => Some(i64::from(*flag)),
         Literal::String(text) => text.trim().parse().ok(),
-        // Numbers of a template have come as texts, and are floats whatever they look like.
+        // Template parameters that look like numbers are floats, even whole ones.
         Literal::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => Some(*number as i64),
         _ => None,
     }

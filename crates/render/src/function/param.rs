@@ -6,17 +6,18 @@ pub(crate) struct Param {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) is_required: bool,
-    /// Takes any number of arguments (one or more when it is required); only the last parameter.
+    /// Whether the parameter takes any number of arguments (at least one if it is required). Only the last
+    /// parameter may.
     pub(crate) is_multiple: bool,
     pub(crate) default: Default,
-    /// The values it may have, beside those of its kind.
+    /// The values it takes. Empty if its type decides.
     pub(crate) options: &'static [&'static str],
     pub(crate) suggestions: &'static [Default],
-    /// Another name of it: Graphite's declaration and its code differ in some.
+    /// An alias: for some parameters graphite-web's declaration and code have different names.
     pub(crate) alias: &'static str,
 }
 
-/// What a parameter is when it is not given.
+/// The default of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Default {
     None,
@@ -26,11 +27,11 @@ pub(crate) enum Default {
     Text(&'static str),
 }
 
-/// What an argument must be.
+/// The type of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Series,
-    /// What `mapSeries` gives.
+    /// The groups that `mapSeries` returns.
     Lists,
     Any,
     Boolean,
@@ -45,16 +46,16 @@ pub(crate) enum Kind {
     String,
     Tag,
     AggFunc,
-    /// An aggregation or a function that is a callback.
+    /// An aggregation, or a function that is a callback.
     AggOrSeriesFunc,
-    /// One series, for the modes of pies; no call is ever bound to it.
+    /// One series, for the modes of pie charts. No call has such a parameter.
     OneSeries,
 }
 
-/// Nearly every function's first parameter.
+/// The first parameter of nearly every function.
 pub(crate) const SERIES: Param = Param::new("seriesList", Kind::Series);
 
-/// Windows of moving functions that editors offer.
+/// Windows that editors suggest for moving functions.
 pub(crate) const WINDOWS: &[Default] = &[
     Default::Integer(5),
     Default::Integer(7),
@@ -80,7 +81,7 @@ impl Param {
         }
     }
 
-    /// It may be left out.
+    /// Makes the parameter optional.
     pub(crate) const fn optional(self) -> Self {
         Self { is_required: false, ..self }
     }

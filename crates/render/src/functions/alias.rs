@@ -1,4 +1,4 @@
-//! Other names for series.
+//! Functions that rename series.
 
 mod case;
 mod legend;

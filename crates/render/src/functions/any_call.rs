@@ -1,11 +1,11 @@
-//! Any function with any arguments, sensible or not: evaluation must end, and never panic.
+//! Property test: any function with any arguments, sensible or not, must end without a panic.
 
 use proptest::prelude::*;
 
 use crate::describe;
 use crate::fuzzing;
 
-/// Arguments of all kinds, and at their edges.
+/// Arguments of all types, and edge cases.
 const ARGUMENTS: &[&str] = &[
     "a.*",
     "missing",

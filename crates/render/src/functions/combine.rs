@@ -1,4 +1,4 @@
-//! Many series into fewer, slot by slot.
+//! Functions that combine many series into fewer, slot by slot.
 
 mod aggregate;
 mod apply;
@@ -6,6 +6,7 @@ mod count;
 mod divide;
 mod group;
 mod lists;
+mod paths;
 mod percent;
 mod percentile;
 mod pow;
@@ -17,10 +18,7 @@ pub(super) use aggregate::all;
 pub(super) use divide::zipped;
 pub(super) use lists::pairs;
 
-use std::collections::HashSet;
-
 use crate::function::Function;
-use crate::series::TimeSeries;
 
 pub(super) const ALL: &[&[Function]] = &[
     aggregate::ALL,
@@ -36,11 +34,3 @@ pub(super) const ALL: &[&[Function]] = &[
     weighted::ALL,
     wildcards::ALL,
 ];
-
-/// The texts that produced the series, each once, in order.
-pub(super) fn path_expressions<'a>(series: impl IntoIterator<Item = &'a TimeSeries>) -> String {
-    let mut seen = HashSet::new();
-    let all = series.into_iter().map(|s| &*s.path_expression);
-    let unique: Vec<&str> = all.filter(|text| seen.insert(*text)).collect();
-    unique.join(",")
-}

@@ -1,4 +1,4 @@
-//! What carbonapi has beyond graphite-web, but for what asks other services.
+//! carbonapi's own functions, without those that need other services.
 
 mod base64;
 mod baseline;

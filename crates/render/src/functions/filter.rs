@@ -1,4 +1,4 @@
-//! Fewer series, fewer points, and their order.
+//! Functions that select series or points, and that sort series.
 
 mod compare;
 mod data;

@@ -1,4 +1,4 @@
-//! How series are drawn.
+//! Functions that set how series are drawn.
 
 mod area;
 mod options;

@@ -1,4 +1,4 @@
-//! How series are read, where there are none, and lines.
+//! Functions that control reading, replace missing series, and draw lines.
 
 mod changed;
 mod consolidate;

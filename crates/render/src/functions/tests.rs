@@ -3,12 +3,12 @@ use std::sync::Arc;
 use plumbago_model::Series;
 
 use crate::{
-    EvalError, Fetched, Limits, Plan, Request, Step, TimeRange, TimeSeries, TimeZone, evaluate, parse,
+    EvalError, FetchPlan, Fetched, Limits, Request, Step, TimeRange, TimeSeries, TimeZone, evaluate, parse,
 };
 
 const NAN: f64 = f64::NAN;
 
-/// A name, a start, a step, values.
+/// A name, a start, a step, and values.
 pub(super) type Stored = (&'static str, i64, u32, Vec<f64>);
 
 fn stored() -> Vec<Stored> {
@@ -25,7 +25,7 @@ fn run(text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
     run_over(&stored(), text, factor)
 }
 
-/// Evaluates a target; a path gives what begins with the text before its first star.
+/// Evaluates a target. A path matches the series whose names begin with its text up to the first star.
 pub(super) fn run_over(stored: &[Stored], text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
     let request = Request {
         range: TimeRange { from: 0, until: 240 },
@@ -36,7 +36,7 @@ pub(super) fn run_over(stored: &[Stored], text: &str, factor: f64) -> Result<Vec
         limits: Limits::default(),
     };
     let targets = [parse(text).map_err(|error| error.to_string())?];
-    let mut plan = Plan::new(&targets, &request).map_err(|error| error.to_string())?;
+    let mut plan = FetchPlan::new(&targets, &request).map_err(|error| error.to_string())?;
     let mut fetched = Fetched::default();
     loop {
         for fetch in plan.fetches {
@@ -57,7 +57,7 @@ pub(super) fn run_over(stored: &[Stored], text: &str, factor: f64) -> Result<Vec
     }
 }
 
-/// `name @start/step values` of each series.
+/// Each series as `name @start/step values`.
 fn shown(text: &str, factor: f64) -> Vec<String> {
     let value = |v: &f64| if v.is_nan() { "-".to_owned() } else { v.to_string() };
     let show = |s: TimeSeries| {
@@ -77,7 +77,8 @@ fn combining() {
         ("maxSeries(a.*)", 0.0, "maxSeries(a.*) @60/60 10 - -0 4"),
         ("minSeries(a.*)", 0.0, "minSeries(a.*) @60/60 1 - -0 2.5"),
         ("sum(alias(a.x,'z'),scale(a.y,2))", 0.0, "sumSeries(a.x,scale(a.y,2)) @60/60 21 - 0 9"),
-        // Different steps meet in the slots of the longer one, each from its own first value.
+        // Series of different steps are combined in the slots of the longest one, each from its own first
+        // value.
         ("sum(fine.z,a.x)", 0.0, "sumSeries(fine.z,a.x) @10/60 2 1 1 5"),
         (
             "sum(consolidateBy(fine.z,'sum'),a.x)",
@@ -212,7 +213,7 @@ fn steps_without_a_common_multiple_are_refused() {
     assert!(crate::grid::Grid::of(&series[..1]).is_ok());
 }
 
-/// Notes the most that was held, and stops beyond a limit.
+/// Records the most memory that was held, and stops the evaluation above a limit.
 #[derive(Debug)]
 struct Meter {
     most: std::cell::Cell<usize>,
@@ -226,7 +227,7 @@ impl crate::Watch for Meter {
     }
 }
 
-/// Evaluates over one metric of 1000 points; gives the most that was held beside it.
+/// Evaluates a target over one metric of 1,000 points. Returns the most memory that was held beside it.
 fn metered(text: &str, limit: usize) -> (usize, Result<(), EvalError>) {
     let request = Request {
         range: TimeRange { from: 0, until: 1000 },
@@ -260,7 +261,7 @@ fn what_an_evaluation_holds_is_known() {
     let most = |text: &str| metered(text, usize::MAX).0;
     assert!(most("a") == 0 && most("alias(a,'b')") <= TimeSeries::BYTES);
     assert!((one..3 * one).contains(&most("scale(a,2)")));
-    // What was held on the way is given back.
+    // Memory of intermediate results is released.
     let nested = "scale(".repeat(50) + "a" + &",2)".repeat(50);
     assert!((one..4 * one).contains(&most(&nested)));
     let wide = format!("group({})", ["scale(a,2)"; 50].join(","));
@@ -277,21 +278,21 @@ fn an_evaluation_is_stopped() {
     }
 }
 
-/// Stops at the question of this number.
+/// Stops the evaluation when it is asked for the `stop_at`th time.
 #[derive(Debug)]
-struct Patience {
+struct StopAt {
     asked: std::cell::Cell<usize>,
     stop_at: usize,
 }
 
-impl crate::Watch for Patience {
+impl crate::Watch for StopAt {
     fn may_hold(&self, _: usize) -> bool {
         self.asked.set(self.asked.get() + 1);
         self.asked.get() < self.stop_at
     }
 }
 
-/// How often a watch is asked while a target is evaluated over a million points, and whether it ends.
+/// How often the watch is asked while a target is evaluated over a million points, and the result.
 fn asked(text: &str, stop_at: usize) -> (usize, Result<(), EvalError>) {
     let request = Request {
         range: TimeRange { from: 0, until: 1_000_000 },
@@ -305,7 +306,7 @@ fn asked(text: &str, stop_at: usize) -> (usize, Result<(), EvalError>) {
     let values: Arc<Vec<f64>> = Arc::new((0..1_000_000).map(|at| f64::from(at % 1000)).collect());
     let mut fetched = Fetched::default();
     loop {
-        let patience = Patience { asked: Default::default(), stop_at };
+        let patience = StopAt { asked: Default::default(), stop_at };
         match crate::evaluate_watched(&targets, &request, &fetched, &patience) {
             Err(error) => return (patience.asked.get(), Err(error.error)),
             Ok(Step::Done(_)) => return (patience.asked.get(), Ok(())),

@@ -1,7 +1,8 @@
-//! One series into one.
+//! Functions that change each series by itself.
 
 mod delay;
 mod derivative;
+mod each;
 mod gaps;
 mod hitcount;
 mod integral;
@@ -16,7 +17,7 @@ mod unary;
 
 pub(super) use scale::power;
 
-use crate::function::{Args, Function, Outcome};
+use crate::function::Function;
 
 pub(super) const ALL: &[&[Function]] = &[
     delay::ALL,
@@ -33,21 +34,3 @@ pub(super) const ALL: &[&[Function]] = &[
     time_slice::ALL,
     unary::ALL,
 ];
-
-/// Every series renamed, tagged with what was done (unless the value is empty), and every value changed.
-pub(super) fn each(
-    args: &mut Args,
-    (tag, value): (&str, &str),
-    name: impl Fn(&str) -> String,
-    change: impl Fn(f64) -> f64,
-) -> Outcome {
-    let mut series = args.series(0);
-    for series in &mut series {
-        if !value.is_empty() {
-            series.tags.set(tag, value);
-        }
-        series.rename(name(&series.name));
-        series.map(&change);
-    }
-    Ok(series.into())
-}

@@ -1,23 +1,23 @@
-//! The tree of a target.
+//! The syntax tree of a target.
 
 use std::ops::Range;
 
 use crate::number::python_float;
 
-/// Where an expression stands in the text of its target, in bytes.
+/// The position of an expression in its target, in bytes.
 pub type Span = Range<usize>;
 
-/// A target: its text and the expression it holds.
+/// A parsed target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// The text as it was asked.
+    /// The text of the target.
     pub text: String,
-    /// What it says.
+    /// The expression.
     pub expr: Expr,
 }
 
 impl Target {
-    /// The whole text as a metric name or glob.
+    /// A target that is a metric name or glob, whatever its text looks like.
     pub fn path(text: &str) -> Self {
         let expr = Expr { span: 0..text.len(), kind: ExprKind::Path(text.to_owned()) };
         Self { text: text.to_owned(), expr }
@@ -25,7 +25,7 @@ impl Target {
 }
 
 impl Literal {
-    /// The text of it as Python's `str` gives it, for names and tags.
+    /// The text that Python's `str` gives, for names and tags.
     pub fn python(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
@@ -38,34 +38,34 @@ impl Literal {
     }
 }
 
-/// An expression and its place.
+/// An expression and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// The bytes of the target it was read from.
+    /// The position in the text of the target.
     pub span: Span,
-    /// What it is.
+    /// The kind of the expression.
     pub kind: ExprKind,
 }
 
-/// What an expression is.
+/// The kinds of expressions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExprKind {
-    /// A metric name or a glob, escapes removed.
+    /// A metric name or glob, without escapes.
     Path(String),
-    /// `name(args…, key=value…)`; `a|name(b)` is read as `name(a, b)`.
+    /// A call `name(args…, key=value…)`. `a|name(b)` is read as `name(a, b)`.
     Call {
-        /// The function.
+        /// The name of the function.
         name: String,
         /// Positional arguments.
         args: Vec<Expr>,
-        /// Named arguments, after the positional ones.
+        /// Named arguments.
         kwargs: Vec<(String, Expr)>,
     },
-    /// `template(body, …)`: the body with its `$` parameters filled in.
+    /// `template(body, …)`.
     Template {
-        /// A call or a path.
+        /// A call or a path with `$` parameters.
         body: Box<Expr>,
-        /// Parameters by name; positional ones are named `1`, `2`, ….
+        /// The parameters by name. Positional ones are named `1`, `2`, ….
         params: Vec<(String, Literal)>,
     },
     /// A constant argument.
@@ -77,9 +77,9 @@ pub enum ExprKind {
 pub enum Literal {
     /// A whole number.
     Integer(i64),
-    /// Any other number, and `inf`.
+    /// Any other number, or `inf`.
     Float(f64),
-    /// The raw text between the quotes; backslashes are kept.
+    /// The text between the quotes, with its backslashes.
     String(String),
     /// `true` or `false`.
     Boolean(bool),

@@ -1,26 +1,31 @@
-//! Recursive descent over the bytes of a target.
+//! A recursive descent parser for targets.
 
 use super::ast::{Expr, ExprKind, Literal, Target};
 
-/// How deep calls may be nested, pipes counted.
+/// The deepest nesting of calls. Pipes count.
 pub const TARGET_DEPTH_MAX: usize = 64;
 
-/// The longest target that is read.
+/// The longest target, in bytes.
 pub const TARGET_BYTES_MAX: usize = 1 << 18;
 
-/// Why a text is no target, and where.
+/// Why a text is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at character {position}")]
 pub struct ParseError {
     /// What is wrong.
     pub reason: String,
-    /// Characters before the place, plus one.
+    /// The position of the error, counted in characters from 1.
     pub position: usize,
 }
 
-/// Reads a target.
+/// Parses a target.
+///
+/// # Errors
+///
+/// Returns [`ParseError`] if the text is not a target, if it is too long, or if its calls are nested too
+/// deeply.
 pub fn parse(text: &str) -> Result<Target, ParseError> {
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser { text, at: 0, is_lenient: false };
     if text.len() > TARGET_BYTES_MAX {
         return Err(parser.error(format!("target is longer than {TARGET_BYTES_MAX} bytes")));
     }
@@ -29,14 +34,21 @@ pub fn parse(text: &str) -> Result<Target, ParseError> {
     Ok(Target { text: text.to_owned(), expr })
 }
 
-/// The expression at the beginning of a text, whatever follows; as Graphite looks into names. A call
-/// that is not closed is read as a path.
-pub(crate) fn parse_beginning(text: &str) -> Option<Expr> {
+/// Parses the beginning of a text and ignores the rest. graphite-web does so with names, and with targets that
+/// its functions make from names. An unclosed call is read as a path. A path ends before a component that
+/// cannot be read.
+///
+/// # Errors
+///
+/// Returns [`ParseError`] if the text does not begin with a path.
+pub(crate) fn parse_beginning(text: &str) -> Result<Target, ParseError> {
+    let parser = || Parser { text, at: 0, is_lenient: true };
     if text.len() > TARGET_BYTES_MAX {
-        return None;
+        return Err(parser().error(format!("target is longer than {TARGET_BYTES_MAX} bytes")));
     }
-    let expression = Parser { text, at: 0 }.expression(0).map(|(expr, _)| expr);
-    expression.or_else(|_| Parser { text, at: 0 }.path()).ok()
+    let expression = parser().expression(0).map(|(expr, _)| expr);
+    let expr = expression.or_else(|error| parser().path().map_err(|_| error))?;
+    Ok(Target { text: text.to_owned(), expr })
 }
 
 /// An expression and the height of its tree.
@@ -47,6 +59,8 @@ type Parsed<T> = Result<T, ParseError>;
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// Whether a path ends before a component that cannot be read. Otherwise this is an error.
+    is_lenient: bool,
 }
 
 impl Parser<'_> {
@@ -96,7 +110,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A function's name, when an opening bracket follows; both are consumed.
+    /// Reads the name of a function and its opening bracket, if both are there.
     fn call_head(&mut self) -> Option<String> {
         let start = self.at;
         let name = self.identifier()?.to_owned();
@@ -132,6 +146,10 @@ impl Parser<'_> {
                     return Err(self.error(format!("expected , or ) in the arguments of {name}")));
                 }
             }
+        }
+        if self.is_lenient && args.is_empty() && !kwargs.is_empty() {
+            // graphite-web's grammar has no such call.
+            return Err(self.error("expected a positional argument"));
         }
         let span = start..self.at;
         let kind = if name == "template" {
@@ -169,7 +187,7 @@ impl Parser<'_> {
         Ok(ExprKind::Template { body: Box::new(body), params })
     }
 
-    /// A string, a word that stands for a constant, or an expression.
+    /// A string, a constant, or an expression.
     fn argument(&mut self, depth: usize) -> Parsed<Tall<Expr>> {
         self.blanks();
         let start = self.at;
@@ -184,8 +202,8 @@ impl Parser<'_> {
         self.expression(depth)
     }
 
-    /// A number, boolean, none or inf; only when the argument ends behind it, so that `1min.cpu` and
-    /// `true.a` stay paths.
+    /// Reads a number, boolean, none or inf. It must end the argument, so that `1min.cpu` and `true.a` are
+    /// paths.
     fn constant(&mut self) -> Option<Literal> {
         let rest = self.rest();
         let length = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-')))?;
@@ -198,8 +216,8 @@ impl Parser<'_> {
         Some(literal)
     }
 
-    /// The raw text up to the same quote. A backslash keeps a quote from ending it, and so does a second one
-    /// right behind it; all of them stay.
+    /// Reads a string up to the same quote. A backslash, or a second quote right after it, keeps a quote from
+    /// ending the string. All these characters stay in the text.
     fn string(&mut self, quote: u8) -> Parsed<String> {
         let start = self.at;
         let bytes = self.text.as_bytes();
@@ -219,7 +237,7 @@ impl Parser<'_> {
         Err(self.error_at("this string is not closed", start))
     }
 
-    /// `name =`, consumed, when it is the start of a keyword argument.
+    /// Reads `name =` if it begins a keyword argument.
     fn keyword(&mut self) -> Option<String> {
         let start = self.at;
         let name = self.identifier()?.to_owned();
@@ -243,22 +261,27 @@ impl Parser<'_> {
         Some(&self.text[start..self.at])
     }
 
-    /// Components between dots, each of path characters, escapes and groups in braces.
+    /// Reads components between dots. A component has path characters, escapes and groups in braces.
     fn path(&mut self) -> Parsed<Expr> {
         let start = self.at;
-        let mut path = String::new();
+        let (mut path, mut last_dot) = (String::new(), start);
         loop {
             let before = path.len();
             self.component(&mut path)?;
             if path.len() == before {
+                if self.is_lenient && before > 0 {
+                    path.pop();
+                    self.at = last_dot;
+                    break;
+                }
                 return Err(self.empty_component(start));
             }
-            let dot = self.at;
+            last_dot = self.at;
             if !self.take(b'.') {
                 break;
             }
             if self.is_at_end() {
-                self.at = dot;
+                self.at = last_dot;
                 break;
             }
             path.push('.');
@@ -268,20 +291,28 @@ impl Parser<'_> {
 
     fn component(&mut self, path: &mut String) -> Parsed<()> {
         while let Some(c) = self.rest().chars().next() {
-            match c {
-                '{' => self.group(path)?,
-                '\\' => path.push(self.escaped()?),
+            let (at, length) = (self.at, path.len());
+            let read = match c {
+                '{' => self.group(path),
+                '\\' => self.escaped().map(|c| path.push(c)),
                 _ if is_path_char(c) => {
                     path.push(c);
                     self.at += c.len_utf8();
+                    Ok(())
                 }
                 _ => break,
+            };
+            if read.is_err() && self.is_lenient {
+                self.at = at;
+                path.truncate(length);
+                break;
             }
+            read?;
         }
         Ok(())
     }
 
-    /// `{a,b{c,d}}`, copied without its blanks; what it means is the glob's business.
+    /// Copies a group such as `{a,b{c,d}}` without blanks. The glob gives it a meaning.
     fn group(&mut self, path: &mut String) -> Parsed<()> {
         let start = self.at;
         let mut open = 0usize;
@@ -331,8 +362,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Blanks may follow a target, and what people leave behind without meaning anything by it: a
-    /// last dot, one bracket too many.
+    /// A target may be followed by blanks, and by what is often left over: one dot at the end, one bracket too
+    /// many.
     fn end(&mut self) -> Parsed<()> {
         self.take(b'.');
         self.blanks();
@@ -406,7 +437,7 @@ fn constant(text: &str) -> Option<Literal> {
     }
 }
 
-/// `-?digits`, `-?digits.digits`, either with an exponent `e-?digits`.
+/// Parses `-?digits` or `-?digits.digits`, with or without an exponent `e-?digits`.
 fn number(text: &str) -> Option<Literal> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),

@@ -5,8 +5,8 @@ use super::*;
 
 const TABLE: &str = include_str!("../../testdata/targets.json");
 
-/// Where the answer differs from graphite-web's on purpose: what it cuts short or refuses, and ours.
-/// An error is its text, a tree its JSON.
+/// Deliberate differences to graphite-web, which cuts these targets short or refuses them. An expected error is
+/// its text, an expected tree its JSON.
 fn differences() -> Vec<(&'static str, Result<Value, &'static str>)> {
     let path = |path: &str| json!(["path", path]);
     let call = |args: Value| Ok(json!(["call", "f", args, []]));

@@ -1,11 +1,11 @@
-//! How many rows terms have, by a few of them: those at the start of the token ring lie as close to each
-//! other there as anywhere. Known for terms of queries that were slow, so that they are asked better when
-//! they come again.
+//! Estimates how many rows match each term of slow queries, so that better terms can be chosen the next
+//! time. An estimate reads the first few rows in token order: tokens are evenly distributed, so the distance
+//! between these rows tells how many there are in the whole ring.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dashmap::DashMap;
 use plumbago_store::StoreError;
 use scylla::client::session::Session;
 
@@ -14,28 +14,29 @@ use super::plan::{Query, Term};
 use crate::error;
 use crate::metadata::NameStore;
 
-/// Rows looked at for one number.
+/// Most rows read for one estimate.
 const SAMPLE: usize = 512;
-/// How long a number holds.
+/// How long an estimate is used.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
-/// How many are kept; beyond that all are forgotten.
+/// Most estimates kept. When there are more, all are dropped.
 const KEPT_MAX: usize = 10_000;
-/// Terms counted after one search at most.
+/// Most terms counted after one search.
 const TERMS_MAX: usize = 64;
 
-/// A query on a table of which the rows are counted.
+/// The table and the query whose rows are counted.
 type Key = (&'static str, Query);
 
-/// What was counted.
+/// The estimated numbers of rows.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    known: Mutex<HashMap<Key, (Instant, f64)>>,
-    /// Held while counting: one at a time.
+    known: DashMap<Key, (Instant, f64)>,
+    /// Held by the task that counts, so that only one runs at a time.
     counting: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Counts {
-    /// The query as it is answered fastest, as far as that is known.
+    /// An equivalent query with the terms that are expected to be cheapest; `None` if their rows have not
+    /// all been counted.
     pub(super) fn improve(&self, table: &'static str, query: &Query) -> Option<Query> {
         let Query::Terms(terms) = query else { return None };
         let all = self.get(&(table, Query::All))?;
@@ -44,16 +45,14 @@ impl Counts {
     }
 
     fn get(&self, key: &Key) -> Option<f64> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).filter(|(at, _)| at.elapsed() < KEPT_FOR).map(|(_, rows)| *rows)
+        self.known.get(key).filter(|known| known.0.elapsed() < KEPT_FOR).map(|known| known.1)
     }
 
     fn put(&self, key: Key, rows: f64) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= KEPT_MAX {
-            known.clear();
+        if self.known.len() >= KEPT_MAX {
+            self.known.clear();
         }
-        known.insert(key, (Instant::now(), rows));
+        self.known.insert(key, (Instant::now(), rows));
     }
 
     fn unknown(&self, table: &'static str, queries: &[Query]) -> Vec<Key> {
@@ -71,7 +70,8 @@ impl Counts {
 }
 
 impl NameStore {
-    /// Counts what is not known yet of these queries, in the background.
+    /// Counts in the background the rows of terms of these queries that are not known yet. Does nothing if
+    /// another count is in progress.
     pub(super) fn count_terms(self: &Arc<Self>, table: &'static str, queries: &[Query]) {
         let Ok(turn) = self.counts.counting.clone().try_lock_owned() else { return };
         let keys = self.counts.unknown(table, queries);
@@ -82,7 +82,7 @@ impl NameStore {
         tokio::spawn(async move {
             let _turn = turn;
             for key in keys {
-                // It is a help only; the next slow search tries again.
+                // A failure does no harm: the next slow search tries again.
                 let Ok(rows) = store.count(&key).await else { return };
                 store.counts.put(key, rows);
                 store.stats.find_counted.add(1);
@@ -90,6 +90,7 @@ impl NameStore {
         });
     }
 
+    /// Estimates how many rows a query has, from the tokens of its first rows.
     async fn count(&self, (table, query): &Key) -> Result<f64, StoreError> {
         let session = self.cluster.session().await?;
         let text = query.sample(&self.config.metadata_keyspace(), table, SAMPLE);

@@ -1,8 +1,9 @@
-//! Which queries find everything that a glob matches. Pure.
+//! Plans the queries that find everything that a glob matches. Pure.
 //!
-//! Cassandra intersects the postings of all terms, and pays for each; so a query has only terms that
-//! narrow it well as far as their texts tell, and never one that could miss a name. What else holds is
-//! kept beside them, for when the server has told more ([`super::cost`]).
+//! Cassandra intersects the posting lists of all terms of a query, and each one costs time. A query therefore
+//! has only terms that, by their texts, are likely to narrow the result, and never one that could exclude
+//! a match. Further terms that are true are kept with it: once it is known how many rows each has,
+//! [`super::cost`] may choose others.
 
 use plumbago_model::Pattern;
 use plumbago_model::glob::{Component, Path, Step};
@@ -10,28 +11,31 @@ use plumbago_model::glob::{Component, Path, Step};
 use crate::names;
 use crate::schema::ddl::quoted;
 
-/// Queries for one path of a glob; beyond it, alternatives are widened to what they have in common.
+/// Most queries for one path of a glob. If there would be more, alternatives are replaced by their common
+/// prefix.
 const QUERIES_MAX: usize = 42;
-/// The same for each number of components that `**` may stand for.
+/// The same limit, for each number of components that `**` may stand for.
 const QUERIES_PER_DEPTH_MAX: usize = 4;
-/// SASI leaves out values of this length and more, so terms of such a length would find nothing.
+/// The longest text of a term, in bytes. SASI does not index longer values, so it would not find them.
 const TERM_BYTES_MAX: usize = 1023;
 
 /// One query on `metrics` or `directories`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Query {
-    /// The row of this name.
+    /// The row with this name.
     Name(String),
-    /// Rows for which all terms hold.
+    /// The rows that satisfy all terms.
     Terms(Terms),
     /// All rows.
     All,
 }
 
-/// Terms that all hold for what is looked for.
+/// Terms that are true for every row that is looked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Terms {
+    /// The terms in the statement.
     asked: Vec<Term>,
+    /// Further terms that are true, but not in the statement.
     others: Vec<Term>,
 }
 
@@ -40,27 +44,27 @@ pub struct Terms {
 pub struct Term {
     /// The column; `None` for `parent`.
     pub component: Option<usize>,
-    /// What it has to be.
+    /// The condition on its value.
     pub test: Test,
 }
 
-/// What a column has to be.
+/// A condition on the value of a column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Test {
-    /// This text.
+    /// It is this text.
     Is(String),
-    /// A text that begins so.
+    /// It begins with this text.
     Begins(String),
 }
 
 impl Query {
-    /// Of just these terms.
+    /// A query with these terms and no others to choose from.
     pub(super) fn terms(asked: Vec<Term>) -> Self {
         Self::Terms(Terms { asked, others: Vec::new() })
     }
 
-    /// The statement; all texts are bound. But for that of one name it takes, behind them, the first and
-    /// the last token of a part of the ring.
+    /// The statement. Its bound values are those of `values`, followed by the first and the last token of a
+    /// range; a query for one name takes no tokens.
     pub fn text(&self, keyspace: &str, table: &str) -> String {
         let from = format!("SELECT name, token(name) FROM {}.{}", quoted(keyspace), quoted(table));
         let part = "token(name) >= ? AND token(name) <= ?";
@@ -68,13 +72,13 @@ impl Query {
             Self::Name(_) => format!("{from} WHERE name = ?"),
             Self::All => format!("{from} WHERE {part}"),
             Self::Terms(terms) => {
-                // Filtering is asked for by the server as soon as there are two, harmless before.
+                // The server demands ALLOW FILTERING for two or more terms. For one it does no harm.
                 format!("{from} WHERE {} AND {part} ALLOW FILTERING", terms.text())
             }
         }
     }
 
-    /// The statement for the tokens of its first rows.
+    /// The statement that returns the tokens of the first `rows` rows.
     pub(super) fn sample(&self, keyspace: &str, table: &str, rows: usize) -> String {
         let from = format!("SELECT token(name) FROM {}.{}", quoted(keyspace), quoted(table));
         match self {
@@ -84,7 +88,7 @@ impl Query {
         }
     }
 
-    /// The values to bind.
+    /// The values to bind, without the tokens.
     pub fn values(&self) -> Vec<String> {
         match self {
             Self::Name(name) => vec![name.clone()],
@@ -95,7 +99,7 @@ impl Query {
 }
 
 impl Terms {
-    /// Those asked for and all others.
+    /// All terms: those in the statement and the others that are true.
     pub(super) fn every(&self) -> impl Iterator<Item = &Term> {
         self.asked.iter().chain(&self.others)
     }
@@ -123,7 +127,7 @@ impl Term {
     }
 }
 
-/// The queries for a glob on tables with so many component columns.
+/// The queries for a glob on tables with `components` component columns.
 pub fn plan(pattern: &Pattern, components: u32) -> Vec<Query> {
     let mut queries = Vec::new();
     for path in pattern.paths() {
@@ -137,7 +141,7 @@ pub fn plan(pattern: &Pattern, components: u32) -> Vec<Query> {
     queries
 }
 
-/// What one component may be, as far as an index can tell.
+/// The alternatives for one component, as far as an index can check them.
 type Choices = Vec<Choice>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,7 +164,7 @@ fn for_path(path: &Path, components: usize, queries: &mut Vec<Query>) {
     let last = steps.iter().rposition(|step| matches!(step, Step::Levels)).unwrap_or(first);
     let head: Vec<Choices> = steps[..first].iter().filter_map(choices).collect();
     let tail: Vec<Choices> = steps[last + 1..].iter().filter_map(choices).collect();
-    // Between two `**` anything may stand; what is there takes at least its own components.
+    // The components between two `**` cannot be located, but they count towards the minimum length.
     let least = steps.iter().filter(|step| matches!(step, Step::Component(_))).count();
     let more = head.len() < least;
     let head_found = |choices: &[Choice]| below(choices, more);
@@ -193,8 +197,8 @@ fn choices_of(component: &Component) -> Choices {
     all
 }
 
-/// Calls `query` for each way to choose one alternative per level, after widening levels until there
-/// are few enough.
+/// Calls `query` for each combination of one alternative per level. If there are more than `max`
+/// combinations, it first replaces the alternatives of levels by their common prefix.
 fn each(mut levels: Vec<Choices>, max: usize, queries: &mut Vec<Query>, query: &dyn Fn(&[Choice]) -> Query) {
     let count = |levels: &[Choices]| levels.iter().fold(1usize, |n, l| n.saturating_mul(l.len()));
     let mut level = 0;
@@ -217,7 +221,7 @@ fn each(mut levels: Vec<Choices>, max: usize, queries: &mut Vec<Query>, query: &
     }
 }
 
-/// What all alternatives begin with.
+/// The common prefix of all alternatives.
 fn common(choices: &[Choice]) -> Choice {
     let text = |choice: &Choice| match choice {
         Choice::Is(text) | Choice::Begins(text) => text.clone(),
@@ -250,15 +254,15 @@ fn exact(chosen: &[Choice]) -> Query {
     let mut asked = Vec::new();
     lead(chosen, run, &mut asked);
     asked.extend(of_components(chosen).filter(|term| term.component >= Some(run.max(1))));
-    // The length of names narrows little; alone it is better than nothing.
+    // The term on the number of components narrows little, so it is used only where others do not help.
     if asked.is_empty() || chosen[chosen.len() - 1] == Choice::Any {
         asked.extend(end);
     }
     of_terms(asked, every)
 }
 
-/// The query for everything that begins with these components. A prefix of `parent` would have to be
-/// looked up for each directory below; the rows of a few components are intersected faster.
+/// The query for everything that begins with these components. It mostly uses terms on the components: a
+/// prefix of `parent` has a posting list for each directory below, which is slower than a few components.
 fn below(chosen: &[Choice], more: bool) -> Query {
     let literal = chosen.iter().all(|choice| matches!(choice, Choice::Is(_)));
     if literal && chosen.len() == 1 && more {
@@ -268,7 +272,7 @@ fn below(chosen: &[Choice], more: bool) -> Query {
     of_terms(of_components(chosen).collect(), of_components(chosen))
 }
 
-/// The term for the literal components at the start: one for all of them.
+/// Adds one term that covers all `run` literal components at the start.
 fn lead(chosen: &[Choice], run: usize, terms: &mut Vec<Term>) {
     match run {
         0 => terms.extend(chosen.first().and_then(|choice| of_component(0, choice))),
@@ -289,8 +293,8 @@ fn of_component(n: usize, choice: &Choice) -> Option<Term> {
     }
 }
 
-/// A term, unless it could miss names: a prefix that begins with `%` means something else to the
-/// server, and long values are not in the index.
+/// A term, or `None` if it could exclude a match: a leading `%` makes a prefix another kind of search, and
+/// long values are not in the index.
 fn term(component: Option<usize>, test: Test) -> Option<Term> {
     let safe = match &test {
         Test::Is(text) => text.len() <= TERM_BYTES_MAX,
@@ -299,7 +303,8 @@ fn term(component: Option<usize>, test: Test) -> Option<Term> {
     safe.then_some(Term { component, test })
 }
 
-/// Of the terms to ask for and, it may be once more, of all.
+/// A query with the terms `asked`. The rest of `every`, which may repeat them, is kept as other terms. If
+/// `asked` is empty, the query has all terms of `every`.
 fn of_terms(asked: Vec<Term>, every: impl Iterator<Item = Term>) -> Query {
     let others: Vec<Term> = every.filter(|term| !asked.contains(term)).collect();
     match (asked.is_empty(), others.is_empty()) {
@@ -320,7 +325,7 @@ fn joined(chosen: &[Choice]) -> String {
     texts.join(".")
 }
 
-/// The value of `parent` for what stands right below these components.
+/// The value of `parent` for rows directly below these components.
 fn parent(chosen: &[Choice]) -> String {
     if chosen.is_empty() { names::parent("").to_owned() } else { joined(chosen) + "." }
 }

@@ -1,81 +1,83 @@
-//! The statements that make a schema. They name no option that only some servers know.
+//! The statements that create a schema. They use only options that every supported server knows.
 
 use std::fmt::Write;
 
 use uuid::Uuid;
 
-use super::{Column, CompactionWindow, Index, IndexKind, Key, KeyspaceDef, Schema, TableDef};
+use super::{CHANGES, Column, CompactionWindow, Index, IndexKind, Key, KeyspaceDef, Schema, TableDef};
 use crate::config::Factor;
 
-/// The namespace of table ids (UUIDv5 of keyspace and table). With an id that follows from the name,
-/// two nodes that make a table at once make the same one.
+/// The namespace of table ids (UUIDv5 of keyspace and table name). Because the id follows from the name,
+/// a table that is created through two nodes at the same time gets the same id on both.
 const TABLE_IDS: Uuid = Uuid::from_u128(0x9c5b_63a4_7f1e_4b5d_8d0a_706c_756d_6261);
 
-/// The product behind a contact point.
+/// The database product that a cluster runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// Apache Cassandra or something that behaves alike.
+    /// Apache Cassandra or a compatible product.
     Cassandra,
-    /// ScyllaDB, which has no SASI.
+    /// ScyllaDB, which has no SASI indexes.
     Scylla,
 }
 
-/// What a server is, as far as statements depend on it.
+/// The product and version of a server, as far as statements depend on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Server {
-    /// The product.
+    /// The database product.
     pub engine: Engine,
-    /// Major and minor release; ScyllaDB reports that of the Cassandra it resembles.
+    /// Major and minor release. ScyllaDB reports the Cassandra release that it is compatible with.
     pub version: (u32, u32),
 }
 
 impl Server {
-    /// What the committed `schema.cql` is written for.
+    /// The server that the committed `schema.cql` is generated for.
     pub const DEFAULT: Self = Self { engine: Engine::Cassandra, version: (5, 0) };
 
-    /// Reads the release that a server reports, e.g. `4.1.10-SNAPSHOT`.
+    /// Parses the release that a server reports, e.g. `4.1.10-SNAPSHOT`. Missing numbers become 0.
     pub fn parse(release: &str, engine: Engine) -> Self {
         let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
         Self { engine, version: (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) }
     }
 
-    /// True when the server knows SASI indexes.
+    /// Whether the server supports SASI indexes. They may still be disabled in its settings.
     pub fn has_sasi(self) -> bool {
         self.engine == Engine::Cassandra && self.version >= (3, 4)
     }
 
-    /// The line of `cassandra.yaml` that allows SASI indexes.
+    /// The line of `cassandra.yaml` that enables SASI indexes.
     pub fn sasi_setting(self) -> &'static str {
         if self.version >= (4, 1) { "sasi_indexes_enabled: true" } else { "enable_sasi_indexes: true" }
     }
 }
 
-/// A statement and what it makes.
+/// A statement and what it creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
-    /// What it makes.
+    /// What it creates.
     pub makes: Makes,
-    /// The text, without the semicolon.
+    /// The CQL, without a semicolon.
     pub cql: String,
 }
 
-/// What a statement makes.
+/// What a statement creates.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Makes {
-    /// A keyspace.
+    /// A keyspace, by name.
     Keyspace(String),
-    /// A table of a keyspace.
+    /// A table, by keyspace and name.
     Table(String, String),
     /// An index, by keyspace, table and name.
     Index(String, String, String),
 }
 
 impl Schema {
-    /// All statements, in an order in which they can be run; every one may be run again. Indexes come
-    /// last, because a server may refuse them.
+    /// All statements, in the order in which to run them. Each can be run repeatedly. The change feed comes before
+    /// the other tables: without it, tables of names look like those of BigGraphite, also if a run ended between
+    /// them. Indexes come last, because a server may refuse them.
     pub fn statements(&self, server: Server) -> Vec<Statement> {
         let mut all: Vec<Statement> = self.keyspaces.iter().map(keyspace).collect();
-        all.extend(self.tables.iter().map(table));
+        let (feed, others): (Vec<_>, Vec<_>) = self.tables.iter().partition(|def| def.name == CHANGES);
+        all.extend(feed.into_iter().chain(others).map(table));
         if server.has_sasi() {
             let indexes =
                 self.tables.iter().flat_map(|def| def.indexes.iter().map(move |index| (def, index)));
@@ -84,7 +86,7 @@ impl Schema {
         all
     }
 
-    /// All statements as a file for `cqlsh`.
+    /// All statements as the text of a file for `cqlsh`.
     pub fn text(&self, server: Server) -> String {
         let mut text =
             "-- BigGraphite's tables and Plumbago's own; `plumbago schema --cql` prints this file.\n"
@@ -106,12 +108,12 @@ impl Schema {
     }
 }
 
-/// The id of a table.
+/// The id of a table, derived from its keyspace and name.
 pub fn table_id(keyspace: &str, table: &str) -> Uuid {
     Uuid::new_v5(&TABLE_IDS, format!("{keyspace}.{table}").as_bytes())
 }
 
-/// A name in double quotes, which keeps its case.
+/// The name in double quotes, which make CQL keep its case.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -130,8 +132,8 @@ fn keyspace(def: &KeyspaceDef) -> Statement {
     Statement { makes: Makes::Keyspace(def.name.clone()), cql }
 }
 
-/// Data centres by name also where one number would do: 3.11 refuses NetworkTopologyStrategy with
-/// `replication_factor`.
+/// Lists the data centres by name even if all have the same factor: Cassandra 3.11 refuses
+/// `NetworkTopologyStrategy` with `replication_factor`.
 fn replication(factor: &Factor) -> String {
     match factor {
         Factor::Simple(n) => format!("{{'class': 'SimpleStrategy', 'replication_factor': '{n}'}}"),
@@ -183,6 +185,9 @@ fn options(def: &TableDef) -> Vec<String> {
     }
     if let Some(window) = options.window {
         all.push(format!("compaction = {}", compaction(window)));
+    }
+    if let Some(compression) = options.compression {
+        all.push(compression.option());
     }
     if let Some(ttl) = options.ttl {
         all.push(format!("default_time_to_live = {ttl}"));

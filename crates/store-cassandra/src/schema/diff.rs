@@ -1,17 +1,17 @@
-//! What a server has, against what it should have.
+//! Compares the schema of a server with the one that is needed.
 
 use std::fmt;
 
 use super::{Column, Key, LiveSchema, LiveTable, Purpose, Schema, TTL_MARGIN, TableDef};
 
-/// How much a difference matters.
+/// How severe a difference is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Everything works.
+    /// It does not affect any function.
     Harmless,
-    /// Everything works but one feature.
+    /// It turns one feature off; everything else works.
     Feature,
-    /// The table cannot be used.
+    /// The table or keyspace cannot be used.
     Fatal,
 }
 
@@ -25,16 +25,16 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One difference.
+/// One difference between the wanted schema and the server's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The keyspace.
+    /// The keyspace it is in.
     pub keyspace: String,
-    /// The table; empty when it is the keyspace itself.
+    /// The table it is in; empty if it concerns the keyspace itself.
     pub table: String,
-    /// How much it matters.
+    /// How severe it is.
     pub severity: Severity,
-    /// What is different, for people.
+    /// What is different, as part of a message.
     pub what: String,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares; `live` is what a server reports.
+/// Lists the differences between the `wanted` schema and the one that a server reports.
 pub fn diff(wanted: &Schema, live: &LiveSchema) -> Vec<Difference> {
     let mut found = Vec::new();
     for keyspace in &wanted.keyspaces {
@@ -66,7 +66,7 @@ pub fn diff(wanted: &Schema, live: &LiveSchema) -> Vec<Difference> {
 
 fn compare(table: &TableDef, live: &LiveSchema, found: &mut Vec<Difference>) {
     let mut report = |severity, what: String| {
-        // What cannot be done without ours can be done without a damaged ours.
+        // An optional table that is broken costs no more than one that is missing: its feature is off.
         let severity =
             if table.purpose == Purpose::Extra { Severity::Feature.min(severity) } else { severity };
         found.push(Difference {
@@ -120,7 +120,7 @@ fn columns(table: &TableDef, live: &LiveTable, report: &mut impl FnMut(Severity,
             } else {
                 (Severity::Fatal, " in the key")
             };
-            report(severity, format!("column {} is there in addition{more}", there.name));
+            report(severity, format!("column {} is not expected{more}", there.name));
         }
     }
 }
@@ -138,7 +138,7 @@ fn options(table: &TableDef, live: &LiveTable, report: &mut impl FnMut(Severity,
         if class != "TimeWindowCompactionStrategy" {
             differs(format!("compaction is {class}, not TimeWindowCompactionStrategy"));
         } else if live.window() != Some(window) {
-            differs(format!("the compaction window is another than {} s", window.seconds()));
+            differs(format!("the compaction window is not {} s", window.seconds()));
         }
     }
     if let Some(ttl) = wanted.ttl
@@ -160,12 +160,13 @@ fn options(table: &TableDef, live: &LiveTable, report: &mut impl FnMut(Severity,
         && table.purpose != Purpose::Extra
         && normal(comment) != normal(&live.comment)
     {
-        differs("the comment is another".to_owned());
+        differs("the comment is different".to_owned());
     }
 }
 
-/// Where the server's limit cuts the TTL, there was more left of it when the table was made. That is no
-/// matter: rows carry what is left.
+/// Whether a table's default TTL is wrong. Where the server's latest expiry limits the TTL, the limit
+/// shrinks from day to day, so a table keeps the larger TTL of the day it was created. That is harmless,
+/// because each row then gets its own TTL.
 fn ttl_differs(table: &TableDef, wanted: u64, live: u64) -> bool {
     match table.purpose {
         Purpose::Points(points) if wanted < points.ttl() => {
@@ -175,7 +176,8 @@ fn ttl_differs(table: &TableDef, wanted: u64, live: u64) -> bool {
     }
 }
 
-/// BigGraphite under Python 2 wrote `2000`, under Python 3 `2000.0`.
+/// Makes comments of different BigGraphite versions comparable: under Python 2 it wrote a row size of
+/// `2000`, under Python 3 `2000.0`.
 fn normal(comment: &str) -> String {
     comment.replace("2000.0}", "2000}")
 }

@@ -1,34 +1,35 @@
-//! The schema that a server reports, from `system_schema`.
+//! The schema of a server, as its `system_schema` tables report it.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::ddl::Server;
 use super::{CompactionWindow, Key, METRICS};
 
-/// What a server has in our keyspaces.
+/// What a server has in the keyspaces for points and names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveSchema {
-    /// What the server is.
+    /// The product and version of the server.
     pub server: Server,
     /// Keyspaces by name.
     pub keyspaces: BTreeMap<String, LiveKeyspace>,
-    /// Tables by keyspace and name.
+    /// Tables by (keyspace, name).
     pub tables: BTreeMap<(String, String), LiveTable>,
-    /// All indexes.
+    /// The indexes of all tables.
     pub indexes: Vec<LiveIndex>,
 }
 
-/// A keyspace.
+/// A keyspace of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveKeyspace {
-    /// Its replication, as the server shows it.
+    /// The replication options, as the server reports them: `class` and the factors.
     pub replication: BTreeMap<String, String>,
     /// Whether writes go through the commit log.
     pub durable_writes: bool,
 }
 
 impl LiveKeyspace {
-    /// Replicas in a data centre; the fewest of any when none is named.
+    /// The number of replicas in a data centre. If the keyspace does not list that data centre, the
+    /// smallest factor of any.
     pub fn replicas(&self, datacenter: &str) -> u32 {
         let number = |text: &String| text.split('/').next().and_then(|n| n.parse::<u32>().ok());
         if let Some(simple) = self.replication.get("replication_factor").and_then(number) {
@@ -43,27 +44,30 @@ impl LiveKeyspace {
     }
 }
 
-/// A table.
+/// A table of the server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LiveTable {
-    /// Its columns.
+    /// The columns, in no particular order.
     pub columns: Vec<LiveColumn>,
-    /// Its comment.
+    /// The table comment.
     pub comment: String,
-    /// Its TTL, 0 for none.
+    /// The default TTL of rows in seconds; 0 for none.
     pub ttl: u64,
-    /// How long tombstones are kept.
+    /// How long tombstones are kept, in seconds.
     pub gc_grace_seconds: u32,
-    /// How often memtables are flushed, 0 for only when they are full.
+    /// The longest time between two flushes of the memtable in milliseconds; 0 if only a full memtable
+    /// is flushed.
     pub flush_period_ms: u32,
-    /// Its compaction.
+    /// The compaction options, including `class`.
     pub compaction: HashMap<String, String>,
-    /// `compound` and others.
+    /// The compression options, including `class`; empty without compression.
+    pub compression: HashMap<String, String>,
+    /// The table flags, e.g. `compound`.
     pub flags: Vec<String>,
 }
 
 impl LiveTable {
-    /// The window of its compaction.
+    /// The compaction window; `None` if its size or unit is not one that we use.
     pub fn window(&self) -> Option<CompactionWindow> {
         let size = self.compaction.get("compaction_window_size").map_or(Some(1), |n| n.parse().ok())?;
         match self.compaction.get("compaction_window_unit").map_or("DAYS", String::as_str) {
@@ -74,51 +78,61 @@ impl LiveTable {
     }
 }
 
-/// A column.
+/// A column of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveColumn {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type.
+    /// The CQL type.
     pub cql_type: String,
-    /// Its part in the key.
+    /// The role of the column in the primary key.
     pub key: Key,
-    /// Its place in that part of the key.
+    /// The position within the partition key or the clustering columns, from 0.
     pub position: i32,
 }
 
-/// An index.
+/// An index of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveIndex {
-    /// Its keyspace.
+    /// The keyspace of the indexed table.
     pub keyspace: String,
-    /// Its table.
+    /// The indexed table.
     pub table: String,
-    /// Its class, without the package; the kind where it is no custom index.
+    /// The Java class without its package. For an index that is not custom, its kind.
     pub class: String,
-    /// The column, or what else it is on.
+    /// What is indexed: a column, or an expression such as `keys(config)`.
     pub target: String,
 }
 
 impl LiveSchema {
-    /// A table.
+    /// The table with this keyspace and name.
     pub fn table(&self, keyspace: &str, name: &str) -> Option<&LiveTable> {
         self.tables.get(&(keyspace.to_owned(), name.to_owned()))
     }
 
-    /// How many component columns the metrics have; `None` without that table.
+    /// How many component columns the table of metrics has; `None` if the table does not exist.
     pub fn components(&self, metadata_keyspace: &str) -> Option<u32> {
         let table = self.table(metadata_keyspace, METRICS)?;
         let has = |n: &u32| table.columns.iter().any(|column| column.name == format!("component_{n}"));
         Some((0..).take_while(has).count() as u32)
     }
 
-    /// True when the column has a SASI index.
+    /// The resolution of the coarsest table for points in a keyspace, in seconds; 0 if it has only raw ones.
+    pub fn longest_window(&self, keyspace: &str) -> u32 {
+        let seconds = |name: &str| {
+            let stage = name.strip_prefix("datapoints_")?.strip_suffix("s_aggr")?;
+            stage.split_once("p_")?.1.parse().ok()
+        };
+        let names = self.tables.keys().filter(|(of, _)| of == keyspace);
+        names.filter_map(|(_, name)| seconds(name)).max().unwrap_or(0)
+    }
+
+    /// Whether the column has a SASI index.
     pub fn has_sasi(&self, keyspace: &str, table: &str, column: &str) -> bool {
         self.of(keyspace, table).any(|index| index.class == "SASIIndex" && index.target == column)
     }
 
-    /// The class of an index that is not SASI, e.g. Lucene's.
+    /// The class of an index on the table that is not SASI, e.g. Lucene's.
     pub fn other_index(&self, keyspace: &str, table: &str) -> Option<&str> {
         self.of(keyspace, table).find(|index| index.class != "SASIIndex").map(|index| index.class.as_str())
     }

@@ -1,6 +1,7 @@
-//! What the tables are: pure descriptions, made from the settings and the storage rules, and turned
-//! into DDL by [`ddl`] or compared with a server by [`diff`].
+//! The schema as plain data, derived from the settings and the storage rules. [`ddl`] turns it into
+//! statements, [`diff`] compares it with the schema of a server.
 
+mod compression;
 pub mod ddl;
 pub mod diff;
 mod live;
@@ -15,80 +16,81 @@ use plumbago_model::Retention;
 use crate::config::{Config, Factor, Indexes};
 use crate::layout::Table;
 
+pub use compression::Compression;
 pub use diff::{Difference, Severity};
 pub use live::{LiveColumn, LiveIndex, LiveKeyspace, LiveSchema, LiveTable};
 pub use names::{DIRECTORIES, END, METADATA, METRICS};
 pub use ours::{CHANGES, CHANGES_BUCKET_SECONDS, CHANGES_TTL_SECONDS, LEASES, TAGS, WRITERS};
 
-/// The longest TTL that any server takes, in seconds.
+/// The longest TTL that Cassandra accepts (20 years), in seconds.
 const TTL_MAX: u64 = 630_720_000;
-/// A row expires so long before the server's limit at the latest: its clock may be ahead of ours, and a
-/// request takes its time. In seconds.
+/// How long before the server's latest possible expiry a row must expire, in seconds. The margin covers
+/// a server clock that is ahead of ours and the time a request takes.
 const TTL_MARGIN: i64 = 86_400;
 
 /// Both keyspaces with all their tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
-    /// The keyspace of the points and that of the names.
+    /// The keyspace for points and the keyspace for names, in this order.
     pub keyspaces: [KeyspaceDef; 2],
-    /// The tables, names first.
+    /// The tables of both keyspaces, those for names first.
     pub tables: Vec<TableDef>,
 }
 
-/// A keyspace.
+/// The definition of a keyspace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyspaceDef {
-    /// Its name.
+    /// The name, unquoted.
     pub name: String,
-    /// Where copies go.
+    /// The replication strategy and factors.
     pub replication: Factor,
     /// Whether writes go through the commit log.
     pub durable_writes: bool,
 }
 
-/// A table.
+/// The definition of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableDef {
-    /// Its keyspace.
+    /// The keyspace that holds the table.
     pub keyspace: String,
-    /// Its name.
+    /// The name, unquoted and without the keyspace.
     pub name: String,
-    /// What it is for.
+    /// What the table is for.
     pub purpose: Purpose,
-    /// Its columns: partition key, clustering key, others.
+    /// The columns: the partition key first, then the clustering columns, then the others.
     pub columns: Vec<Column>,
-    /// Its options.
+    /// The options after `WITH`.
     pub options: Options,
-    /// Its indexes.
+    /// The SASI indexes.
     pub indexes: Vec<Index>,
 }
 
-/// What a table is for, which decides how much its absence matters.
+/// What a table is for. This decides how severe it is if the table is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Points of a stage.
+    /// Holds the points of a stage.
     Points(Table),
-    /// Names, in BigGraphite's tables.
+    /// Holds names; a table that BigGraphite has too.
     Names,
-    /// A feature of ours that can be done without.
+    /// Belongs to an optional feature that BigGraphite does not have.
     Extra,
 }
 
-/// A column.
+/// The definition of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type, as `system_schema` spells it.
+    /// The CQL type, as `system_schema` spells it.
     pub cql_type: &'static str,
-    /// Its part in the key.
+    /// The role of the column in the primary key.
     pub key: Key,
 }
 
-/// The part of a column in the primary key.
+/// The role of a column in the primary key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// In the partition key.
+    /// Part of the partition key.
     Partition,
     /// A clustering column in ascending order.
     Ascending,
@@ -98,32 +100,34 @@ pub enum Key {
     None,
 }
 
-/// Options of a table; what is `None` stays with the server's default.
+/// Options of a table. `None` leaves the server's default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
     /// The comment.
     pub comment: Option<String>,
-    /// TTL of its rows in seconds.
+    /// The default TTL of rows, in seconds.
     pub ttl: Option<u64>,
-    /// Window of the time-window compaction.
+    /// The window of the time-window compaction strategy.
     pub window: Option<CompactionWindow>,
-    /// How long tombstones are kept.
+    /// How long tombstones are kept, in seconds.
     pub gc_grace_seconds: Option<u32>,
-    /// How often memtables are flushed at least.
+    /// The longest time between two flushes of the memtable, in milliseconds.
     pub flush_period_ms: Option<u32>,
+    /// How files are compressed.
+    pub compression: Option<Compression>,
 }
 
-/// A window of the time-window compaction.
+/// A window of the time-window compaction strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionWindow {
-    /// So many hours.
+    /// A number of hours.
     Hours(u64),
-    /// So many days.
+    /// A number of days.
     Days(u64),
 }
 
 impl CompactionWindow {
-    /// Its length in seconds.
+    /// The length of the window in seconds.
     pub fn seconds(self) -> u64 {
         match self {
             Self::Hours(n) => n * 3600,
@@ -132,33 +136,33 @@ impl CompactionWindow {
     }
 }
 
-/// A SASI index.
+/// The definition of a SASI index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// Its name: what the server makes of BigGraphite's statement without one.
+    /// The name. BigGraphite's statement gives none, so this is the name that the server generates for it.
     pub name: String,
-    /// The column.
+    /// The indexed column.
     pub column: String,
-    /// Its options.
+    /// Which of BigGraphite's two sets of options it has.
     pub kind: IndexKind,
 }
 
 /// The two kinds of SASI index that BigGraphite uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexKind {
-    /// Whole texts and their beginnings, by case.
+    /// Finds whole texts and prefixes, case-sensitively.
     Text,
-    /// Values of which each has few rows.
+    /// For columns where few rows share a value.
     Sparse,
 }
 
 impl Schema {
-    /// The schema for some tables of points. `now` (seconds) decides what the longest TTL is.
+    /// The schema with these tables for points. `now` (seconds since the epoch) limits their TTLs.
     pub fn new(config: &Config, tables: &BTreeSet<Table>, now: i64) -> Self {
         Self::with_components(config, config.components, tables, now)
     }
 
-    /// The same for another number of component columns, as a server has them.
+    /// The same schema, but with the number of component columns that the server's tables have.
     pub fn with_components(config: &Config, components: u32, tables: &BTreeSet<Table>, now: i64) -> Self {
         let (data, metadata) = (config.keyspace.clone(), config.metadata_keyspace());
         let sasi = config.indexes == Indexes::Sasi;
@@ -184,13 +188,13 @@ impl Schema {
         }
     }
 
-    /// The table of this name.
+    /// The table with this keyspace and name.
     pub fn table(&self, keyspace: &str, name: &str) -> Option<&TableDef> {
         self.tables.iter().find(|table| table.keyspace == keyspace && table.name == name)
     }
 }
 
-/// The tables that retentions need.
+/// The tables for points that metrics with these retentions need.
 pub fn tables_of<'a>(retentions: impl IntoIterator<Item = &'a Retention>) -> BTreeSet<Table> {
     let mut tables = BTreeSet::new();
     for retention in retentions {
@@ -201,13 +205,13 @@ pub fn tables_of<'a>(retentions: impl IntoIterator<Item = &'a Retention>) -> BTr
     tables
 }
 
-/// The longest TTL that a row may carry now.
+/// The longest TTL that a row written at `now` (seconds since the epoch) may have, in seconds.
 pub fn ttl_limit(config: &Config, now: i64) -> u64 {
     let until = config.expiry_limit.seconds().saturating_sub(TTL_MARGIN).saturating_sub(now).max(1);
     TTL_MAX.min(until as u64)
 }
 
-/// The compaction window of a table of points.
+/// The compaction window of a table for points.
 pub fn window_of(table: Table) -> CompactionWindow {
     points::window(table)
 }
@@ -223,7 +227,7 @@ impl TableDef {
         self.columns.iter().filter(|column| matches!(column.key, Key::Ascending | Key::Descending))
     }
 
-    /// `keyspace.name`, for people.
+    /// `keyspace.name`, for messages.
     pub fn full_name(&self) -> String {
         format!("{}.{}", self.keyspace, self.name)
     }

@@ -1,14 +1,14 @@
-//! BigGraphite's tables of names.
+//! BigGraphite's tables for names.
 
 use super::{Index, IndexKind, Key, Options, Purpose, TableDef, column};
 
-/// The table of metrics by component.
+/// The table of metrics, with a column for each component of the name.
 pub const METRICS: &str = "metrics";
-/// The table of directories by component.
+/// The table of directories, with a column for each component of the path.
 pub const DIRECTORIES: &str = "directories";
-/// The table of ids and configurations.
+/// The table of metric ids, configurations and dates.
 pub const METADATA: &str = "metrics_metadata";
-/// What stands behind the last component.
+/// The value of the component column after the last component. It marks the end of the name.
 pub const END: &str = "__END__";
 
 pub(super) fn tables(keyspace: &str, components: u32, sasi: bool) -> Vec<TableDef> {

@@ -1,19 +1,19 @@
-//! The tables that BigGraphite does not have.
+//! The tables that only Plumbago has. BigGraphite ignores them.
 
 use super::{CompactionWindow, Key, Options, Purpose, TableDef, column};
 
-/// Creations and deletions, so that other daemons learn of them.
+/// The change feed: tells other daemons which metrics were created and deleted.
 pub const CHANGES: &str = "plumbago_changes";
-/// Series by tag.
+/// Lists tagged series by tag and value.
 pub const TAGS: &str = "plumbago_tags";
-/// Who does what only one may do.
+/// Leases for jobs that only one daemon may run at a time.
 pub const LEASES: &str = "plumbago_leases";
-/// Which writer ids are taken.
+/// The registered writer ids.
 pub const WRITERS: &str = "plumbago_writers";
 
-/// Seconds of changes in one partition.
+/// How many seconds of the change feed go into one partition.
 pub const CHANGES_BUCKET_SECONDS: i64 = 60;
-/// How long changes are kept. Who was away for longer reads all names again.
+/// How long changes are kept, in seconds. A daemon that was away for longer reads all names again.
 pub const CHANGES_TTL_SECONDS: u32 = 86_400;
 
 pub(super) fn tables(keyspace: &str) -> Vec<TableDef> {

@@ -1,12 +1,12 @@
-//! The tables of points.
+//! The tables that hold points: one for each stage.
 
 use super::{CompactionWindow, Key, Options, Purpose, TableDef, column};
 use crate::layout::{PARTITION_SLOTS, Table};
 
-/// What BigGraphite gives tombstones.
+/// How long tombstones are kept, as in BigGraphite's tables.
 const GC_GRACE_SECONDS: u32 = 86_400;
-/// How long BigGraphite lets points stay in a memtable at most; it bounds the loss of a keyspace
-/// without a commit log.
+/// How long points may stay in a memtable, as in BigGraphite's tables. It bounds what a crashed server
+/// loses from a keyspace without a commit log.
 const FLUSH_PERIOD_MS: u32 = 900_000;
 
 pub(super) fn table(keyspace: &str, table: Table, ttl_limit: u64) -> TableDef {
@@ -31,12 +31,14 @@ pub(super) fn table(keyspace: &str, table: Table, ttl_limit: u64) -> TableDef {
             window: Some(window(table)),
             gc_grace_seconds: Some(GC_GRACE_SECONDS),
             flush_period_ms: Some(FLUSH_PERIOD_MS),
+            compression: None,
         },
         indexes: Vec::new(),
     }
 }
 
-/// BigGraphite's own tool reads the stage from here, so the text is its own to the last blank.
+/// The table comment. BigGraphite's command line reads the stage from it, so it has to be exactly the
+/// text that BigGraphite writes, including the spaces.
 fn comment(table: Table) -> String {
     format!(
         r#"{{"created_by": "biggraphite", "schema_version": 0, "stage": "{}", "row_size_ms": {}, "row_size": {PARTITION_SLOTS}.0}}"#,
@@ -45,7 +47,7 @@ fn comment(table: Table) -> String {
     )
 }
 
-/// A fiftieth of the TTL, but no more than a partition spans, or an hour where it spans less.
+/// A fiftieth of the TTL, but at most the time span of a partition (or one hour, if that is longer).
 pub(super) fn window(table: Table) -> CompactionWindow {
     let partition = u64::from(PARTITION_SLOTS) * u64::from(table.stage.resolution);
     let seconds = (table.ttl() / 50).min(partition.max(3600));

@@ -1,6 +1,7 @@
 use super::ddl::{Engine, Server};
 use super::diff::{Severity, diff};
 use super::*;
+use crate::check::BESIDE_BIGGRAPHITE;
 use plumbago_model::Stage;
 
 fn stage(points: u32, resolution: u32) -> Stage {
@@ -32,17 +33,17 @@ fn options_of_points_are_those_of_biggraphite() {
     }
 }
 
-/// What BigGraphite 0.14.20 made on Cassandra 5.0.9, as its driver exported it.
+/// The schema that BigGraphite 0.14.20 created on Cassandra 5.0.9, as exported by its driver.
 const EXPORT: &str = include_str!("../../tests/fixtures/biggraphite-schema.cql");
 
-/// The statement of the export that begins so.
+/// The statement of the export that begins with `start`.
 fn exported(start: &str) -> String {
     let at = EXPORT.find(start).unwrap_or_else(|| panic!("{start} is in the export"));
     let end = EXPORT[at..].find(';').unwrap();
     EXPORT[at..at + end].to_owned()
 }
 
-/// Columns of a statement, as `name type`.
+/// The columns of a `CREATE TABLE` statement, as `name type`.
 fn columns(statement: &str) -> BTreeSet<String> {
     let start = statement.find('(').unwrap() + 1;
     let end = statement.find("\n)").unwrap();
@@ -50,7 +51,7 @@ fn columns(statement: &str) -> BTreeSet<String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with("PRIMARY KEY (")).collect()
 }
 
-/// `key = value` options, without blanks.
+/// The options of a `CREATE TABLE` statement, as `key=value` without spaces.
 fn options(statement: &str) -> BTreeSet<String> {
     let options = statement[statement.find("\n) WITH ").unwrap() + 8..].replace("\n    AND ", "\n");
     options.lines().map(|line| line.replace(' ', "").replace("2000.0}", "2000}")).collect()
@@ -148,6 +149,20 @@ fn statements_are_the_same_everywhere_but_for_sasi() {
 }
 
 #[test]
+fn only_servers_that_have_zstd_get_it() {
+    let (config, tables) = (Config::default(), tables_of(&["60s:7d,15m:2y".parse::<Retention>().unwrap()]));
+    let problem = |server| Compression::Zstd.problem(server);
+    assert!(problem(Server::parse("3.11.19", Engine::Cassandra)).unwrap().contains("4.0"));
+    assert!(problem(Server::parse("3.0.8", Engine::Scylla)).is_some());
+    assert_eq!(problem(Server::parse("4.0.1", Engine::Cassandra)), None);
+    let mut live = made(&schema(&config, &[], NOW));
+    live.tables.clear();
+    let plan = crate::sync::plan(&config, &tables, Some(Compression::Zstd), live, NOW);
+    let compressed = |s: &&ddl::Statement| s.cql.contains("compression = {'class': 'ZstdCompressor'}");
+    assert_eq!(plan.statements.iter().filter(compressed).count(), 2, "only the tables for points");
+}
+
+#[test]
 fn replication_is_written_as_given() {
     let mut config = Config::default();
     config.replication.data =
@@ -172,7 +187,7 @@ fn table_ids_follow_from_names() {
     assert_eq!(id.get_version_num(), 5);
 }
 
-/// The server's report of a schema that was made as wanted.
+/// What a server reports after exactly this schema was created.
 fn made(schema: &Schema) -> LiveSchema {
     let mut live = LiveSchema {
         server: Server::DEFAULT,
@@ -236,11 +251,36 @@ fn a_schema_does_not_differ_from_itself() {
     assert_eq!(made(&wanted).components("biggraphite_metadata"), Some(64));
 }
 
+/// A first `syncdb` that ends between any two tables, and a second one.
+#[test]
+fn an_interrupted_syncdb_makes_no_keyspaces_of_biggraphite() {
+    let config = Config::default();
+    let tables = tables_of(&["60s:7d".parse::<Retention>().unwrap()]);
+    let wanted = schema(&config, &["60s:7d"], NOW);
+    let mut live = made(&wanted);
+    (live.tables, live.indexes) = Default::default();
+    let marks = |live: &LiveSchema| {
+        let plan = crate::sync::plan(&config, &tables, None, live.clone(), NOW);
+        plan.wanted
+            .tables
+            .iter()
+            .any(|def| def.options.comment.as_ref().is_some_and(|text| text.contains(BESIDE_BIGGRAPHITE)))
+    };
+    for statement in wanted.statements(Server::DEFAULT) {
+        let ddl::Makes::Table(keyspace, name) = statement.makes else { continue };
+        let def = wanted.table(&keyspace, &name).unwrap();
+        live.tables.insert((keyspace, name), made_table(def));
+        assert!(!marks(&live), "after {}", statement.cql);
+    }
+    live.tables.remove(&(config.metadata_keyspace(), CHANGES.to_owned()));
+    assert!(marks(&live), "these are BigGraphite's");
+}
+
 #[test]
 fn a_ttl_cut_by_the_servers_limit_grows_shorter_with_time() {
     let of = |now| schema(&Config::default(), &["60s:7d,1d:15y"], now);
     let live = made(&of(NOW));
-    // Made by somebody whose clock is ahead, just now, and long ago.
+    // The table was created by a daemon whose clock is ahead, just now, and years ago.
     for seconds in [-300, 0, 3 * 365 * 86_400] {
         assert_eq!(diff(&of(NOW + seconds), &live), [], "{seconds}");
     }
@@ -251,7 +291,7 @@ fn a_ttl_cut_by_the_servers_limit_grows_shorter_with_time() {
     }
 }
 
-/// Spoils one table and says what the difference is called.
+/// Damages one table, and returns the differences that are reported.
 fn spoilt(table: &str, spoil: impl Fn(&mut LiveTable)) -> Vec<(Severity, String)> {
     let wanted = schema(&Config::default(), &["60s:7d,15m:2y"], NOW);
     let mut live = made(&wanted);
@@ -306,9 +346,9 @@ fn differences_are_named_and_weighed() {
     });
     assert_eq!(harmless.len(), 6, "{harmless:?}");
     assert!(harmless.iter().all(|(severity, _)| *severity == Severity::Harmless), "{harmless:?}");
-    // BigGraphite under Python 2.
+    // The comment that BigGraphite wrote under Python 2.
     assert_eq!(spoilt(raw, |table| table.comment = table.comment.replace("2000.0}", "2000}")), []);
-    // Of our own tables nothing is fatal.
+    // No difference in our own tables is fatal.
     assert_eq!(
         spoilt(CHANGES, |table| table.columns.clear()).iter().map(|d| d.0).max(),
         Some(Severity::Feature)

@@ -1,36 +1,34 @@
-//! A batch cut into requests: each holds rows of one partition. Pure.
+//! Splits a batch into requests that each hold rows of one partition. Pure.
 
 use plumbago_model::{Aggregation, MetricId};
-use plumbago_store::{Run, WriteBatch};
+use plumbago_store::{RowCount, Run, WriteBatch, WriterIdentity};
 
 use super::row::Bound;
 use crate::config::Config;
-use crate::late;
 use crate::layout::{self, Partition, Table};
 use crate::schema;
-use crate::writers::Identity;
 
 /// A row without its partition key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Row {
     pub(crate) offset: i16,
-    /// Of coarse stages only.
-    pub(crate) shard: i16,
+    /// The value of the column `shard` ([`layout::writer_key`]); only used for coarse stages.
+    pub(crate) writer_key: i16,
     pub(crate) value: f64,
-    /// Of coarse stages only.
+    /// The number of points that the value was computed from; only used for coarse stages.
     pub(crate) count: i16,
-    /// Seconds; `None` for the table's.
+    /// TTL in seconds; `None` for the table's default.
     pub(crate) ttl: Option<i32>,
 }
 
-/// Rows of one partition, each offset and shard once.
+/// Rows of one partition; no two of them have the same offset and writer key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
     pub(crate) table: Table,
     pub(crate) id: MetricId,
     pub(crate) partition: Partition,
     pub(crate) rows: Vec<Row>,
-    /// The runs of the batch that rows are from.
+    /// Indexes of the batch's runs that the rows are from.
     pub(crate) runs: Vec<u32>,
 }
 
@@ -41,18 +39,18 @@ impl Request {
     }
 }
 
-/// What a batch becomes.
+/// The requests of a batch.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct WritePlan {
     pub(crate) requests: Vec<Request>,
-    /// Slots that came after their time.
+    /// Number of slots left out because they are older than their retention.
     pub(crate) expired: u64,
 }
 
-/// Cuts batches.
+/// Splits batches into requests.
 #[derive(Debug)]
 pub(crate) struct Planner {
-    identity: Identity,
+    identity: WriterIdentity,
     now: i64,
     ttl_limit: u64,
     rows_per_request: usize,
@@ -64,17 +62,17 @@ struct Segment {
     table: Table,
     id: MetricId,
     partition: Partition,
-    /// Which run of the batch it is from; later ones win.
+    /// Index of the run in the batch. Of two runs with the same slot, the later one wins.
     order: u32,
     method: Aggregation,
     offset: i16,
     len: u32,
-    /// Where its values start.
+    /// Index of its first value in the values of the batch.
     at: u32,
 }
 
 impl Planner {
-    pub(crate) fn new(config: &Config, identity: Identity, now: i64) -> Self {
+    pub(crate) fn new(config: &Config, identity: WriterIdentity, now: i64) -> Self {
         Self {
             identity,
             now,
@@ -83,13 +81,13 @@ impl Planner {
         }
     }
 
-    pub(crate) fn plan(&self, batch: &WriteBatch) -> Plan {
+    pub(crate) fn plan(&self, batch: &WriteBatch) -> WritePlan {
         let mut segments = Vec::with_capacity(batch.runs.len());
         for (order, run) in batch.runs.iter().enumerate() {
             cut(run, order as u32, &mut segments);
         }
         segments.sort_unstable_by_key(|s| (s.table, s.id, s.partition, s.order));
-        let mut plan = Plan::default();
+        let mut plan = WritePlan::default();
         for group in segments.chunk_by(|a, b| (a.table, a.id, a.partition) == (b.table, b.id, b.partition)) {
             let rows = self.rows(batch, group, &mut plan.expired);
             for rows in rows.chunks(self.rows_per_request.max(1)) {
@@ -101,18 +99,18 @@ impl Planner {
         plan
     }
 
-    /// The rows of a partition. Two rows of one request have the same timestamp, and of two cells with
-    /// the same timestamp the larger value stays; so a slot may be in it only once.
+    /// The rows of a partition, each slot at most once. All rows of a request have the same timestamp, and of
+    /// two cells with the same timestamp the server keeps the larger value, which may be the older one.
     fn rows(&self, batch: &WriteBatch, segments: &[Segment], expired: &mut u64) -> Vec<Row> {
-        let mut slots: Vec<(i16, f64, i32)> = Vec::new();
+        let mut slots: Vec<(i16, f64, RowCount)> = Vec::new();
         for segment in segments {
             let range = segment.at as usize..(segment.at + segment.len) as usize;
             let known = (segment.offset..).zip(&batch.values[range.clone()]).zip(&batch.counts[range]);
             let known = known.filter(|((_, value), _)| !value.is_nan());
-            slots.extend(known.map(|((offset, value), count)| (offset, *value, late::from_batch(*count))));
+            slots.extend(known.map(|((offset, value), count)| (offset, *value, *count)));
         }
         if segments.len() > 1 {
-            // Stable, so that the last of equal offsets is the latest.
+            // The sort is stable, so of equal offsets the last one is from the latest run.
             slots.sort_by_key(|(offset, ..)| *offset);
             slots.reverse();
             slots.dedup_by_key(|(offset, ..)| *offset);
@@ -129,7 +127,7 @@ impl Planner {
                     self.push(
                         table,
                         method,
-                        Row { offset, shard: 0, value, count: 0, ttl },
+                        Row { offset, writer_key: 0, value, count: 0, ttl },
                         count,
                         &mut rows,
                     );
@@ -139,7 +137,7 @@ impl Planner {
         rows
     }
 
-    fn push(&self, table: Table, method: Aggregation, row: Row, count: i32, rows: &mut Vec<Row>) {
+    fn push(&self, table: Table, method: Aggregation, row: Row, count: RowCount, rows: &mut Vec<Row>) {
         if !table.coarse {
             rows.push(row);
             return;
@@ -149,16 +147,17 @@ impl Planner {
             Aggregation::Average | Aggregation::AvgZero | Aggregation::Sum | Aggregation::Count
         );
         let mean = matches!(method, Aggregation::Average | Aggregation::AvgZero);
-        let value = if mean { layout::fit(row.value, count) } else { row.value };
-        for (n, count) in layout::split_count(count).enumerate() {
-            // Added to a sum, negative zero changes nothing.
+        let value = if mean { layout::fit(row.value, count.get()) } else { row.value };
+        for (n, count) in layout::split_count(count.get()).enumerate() {
+            // Only the first row carries the sum; -0.0 in the others changes no sum, not even one of -0.0.
             let value = if n > 0 && summed { -0.0 } else { value };
-            rows.push(Row { shard: self.identity.shard(n as u16), value, count, ..row });
+            rows.push(Row { writer_key: layout::writer_key(self.identity, n as u16), value, count, ..row });
         }
     }
 
-    /// The TTL of a slot's row: the table's, unless the slot is older than a compaction window; then
-    /// what remains of it. An error when nothing remains.
+    /// The TTL for the row of a slot. Recent slots get `None` (the table's default), slots older than a
+    /// compaction window the time that remains until they expire; neither may exceed the server's limit.
+    /// An error if the slot has expired.
     fn ttl(&self, table: Table, window: i64, slot: u32) -> Result<Option<i32>, ()> {
         let resolution = i64::from(table.stage.resolution);
         let start = i64::from(slot) * resolution;

@@ -1,5 +1,5 @@
-//! A row as the bytes of its values, in the order of the insert's marks. The types were compared when
-//! the statement was prepared.
+//! Serialises a row in the order of the bind markers of the insert statement. The column types were checked
+//! when the statement was prepared.
 
 use plumbago_model::MetricId;
 use scylla::serialize::SerializationError;
@@ -32,7 +32,7 @@ impl SerializeRow for Bound<'_> {
         put(&self.start_ms.to_be_bytes())?;
         put(&row.offset.to_be_bytes())?;
         if self.coarse {
-            put(&row.shard.to_be_bytes())?;
+            put(&row.writer_key.to_be_bytes())?;
         }
         put(&row.value.to_be_bytes())?;
         if self.coarse {

@@ -1,30 +1,32 @@
-//! A real server and a keyspace of the test's own.
+//! Gives each test a keyspace of its own on a real server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plumbago_cassandra_node::server;
 use plumbago_model::{Clock, Retention, SystemClock};
+use plumbago_store::WriterIdentity;
 use plumbago_store_cassandra::config::Indexes;
 use plumbago_store_cassandra::layout::Table;
-use plumbago_store_cassandra::{CassandraStore, Config, Identity, schema};
+use plumbago_store_cassandra::{CassandraStore, Config, schema};
 use plumbago_telemetry::Registry;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use uuid::Uuid;
 
-/// A keyspace of its own on the server, gone at the end of the test.
+/// A keyspace for one test. The test drops it at its end.
 pub struct Keyspace {
     pub config: Config,
 }
 
 impl Keyspace {
-    /// Settings for a new keyspace of the server that all tests share; nothing is made yet.
+    /// Settings for a new keyspace on the server that all tests share. Nothing is created yet. `None` if
+    /// there is no server for tests.
     pub fn new(name: &str) -> Option<Self> {
         Some(Self::on(&server::for_tests()?.contact_point(), name))
     }
 
-    /// The same on another server.
+    /// Settings for a new keyspace on another server.
     pub fn on(contact_point: &str, name: &str) -> Self {
         let config = Config {
             contact_points: vec![contact_point.to_owned()],
@@ -36,20 +38,20 @@ impl Keyspace {
         Self { config }
     }
 
-    /// A store on it, connected.
+    /// A connected store on this keyspace.
     pub async fn store(&self) -> CassandraStore {
-        self.store_of(Identity::new(0, 1024)).await
+        self.store_of(WriterIdentity::new(0, 1024)).await
     }
 
-    /// The same as another writer.
-    pub async fn store_of(&self, identity: Identity) -> CassandraStore {
+    /// A connected store with this writer identity.
+    pub async fn store_of(&self, identity: WriterIdentity) -> CassandraStore {
         self.store_at(identity, SystemClock, &Registry::new()).await
     }
 
-    /// The same where the time is another, and the counters can be read.
+    /// A connected store with this clock and a registry whose counters the test can read.
     pub async fn store_at(
         &self,
-        identity: Identity,
+        identity: WriterIdentity,
         clock: impl Clock + 'static,
         registry: &Registry,
     ) -> CassandraStore {
@@ -59,13 +61,13 @@ impl Keyspace {
         store
     }
 
-    /// Makes the tables for these retentions.
+    /// Creates the tables for these retentions.
     pub async fn sync(&self, store: &CassandraStore, retentions: &[&str]) {
-        let plan = store.plan_sync(&tables(retentions)).await.unwrap();
+        let plan = store.plan_sync(&tables(retentions), None).await.unwrap();
         store.sync(&plan, &mut |_| {}).await.unwrap();
     }
 
-    /// Drops it.
+    /// Drops the keyspace.
     pub async fn drop(self) {
         let session = self.session().await;
         for name in [self.config.keyspace.clone(), self.config.metadata_keyspace()] {
@@ -73,24 +75,24 @@ impl Keyspace {
         }
     }
 
-    /// A session of its own, to look and to spoil.
+    /// A separate session, to inspect and damage rows and tables.
     pub async fn session(&self) -> Session {
         SessionBuilder::new().known_nodes(&self.config.contact_points).build().await.unwrap()
     }
 }
 
-/// The tables that retentions need.
+/// The tables for points that these retentions need.
 pub fn tables(retentions: &[&str]) -> BTreeSet<Table> {
     let parsed: Vec<Retention> = retentions.iter().map(|text| text.parse().unwrap()).collect();
     schema::tables_of(&parsed)
 }
 
-/// Seconds since the epoch.
+/// The current time in seconds since the epoch.
 pub fn now() -> u32 {
     u32::try_from(SystemClock.now()).unwrap()
 }
 
-/// Any UUID.
+/// A random UUID.
 pub fn uuid() -> Uuid {
     Uuid::new_v4()
 }

@@ -1,4 +1,4 @@
-//! The suite that every store passes, on a real server.
+//! The test suite that every store must pass, on a real server.
 
 use plumbago_model::{Clock, SystemClock};
 use plumbago_store::{BlockLayout, testsuite};
@@ -17,7 +17,7 @@ pub async fn suite(keyspace: Keyspace) {
     keyspace.sync(&store, &["60s:7d,900s:1y"]).await;
     let now = now();
     for round in 0..2 {
-        // The second time over what is there, and with another cut of blocks.
+        // The second round runs over the rows of the first, with another block size.
         let layout = BlockLayout { raw_slots: 30 + round * 7 };
         testsuite::points::all(&store, layout, now).await;
         testsuite::metadata::all(&store).await;
@@ -27,7 +27,7 @@ pub async fn suite(keyspace: Keyspace) {
     keyspace.drop().await;
 }
 
-/// The same for directories where an index answers what is below them.
+/// The suite for directories on a server where an index finds the metrics below them.
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_by_index() {
     let Some(keyspace) = Keyspace::new("dirs") else { return };
@@ -43,6 +43,6 @@ pub async fn directories(mut keyspace: Keyspace) {
 }
 
 fn now_us() -> i64 {
-    // A clock of milliseconds; what was written in this one is before the next.
+    // The clock counts milliseconds, so the next millisecond is after everything written so far.
     (SystemClock.now_ms() + 1) * 1000
 }

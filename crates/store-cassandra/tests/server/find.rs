@@ -1,19 +1,19 @@
-//! Globs by SASI on a real server give what the matcher gives over all names.
+//! A search by SASI on a real server finds the same names as the glob matcher run over all names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plumbago_model::{Aggregation, MetricConfig, Pattern, SystemClock};
-use plumbago_store::{MetadataStore, MetricMeta};
+use plumbago_store::{MetadataStore, MetricMeta, WriterIdentity};
+use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::config::Indexes;
 use plumbago_store_cassandra::find::{FindError, Limits, Node, Want};
-use plumbago_store_cassandra::{CassandraStore, Identity};
 use plumbago_telemetry::Registry;
 
 use crate::common::{Keyspace, now};
 
-/// A small seeded generator, so that a failing glob can be looked at again.
+/// A small random generator with a seed, so that a failing glob can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -91,7 +91,7 @@ pub async fn globs(mut keyspace: Keyspace, rounds: usize) {
     keyspace.config.indexes = Indexes::Sasi;
     keyspace.config.components = 8;
     let registry = Registry::new();
-    let store = keyspace.store_at(Identity::new(0, 1024), SystemClock, &registry).await;
+    let store = keyspace.store_at(WriterIdentity::new(0, 1024), SystemClock, &registry).await;
     keyspace.sync(&store, &[]).await;
     let mut random = Random(7);
     let names: BTreeSet<String> = (0..800).map(|_| name(&mut random)).collect();
@@ -104,7 +104,7 @@ pub async fn globs(mut keyspace: Keyspace, rounds: usize) {
     for round in 0..rounds {
         let glob = glob(&mut random);
         let Ok(pattern) = Pattern::parse(&glob) else { continue };
-        // In the second half terms are counted, and queries chosen by that.
+        // In the second half of the rounds, terms are counted and queries are chosen by the counts.
         let count_after = if round < rounds / 2 { Duration::MAX } else { Duration::ZERO };
         let limits = Limits { count_after, ..Limits::default() };
         let found = store.find(&pattern, Want::Nodes, limits).await.unwrap();
@@ -132,7 +132,7 @@ async fn without_indexes_the_setting_is_named() {
     keyspace.sync(&store, &[]).await;
     let pattern = Pattern::parse("a.*").unwrap();
     let error = store.find(&pattern, Want::Nodes, Limits::default()).await.unwrap_err().to_string();
-    // 4.0 and older have another name for it.
+    // Cassandra 4.0 and older have another name for the setting.
     let version = store.live_schema().await.unwrap().server.version;
     let setting = if version < (4, 1) { "enable_sasi_indexes: true" } else { "sasi_indexes_enabled: true" };
     assert!(error.contains(setting) && error.contains("index.mode = \"memory\""), "{error}");

@@ -1,14 +1,17 @@
-//! The store on a real server, which all these tests share: a node of their own, or the one that
+//! Tests of the store on a real server that all of them share: a node that they start, or the one that
 //! `PLUMBAGO_TEST_CASSANDRA` names.
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 mod conformance;
+mod datacenters;
 mod find;
+mod levels;
 mod names;
 mod older;
 mod points;
+mod ranges;
 mod rules;
 mod schema;
 mod secure;

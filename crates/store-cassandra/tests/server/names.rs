@@ -1,17 +1,21 @@
-//! Names on a real server: rows as BigGraphite has them, change feed, leases, writer ids.
+//! Names on a real server: the same rows as BigGraphite's, the change feed, leases, writer ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plumbago_model::{MetricConfig, MetricId};
-use plumbago_store::{MetadataStore, MetricMeta, RowProblem, RowStore};
-use plumbago_store_cassandra::{CassandraStore, Identity, TokenRange, config_from_map};
+use futures::StreamExt;
+use plumbago_model::{ManualClock, MetricConfig, MetricId};
+use plumbago_store::{
+    MetadataStore, MetricMeta, RowProblem, RowStore, SharedStore, WriteBatch, WriterIdentity,
+};
+use plumbago_store_cassandra::{CassandraStore, TokenRange, config_from_map};
+use plumbago_telemetry::Registry;
 use scylla::client::session::Session;
 use scylla::statement::unprepared::Statement;
 use uuid::Uuid;
 
-use crate::common::{Keyspace, now, uuid};
+use crate::common::{Keyspace, now, tables, uuid};
 
 fn config(retention: &str, method: &str) -> Arc<MetricConfig> {
     let aggregation = method.parse().unwrap();
@@ -45,11 +49,13 @@ pub async fn everything(keyspace: Keyspace) {
     others_learn_of_changes(&store, &other).await;
     leases_are_held_by_one(&store, &other).await;
     writer_ids_are_taken_once(&store, &other).await;
+    writer_ids_come_back(&keyspace, &session, &metadata).await;
+    changes_win_after_a_clock_was_ahead(&keyspace, &session, &metadata).await;
     series_need_no_table_of_tags(&keyspace, &session, &metadata).await;
     keyspace.drop().await;
 }
 
-/// The rows that the real BigGraphite wrote for the same metrics.
+/// The rows are those that the real BigGraphite wrote for the same metrics.
 async fn rows_are_those_of_biggraphite(store: &CassandraStore, session: &Session, metadata: &str) {
     let fixture: serde_json::Value =
         serde_json::from_str(include_str!("../fixtures/biggraphite-rows.json")).unwrap();
@@ -87,7 +93,7 @@ async fn rows_are_those_of_biggraphite(store: &CassandraStore, session: &Session
     }
 }
 
-/// A component that is not there leaves no tombstone.
+/// Unused component columns leave no tombstones.
 async fn nothing_absent_is_written(store: &CassandraStore, session: &Session, metadata: &str) {
     store.create(&[metric("deep.er.name", 5)]).await.unwrap();
     for table in ["metrics", "directories"] {
@@ -119,7 +125,7 @@ async fn names_that_cannot_be_kept_do_not_stop_the_others(store: &CassandraStore
     assert_eq!(found, [None, None, Some(metric("good.name", 7))]);
 }
 
-/// What BigGraphite's late touches and reads leave of deleted metrics.
+/// BigGraphite leaves partial rows when it updates a date of a metric that was deleted.
 async fn partial_rows_are_no_metrics(store: &CassandraStore, session: &Session, metadata: &str) {
     let text =
         format!("INSERT INTO \"{metadata}\".metrics_metadata (name, updated_on) VALUES ('half.row', now())");
@@ -136,7 +142,7 @@ async fn partial_rows_are_no_metrics(store: &CassandraStore, session: &Session, 
     assert_eq!(store.get(&["half.row"]).await.unwrap(), [Some(metric("half.row", 9))]);
 }
 
-/// A configuration that we do not understand is no reason to delete or to overwrite a row.
+/// A row with a configuration that we do not understand is neither deleted nor overwritten.
 async fn rows_of_other_programs_are_left(store: &CassandraStore, session: &Session, metadata: &str) {
     let id = Uuid::from_bytes(MetricId::of("their.row").0);
     let text = format!(
@@ -164,7 +170,7 @@ async fn a_metric_that_is_not_listed_is_listed_again(
     assert_eq!((row().await.problem, row().await.created_on), (None, 9));
 }
 
-/// BigGraphite's keyspaces are without it.
+/// Tagged series can be created and deleted without the tags table, which BigGraphite's keyspaces lack.
 async fn series_need_no_table_of_tags(keyspace: &Keyspace, session: &Session, metadata: &str) {
     session.query_unpaged(format!("DROP TABLE \"{metadata}\".plumbago_tags"), ()).await.unwrap();
     let store = keyspace.store().await;
@@ -188,8 +194,12 @@ async fn touches_do_not_bring_back_the_dead(store: &CassandraStore, session: &Se
     };
     let before = updated().await;
     tokio::time::sleep(Duration::from_millis(20)).await;
-    store.touch(&["touched", "dead"]).await.unwrap();
-    store.note_read(&["touched", "dead"]).await.unwrap();
+    let names = ["touched", "dead"];
+    let recently = i64::from(now()) - 3600;
+    assert_eq!(store.note_written(&names, recently).await.unwrap(), [true, false]);
+    assert_eq!(updated().await, before, "it is not due");
+    assert_eq!(store.note_written(&names, recently + 7200).await.unwrap(), [true, false]);
+    store.note_read(&names).await.unwrap();
     assert!(updated().await > before);
     let text = format!("SELECT name FROM \"{metadata}\".metrics_metadata WHERE name = 'dead'");
     let rows = session.query_unpaged(text, ()).await.unwrap().into_rows_result().unwrap();
@@ -247,22 +257,105 @@ async fn others_learn_of_changes(store: &CassandraStore, other: &CassandraStore)
 
 async fn leases_are_held_by_one(store: &CassandraStore, other: &CassandraStore) {
     let minute = Duration::from_secs(60);
-    let lease = store.lease("clean", "here", minute).await.unwrap().unwrap();
-    assert!(other.lease("clean", "there", minute).await.unwrap().is_none());
+    let lease = store.take_lease("clean", "here", minute).await.unwrap().unwrap();
+    assert!(other.take_lease("clean", "there", minute).await.unwrap().is_none());
     assert!(lease.renew().await.unwrap());
     lease.release().await.unwrap();
-    let lease = other.lease("clean", "there", Duration::from_secs(1)).await.unwrap().unwrap();
-    tokio::time::sleep(Duration::from_millis(2100)).await;
-    assert!(!lease.renew().await.unwrap(), "it has ended by itself");
-    assert!(store.lease("clean", "here", minute).await.unwrap().is_some());
+    let lease = other.take_lease("clean", "there", Duration::from_secs(1)).await.unwrap().unwrap();
+    // The other daemon's lease expires.
+    while store.take_lease("clean", "here", minute).await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(!lease.renew().await.unwrap());
 }
 
 async fn writer_ids_are_taken_once(store: &CassandraStore, other: &CassandraStore) {
     let (mine, theirs): (Uuid, Uuid) = (uuid(), uuid());
-    let identity = Identity::new(2, 4096);
+    let identity = WriterIdentity::new(2, 4096);
     assert!(store.register_writer(identity, mine, "a").await.unwrap());
     assert!(store.register_writer(identity, mine, "a").await.unwrap());
     assert!(!other.register_writer(identity, theirs, "b").await.unwrap());
-    assert!(other.register_writer(Identity::new(2, 4104), theirs, "b").await.unwrap());
-    assert!(other.register_writer(Identity::new(1, 4096), theirs, "b").await.unwrap());
+    assert!(other.register_writer(WriterIdentity::new(2, 4104), theirs, "b").await.unwrap());
+    assert!(other.register_writer(WriterIdentity::new(1, 4096), theirs, "b").await.unwrap());
+}
+
+/// Makes an id look as if it was registered this long ago.
+async fn register_ago(session: &Session, metadata: &str, writer: i16, hours: u32) {
+    let text = format!(
+        "INSERT INTO \"{metadata}\".plumbago_writers (replica, writer, instance, since) VALUES \
+         (3, {writer}, {}, minTimeuuid({}))",
+        uuid(),
+        i64::from(now() - hours * 3600) * 1000
+    );
+    session.query_unpaged(text, ()).await.unwrap();
+}
+
+async fn writer_ids_come_back(keyspace: &Keyspace, session: &Session, metadata: &str) {
+    let store = keyspace.store_of(WriterIdentity::new(3, 0)).await;
+    keyspace.sync(&store, &["60s:2d,2d:30d"]).await;
+    store.check(&tables(&["60s:2d,2d:30d"])).await.unwrap();
+    futures::stream::iter((0..16_384).step_by(8))
+        .for_each_concurrent(64, |id| register_ago(session, metadata, id, 95))
+        .await;
+    assert_eq!(store.free_writer(3).await.unwrap(), None, "two days, and one window of two days");
+    let identity = WriterIdentity::new(3, 800);
+    assert!(!store.register_writer(identity, uuid(), "a").await.unwrap());
+    register_ago(session, metadata, 800, 97).await;
+    assert_eq!(store.free_writer(3).await.unwrap(), Some(identity));
+    let mine = uuid();
+    assert!(store.register_writer(identity, mine, "a").await.unwrap());
+    assert!(!store.register_writer(identity, uuid(), "b").await.unwrap(), "it is renewed");
+    session
+        .query_unpaged(
+            format!("DELETE FROM \"{metadata}\".plumbago_writers WHERE replica = 3 AND writer = 1600"),
+            (),
+        )
+        .await
+        .unwrap();
+    assert_eq!(store.free_writer(3).await.unwrap(), Some(WriterIdentity::new(3, 1600)));
+
+    // A row that hides ours: the other instance's clock is ahead.
+    let hidden = format!(
+        "INSERT INTO \"{metadata}\".plumbago_writers (replica, writer, instance, since) VALUES \
+         (3, 2400, {}, minTimeuuid(0)) USING TIMESTAMP {}",
+        uuid(),
+        i64::from(now() + 3600) * 1_000_000
+    );
+    session.query_unpaged(hidden, ()).await.unwrap();
+    assert!(!store.register_writer(WriterIdentity::new(3, 2400), mine, "a").await.unwrap());
+
+    // Rows are refused once the registration was not renewed for a day.
+    let clock = Arc::new(ManualClock::at(i64::from(now())));
+    let store = CassandraStore::connect(&keyspace.config, identity, clock.clone(), &Registry::new()).unwrap();
+    assert!(store.register_writer(identity, mine, "a").await.unwrap());
+    let batch = WriteBatch::default();
+    let written = async || store.writer().write_at(&batch, 1).await;
+    clock.advance(86_400);
+    written().await.unwrap();
+    clock.advance(1);
+    let error = written().await.unwrap_err();
+    assert!(error.is_transient() && error.source.unwrap().to_string().contains("not renewed"));
+    assert!(store.register_writer(identity, mine, "a").await.unwrap());
+    written().await.unwrap();
+    store.set_writer_identity(WriterIdentity::new(3, 1600));
+    written().await.unwrap_err();
+}
+
+/// A name that was deleted while the clock was ahead can be created again by the next process.
+async fn changes_win_after_a_clock_was_ahead(keyspace: &Keyspace, session: &Session, metadata: &str) {
+    let ahead = i64::from(now() + 3600) * 1_000_000;
+    for table in ["metrics", "metrics_metadata"] {
+        let text = format!(
+            "DELETE FROM \"{metadata}\".{table} USING TIMESTAMP {ahead} WHERE name = 'ahead.deleted'"
+        );
+        session.query_unpaged(text, ()).await.unwrap();
+    }
+    let metrics = [metric("ahead.deleted", 6)];
+    let next = keyspace.store().await;
+    // What its spool knows: the last rows of points before the deletion.
+    next.continue_after(ahead - 60_000_000);
+    next.create(&metrics).await.unwrap();
+    assert!(next.get(&["ahead.deleted"]).await.unwrap()[0].is_some());
+    next.delete(&["ahead.deleted"]).await.unwrap();
+    assert!(next.get(&["ahead.deleted"]).await.unwrap()[0].is_none());
 }

@@ -1,4 +1,4 @@
-//! Cassandra 4.1: what the other tests see on the newest release, and where the releases differ.
+//! Runs some of the other tests on Cassandra 4.1, and tests where it differs from the newest release.
 
 use plumbago_cassandra_node::{Options, Release, server};
 

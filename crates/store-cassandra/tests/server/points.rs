@@ -1,10 +1,13 @@
-//! Points on a real server: what the suite of all stores cannot ask, because only this one has
-//! writers, replicas, TTLs and other people's rows.
+//! Points on a real server: what the test suite for all stores cannot cover, because only this store has
+//! several writers, replicas, TTLs and rows of other programs.
 
 use plumbago_model::{Aggregation, MetricId, Stage};
-use plumbago_store::{ErrorKind, PointStore, ReadRequest, Run, SlotRange, WriteBatch};
+use plumbago_store::{
+    ErrorKind, PointStore, ReadRequest, RemotePoints, RowCount, Run, SharedWindows, SlotRange, SlotRow,
+    WriteBatch, WriterIdentity,
+};
+use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::layout::{Partition, offset};
-use plumbago_store_cassandra::{CassandraStore, Identity};
 use uuid::Uuid;
 
 use crate::common::{Keyspace, now};
@@ -20,22 +23,20 @@ fn run(name: &str, stage_index: u8, first_slot: u32, aggregation: Aggregation) -
 
 fn batch(run: Run, values: &[f64], counts: &[u32]) -> WriteBatch {
     let mut batch = WriteBatch::default();
-    batch.push(run, values, Some(counts));
+    let counts: Vec<RowCount> = counts.iter().map(|count| (*count).into()).collect();
+    batch.push(run, values, Some(&counts));
     batch
 }
 
+fn range(run: Run, len: u32) -> SlotRange {
+    let Run { id, stage, stage_index, aggregation, first_slot: from, .. } = run;
+    SlotRange { id, stage, stage_index, aggregation, from, until: from + len }
+}
+
 async fn read(store: &CassandraStore, run: Run, len: u32) -> (Vec<f64>, Vec<u32>) {
-    let range = SlotRange {
-        id: run.id,
-        stage: run.stage,
-        stage_index: run.stage_index,
-        aggregation: run.aggregation,
-        from: run.first_slot,
-        until: run.first_slot + len,
-    };
-    let column =
-        store.read(&ReadRequest { ranges: vec![range], ..Default::default() }).await.unwrap().remove(0);
-    (column.values, column.counts)
+    let request = ReadRequest { ranges: vec![range(run, len)], ..Default::default() };
+    let column = store.read(&request).await.unwrap().remove(0);
+    (column.values, column.counts.into_iter().map(RowCount::of_window).collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,14 +46,16 @@ async fn points_of_several_writers() {
 }
 
 pub async fn several_writers(keyspace: Keyspace) {
-    let store = keyspace.store_of(Identity::new(0, 800)).await;
+    let store = keyspace.store_of(WriterIdentity::new(0, 800)).await;
     keyspace.sync(&store, &[RETENTION]).await;
-    let other = keyspace.store_of(Identity::new(0, 80)).await;
-    let replica = keyspace.store_of(Identity::new(1, 800)).await;
+    let other = keyspace.store_of(WriterIdentity::new(0, 80)).await;
+    let replica = keyspace.store_of(WriterIdentity::new(1, 800)).await;
     writers_merge_and_the_fullest_replica_wins(&store, &other, &replica).await;
     an_older_timestamp_never_wins(&store).await;
     long_counts_read_back(&store, &keyspace).await;
     late_windows_complete_those_of_others(&store, &other).await;
+    all_daemons_see_the_same(&store, &other, &replica).await;
+    windows_of_others_can_be_replaced(&store, &other).await;
     foreign_rows_are_skipped(&store, &keyspace).await;
     late_points_carry_what_remains(&store, &keyspace).await;
     a_missing_table_keeps_its_points_waiting(&store).await;
@@ -70,9 +73,9 @@ async fn writers_merge_and_the_fullest_replica_wins(
         (Aggregation::Sum, 30.0, 5),
         (Aggregation::Min, 10.0, 5),
         (Aggregation::Max, 20.0, 5),
-        // The writer who wrote last.
+        // The value of the writer that wrote last.
         (Aggregation::Last, 20.0, 5),
-        // Not to be put together: the fullest row of all.
+        // Percentiles cannot be merged, so the row with the largest count is taken.
         (Aggregation::Percentile(500), 99.0, 4),
     ] {
         let run = run(&format!("merge.{method}"), 1, slot, method);
@@ -91,7 +94,7 @@ async fn an_older_timestamp_never_wins(store: &CassandraStore) {
     for run in [raw, coarse] {
         store.write_at(&batch(run, &[1.0, 2.0], &[1, 1]), at).await.unwrap();
         store.write_at(&batch(run, &[10.0], &[7]), at + 1).await.unwrap();
-        // What the spool sends again.
+        // The spool sends an older batch again.
         store.write_at(&batch(run, &[1.0, 2.0], &[1, 1]), at).await.unwrap();
     }
     assert_eq!(read(store, raw, 2).await.0, [10.0, 2.0]);
@@ -119,25 +122,86 @@ async fn late_windows_complete_those_of_others(store: &CassandraStore, other: &C
     let slot = HOURS.slot(now()) - 20;
     for (method, theirs, whole) in [
         (Aggregation::Sum, (50.0, 55), (60.0, 60)),
-        // They counted points twice: ours takes back.
+        // The other writer counted points twice, so our row corrects that.
         (Aggregation::Average, (75.0, 70), (60.0, 60)),
         (Aggregation::Max, (5.0, 55), (9.0, 60)),
         (Aggregation::Percentile(950), (5.0, 55), (9.0, 60)),
     ] {
         let run = run(&format!("late.{method}"), 1, slot, method);
         other.write(&batch(run, &[theirs.0, 1.0], &[theirs.1, 1])).await.unwrap();
-        // What we have written of it before does not count.
+        // What we wrote for this window before must not be subtracted.
         store.write(&batch(run, &[3.0], &[2])).await.unwrap();
         let mut rows = batch(run, &[whole.0, f64::NAN], &[whole.1, 0]);
-        store.leave_to_others(&mut rows).await.unwrap();
+        PointStore::subtract_other_writers(store, &mut rows).await.unwrap();
         store.write(&rows).await.unwrap();
         let (values, counts) = read(store, run, 1).await;
         assert_eq!((values[0], counts[0]), whole, "{method}");
     }
 }
 
+/// A slot as the daemon of this store sees it.
+async fn seen_by(store: &CassandraStore, run: Run) -> (f64, RowCount) {
+    let request = ReadRequest { ranges: vec![range(run, 1)], ..Default::default() };
+    let mut column = RemotePoints::read_own(store, &request).await.unwrap().remove(0);
+    column.merge_writers(run.aggregation);
+    (column.values[0], column.counts[0])
+}
+
+/// Whoever corrects whom, whoever wrote last, and if two replicas count the same.
+async fn all_daemons_see_the_same(store: &CassandraStore, other: &CassandraStore, replica: &CassandraStore) {
+    let slot = HOURS.slot(now()) - 30;
+    let rows = [
+        (Aggregation::Sum, (70.0, 70), (-10.0, -10), (99.0, 60), (60.0, 60)),
+        (Aggregation::Average, (-3.0, 0), (60.0, 60), (99.0, 60), (57.0, 60)),
+        (Aggregation::Last, (1.0, 5), (2.0, 5), (9.0, 10), (2.0, 10)),
+        (Aggregation::Max, (1.0, 5), (2.0, 5), (9.0, 11), (9.0, 11)),
+    ];
+    for (method, ours, theirs, elsewhere, whole) in rows {
+        let run = run(&format!("same.{method}"), 1, slot, method);
+        for (writer, (value, count)) in [(store, ours), (other, theirs), (replica, elsewhere)] {
+            let mut rows = WriteBatch::default();
+            rows.push(run, &[value], Some(&[RowCount::new(count)]));
+            writer.write(&rows).await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+        }
+        for daemon in [store, other, replica] {
+            assert_eq!(seen_by(daemon, run).await, (whole.0, RowCount::new(whole.1)), "{method}");
+        }
+        assert_eq!(read(store, run, 1).await, (vec![whole.0], vec![whole.1 as u32]), "{method}");
+    }
+    // A part that others have taken back is not subtracted as if it were nothing.
+    let run = run("same.late", 1, slot, Aggregation::Sum);
+    let mut rows = WriteBatch::default();
+    rows.push(run, &[-10.0], Some(&[RowCount::new(-10)]));
+    other.write(&rows).await.unwrap();
+    let mut rows = batch(run, &[60.0], &[60]);
+    PointStore::subtract_other_writers(store, &mut rows).await.unwrap();
+    assert_eq!((rows.values[0], rows.counts[0]), (70.0, RowCount::new(70)));
+}
+
+async fn windows_of_others_can_be_replaced(store: &CassandraStore, other: &CassandraStore) {
+    let run = run("replace", 1, HOURS.slot(now()) - 40, Aggregation::Max);
+    other.write(&batch(run, &[9.0, 8.0], &[70_000, 1])).await.unwrap();
+    store.write(&batch(run, &[3.0], &[2])).await.unwrap();
+    let rows = async || {
+        let rows = store.read_rows(&[range(run, 2), range(run, 1)]).await.unwrap();
+        let row = |(slot, row): &SlotRow| {
+            (*slot - run.first_slot, row.writer.first_id(), row.row.value, row.row.count.get())
+        };
+        rows.iter().map(|rows| rows.iter().map(row).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    let first = vec![(0, 80, 9.0, 32_767), (0, 80, 9.0, 32_767), (0, 80, 9.0, 4466), (0, 800, 3.0, 2)];
+    assert_eq!(rows().await, [[first.clone(), vec![(1, 80, 8.0, 1)]].concat(), first]);
+    let writer = SharedWindows::identity(other);
+    store.write_as(writer, &batch(run, &[5.0], &[70_000])).await.unwrap();
+    assert_eq!(read(store, run, 2).await, (vec![5.0, 8.0], vec![70_002, 1]));
+    // What the writer computes later wins.
+    other.write(&batch(run, &[7.0], &[70_000])).await.unwrap();
+    assert_eq!(read(store, run, 1).await, (vec![7.0], vec![70_002]));
+}
+
 async fn foreign_rows_are_skipped(store: &CassandraStore, keyspace: &Keyspace) {
-    // Not over the end of a partition.
+    // All slots must be in the same partition.
     let slot = RAW.slot(now()) - 20;
     let slot = slot - slot.saturating_sub(slot / 2000 * 2000 + 1990);
     let run = run("foreign", 0, slot, Aggregation::Average);
@@ -148,7 +212,7 @@ async fn foreign_rows_are_skipped(store: &CassandraStore, keyspace: &Keyspace) {
     let name = &keyspace.config.keyspace;
     let id = Uuid::from_bytes(run.id.0);
     let start = Partition::of(run.first_slot).start_ms(RAW);
-    // Without a value, and with an offset that no slot has.
+    // One row without a value, and one with an offset that no slot has.
     for (text, at) in
         [("metric, time_start_ms, offset", offset(run.first_slot + 2)), ("metric, time_start_ms, offset", -3)]
     {

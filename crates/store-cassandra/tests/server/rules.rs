@@ -1,13 +1,14 @@
-//! What "Schema in Cassandra 1.1" teaches, as checks on our tables and statements (C1 to C16). The
-//! check at the start (C15) and the tombstones that absent columns do not leave (C8) are tested
-//! with the schema and the names; how long ALTER takes (C7) is a figure (`tests/tests/figures/points.rs`).
+//! Rules of good schema design (numbered C1 to C16), checked on our tables and statements. They follow
+//! the article "Schema in Cassandra 1.1". Three rules are covered elsewhere: the check at the start (C15) in
+//! `schema.rs`, no tombstones for unused columns (C8) in `names.rs`, and how long ALTER takes (C7) is
+//! measured in `tests/tests/figures/points.rs`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plumbago_model::{Aggregation, MetricId, Stage};
-use plumbago_store::{PointStore, ReadRequest, Run, SlotRange, WriteBatch};
+use plumbago_store::{PointStore, ReadRequest, RowCount, Run, SlotRange, WriteBatch};
 use plumbago_store_cassandra::layout::Table;
 use plumbago_store_cassandra::schema::{Key, Purpose, Schema};
 use plumbago_store_cassandra::statements::{Names, Points};
@@ -24,7 +25,7 @@ fn points() -> Vec<Points> {
     all.into_iter().map(|table: Table| Points::new("k", table)).collect()
 }
 
-/// Every statement that runs after the start, but for those that search by SASI.
+/// The texts of all statements that read and write data, except the searches by SASI.
 fn statements() -> Vec<String> {
     let mut all = Names::new("k_metadata").all();
     for points in points() {
@@ -92,7 +93,7 @@ fn c9_c11_types_say_what_they_hold() {
     );
 }
 
-/// Every statement names all of its partition key, or walks the ring; what is left over is listed.
+/// Every statement has the whole partition key or a range of tokens. The only exception is listed.
 #[test]
 fn c10_every_request_knows_its_partition() {
     let schema = schema();
@@ -116,7 +117,7 @@ fn c10_every_request_knows_its_partition() {
             exceptions.insert(text);
         }
     }
-    // What is below a directory, for the clean-up, which asks SASI.
+    // The clean-up of directories uses a SASI index to find a metric below a directory.
     let exceptions: Vec<String> = exceptions.into_iter().collect();
     assert_eq!(exceptions, ["SELECT name FROM \"k_metadata\".\"metrics\" WHERE parent LIKE ? LIMIT 1"]);
 }
@@ -159,7 +160,7 @@ async fn c5_c6_tables_can_grow_while_they_are_used() {
     keyspace.drop().await;
 }
 
-/// Writes and reads back until told to stop; any error fails the test.
+/// Writes and reads back until `stop` is set. Any error fails the test.
 async fn write_and_read(store: CassandraStore, stop: Arc<AtomicBool>) -> u32 {
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) || rounds < 20 {
@@ -178,7 +179,7 @@ async fn write_and_read(store: CassandraStore, stop: Arc<AtomicBool>) -> u32 {
                 at: 0,
                 whole: false,
             };
-            batch.push(run, &[f64::from(rounds); 3], Some(&[3; 3]));
+            batch.push(run, &[f64::from(rounds); 3], Some(&[RowCount::new(3); 3]));
             let aggregation = run.aggregation;
             let (from, until) = (first_slot, first_slot + 3);
             request.ranges.push(SlotRange { id: run.id, stage, stage_index, aggregation, from, until });

@@ -1,12 +1,12 @@
-//! The schema on a real server: made by `syncdb`, checked at the start, spoilt and named.
+//! The schema on a real server: `syncdb` creates it, and the check reports damage to it.
 
 use std::sync::Arc;
 
 use plumbago_model::{Aggregation, ManualClock, MetricId, Stage, SystemClock};
-use plumbago_store::{ErrorKind, MetadataStore, PointStore, Run, WriteBatch};
+use plumbago_store::{ErrorKind, MetadataStore, PointStore, Run, SharedStore, WriteBatch, WriterIdentity};
+use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::config::{Config, Indexes};
-use plumbago_store_cassandra::schema::Severity;
-use plumbago_store_cassandra::{CassandraStore, Identity};
+use plumbago_store_cassandra::schema::{Compression, Severity};
 use plumbago_telemetry::Registry;
 
 use crate::common::{Keyspace, now, tables, uuid};
@@ -25,7 +25,7 @@ pub async fn made_and_checked(mut keyspace: Keyspace) {
     let before = store.check(&wanted).await.unwrap();
     assert_eq!(before.fatal().count(), 2 + 3 + 4, "both keyspaces, three tables of names, four of points");
 
-    let plan = store.plan_sync(&wanted).await.unwrap();
+    let plan = store.plan_sync(&wanted, None).await.unwrap();
     let mut done = 0;
     store.sync(&plan, &mut |_| done += 1).await.unwrap();
     assert_eq!(done, 2 + 3 + 4 + 4 + 2 * 4 + 4);
@@ -35,14 +35,32 @@ pub async fn made_and_checked(mut keyspace: Keyspace) {
     assert!(!report.made_by_biggraphite);
     assert_eq!((report.components, report.replicas), (3, 1));
     assert!(report.clock_difference_ms.abs() < 60_000);
-    // Again there is nothing to do, whatever the settings say about components.
+    // A second run has nothing to do, even if the settings have another number of components.
     keyspace.config.components = 64;
-    let plan = keyspace.store().await.plan_sync(&wanted).await.unwrap();
+    let plan = keyspace.store().await.plan_sync(&wanted, None).await.unwrap();
     assert_eq!((plan.statements, plan.differences), (vec![], vec![]));
     assert_eq!(plan.notes.len(), 1);
 
+    compression_is_chosen(&store, &keyspace).await;
     differences_are_weighed(&store, &keyspace).await;
     keyspace.drop().await;
+}
+
+/// A new table gets the compression, and the server takes the statements for those that exist.
+async fn compression_is_chosen(store: &CassandraStore, keyspace: &Keyspace) {
+    let wanted = tables(&["60s:7d,900s:2y", "10s:1d"]);
+    let plan = store.plan_sync(&wanted, Some(Compression::Zstd)).await.unwrap();
+    assert_eq!((plan.statements.len(), plan.compression_changes.len()), (1, 2));
+    store.sync(&plan, &mut |_| {}).await.unwrap();
+    let session = keyspace.session().await;
+    for text in plan.compression_changes {
+        session.query_unpaged(text, ()).await.unwrap();
+    }
+    let plan = store.plan_sync(&wanted, Some(Compression::Zstd)).await.unwrap();
+    assert_eq!((plan.statements, plan.compression_changes), (vec![], vec![]));
+    let plan = store.plan_sync(&wanted, Some(Compression::Lz4)).await.unwrap();
+    assert_eq!(plan.compression_changes.len(), 3);
+    assert!(store.check(&wanted).await.unwrap().differences.is_empty());
 }
 
 async fn differences_are_weighed(store: &CassandraStore, keyspace: &Keyspace) {
@@ -76,19 +94,19 @@ async fn differences_are_weighed(store: &CassandraStore, keyspace: &Keyspace) {
         report.differences
     );
     assert!(!report.features.sasi && !report.features.leases && report.features.changes);
-    assert!(store.lease("x", "here", std::time::Duration::from_secs(9)).await.is_err());
-    // A harmless difference is no hindrance, a fatal one is.
+    assert!(store.take_lease("x", "here", std::time::Duration::from_secs(9)).await.is_err());
+    // A table with a harmless difference can be written, one with a fatal difference cannot.
     store.write(&point(0, Stage { resolution: 60, points: 10_080 }, 1)).await.unwrap();
     let error = store.write(&point(0, Stage { resolution: 1, points: 60 }, 1)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(error.source.as_ref().unwrap().to_string().contains("column value is missing"), "{error:?}");
-    // What is missing is made again; what is different is left alone and told.
-    let plan = store.plan_sync(&wanted).await.unwrap();
+    // Missing tables are created again; tables that differ are only reported.
+    let plan = store.plan_sync(&wanted, None).await.unwrap();
     assert_eq!(plan.statements.len(), 3);
     assert_eq!(plan.differences.len(), 3);
 }
 
-/// A point some slots ago.
+/// A batch with one point, `ago` slots before now.
 fn point(stage_index: u8, stage: Stage, ago: u32) -> WriteBatch {
     let run = Run {
         id: MetricId::of("a"),
@@ -105,16 +123,16 @@ fn point(stage_index: u8, stage: Stage, ago: u32) -> WriteBatch {
     batch
 }
 
-/// A stage longer than the server lets rows live: what it can keep is kept, and nothing refused or
-/// complained of as time goes by.
+/// With a stage that is longer than the server can keep rows, rows are kept as long as possible, and as
+/// time passes no write is refused and no difference is reported.
 pub async fn nothing_expires_after_2038(keyspace: Keyspace) {
     let years = Stage { resolution: 86_400, points: 15 * 365 };
     let wanted = tables(&["60s:1d,1d:15y"]);
     keyspace.sync(&keyspace.store().await, &["60s:1d,1d:15y"]).await;
-    // The limit comes nearer with every second, and no two clocks agree.
+    // The limit comes closer with every second, and clocks differ.
     for difference in [0, -300, 300, 5 * 86_400] {
         let clock = ManualClock::at(i64::from(now()) + difference);
-        let store = keyspace.store_at(Identity::new(0, 800), clock, &Registry::new()).await;
+        let store = keyspace.store_at(WriterIdentity::new(0, 800), clock, &Registry::new()).await;
         assert_eq!(store.check(&wanted).await.unwrap().differences, [], "{difference} s");
         for ago in [1, 3650] {
             store.write(&point(1, years, ago)).await.unwrap();
@@ -147,7 +165,7 @@ async fn two_who_make_the_tables_at_once_make_the_same() {
     let Some(keyspace) = Keyspace::new("race") else { return };
     let stores = [keyspace.store().await, keyspace.store().await];
     let wanted = tables(&["60s:7d,900s:2y"]);
-    let (a, b) = tokio::join!(stores[0].plan_sync(&wanted), stores[1].plan_sync(&wanted));
+    let (a, b) = tokio::join!(stores[0].plan_sync(&wanted, None), stores[1].plan_sync(&wanted, None));
     let (a, b) = (a.unwrap(), b.unwrap());
     let (mut ignore, mut ignore_too) = (|_: &_| {}, |_: &_| {});
     let (x, y) = tokio::join!(stores[0].sync(&a, &mut ignore), stores[1].sync(&b, &mut ignore_too));
@@ -159,10 +177,10 @@ async fn two_who_make_the_tables_at_once_make_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_is_no_error_at_the_start() {
-    // Nobody listens on this port of an address that nobody has.
+    // An unused loopback address and a port on which nothing listens.
     let config = Config { contact_points: vec!["127.255.255.254:1".to_owned()], ..Config::default() };
     let store =
-        CassandraStore::connect(&config, Identity::new(0, 0), Arc::new(SystemClock), &Registry::new())
+        CassandraStore::connect(&config, WriterIdentity::new(0, 0), Arc::new(SystemClock), &Registry::new())
             .unwrap();
     assert!(!store.is_up());
     let error = store.get(&["a"]).await.unwrap_err();
@@ -177,7 +195,7 @@ async fn files_of_tls_that_cannot_be_read_are_an_error() {
     config.tls.enabled = true;
     config.tls.ca = "/no/such/file".into();
     let connect =
-        CassandraStore::connect(&config, Identity::new(0, 0), Arc::new(SystemClock), &Registry::new());
+        CassandraStore::connect(&config, WriterIdentity::new(0, 0), Arc::new(SystemClock), &Registry::new());
     let error = connect.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);
     assert!(error.to_string().contains("/no/such/file"), "{error}");

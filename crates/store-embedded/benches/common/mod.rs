@@ -1,5 +1,5 @@
-//! Values like those of real metrics: 20 % constant, 30 % integer gauge that walks, 20 % integer
-//! counter, 20 % gauge of two decimals, 10 % noise of full precision.
+//! Values like those of real metrics: 20 % constant, 30 % integer gauges that drift, 20 % integer counters,
+//! 20 % gauges with two decimals, 10 % noise of full precision.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

@@ -1,4 +1,4 @@
-//! A store that fails on command or by seeded chance, to test what its callers do then.
+//! A wrapper that makes the calls of a store fail, on command or at random. It tests the callers.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,33 +8,35 @@ use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage};
 
 use crate::{
-    Appetite, BlockLayout, Column, ErrorKind, FlushBatch, FlushStore, MetaPage, MetadataStore, MetricMeta,
-    PointStore, ReadRequest, StoreError, WriteBatch,
+    BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, MetaPage, MetadataStore,
+    MetricMeta, PointStore, ReadRequest, Store, StoreError, WriteBatch, WriteLimits,
 };
 
-/// Decides which calls fail. Shared by clones.
+/// Decides which calls fail. Clones share the settings.
 #[derive(Debug, Clone, Default)]
-pub struct Faults(Arc<Plan>);
+pub struct Faults(Arc<FaultPlan>);
 
 #[derive(Debug, Default)]
-struct Plan {
-    /// Every call fails while it is set.
+struct FaultPlan {
+    /// While this is set, every call fails.
     down: AtomicBool,
-    /// So many of the next calls fail.
+    /// How many of the next calls fail.
     next: AtomicU32,
-    /// Chance of a failure, in 1 / 2^32.
+    /// The probability of a failure, as a fraction of 2^32.
     chance: AtomicU32,
+    /// The state of the random generator.
     random: AtomicU64,
+    /// How many calls were made to fail.
     injected: AtomicU64,
 }
 
 impl Faults {
-    /// No faults until told.
+    /// No call fails until a fault is switched on.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Calls fail with this chance (0…1); the same seed and calls give the same faults.
+    /// Each call fails with this probability (0 to 1). The same seed and the same calls give the same faults.
     pub fn by_chance(seed: u64, chance: f64) -> Self {
         let faults = Self::default();
         faults.0.random.store(seed, Ordering::Relaxed);
@@ -42,17 +44,17 @@ impl Faults {
         faults
     }
 
-    /// Changes the chance of a failure.
+    /// Changes the probability of a failure (0 to 1).
     pub fn set_chance(&self, chance: f64) {
         self.0.chance.store((chance.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32, Ordering::Relaxed);
     }
 
-    /// The next `calls` calls fail.
+    /// Makes the next `calls` calls fail.
     pub fn fail_next(&self, calls: u32) {
         self.0.next.store(calls, Ordering::Relaxed);
     }
 
-    /// While `down`, every call fails.
+    /// Makes every call fail until it is called with `false`.
     pub fn set_down(&self, down: bool) {
         self.0.down.store(down, Ordering::Relaxed);
     }
@@ -62,7 +64,7 @@ impl Faults {
         self.0.injected.load(Ordering::Relaxed)
     }
 
-    /// What happens to the next call.
+    /// Decides the outcome of the next call.
     fn draw(&self) -> Fate {
         let plan = &*self.0;
         let random = splitmix(plan.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed));
@@ -73,7 +75,7 @@ impl Faults {
             return Fate::Succeed;
         }
         plan.injected.fetch_add(1, Ordering::Relaxed);
-        // Half of the accidents lose the answer of a call that was carried out.
+        // In half of the random failures the call takes effect and only its answer is lost.
         if !commanded && random >> 63 == 1 { Fate::LoseAnswer } else { Fate::Refuse }
     }
 }
@@ -91,8 +93,8 @@ fn splitmix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// A store under [`Faults`]: calls fail as [`ErrorKind::Unavailable`] without effect, or as
-/// [`ErrorKind::Timeout`] after they took effect.
+/// A store whose calls fail as [`Faults`] decides: with [`ErrorKind::Unavailable`] and without effect, or
+/// with [`ErrorKind::Timeout`] after they took effect.
 #[derive(Debug, Clone)]
 pub struct Faulty<S> {
     inner: S,
@@ -100,7 +102,7 @@ pub struct Faulty<S> {
 }
 
 impl<S> Faulty<S> {
-    /// Puts `inner` under `faults`.
+    /// Wraps `inner`, whose calls fail as `faults` decides.
     pub fn new(inner: S, faults: Faults) -> Self {
         Self { inner, faults }
     }
@@ -122,6 +124,12 @@ impl<S> Faulty<S> {
     }
 }
 
+impl<S: Store> Store for Faulty<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+}
+
 #[async_trait]
 impl<S: PointStore> PointStore for Faulty<S> {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
@@ -136,14 +144,30 @@ impl<S: PointStore> PointStore for Faulty<S> {
         Self::after(&fate, "read points", columns)
     }
 
+    async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        let fate = self.before("read pending rows")?;
+        let columns = self.inner.read_pending(request).await?;
+        Self::after(&fate, "read pending rows", columns)
+    }
+
+    async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        const OPERATION: &str = "subtract the rows of other writers";
+        let fate = self.before(OPERATION)?;
+        // If the answer is lost, the batch stays unchanged, so that the call may be repeated.
+        let mut changed = batch.clone();
+        self.inner.subtract_other_writers(&mut changed).await?;
+        *batch = Self::after(&fate, OPERATION, changed)?;
+        Ok(())
+    }
+
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
         let fate = self.before("delete points")?;
         let done = self.inner.delete(metrics).await?;
         Self::after(&fate, "delete points", done)
     }
 
-    fn appetite(&self) -> Appetite {
-        self.inner.appetite()
+    fn write_limits(&self) -> WriteLimits {
+        self.inner.write_limits()
     }
 }
 
@@ -165,7 +189,8 @@ impl<S: FlushStore> FlushStore for Faulty<S> {
     }
 
     fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError> {
-        // Refused or not at all: a scan that fails half way would visit rows twice on the retry.
+        // A scan fails before its first row or not at all: after a lost answer, the retry would visit every
+        // row a second time.
         self.before("scan state rows")?;
         self.inner.scan_states(visit)
     }
@@ -213,9 +238,5 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
         let fate = self.before("list hidden series")?;
         let names = self.inner.hidden().await?;
         Self::after(&fate, "list hidden series", names)
-    }
-
-    fn scans_in_order(&self) -> bool {
-        self.inner.scans_in_order()
     }
 }

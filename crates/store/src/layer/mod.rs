@@ -1,4 +1,4 @@
-//! Wrappers around any store.
+//! Wrappers that work around any store.
 
 pub mod fault;
 

@@ -1,5 +1,5 @@
-//! Rows of metrics and directories, as a store with tables of both keeps them: creating a metric
-//! creates its directories, deleting it leaves them.
+//! The rows of metrics and directories. As in Cassandra's tables, creating a metric creates the directories
+//! above it, and deleting it leaves them.
 
 use std::ops::Bound;
 
@@ -12,18 +12,18 @@ use crate::{
 };
 
 impl MemoryStore {
-    /// Sets the time, microseconds since the epoch, at which rows are written from now on. It is 0
-    /// until then.
+    /// Sets the write time of later rows, in microseconds since the epoch. It is 0 until the first call.
     pub fn set_time_us(&self, now_us: i64) {
         self.lock().now_us = now_us;
     }
 
-    /// Notes that a metric is being written.
+    /// Notes that a metric was written at `updated_on` (seconds since the epoch).
     pub fn touch(&self, name: &str, updated_on: u32) {
         self.lock().updated.insert(name.to_owned(), updated_on);
     }
 
-    /// Puts rows of a metric there as an accident leaves them, without directories.
+    /// Creates incomplete or damaged rows of a metric, without directories, as an interrupted creation would
+    /// leave them.
     pub fn put_problem(&self, name: &str, problem: RowProblem) {
         let mut inner = self.lock();
         let now_us = inner.now_us;
@@ -62,7 +62,7 @@ fn is_in(share: Share, name: &str) -> bool {
     (from..=to).contains(&place)
 }
 
-/// The next names behind a position that lie in the share.
+/// The first `limit` names that lie in the share, and the position of the next page.
 fn page<'a>(
     names: impl Iterator<Item = &'a String>,
     share: Share,

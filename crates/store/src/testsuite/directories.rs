@@ -1,4 +1,4 @@
-//! Laws of [`RowStore`] and [`DirectoryStore`]. The store may hold other metrics beside the suite's.
+//! Checks of [`RowStore`] and [`DirectoryStore`]. The store may also have metrics that are not the suite's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,16 +6,18 @@ use std::sync::Arc;
 use super::{config, insist};
 use crate::{DirectoryStore, MetadataStore, MetricMeta, MetricRow, RowStore, Share, directories_above};
 
-/// Earlier than anything that a suite writes, microseconds since the epoch.
+/// A time before all writes of the suite, in microseconds since the epoch.
 const EARLIER_US: i64 = 1;
 
-/// Runs every law of metrics' rows. `now_us` is a moment after all that is written by then.
+/// Runs every check of metrics' rows. `now_us` returns a time after all writes so far, in microseconds since
+/// the epoch.
 pub async fn rows<S: RowStore + MetadataStore>(store: &S, now_us: impl Fn() -> i64) {
     metrics_are_scanned_once_in_any_number_of_parts(store).await;
     deleted_rows_are_gone(store, now_us).await;
 }
 
-/// Runs every law of directories. `now_us` is a moment after all that is written by then.
+/// Runs every check of directories. `now_us` returns a time after all writes so far, in microseconds since
+/// the epoch.
 pub async fn all<S: DirectoryStore + MetadataStore>(store: &S, now_us: impl Fn() -> i64) {
     creation_makes_the_directories_above(store).await;
     directories_outlive_their_metrics_until_deleted(store, now_us).await;
@@ -31,7 +33,7 @@ async fn create(store: &dyn MetadataStore, names: &[&str]) {
     insist(|| store.create(&metrics)).await;
 }
 
-/// Every part has its own metrics, whatever the size of a page; all parts have all.
+/// With any page size and any number of parts, scanning all parts returns every metric exactly once.
 pub async fn metrics_are_scanned_once_in_any_number_of_parts<S: RowStore + MetadataStore>(store: &S) {
     let names: Vec<String> = (0..200).map(|i| format!("rows.scan.d{}.m{i}", i % 7)).collect();
     create(store, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -49,7 +51,7 @@ pub async fn metrics_are_scanned_once_in_any_number_of_parts<S: RowStore + Metad
     assert!(matches!(&found[..], [Some(row), None] if row.created_on == 1000 && row.config.is_some()));
 }
 
-/// Deleting rows is deleting the metric; a later creation stands.
+/// Deleting its rows deletes a metric. Rows written after the time of the deletion survive.
 pub async fn deleted_rows_are_gone<S: RowStore + MetadataStore>(store: &S, now_us: impl Fn() -> i64) {
     create(store, &["rows.gone.a", "rows.gone.b"]).await;
     insist(|| store.delete_rows(&["rows.gone.a", "rows.gone.never"], now_us())).await;
@@ -57,7 +59,7 @@ pub async fn deleted_rows_are_gone<S: RowStore + MetadataStore>(store: &S, now_u
     assert!(found[0].is_none() && found[1].is_some());
     assert!(insist(|| store.look_up_rows(&["rows.gone.a"])).await[0].is_none());
     assert!(scan_rows(store, Share::ALL, 100).await.iter().all(|row| row.name != "rows.gone.a"));
-    // What is written after the moment that a deletion speaks of survives it.
+    // The rows were written after this time, so they survive.
     insist(|| store.delete_rows(&["rows.gone.b"], EARLIER_US)).await;
     assert!(insist(|| store.get(&["rows.gone.b"])).await[0].is_some());
 }
@@ -75,7 +77,7 @@ async fn scan_rows(store: &dyn RowStore, share: Share, limit: usize) -> Vec<Metr
     }
 }
 
-/// A new metric has all its directories, up to the root.
+/// Creating a metric creates all directories above it.
 pub async fn creation_makes_the_directories_above<S: DirectoryStore + MetadataStore>(store: &S) {
     let name = "dirs.new.a.b.c";
     create(store, &[name]).await;
@@ -87,7 +89,7 @@ pub async fn creation_makes_the_directories_above<S: DirectoryStore + MetadataSt
     assert_eq!(insist(|| store.have_metrics_below(&others)).await, [false, false, false, false]);
 }
 
-/// A directory without metrics stays until it is deleted, and may be created by itself.
+/// A directory stays after its last metric was deleted, and can be created and deleted by itself.
 pub async fn directories_outlive_their_metrics_until_deleted<S: DirectoryStore + MetadataStore>(
     store: &S,
     now_us: impl Fn() -> i64,
@@ -105,7 +107,7 @@ pub async fn directories_outlive_their_metrics_until_deleted<S: DirectoryStore +
     assert_eq!(insist(|| store.have_directories(&["dirs.lone.x.y", "dirs.lone.x"])).await, [true, false]);
 }
 
-/// Every part has its own directories, whatever the size of a page; all parts have all.
+/// With any page size and any number of parts, scanning all parts returns every directory exactly once.
 pub async fn directories_are_scanned_once_in_any_number_of_parts<S: DirectoryStore + MetadataStore>(
     store: &S,
 ) {

@@ -1,4 +1,4 @@
-//! Laws of [`FlushStore`], for stores that also read points.
+//! Checks of [`FlushStore`], for stores that also read points.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::random::Random;
 use super::{Subject, assert_same, insist, insist_blocking};
 use crate::{FlushBatch, FlushStore, PointStore, ReadRequest, StateRow};
 
-/// Runs every law of flushes.
+/// Runs every check of this module. `now` is the time of the store's clock, in seconds since the epoch.
 pub async fn all(flush: &dyn FlushStore, points: &dyn PointStore, now: u32) {
     rows_and_states_are_committed_together(flush, points, now).await;
     states_are_replaced_deleted_and_visited_in_id_order(flush);
@@ -16,7 +16,7 @@ pub async fn all(flush: &dyn FlushStore, points: &dyn PointStore, now: u32) {
     blocks_of_a_flush_read_back(flush, points, now).await;
 }
 
-/// All state rows, in the order visited.
+/// All state rows, in the order of the scan.
 fn states(flush: &dyn FlushStore) -> Vec<(MetricId, Vec<u8>)> {
     insist_blocking(|| {
         let mut rows = Vec::new();
@@ -25,7 +25,7 @@ fn states(flush: &dyn FlushStore) -> Vec<(MetricId, Vec<u8>)> {
     })
 }
 
-/// A commit shows its rows and its state rows.
+/// After a commit both its rows and its state rows can be read.
 pub async fn rows_and_states_are_committed_together(
     flush: &dyn FlushStore,
     points: &dyn PointStore,
@@ -44,7 +44,7 @@ pub async fn rows_and_states_are_committed_together(
     assert!(states(flush).contains(&(subject.id, vec![1, 2, 3])));
 }
 
-/// The last state row of a metric counts; empty bytes delete it.
+/// A state row replaces the previous one of its metric, and empty bytes delete it. Scans are in id order.
 pub fn states_are_replaced_deleted_and_visited_in_id_order(flush: &dyn FlushStore) {
     let mut random = Random::new(11);
     let ids: Vec<MetricId> = (0..50).map(|i| Subject::new(&format!("flush.state{i}")).id).collect();
@@ -69,16 +69,18 @@ pub fn states_are_replaced_deleted_and_visited_in_id_order(flush: &dyn FlushStor
     }
 }
 
-/// Nothing to commit is no error.
+/// Committing an empty batch succeeds.
 pub fn an_empty_commit_is_fine(flush: &dyn FlushStore) {
     insist_blocking(|| flush.commit(&FlushBatch::default()));
 }
 
-/// Many metrics, block after block, as the engine flushes them, then the last blocks again.
+/// Whole blocks of many metrics, committed one after the other as the engine does and some of them twice,
+/// read back unchanged.
 pub async fn blocks_of_a_flush_read_back(flush: &dyn FlushStore, points: &dyn PointStore, now: u32) {
     let layout = flush.layout();
     let mut random = Random::new(12);
-    // Other metrics for another layout: whole runs hold everything known of their block.
+    // Each layout has its own metrics. With a shared metric, a whole run could lack slots that an earlier
+    // layout wrote to the same block.
     let name = |i| format!("flush.block{}.{i}", layout.raw_slots);
     let subjects: Vec<Subject> = (0..30).map(|i| Subject::new(&name(i))).collect();
     let blocks = 12;

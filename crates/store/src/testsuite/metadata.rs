@@ -1,4 +1,4 @@
-//! Laws of [`MetadataStore`]. The store may hold other metrics beside the suite's.
+//! Checks of [`MetadataStore`]. The store may also have metrics that are not the suite's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::random::Random;
 use super::{config, insist};
 use crate::{MetadataStore, MetricMeta};
 
-/// Runs every law of metadata.
+/// Runs every check of this module.
 pub async fn all(store: &dyn MetadataStore) {
     created_metrics_are_found(store).await;
     creating_again_keeps_the_date_and_takes_the_configuration(store).await;
@@ -27,7 +27,7 @@ async fn create(store: &dyn MetadataStore, metrics: &[MetricMeta]) {
     insist(|| store.create(metrics)).await;
 }
 
-/// What was created is found, in the order asked; what was not is `None`.
+/// Metrics are returned in the order of the names; `None` for those that were never created.
 pub async fn created_metrics_are_found(store: &dyn MetadataStore) {
     let short = Arc::new(config("60s:1d"));
     let long = Arc::new(config("60s:7d,900s:2y"));
@@ -43,7 +43,7 @@ pub async fn created_metrics_are_found(store: &dyn MetadataStore) {
     assert!(insist(|| store.get(&[])).await.is_empty());
 }
 
-/// An existing metric keeps its date of creation.
+/// Creating an existing metric again keeps its creation date and replaces its configuration.
 pub async fn creating_again_keeps_the_date_and_takes_the_configuration(store: &dyn MetadataStore) {
     let (old, new) = (Arc::new(config("60s:1d")), Arc::new(config("10s:2d")));
     create(store, &[metric("meta.again", &old, 100)]).await;
@@ -65,7 +65,7 @@ pub async fn deletion_forgets(store: &dyn MetadataStore) {
     assert_eq!(insist(|| store.get(&["meta.gone"])).await, [Some(metric("meta.gone", &config, 9))]);
 }
 
-/// Tags, other alphabets, long names.
+/// Names with tags, special characters, other alphabets or great length are stored unchanged.
 pub async fn names_keep_their_bytes(store: &dyn MetadataStore) {
     let config = Arc::new(config("60s:1d"));
     let long = format!("meta.bytes.{}", "x".repeat(4000));
@@ -79,7 +79,7 @@ pub async fn names_keep_their_bytes(store: &dyn MetadataStore) {
     assert!(metrics.iter().all(|m| listed.get(&m.name) == Some(&(m.created_on, m.config.to_text()))));
 }
 
-/// Pages of any size give every metric once, in name order where the store says so.
+/// Scans with any page size return every metric exactly once, in name order if the store claims that order.
 pub async fn scans_page_through_everything_once(store: &dyn MetadataStore) {
     let mut random = Random::new(21);
     let configs = [Arc::new(config("60s:1d")), Arc::new(config("60s:7d,3600s:1y"))];
@@ -108,7 +108,7 @@ pub async fn scans_page_through_everything_once(store: &dyn MetadataStore) {
     }
 }
 
-/// Marks stay with their metric, and no longer.
+/// A hidden series is listed until it is shown or deleted. Creating it again neither hides nor shows it.
 pub async fn hidden_series_are_listed_until_they_are_shown_or_deleted(store: &dyn MetadataStore) {
     let config = Arc::new(config("60s:1d"));
     let names = ["meta.hidden;a=1", "meta.hidden;a=2", "meta.hidden;a=3"];
@@ -145,7 +145,7 @@ async fn scan(store: &dyn MetadataStore, limit: usize) -> BTreeMap<String, (u32,
         let page = insist(|| store.scan(position.clone(), limit)).await;
         assert!(page.entries.len() <= limit, "a page holds at most {limit}");
         for (name, entry) in page.iter() {
-            if store.scans_in_order() {
+            if store.capabilities().ordered_scan {
                 assert!(last.as_str() < name || last.is_empty(), "{name} came after {last}");
                 name.clone_into(&mut last);
             }

@@ -1,10 +1,10 @@
-//! What every store must do, as functions that a backend's own tests call.
+//! The conformance suite: functions that check a store. The tests of each store call them.
 //!
-//! Every function uses metrics of its own, so that they may share one store. They panic at the
-//! first difference. Calls that fail transiently are repeated, as the engine does, so that the suite
-//! also runs on a store under [`Faults`](crate::layer::Faults).
+//! Every function uses its own metrics, so one store may serve all of them. They panic at the first
+//! difference. Calls that fail with a transient error are repeated, as the engine does, so the suite also
+//! passes on a store with [`Faults`](crate::layer::Faults).
 
-// These are tests: a panic is how they fail.
+// These functions are test code, so a panic is a failed test.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 pub mod directories;
@@ -19,12 +19,12 @@ use std::future::Future;
 
 use plumbago_model::{Aggregation, MetricConfig, MetricId, Retention, Stage};
 
-use crate::{Run, SlotRange, StoreError};
+use crate::{RowCount, Run, SlotRange, StoreError};
 
-/// How often a call that fails transiently is repeated.
+/// The number of attempts for a call that fails with a transient error.
 const ATTEMPTS: usize = 200;
 
-/// Repeats a call until it succeeds or fails for good.
+/// Repeats a call until it succeeds. Panics on a permanent error or after too many attempts.
 pub(crate) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(call: impl Fn() -> F) -> T {
     for _ in 0..ATTEMPTS {
         match call().await {
@@ -46,7 +46,7 @@ pub(crate) fn insist_blocking<T>(call: impl Fn() -> Result<T, StoreError>) -> T 
     panic!("still failing after {ATTEMPTS} attempts");
 }
 
-/// A metric of the suite: one raw stage and one coarse, both long enough to hold what is written.
+/// A metric of the suite: a raw and a coarse stage, both longer than any range that the suite writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject {
     pub(crate) id: MetricId,
@@ -92,6 +92,10 @@ impl Subject {
     }
 }
 
+pub(crate) fn row_counts(counts: &[i32]) -> Vec<RowCount> {
+    counts.iter().map(|count| RowCount::new(*count)).collect()
+}
+
 pub(crate) fn config(retention: &str) -> MetricConfig {
     MetricConfig {
         retention: retention.parse::<Retention>().unwrap(),
@@ -100,7 +104,7 @@ pub(crate) fn config(retention: &str) -> MetricConfig {
     }
 }
 
-/// Equal bit for bit, all NaN being the same.
+/// Asserts that the values are equal bit for bit. All NaN count as equal.
 pub(crate) fn assert_same(got: &[f64], wanted: &[f64], what: &str) {
     assert_eq!(got.len(), wanted.len(), "{what}: length");
     for (i, (a, b)) in got.iter().zip(wanted).enumerate() {

@@ -1,12 +1,13 @@
-//! Laws of [`PointStore`]. `now` is what the store's clock showed at the start, the same in every run over
-//! one store: slots are written around it, and those of a run a minute later would lie beside them.
+//! Checks of [`PointStore`]. Slots are written shortly before `now`, the time of the store's clock in seconds
+//! since the epoch. Repeated runs over one store must pass the same `now`, or they would find the slots of
+//! earlier runs next to their own.
 
 use super::model::Tracked;
 use super::random::Random;
-use super::{Subject, assert_same, insist};
-use crate::{BlockLayout, PointStore, ReadRequest, WriteBatch};
+use super::{Subject, assert_same, insist, row_counts};
+use crate::{BlockLayout, PointStore, ReadRequest, RowCount, WriteBatch};
 
-/// Runs every law of points.
+/// Runs every check of this module.
 pub async fn all(store: &dyn PointStore, layout: BlockLayout, now: u32) {
     later_writes_win_slot_by_slot(store, now).await;
     repeated_writes_change_nothing(store, now).await;
@@ -34,7 +35,7 @@ async fn read(
     stage: u8,
     from: u32,
     until: u32,
-) -> (Vec<f64>, Vec<u32>) {
+) -> (Vec<f64>, Vec<RowCount>) {
     let request = ReadRequest { ranges: vec![subject.range(stage, from, until)], ..Default::default() };
     let mut columns = insist(|| store.read(&request)).await;
     assert_eq!(columns.len(), 1);
@@ -42,14 +43,14 @@ async fn read(
     (column.values, column.counts)
 }
 
-/// One run of raw values.
+/// Writes one partial run of raw values.
 async fn put(store: &dyn PointStore, subject: &Subject, first: u32, values: &[f64]) {
     let mut batch = WriteBatch::default();
     batch.push(subject.run(0, first, false), values, None);
     write(store, &batch).await;
 }
 
-/// Writing a slot again replaces it; unknown slots of a partial run leave what is there.
+/// Writing a slot again replaces it. Unknown slots of a partial run do not change stored ones.
 pub async fn later_writes_win_slot_by_slot(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("upsert");
     let slot = subject.raw.slot(now) - 100;
@@ -60,13 +61,13 @@ pub async fn later_writes_win_slot_by_slot(store: &dyn PointStore, now: u32) {
     assert!(counts.is_empty(), "raw columns carry no counts");
 }
 
-/// The same batch twice, and an older batch again after itself, leave the same slots.
+/// Writing the same batch several times leaves the same slots.
 pub async fn repeated_writes_change_nothing(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("repeat");
     let (raw, coarse) = (subject.raw.slot(now) - 90, subject.coarse.slot(now) - 6);
     let mut batch = WriteBatch::default();
     batch.push(subject.run(0, raw, false), &[1.5, f64::NAN, -2.5], None);
-    batch.push(subject.run(1, coarse, false), &[15.0], Some(&[10]));
+    batch.push(subject.run(1, coarse, false), &[15.0], Some(&row_counts(&[10])));
     for round in 0..3 {
         write(store, &batch).await;
         let (values, _) = read(store, &subject, 0, raw - 1, raw + 4).await;
@@ -77,7 +78,7 @@ pub async fn repeated_writes_change_nothing(store: &dyn PointStore, now: u32) {
     }
 }
 
-/// A whole run stands for its block; partial runs go on top of it, and it on top of them.
+/// A whole run replaces its block with all earlier partial runs. Later partial runs replace single slots.
 pub async fn whole_runs_replace_their_block(store: &dyn PointStore, layout: BlockLayout, now: u32) {
     let subject = Subject::new("whole");
     let start = layout.block_start(&subject.id, subject.raw.slot(now) - 200) as u32;
@@ -90,14 +91,14 @@ pub async fn whole_runs_replace_their_block(store: &dyn PointStore, layout: Bloc
     write(store, &batch).await;
     assert_same(&read(store, &subject, 0, start, start + len).await.0, &values, "whole");
 
-    // A late point, by a partial run that crosses into the next block.
+    // A late point, in a partial run that continues into the next block.
     values[len as usize - 1] = 99.25;
     put(store, &subject, start + len - 1, &[99.25, 7.0]).await;
     values.push(7.0);
     assert_same(&read(store, &subject, 0, start, start + len + 1).await.0, &values, "late");
 }
 
-/// Several runs of one batch may touch the same slots.
+/// If several runs of one batch have the same slot, the last one wins.
 pub async fn runs_of_one_batch_apply_in_order(store: &dyn PointStore, layout: BlockLayout, now: u32) {
     let subject = Subject::new("order");
     let start = layout.block_start(&subject.id, subject.raw.slot(now) - 300) as u32;
@@ -111,16 +112,16 @@ pub async fn runs_of_one_batch_apply_in_order(store: &dyn PointStore, layout: Bl
     assert_same(&read(store, &subject, 0, start, start + 4).await.0, &wanted, "order");
 }
 
-/// Coarse stages keep (value, count) and are apart from raw ones.
+/// Coarse stages keep value and count, separately from the raw stage.
 pub async fn coarse_windows_keep_their_counts(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("coarse");
     let slot = subject.coarse.slot(now) - 40;
     let mut batch = WriteBatch::default();
-    batch.push(subject.run(1, slot, false), &[10.0, f64::NAN, 30.5], Some(&[15, 0, 7]));
+    batch.push(subject.run(1, slot, false), &[10.0, f64::NAN, 30.5], Some(&row_counts(&[15, 0, 7])));
     write(store, &batch).await;
     batch.clear();
-    batch.push(subject.run(1, slot + 2, true), &[31.5], Some(&[8]));
-    batch.push(subject.run(1, slot + 3, true), &[-1.0], Some(&[40_000]));
+    batch.push(subject.run(1, slot + 2, true), &[31.5], Some(&row_counts(&[8])));
+    batch.push(subject.run(1, slot + 3, true), &[-1.0], Some(&row_counts(&[40_000])));
     write(store, &batch).await;
     let (values, counts) = read(store, &subject, 1, slot - 1, slot + 4).await;
     assert_same(&values, &[f64::NAN, 10.0, f64::NAN, 31.5, -1.0], "coarse values");
@@ -129,7 +130,7 @@ pub async fn coarse_windows_keep_their_counts(store: &dyn PointStore, now: u32) 
     assert_same(&values, &[f64::NAN; 4], "the raw stage is apart");
 }
 
-/// A column is as long as asked, unknown where nothing was written.
+/// A column has exactly the requested slots. Those that were never written are unknown.
 pub async fn reads_show_gaps_and_nothing_beyond_the_range(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("gaps");
     let slot = subject.raw.slot(now) - 500;
@@ -140,7 +141,7 @@ pub async fn reads_show_gaps_and_nothing_beyond_the_range(store: &dyn PointStore
     for i in [1, 70, 71, 140] {
         wanted[i as usize + 9] = f64::from(i);
     }
-    // Slot 0 lies one before the range.
+    // The first slot written is checked separately below.
     wanted[9] = f64::NAN;
     let from = slot - 9;
     let mut got = read(store, &subject, 0, from, from + 200).await.0;
@@ -156,7 +157,7 @@ pub async fn reads_show_gaps_and_nothing_beyond_the_range(store: &dyn PointStore
     assert_eq!(counts, [0; 3]);
 }
 
-/// Negative zero, infinities, subnormals and huge values.
+/// Negative zero, infinities, subnormals and huge values read back bit for bit.
 pub async fn values_survive_bit_for_bit(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("bits");
     let slot = subject.raw.slot(now) - 50;
@@ -175,10 +176,10 @@ pub async fn values_survive_bit_for_bit(store: &dyn PointStore, now: u32) {
     assert_same(&read(store, &subject, 0, slot, slot + 9).await.0, &values, "bits");
 }
 
-/// A store may have dropped what is older than the retention, and nothing younger.
+/// A store may drop slots older than the retention, but no younger ones.
 pub async fn reads_cross_the_expiry_boundary(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("expiry");
-    // A clock that is real runs on meanwhile.
+    // Ten slots of margin, because the clock of a real store advances during the test.
     let oldest = subject.raw.slot(now) - subject.raw.points + 10;
     let values: Vec<f64> = (0..60).map(f64::from).collect();
     put(store, &subject, oldest, &values).await;
@@ -190,14 +191,15 @@ pub async fn reads_cross_the_expiry_boundary(store: &dyn PointStore, now: u32) {
     }
 }
 
-/// Many ranges at once, of stages and metrics mixed, one of them twice.
+/// One request for many ranges of several metrics and stages, some of them overlapping, returns the columns
+/// in the order of the ranges.
 pub async fn columns_come_in_the_order_asked(store: &dyn PointStore, now: u32) {
     let subjects: Vec<Subject> = (0..20).map(|i| Subject::new(&format!("many{i}"))).collect();
     let mut batch = WriteBatch::default();
     for (i, subject) in subjects.iter().enumerate() {
         let (raw, coarse) = (subject.raw.slot(now) - 10, subject.coarse.slot(now) - 10);
         batch.push(subject.run(0, raw, false), &[i as f64, i as f64 + 0.5], None);
-        batch.push(subject.run(1, coarse, false), &[i as f64 * 10.0], Some(&[3]));
+        batch.push(subject.run(1, coarse, false), &[i as f64 * 10.0], Some(&row_counts(&[3])));
     }
     write(store, &batch).await;
     let (raw, coarse) = (subjects[0].raw.slot(now) - 10, subjects[0].coarse.slot(now) - 10);
@@ -218,14 +220,14 @@ pub async fn columns_come_in_the_order_asked(store: &dyn PointStore, now: u32) {
     assert_same(&columns[40].values, &[7.5], "asked twice");
 }
 
-/// Deleting takes the stages named; the metric may be written again afterwards.
+/// A deletion removes the given stages and nothing else. The metric may be written again afterwards.
 pub async fn deletion_takes_all_stages_named_and_no_other_metric(store: &dyn PointStore, now: u32) {
     let (gone, stays) = (Subject::new("gone"), Subject::new("stays"));
     let (raw, coarse) = (gone.raw.slot(now) - 2000, gone.coarse.slot(now) - 100);
     let mut batch = WriteBatch::default();
     for subject in [&gone, &stays] {
         batch.push(subject.run(0, raw, false), &[1.0; 1500], None);
-        batch.push(subject.run(1, coarse, false), &[2.0; 3], Some(&[4; 3]));
+        batch.push(subject.run(1, coarse, false), &[2.0; 3], Some(&row_counts(&[4; 3])));
     }
     write(store, &batch).await;
     insist(|| store.delete(&[])).await;
@@ -241,7 +243,7 @@ pub async fn deletion_takes_all_stages_named_and_no_other_metric(store: &dyn Poi
     assert_same(&read(store, &gone, 0, raw + 4, raw + 7).await.0, &[f64::NAN, 9.0, f64::NAN], "born again");
 }
 
-/// Three days in one run.
+/// A run of three days reads back, as a whole and in part.
 pub async fn long_runs_cross_blocks_and_days(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("long");
     let slot = subject.raw.slot(now) - 4500;
@@ -253,11 +255,11 @@ pub async fn long_runs_cross_blocks_and_days(store: &dyn PointStore, now: u32) {
     assert_same(&read(store, &subject, 0, slot + 1000, slot + 3000).await.0, &values[1000..3000], "part");
 }
 
-/// Random batches, deletions and reads over a few metrics, against a map.
+/// Random batches, deletions and reads of a few metrics agree with a plain map.
 pub async fn agrees_with_a_plain_model(store: &dyn PointStore, layout: BlockLayout, now: u32, seed: u64) {
     let mut random = Random::new(seed);
     let mut metrics: Vec<Tracked> = (0..4).map(|i| Tracked::new(&format!("model{seed}.{i}"))).collect();
-    // The suite may have run on this store before.
+    // An earlier run over this store may have left slots.
     let leftovers: Vec<_> =
         metrics.iter().map(|m| (m.subject.id, vec![m.subject.raw, m.subject.coarse])).collect();
     insist(|| store.delete(&leftovers)).await;
@@ -281,7 +283,7 @@ pub async fn agrees_with_a_plain_model(store: &dyn PointStore, layout: BlockLayo
     compare(store, &mut random, &metrics, now, &format!("seed {seed} at the end")).await;
 }
 
-/// Adds a run to the batch and to the model.
+/// Adds a random run to the batch and to the model.
 fn random_run(
     random: &mut Random,
     metric: &mut Tracked,
@@ -304,11 +306,11 @@ fn random_run(
     let mut values = Vec::new();
     let mut counts = Vec::new();
     for slot in 0..len {
-        // A whole run holds everything known: unknown slots fall back to what was written before.
+        // A whole run must have every known slot, so it repeats what was written before.
         let fallback = known.get(slot as usize).copied().unwrap_or(f64::NAN);
         let value = if random.one_in(4) { fallback } else { random.value() };
         values.push(value);
-        counts.push(if value.is_nan() { 0 } else { 1 + random.below(60) });
+        counts.push(if value.is_nan() { RowCount::ZERO } else { RowCount::from(1 + random.below(60)) });
     }
     for (i, (value, count)) in values.iter().zip(&counts).enumerate() {
         metric.model.set(stage_index, first + i as u32, *value, *count);

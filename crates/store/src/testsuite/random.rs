@@ -1,4 +1,4 @@
-//! A small seeded generator, so that a failing seed can be run again.
+//! A small random generator with a seed, so that a failing test can be repeated.
 
 pub(crate) struct Random(u64);
 
@@ -20,12 +20,12 @@ impl Random {
         (self.next() % u64::from(n)) as u32
     }
 
-    /// True once in `n` times.
+    /// True with a probability of 1 in `n`.
     pub(crate) fn one_in(&mut self, n: u32) -> bool {
         self.below(n) == 0
     }
 
-    /// A value of one of the kinds that metrics have; never NaN.
+    /// A value of a kind that is common in metrics, or of any bits. Never NaN.
     pub(crate) fn value(&mut self) -> f64 {
         match self.below(6) {
             0 => 0.0,

@@ -1,4 +1,4 @@
-//! What is written by hand, read by `prost`.
+//! Decodes the messages of the handwritten encoder with `prost`.
 
 use std::sync::Arc;
 

@@ -5,12 +5,11 @@ use crate::name::NameOptions;
 
 const NOW: u32 = 1_700_000_000;
 
-/// What carbon 1.1.10 makes of these lines (`testdata/lines.py` writes the file).
+/// Compares with carbon 1.1.10, whose results are in a file that `testdata/lines.py` writes.
 const CARBON: &str = include_str!("../../../testdata/lines.tsv");
 
-/// Where we differ from carbon, and why: it keeps the name `a..b`; it reads `_` in numbers and white
-/// space of all kinds as separators; it stores before 1970 and after 2106; it keeps tags that it cannot
-/// read, and control characters.
+/// Intended differences. Carbon stores the name `a..b`, accepts `_` in numbers and any white space as a separator,
+/// and stores times before 1970 and after 2106, malformed tags, and control characters.
 const OURS: [(&str, Result<&str, Reject>); 13] = [
     ("'a..b 1 1234567890'", Ok("a.b 3ff0000000000000 1234567890")),
     ("'.a.b. 1 1234567890'", Ok("a.b 3ff0000000000000 1234567890")),
@@ -42,7 +41,7 @@ fn reasons(intake: &Intake) -> Vec<(Reject, u64)> {
     Reject::ALL.map(|r| (r, intake.tally.count(r))).into_iter().filter(|(_, n)| *n > 0).collect()
 }
 
-/// All chunks through one stream, then its end.
+/// Parses all chunks as one stream, and ends it.
 fn fed(chunks: &[&[u8]], line_bytes_max: usize) -> Intake {
     let mut lines = Lines::new(line_bytes_max);
     let mut intake = Intake::default();
@@ -124,7 +123,7 @@ fn a_line_that_is_not_ended_is_counted() {
     let intake = fed(&[b"a 1 1234567890\nb 2 12345"], 100);
     assert_eq!((shown(&intake).len(), reasons(&intake)), (1, vec![(Reject::HalfLine, 1)]));
     assert_eq!(reasons(&fed(&[b"a 1 1234567890\n \r"], 100)), []);
-    // Of one that is too long and not ended, too.
+    // Also the sample of an unfinished line that is too long.
     assert_eq!(reasons(&fed(&[&[b'x'; 500]], 100)), [(Reject::LineTooLong, 1)]);
 }
 

@@ -1,4 +1,4 @@
-//! Texts and numbers of a pickle, read from the place of their opcode.
+//! Reads texts and numbers of a pickle, starting at their opcode.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use crate::protocol::number;
 
 /// Longest number read from text, in bytes.
 const NUMBER_BYTES_MAX: usize = 400;
-/// The same with quotes and escapes. A text may be named again and again by two bytes each, so one that is
-/// no number must be seen to be none without reading it.
+/// The same with quotes and escapes. Two bytes of a frame are enough to refer to a text again, so a long
+/// text that is not a number must be recognised without reading it each time.
 const NUMBER_RAW_MAX: usize = 4 * NUMBER_BYTES_MAX + 2;
 
 impl Tree<'_> {
-    /// The bytes of a text; `None` when the node is something else, or badly quoted.
+    /// The bytes of a text. `None` if the node is something else or is not quoted correctly.
     pub(super) fn text(&self, node: Node) -> Option<Cow<'_, [u8]>> {
         let (opcode, rest) = self.atom(node)?;
         Some(match opcode {
@@ -25,7 +25,7 @@ impl Tree<'_> {
         })
     }
 
-    /// What stands in the frame for a text in a line of its own; empty for everything else.
+    /// The raw bytes of a text that is written as a line of the frame; empty for all other nodes.
     pub(super) fn raw(&self, node: Node) -> &[u8] {
         match self.atom(node) {
             Some((b'S' | b'V', rest)) => line(rest).unwrap_or_default(),
@@ -33,10 +33,10 @@ impl Tree<'_> {
         }
     }
 
-    /// The value of a number, or of a text that spells one.
+    /// The value of a number, or of a text that contains one.
     pub(super) fn number(&self, node: Node) -> Option<f64> {
         let (opcode, rest) = self.atom(node)?;
-        // Of these the length is where the line ends.
+        // These extend to the end of their line.
         if matches!(opcode, b'I' | b'F' | b'L' | b'S' | b'V') {
             line(&rest[..rest.len().min(NUMBER_RAW_MAX + 1)])?;
         }
@@ -67,7 +67,7 @@ trait LongSuffix {
 }
 
 impl LongSuffix for [u8] {
-    /// Without the `L` of Python 2's long integers.
+    /// Removes the `L` of Python 2's long integers.
     fn trim_suffix_long(&self) -> &Self {
         self.strip_suffix(b"L").unwrap_or(self)
     }
@@ -78,7 +78,7 @@ fn spelled(text: &[u8]) -> Option<f64> {
     if text.len() > NUMBER_BYTES_MAX { None } else { number::value(text) }
 }
 
-/// Two's complement, least byte first, as long as an integer can be that a double still tells apart.
+/// Two's complement, least significant byte first. Longer integers than a double can represent are refused.
 fn long(bytes: &[u8]) -> Option<f64> {
     if bytes.len() > 16 {
         return None;
@@ -99,7 +99,7 @@ fn line(bytes: &[u8]) -> Option<&[u8]> {
     memchr::memchr(b'\n', bytes).map(|end| &bytes[..end])
 }
 
-/// A string in quotes with Python's escapes.
+/// Decodes a quoted string with Python's escapes.
 fn quoted(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     let text = text.trim_ascii();
     let (quote, rest) = text.split_first().filter(|(quote, _)| matches!(quote, b'\'' | b'"'))?;
@@ -120,7 +120,7 @@ fn quoted(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(out))
 }
 
-/// What stands behind a backslash; an escape that Python does not know means itself.
+/// Decodes what follows a backslash. As in Python, an unknown escape stands for itself.
 fn escape<'a>(text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let (code, rest) = text.split_first()?;
     let plain = match code {
@@ -152,7 +152,7 @@ fn escape<'a>(text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     Some(rest)
 }
 
-/// Latin-1 with `\uXXXX` and `\UXXXXXXXX`, which is how protocol 0 writes unicode.
+/// Decodes Latin-1 with `\uXXXX` and `\UXXXXXXXX`, the form in which protocol 0 writes Unicode.
 fn raw_unicode(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     if text.is_ascii() && !text.contains(&b'\\') {
         return Some(Cow::Borrowed(text));

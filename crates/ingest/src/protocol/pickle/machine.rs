@@ -1,8 +1,9 @@
-//! The stack machine: from opcodes to a tree of nodes.
+//! The stack machine that turns opcodes into a tree of nodes.
 
 use std::fmt;
 
-/// A value of the pickle: its kind in the two upper bits, its place in the others.
+/// A value of the pickle. The two upper bits hold its kind, the others an index whose meaning depends on
+/// the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Node(u32);
 
@@ -13,20 +14,20 @@ const TUPLE: u32 = 1;
 const LIST: u32 = 2;
 const DICT: u32 = 3;
 
-/// The place of no segment, and a memo entry that was never put.
+/// Index that stands for "no segment", and for a memo entry that was never set.
 const NONE: u32 = u32::MAX;
 
-/// What a node is.
+/// The kinds of nodes.
 pub(super) enum Kind<'t> {
     /// A list or a tuple.
     Sequence(Sequence<'t>),
-    /// A dictionary with so many entries, which nothing asks for.
+    /// A dictionary with this number of entries. Its contents are never needed.
     Dict(u32),
     /// Text, bytes, a number, a boolean or None.
     Atom,
 }
 
-/// What the machine leaves behind.
+/// The result of a run: all values of a pickle, and which is the outermost.
 #[derive(Debug)]
 pub(super) struct Tree<'a> {
     pub(super) frame: &'a [u8],
@@ -34,18 +35,19 @@ pub(super) struct Tree<'a> {
     root: Node,
 }
 
-/// Why a frame is no pickle that can be taken.
+/// Why a frame is not an acceptable pickle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// An opcode that is unknown, or refused because it names classes, calls or copies.
+    /// The opcode (first field) at this byte (second field) is unknown, or refused because it refers to
+    /// classes, calls or copies.
     Opcode(u8, usize),
     /// The frame ends in the middle.
     Short,
-    /// An opcode that finds too little or something else on the stack.
+    /// The stack does not hold what the opcode at this byte needs.
     Stack(usize),
-    /// A memo entry that was never put, or a number for one that no sender writes.
+    /// The opcode at this byte reads a memo entry that was never set, or sets one with an absurd index.
     Memo(usize),
-    /// A length or a number that cannot be.
+    /// The opcode at this byte has an impossible length or number.
     Number(usize),
 }
 
@@ -55,20 +57,23 @@ impl fmt::Display for Broken {
             Self::Opcode(code, at) => write!(f, "opcode {code:#04x} at byte {at} is not allowed"),
             Self::Short => f.write_str("the frame ends in the middle of the pickle"),
             Self::Stack(at) => write!(f, "the opcode at byte {at} does not fit the stack"),
-            Self::Memo(at) => write!(f, "the opcode at byte {at} asks for a wrong memo entry"),
+            Self::Memo(at) => write!(f, "the opcode at byte {at} uses a memo entry that does not exist"),
             Self::Number(at) => write!(f, "the opcode at byte {at} has a wrong length or number"),
         }
     }
 }
 
-/// Runs the pickle to its STOP; what follows it is not looked at, as in Python.
+/// Runs the pickle to its STOP opcode. As in Python, bytes after that are ignored.
+///
+/// # Errors
+/// [`Broken`] if the bytes are not a pickle of plain data.
 pub(super) fn run(frame: &[u8]) -> Result<Tree<'_>, Broken> {
     let mut machine = Machine::new(frame);
     let root = machine.run()?;
     Ok(Tree { frame, heap: machine.heap, root })
 }
 
-/// The most that the machine held for a frame.
+/// The largest amount of memory that the machine held for a frame.
 #[cfg(test)]
 pub(super) fn held_bytes(frame: &[u8]) -> usize {
     let mut machine = Machine::new(frame);
@@ -78,11 +83,11 @@ pub(super) fn held_bytes(frame: &[u8]) -> usize {
     4 * (words + heap.segments.capacity() + 2 * heap.lists.capacity() + heap.dicts.capacity())
 }
 
-/// Tuples and lists: chained segments of nodes, each `[next segment, length, node, …]`.
+/// Tuples and lists as chains of segments, each stored as `[next segment, length, node, …]`.
 #[derive(Debug, Default)]
 struct Heap {
     segments: Vec<u32>,
-    /// First and last segment of each list.
+    /// Indices of the first and last segment of each list.
     lists: Vec<(u32, u32)>,
     /// Number of entries of each dictionary.
     dicts: Vec<u32>,
@@ -99,7 +104,7 @@ impl Heap {
         at
     }
 
-    /// Adds to a list; false when the node is none.
+    /// Appends to a list. Returns false if the node is not a list.
     fn append(&mut self, list: Node, nodes: &[Node]) -> bool {
         let segment = self.segment(nodes);
         let Some((first, last)) = self.lists.get_mut(list.place()).filter(|_| list.kind() == LIST) else {
@@ -137,7 +142,7 @@ impl Node {
     }
 }
 
-/// The nodes of a tuple or list, in order.
+/// Iterates over the nodes of a tuple or list.
 pub(super) struct Sequence<'t> {
     segments: &'t [u32],
     next: u32,
@@ -181,7 +186,7 @@ struct Machine<'a> {
     at: usize,
     opcode_at: usize,
     stack: Vec<Node>,
-    /// Heights of the stack at each MARK.
+    /// Height of the stack at each MARK.
     marks: Vec<u32>,
     memo: Vec<Node>,
     heap: Heap,
@@ -245,9 +250,9 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    // What the opcodes do, in the order above.
+    // The opcodes, in the order of the match above.
 
-    /// POP takes the topmost value, or the topmost mark when nothing is above it.
+    /// POP removes the topmost value, or the topmost mark if no value is above it.
     fn discard(&mut self) -> Result<(), Broken> {
         if self.stack.len() > self.floor() {
             self.stack.pop();
@@ -256,14 +261,14 @@ impl<'a> Machine<'a> {
         self.pop_mark().map(drop)
     }
 
-    /// A value whose bytes, so many after the opcode, are read when it is needed.
+    /// Pushes a value of `length` bytes after the opcode. They are decoded when the value is needed.
     fn atom(&mut self, length: usize) -> Result<(), Broken> {
         self.skip(length)?;
         self.stack.push(Node::new(ATOM, self.opcode_at));
         Ok(())
     }
 
-    /// A value behind its length.
+    /// Pushes a value that is preceded by its length.
     fn counted<const N: usize>(&mut self) -> Result<(), Broken> {
         let length = self.little_endian::<N>()?;
         self.atom(length)
@@ -324,7 +329,7 @@ impl<'a> Machine<'a> {
             b'r' => self.little_endian::<4>()?,
             _ => self.memo.len(),
         };
-        // Senders number their entries one by one, so an index beyond the bytes is no honest one.
+        // Senders number memo entries consecutively, so an index beyond the length of the frame is an attack.
         if index > self.frame.len() {
             return Err(Broken::Memo(self.opcode_at));
         }
@@ -373,7 +378,7 @@ impl<'a> Machine<'a> {
         self.marks.last().map_or(0, |mark| *mark as usize)
     }
 
-    /// The height of the stack without its `count` topmost values, none of which is below a mark.
+    /// Height of the stack without its `count` topmost values. Fails if one of them lies below a mark.
     fn below(&self, count: usize) -> Result<usize, Broken> {
         let height = self.stack.len().checked_sub(count);
         height.filter(|height| *height >= self.floor()).ok_or(Broken::Stack(self.opcode_at))
@@ -412,7 +417,7 @@ impl<'a> Machine<'a> {
         usize::try_from(number).map_err(|_| Broken::Short)
     }
 
-    /// The rest of the line, without its end.
+    /// The rest of the line without its LF.
     fn line(&mut self) -> Result<&[u8], Broken> {
         let rest = &self.frame[self.at..];
         let end = memchr::memchr(b'\n', rest).ok_or(Broken::Short)?;

@@ -1,8 +1,8 @@
-//! Carbon's pickle protocol: frames that hold a list of `(name, (timestamp, value))`.
+//! Carbon's pickle protocol: frames with a list of `(name, (timestamp, value))`.
 //!
-//! The decoder is our own: it knows only data, no classes and no calls, runs without recursion, and
-//! holds at most some twelve bytes for each byte of the frame, whatever the frame says. Values are not
-//! built: a node is the place of its opcode, read again when the point is taken.
+//! The decoder is our own. It supports plain data only, neither classes nor calls, and needs no recursion.
+//! Whatever the frame contains, it takes at most about twelve bytes of memory per byte of the frame. It
+//! builds no values: a node is the position of its opcode, which is decoded when the point is needed.
 
 mod atom;
 mod machine;
@@ -10,13 +10,23 @@ mod machine;
 mod tests;
 
 use super::emit::{Emitter, Flow, outcome};
-use super::{Context, Cursor, Decode, Intake, number};
+use super::frame::{Cursor, Decode, Framed};
+use super::number;
+use super::parser::{Context, Intake, MessageLimit, TcpProtocol};
 use crate::reject::Reject;
 use machine::{Kind, Node, Tree};
 
 pub use machine::Broken;
 
-/// Reads pickled points.
+/// Pickles over TCP.
+pub const TCP: TcpProtocol = TcpProtocol {
+    name: "pickle",
+    listen: "127.0.0.1:2004",
+    limit: MessageLimit::FRAME,
+    connect: |frame_bytes_max| Box::new(Framed::new(Pickle, frame_bytes_max)),
+};
+
+/// Decodes pickled points.
 #[derive(Debug, Default)]
 pub struct Pickle;
 
@@ -48,7 +58,7 @@ fn frame_of(tree: &Tree<'_>, emitter: &mut Emitter<'_>) -> Flow {
                 item_of(tree, item, emitter)?;
             }
         }
-        // Carbon walks over any outer shape and finds an error in each entry.
+        // Carbon iterates over any container, and finds an error in each entry of this one.
         Kind::Dict(entries) => {
             for _ in 0..entries {
                 emitter.refused(b"entry of a dict", Reject::Item)?;
@@ -59,7 +69,7 @@ fn frame_of(tree: &Tree<'_>, emitter: &mut Emitter<'_>) -> Flow {
     Flow::Continue(())
 }
 
-/// `(name, (timestamp, value), …)`: carbon writes one point, go-carbon takes several.
+/// `(name, (timestamp, value), …)`. Carbon sends one point per item; go-carbon accepts several.
 fn item_of(tree: &Tree<'_>, item: Node, emitter: &mut Emitter<'_>) -> Flow {
     let Kind::Sequence(mut parts) = tree.kind(item) else {
         return emitter.refused(b"an item that is no pair", Reject::Item);

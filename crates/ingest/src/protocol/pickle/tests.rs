@@ -9,7 +9,7 @@ use crate::protocol::{BATCH_BYTES, Framed, Protocol, Step};
 
 const NOW: u32 = 1_700_000_000;
 
-/// What carbon 1.1.10 makes of the files beside it (`testdata/pickles.py` writes them all).
+/// The results of carbon 1.1.10 for the files in this directory. `testdata/pickles.py` writes all of them.
 const CARBON: &str = include_str!("../../../testdata/pickle/expected.tsv");
 
 fn context() -> Context<'static> {
@@ -37,7 +37,7 @@ fn framed(frame: &[u8]) -> Vec<u8> {
     [&(frame.len() as u32).to_be_bytes(), frame].concat()
 }
 
-/// The items of `pickles.py` that are none, in every protocol.
+/// The invalid items of `pickles.py`, in every protocol version.
 const BAD_ITEMS: [(Reject, u64); 4] =
     [(Reject::Value, 2), (Reject::Nan, 1), (Reject::Item, 3), (Reject::Frame, 0)];
 
@@ -56,12 +56,12 @@ fn pickles_are_read_as_carbon_reads_them() {
         let lines = CARBON.lines().filter_map(|line| line.split_once('\t'));
         let carbon: Vec<_> = lines.filter(|(file, _)| *file == label).map(|(_, point)| point).collect();
         match label.split('-').next().unwrap() {
-            // The order of the tags is carbon's storage's, not its receiver's.
+            // Carbon sorts tags in its storage, not in its receiver.
             "python3" | "tuple" | "no" => {
                 let carbon: Vec<_> = carbon.iter().map(|p| p.replace("y=1;x=2", "x=2;y=1")).collect();
                 assert_eq!(shown(&intake), carbon, "{label}");
             }
-            // Carbon takes neither: names as bytes, and go-carbon's several points an item.
+            // Carbon accepts neither names as bytes nor several points per item, as go-carbon does.
             "bytes" => assert_eq!(shown(&intake), ["bytes.name\t401e000000000000\t1700000000"]),
             "several" => assert_eq!(intake.points.len(), 3),
             _ => assert_eq!(shown(&intake), carbon, "{label}"),
@@ -153,16 +153,16 @@ fn one_bad_item_costs_no_other() {
 
 #[test]
 fn strange_but_harmless_shapes() {
-    // A list inside itself, and one that grows after it was put into the memo.
+    // A list that contains itself, and one that grows after it was put into the memo.
     assert_eq!(reasons(&decoded(b"]q\x00h\x00a.")), [(Reject::Item, 1)]);
     assert_eq!(decoded(b"](lq\x00a0h\x00(U\x01a(I1\nI2\ntta.").points.len(), 1);
-    // POP, POP_MARK, and text behind the end.
+    // POP, POP_MARK, and bytes after the end.
     assert_eq!(decoded(b"]N0(NN1(U\x01a(I1\nI2\ntta.garbage").points.len(), 1);
     assert_eq!(decoded(b"](0(U\x01a(I1\nI2\ntta.").points.len(), 1);
     assert_eq!(decoded(b"((ttu.").tally.count(Reject::Frame), 1);
 }
 
-/// What a frame may hold for each of its bytes, the room that vectors keep in reserve included.
+/// Memory that a frame may take per byte, including the spare capacity of vectors.
 const BYTES_PER_BYTE: usize = 40;
 
 #[test]
@@ -184,7 +184,7 @@ fn bombs_hold_a_small_multiple_of_their_frame() {
     }
 }
 
-/// A long name and a point, repeated by memo references: 5 bytes for each copy of the name.
+/// A long name and a point, repeated through the memo with 5 bytes per copy of the name.
 fn repeating(name_bytes: usize, copies: usize) -> Vec<u8> {
     let mut frame = b"\x80\x02](X".to_vec();
     frame.extend((name_bytes as u32).to_le_bytes());
@@ -195,7 +195,7 @@ fn repeating(name_bytes: usize, copies: usize) -> Vec<u8> {
     frame
 }
 
-/// Feeds a stream and gives the points, the refusals and the largest batch.
+/// Parses a stream. Returns the points, the refusals and the size of the largest batch.
 fn fed(bytes: &[u8], chunk: usize, frame_bytes_max: usize) -> (Vec<String>, Vec<(Reject, u64)>, usize) {
     let mut protocol = Framed::new(Pickle, frame_bytes_max);
     let (mut points, mut intake, mut largest) = (Vec::new(), Intake::default(), 0);
@@ -221,7 +221,7 @@ fn fed(bytes: &[u8], chunk: usize, frame_bytes_max: usize) -> (Vec<String>, Vec<
 
 #[test]
 fn repeated_names_come_in_batches_of_bounded_size() {
-    // 40,000 points of one 100-byte name: what a backfill looks like.
+    // 40,000 points of a name of 100 bytes, as in a backfill.
     let bytes = [framed(&repeating(100, 40_000)), framed(b"(l(S'after'\n(I1\nI2\ntta.")].concat();
     for chunk in [bytes.len(), 1000] {
         let (points, refused, largest) = fed(&bytes, chunk, 1 << 20);
@@ -240,16 +240,16 @@ fn a_name_repeated_without_end_is_cut_off() {
     assert!(largest < BATCH_BYTES + 32_000, "{largest}");
 }
 
-/// What was read in full for each of them would keep a thread busy for minutes.
+/// Reading the long text for each point would keep a thread busy for minutes.
 #[test]
 fn a_huge_text_repeated_without_end_is_not_read_each_time() {
     let huge = [&b"S'\\\\"[..], &b"x".repeat(500_000), b"'\n"].concat();
-    // Ten items of a name and 250,000 times the same pair, whose numbers are that text.
+    // Ten items with a name and 250,000 times the same pair, whose numbers are the long text.
     let pair = [&huge[..], b"q\x00h\x00\x86q\x01"].concat();
     let item = [&b"(U\x01a"[..], &pair, &b"h\x01".repeat(250_000), b"tq\x02"].concat();
     let frame = [b"](", &item[..], &b"h\x02".repeat(9), b"e."].concat();
     assert_eq!(reasons(&decoded(&frame)), [(Reject::Value, 2_500_010)]);
-    // A name that is quoted badly, at its end.
+    // A name with a wrong quote at its end.
     let name = [&b"S'"[..], &b"\\x41".repeat(100_000), b"\\xzz'\n"].concat();
     let item = [&b"("[..], &name, b"(K\x01K\x02ttq\x00"].concat();
     let frame = [b"](", &item[..], &b"h\x00".repeat(250_000), b"e."].concat();
@@ -269,12 +269,12 @@ fn frames_as_they_come() {
     assert_eq!(count(&[&framed(b""), &good[..]].concat()), (1, vec![(Reject::Frame, 1)]));
     assert_eq!(count(&[&good[..], &good[..9]].concat()), (1, vec![(Reject::HalfFrame, 1)]));
     assert_eq!(count(&good[..2]), (0, vec![(Reject::HalfFrame, 1)]));
-    // A frame that is too long ends the stream, and is not waited for.
+    // A frame that is too long closes the connection at once.
     assert_eq!(count(&[&good[..], b"\0\0\x03\xe9", &good].concat()), (1, vec![(Reject::FrameTooLarge, 1)]));
     assert_eq!(count(b"GET / HTTP/1.1\r\n\r\n"), (0, vec![(Reject::FrameTooLarge, 1)]));
 }
 
-/// Opcodes that fit together more often than random bytes do.
+/// Opcodes that form valid pickles more often than random bytes.
 fn program() -> impl Strategy<Value = Vec<u8>> {
     let pieces: Vec<&'static [u8]> = vec![
         b"(",

@@ -1,26 +1,26 @@
-//! `plumbago bench disk`: what the points of a stopped daemon take on the disk.
+//! `plumbago bench disk`: the disk use of a stopped daemon's points.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use plumbago_bench::Report;
 use plumbago_model::SystemClock;
 use plumbago_store::StoreError;
 use plumbago_store_embedded::{EmbeddedStore, StageUsage};
 use plumbago_telemetry::Registry;
 
-use super::report::Report;
+use super::print_report;
 use crate::config::{self, Config};
 use crate::error::{Exit, Failure};
-use crate::output::print;
 
-/// Which data, and what to do with it first.
+/// Options of `plumbago bench disk`.
 #[derive(Debug, Args)]
 pub struct DiskArgs {
-    /// The data directory of a daemon that is stopped; the configured one when not given
+    /// Data directory of a stopped daemon; by default the configured one
     #[arg(long)]
     data_dir: Option<PathBuf>,
-    /// Merge all blocks into long ones first, as the daemon does with each day that is over
+    /// Merge all blocks into long ones first, as the daemon does at the end of each day
     #[arg(long)]
     merge: bool,
     /// Print one JSON object instead of a table
@@ -28,7 +28,12 @@ pub struct DiskArgs {
     json: bool,
 }
 
-/// Prints bytes per point, by stage.
+/// Runs `plumbago bench disk`: prints the bytes per point of each stage.
+///
+/// # Errors
+///
+/// If the configuration has errors, the store cannot be opened (a daemon may be using it), or the output
+/// fails.
 pub fn run(args: &DiskArgs, file: Option<&Path>) -> Result<(), Failure> {
     let mut config = config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))?.config;
     if let Some(data_dir) = &args.data_dir {
@@ -36,10 +41,15 @@ pub fn run(args: &DiskArgs, file: Option<&Path>) -> Result<(), Failure> {
     }
     let mut report = Report::default();
     measure(&config, args.merge, &mut report)?;
-    Ok(print(&if args.json { report.json() } else { report.table() })?)
+    print_report(&report, args.json)
 }
 
-/// Opens the store of a stopped daemon and adds what each stage takes.
+/// Opens the store of a stopped daemon and adds the disk use of each stage to `report`. With `merge`, all
+/// blocks are merged into long ones first.
+///
+/// # Errors
+///
+/// If the store cannot be opened, read, merged or closed.
 pub fn measure(config: &Config, merge: bool, report: &mut Report) -> Result<(), Failure> {
     let failed = |error: StoreError| Failure::new(Exit::Store, error);
     let settings = config.store.embedded.clone();
@@ -48,7 +58,7 @@ pub fn measure(config: &Config, merge: bool, report: &mut Report) -> Result<(), 
     if merge {
         store.merge_all(&mut |_| true).map_err(failed)?;
     }
-    store.settle().map_err(failed)?;
+    store.write_tables().map_err(failed)?;
     let usage = store.usage().map_err(failed)?;
     for stage in &usage.stages {
         let kind = if stage.coarse { "windows" } else { "raw" };

@@ -3,28 +3,34 @@
 mod disk;
 mod load;
 mod query;
-mod report;
 
 use std::path::Path;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use plumbago_bench::load::names::Shape;
+use plumbago_bench::{BenchError, Report};
 
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
+use crate::output::print;
 
-/// What is measured.
+/// The commands of `plumbago bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Send points over TCP and report speed, processor time, memory and disk
+    /// Send points over TCP and report throughput, processor time, memory and disk use
     Load(load::LoadArgs),
     /// Time searches for names
     Find(query::FindArgs),
     /// Time render requests
     Render(query::RenderArgs),
-    /// Tell what the points of a stopped daemon take on the disk, by stage
+    /// Report the disk use of a stopped daemon's points, by stage
     Disk(disk::DiskArgs),
 }
 
-/// Runs one of them.
+/// Runs a `plumbago bench` command.
+///
+/// # Errors
+///
+/// If the measurement fails; see the function of each command.
 pub fn run(command: BenchCommand, file: Option<&Path>) -> Result<(), Failure> {
     match command {
         BenchCommand::Load(args) => load::run(&args, file),
@@ -32,4 +38,32 @@ pub fn run(command: BenchCommand, file: Option<&Path>) -> Result<(), Failure> {
         BenchCommand::Render(args) => query::render(&args),
         BenchCommand::Disk(args) => disk::run(&args, file),
     }
+}
+
+/// A scheme of metric names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Names {
+    /// Two thirds host metrics (25 per host), one third application metrics; 5–8 components, about 50 bytes
+    Mixed,
+    /// `dc1.rack12.host0123.cpu.3.user`: 100 metrics per host, 50 racks in each of 4 data centres
+    Hosts,
+}
+
+impl From<Names> for Shape {
+    fn from(names: Names) -> Self {
+        match names {
+            Names::Mixed => Self::Mixed,
+            Names::Hosts => Self::Hosts,
+        }
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        Self::new(Exit::Internal, error)
+    }
+}
+
+fn print_report(report: &Report, json: bool) -> Result<(), Failure> {
+    Ok(print(&if json { report.json() } else { report.table() })?)
 }

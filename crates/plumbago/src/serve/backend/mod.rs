@@ -1,34 +1,30 @@
-//! What is behind the engine: the embedded store, or Cassandra with a spool in front of it.
+//! The stores behind the engine: the embedded store, or Cassandra with a spool in front of it.
 
+pub(super) mod adapters;
 mod cassandra;
-mod follow;
-mod identity;
-mod load;
-mod names;
-mod remote;
 mod sasi;
-mod turn;
 
 use std::sync::Arc;
 
 use anyhow::Context;
 use plumbago_api::NameFinder;
 use plumbago_engine::{Engine, NameCheck};
-use plumbago_maintenance::{MyTurn, Stores, Turn};
+use plumbago_maintenance::{JobLease, NoLeases, Stores};
 use plumbago_model::Clock;
-use plumbago_store::{DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, StoreError};
-use plumbago_store_cassandra::CassandraStore;
+use plumbago_store::{
+    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, SharedStore, SharedWindows, StoreError,
+};
 use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
 
+use self::adapters::JobLeases;
 use self::cassandra::Cassandra;
-use self::turn::LeaseTurn;
 use super::{MAINTENANCE, rules};
 use crate::config::{Config, StoreKind};
 use crate::error::{Exit, Failure};
 
-/// The stores, and what keeps them.
+/// The opened stores, by the traits through which others use them.
 pub(super) struct Backend {
     pub(super) points: Arc<dyn PointStore>,
     pub(super) flush: Arc<dyn FlushStore>,
@@ -36,7 +32,7 @@ pub(super) struct Backend {
     pub(super) keeper: Keeper,
 }
 
-/// What has to be looked after while the daemon runs.
+/// The store as a whole: its background tasks, its state for operators, and its end.
 #[derive(Debug, Clone)]
 pub(super) enum Keeper {
     Embedded(EmbeddedStore),
@@ -44,7 +40,7 @@ pub(super) enum Keeper {
 }
 
 impl Backend {
-    /// Opens what the settings name. Does not wait for a server.
+    /// Opens the store that `store.kind` names. Does not wait for a server.
     pub(super) fn open(
         config: &Config,
         rules: &rules::Live,
@@ -76,8 +72,8 @@ impl Backend {
 }
 
 impl Backend {
-    /// The stores that maintenance jobs work on. Directories have no rows of their own on the local
-    /// disk, and rows in Cassandra expire by themselves.
+    /// Returns the stores that maintenance jobs work on. The embedded store has no rows of directories. In
+    /// Cassandra rows of points expire by themselves, so jobs need not delete them.
     pub(super) fn stores(&self) -> Stores {
         let (metadata, points) = (Arc::clone(&self.metadata), Arc::clone(&self.points));
         let states = Some(Arc::clone(&self.flush));
@@ -85,29 +81,32 @@ impl Backend {
             Keeper::Embedded(store) => {
                 let rows = Arc::new(store.clone());
                 let listing = Arc::clone(&metadata);
-                Stores { rows, metadata, listing, points, directories: None, states, delete_points: true }
+                let (directories, windows) = (None, None);
+                Stores { rows, metadata, listing, points, directories, states, windows, delete_points: true }
             }
             Keeper::Cassandra(cassandra) => {
                 let rows = Arc::new(cassandra.store.clone());
                 let directories: Option<Arc<dyn DirectoryStore>> = Some(Arc::clone(&rows) as _);
-                // The names take a metric that has metadata for whole, and write nothing.
+                // Jobs list metrics from the server and repair them there: creating a metric through `Names`
+                // would write nothing, because its metadata exists.
                 let listing: Arc<dyn MetadataStore> = rows.clone();
-                Stores { rows, metadata, listing, points, directories, states, delete_points: false }
+                let windows: Option<Arc<dyn SharedWindows>> = Some(Arc::clone(&rows) as _);
+                Stores { rows, metadata, listing, points, directories, states, windows, delete_points: false }
             }
         }
     }
 }
 
 impl Keeper {
-    /// Starts what runs beside the engine.
+    /// Starts the background tasks of the store.
     pub(super) fn spawn_chores(&self, engine: &Engine, stop: &CancellationToken) {
         match self {
             Self::Embedded(store) => drop(tokio::spawn(maintain(store.clone(), stop.clone()))),
-            Self::Cassandra(cassandra) => cassandra.spawn_chores(engine, stop),
+            Self::Cassandra(cassandra) => cassandra.spawn_tasks(engine, stop),
         }
     }
 
-    /// Which names the store can hold.
+    /// Returns the check for names that the store cannot hold.
     pub(super) fn name_check(&self) -> NameCheck {
         match self {
             Self::Embedded(_) => Arc::new(|_| Ok(())),
@@ -115,7 +114,7 @@ impl Keeper {
         }
     }
 
-    /// Who finds names where they are not loaded.
+    /// Returns the finder of names if they are not loaded into memory (`index.mode = "sasi"`).
     pub(super) fn finder(&self) -> Option<Arc<dyn NameFinder>> {
         match self {
             Self::Embedded(_) => None,
@@ -125,96 +124,100 @@ impl Keeper {
         }
     }
 
-    /// Where it is noted which metrics are read.
-    pub(super) fn notes_reads(&self) -> Option<CassandraStore> {
+    /// Returns the store that records which metrics are read, if one does.
+    pub(super) fn notes_reads(&self) -> Option<Arc<dyn SharedStore>> {
         match self {
             Self::Embedded(_) => None,
-            Self::Cassandra(cassandra) => cassandra.notes_reads.then(|| cassandra.store.clone()),
-        }
-    }
-
-    /// Who of the daemons on this store may run a job.
-    pub(super) fn turn(&self) -> Arc<dyn Turn> {
-        match self {
-            Self::Embedded(_) => Arc::new(MyTurn),
             Self::Cassandra(cassandra) => {
-                Arc::new(LeaseTurn::new(cassandra.store.clone(), cassandra::host()))
+                cassandra.notes_reads.then(|| Arc::new(cassandra.store.clone()) as _)
             }
         }
     }
 
-    /// Replica and writer, where others write to the same store.
+    /// Returns the leases that decide which daemon on this store runs a job.
+    pub(super) fn job_lease(&self) -> Arc<dyn JobLease> {
+        match self {
+            Self::Embedded(_) => Arc::new(NoLeases),
+            Self::Cassandra(cassandra) => Arc::new(JobLeases(Arc::clone(&cassandra.leases))),
+        }
+    }
+
+    /// Returns the replica id and the writer id if several daemons may share the store.
     pub(super) fn writer(&self) -> Option<(u8, u16)> {
         match self {
             Self::Embedded(_) => None,
             Self::Cassandra(cassandra) => {
-                let identity = cassandra.store.identity();
-                Some((identity.replica(), identity.writer()))
+                let identity = cassandra.member.writer_identity();
+                Some((identity.replica(), identity.first_id()))
             }
         }
     }
 
-    /// Why the store is not ready, in plain words.
+    /// Why the store is not ready, for operators. Empty if it is ready.
     pub(super) fn reasons(&self) -> Vec<String> {
         match self {
-            Self::Embedded(_) => Vec::new(),
-            Self::Cassandra(cassandra) => cassandra.reasons(),
+            Self::Embedded(store) => store.trouble().into_iter().collect(),
+            Self::Cassandra(cassandra) => cassandra.member.reasons(),
         }
     }
 
-    /// What does not work although it is ready.
+    /// Features that do not work although the store is ready, for operators.
     pub(super) fn warnings(&self) -> Vec<String> {
         match self {
             Self::Embedded(_) => Vec::new(),
-            Self::Cassandra(cassandra) => cassandra.warnings(),
+            Self::Cassandra(cassandra) => cassandra.member.warnings(),
         }
     }
 
-    /// Sends again what a remote store has acknowledged since then (seconds since the epoch), as far as
-    /// it is still kept; gives the bytes of it.
+    /// Sends rows again that were acknowledged since `since` (seconds since the epoch) and that the spool
+    /// still retains. Returns their size in bytes.
     pub(super) fn replay(&self, since: i64) -> anyhow::Result<u64> {
         match self {
-            Self::Embedded(_) => anyhow::bail!("only a remote store has something to be sent again"),
+            Self::Embedded(_) => {
+                anyhow::bail!("the embedded store has no spool, so there is nothing to send again")
+            }
             Self::Cassandra(cassandra) => Ok(cassandra.spooled.replay(since.saturating_mul(1_000_000))?),
         }
     }
 
-    /// The end: what is on its way gets a moment to arrive.
+    /// Closes the store. With Cassandra, first waits a moment for pending rows to be acknowledged.
     pub(super) async fn close(self) -> Result<(), Failure> {
         match self {
             Self::Embedded(store) => store.close().map_err(failure),
-            Self::Cassandra(cassandra) => cassandra.close().await.context("close").map_err(super::internal),
+            Self::Cassandra(cassandra) => {
+                cassandra.close().await.context("cannot close the store").map_err(super::internal)
+            }
         }
     }
 }
 
-/// Drops expired points and merges closed days, from time to time.
+/// Drops expired points and merges closed time buckets at each `MAINTENANCE` interval until `stop`.
 async fn maintain(store: EmbeddedStore, stop: CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(MAINTENANCE)).await.is_some() {
         let (store, stop) = (store.clone(), stop.clone());
         let job = tokio::task::spawn_blocking(move || store.maintain(&mut |_| !stop.is_cancelled()));
         match job.await {
-            Ok(Ok(report)) if report != Default::default() => tracing::info!(?report, "store maintained"),
+            Ok(Ok(report)) if report != Default::default() => {
+                tracing::info!(?report, "maintenance of the embedded store finished");
+            }
             Ok(Err(error)) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "store not maintained");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "maintenance of the embedded store failed; the next interval tries again"
+                );
             }
             _ => {}
         }
     }
 }
 
-/// Opens the store; a log torn by power loss is cut at its hole once.
+/// Opens the store. If a power cut has torn its log, the log is cut off at the damaged place.
 fn open_embedded(
     config: &Config,
     clock: &Arc<dyn Clock>,
     registry: &Registry,
 ) -> Result<EmbeddedStore, StoreError> {
-    let dir = config.store_dir();
-    let open = || EmbeddedStore::open(&dir, config.store.embedded.clone(), Arc::clone(clock), registry);
-    match open() {
-        Err(error) if error.kind == ErrorKind::Corrupt && plumbago_journal::repair(&dir).is_ok() => open(),
-        result => result,
-    }
+    EmbeddedStore::open(config.store_dir(), config.store.embedded.clone(), Arc::clone(clock), registry)
 }
 
 fn failure(error: StoreError) -> Failure {

@@ -1,4 +1,4 @@
-//! Names found by the SASI indexes of the server, for nodes that load none (`index.mode = "sasi"`).
+//! Finds names through Cassandra's SASI indexes, for daemons that load no names (`index.mode = "sasi"`).
 
 use async_trait::async_trait;
 use plumbago_api::{FinderError, NameFinder};
@@ -7,7 +7,7 @@ use plumbago_model::{Pattern, has_glob, sanitize};
 use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::find::{FindError, Limits, Want};
 
-/// Finds names in Cassandra.
+/// Finds names through the SASI indexes of this store.
 #[derive(Debug)]
 pub(super) struct Sasi(pub(super) CassandraStore);
 
@@ -39,7 +39,8 @@ impl NameFinder for Sasi {
     }
 }
 
-/// What a query means; a name is taken as the index in memory takes it, `None` when it is none.
+/// Parses a query. A query without a glob is made canonical, as the index in memory does; `None` if it is not
+/// a valid name.
 fn pattern(query: &str) -> Result<Option<Pattern>, FinderError> {
     let name = match has_glob(query) {
         true => query.into(),

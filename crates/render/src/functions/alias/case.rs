@@ -1,4 +1,4 @@
-//! Names in capital and in small letters.
+//! `upper` and `lower`.
 
 use crate::function::{Args, Function, Group, Kind, Param, SERIES, Value};
 
@@ -7,10 +7,13 @@ const PARAMS: &[Param] = &[SERIES, Param::new("pos", Kind::Integer).optional().m
 pub(super) const ALL: &[Function] = &[
     Function::new("upper", Group::Alias, PARAMS, |args, _| Ok(changed(args, str::to_uppercase)))
         .or(&["toUpperCase"])
-        .about("Names in capital letters, all of them or those at some places.", "upper(host.*.load, 0)"),
+        .about(
+            "Changes names to capital letters, in whole or only at some positions.",
+            "upper(host.*.load, 0)",
+        ),
     Function::new("lower", Group::Alias, PARAMS, |args, _| Ok(changed(args, str::to_lowercase)))
         .or(&["toLowerCase"])
-        .about("Names in small letters, all of them or those at some places.", "lower(host.*.LOAD)"),
+        .about("Changes names to small letters, in whole or only at some positions.", "lower(host.*.LOAD)"),
 ];
 
 fn changed(args: &mut Args, change: fn(&str) -> String) -> Value {

@@ -1,9 +1,9 @@
-//! Values in names: `legendValue` and `cactiStyle`.
+//! Functions that show values in names: `legendValue` and `cactiStyle`.
 
 use crate::aggregate::Aggregate;
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
-use crate::number::{general, python_float};
+use crate::number::{python_float, python_number};
 use crate::printf::padded;
 use crate::series::TimeSeries;
 
@@ -52,7 +52,7 @@ pub(super) const ALL: &[Function] = &[
         legend_value,
     )
     .about(
-        "Adds values to names; with si or binary last, in columns and with units.",
+        "Adds values to names. With si or binary as the last argument they have units and stand in columns.",
         "legendValue(host.*.load, 'avg', 'max')",
     ),
     Function::new(
@@ -66,12 +66,12 @@ pub(super) const ALL: &[Function] = &[
         cacti_style,
     )
     .about(
-        "Adds the last, largest and smallest value to names, in columns.",
+        "Adds the last, the largest and the smallest value to names, in columns.",
         "cactiStyle(host.*.load, 'si', 'b')",
     ),
 ];
 
-/// Thousands that a number is shown in.
+/// The unit prefixes for large numbers.
 #[derive(Debug, Clone, Copy)]
 enum System {
     Si,
@@ -87,7 +87,7 @@ impl System {
         }
     }
 
-    /// `1.50k`.
+    /// Divides a number by its unit, and returns the prefix of the unit.
     fn scaled(self, value: f64) -> (f64, &'static str) {
         let (base, prefixes): (f64, [&str; 5]) = match self {
             Self::Si => (1000.0, ["P", "T", "G", "M", "k"]),
@@ -122,12 +122,13 @@ fn legend_value(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     for kind in &types {
         let aggregate = Aggregate::named(kind);
         for series in &mut series {
-            let value = aggregate.map(|aggregate| (aggregate, aggregate.of(&series.values)));
+            let value =
+                aggregate.map(|aggregate| (aggregate.of(&series.values), is_whole(aggregate, series)));
             series.name = match system {
                 None => format!("{} ({kind}: {})", series.name, plain(value)),
                 Some(system) => {
                     let shown = match value {
-                        Some((_, value)) if !value.is_nan() => {
+                        Some((value, _)) if !value.is_nan() => {
                             let (value, prefix) = system.scaled(value);
                             two_decimals(value) + prefix
                         }
@@ -142,13 +143,19 @@ fn legend_value(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     Ok(series.into())
 }
 
-fn plain(value: Option<(Aggregate, f64)>) -> String {
+/// Formats a value. The flag says that it is an integer in graphite-web; `None` stands for an unknown
+/// aggregation.
+fn plain(value: Option<(f64, bool)>) -> String {
     match value {
         None => "(?)".to_owned(),
-        Some((_, value)) if value.is_nan() => "None".to_owned(),
-        Some((Aggregate::Count, value)) => general(value),
-        Some((_, value)) => python_float(value),
+        Some((value, _)) if value.is_nan() => "None".to_owned(),
+        Some((value, is_whole)) => python_number(value, is_whole),
     }
+}
+
+fn is_whole(aggregate: Aggregate, series: &TimeSeries) -> bool {
+    let known = series.values.iter().filter(|value| !value.is_nan()).count();
+    aggregate.is_whole(series.is_whole, known)
 }
 
 fn cacti_style(args: &mut Args, _: &mut Context<'_>) -> Outcome {
@@ -167,10 +174,11 @@ fn cacti_style(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     };
     let mut series = args.series(0);
     let widest = |method: Aggregate| {
-        // Widths are those of whole parts, and of 3 where there is nothing to show, as in Graphite.
+        // As in Graphite, the width of a column is that of the whole parts, or of the number 3 if there is no
+        // value.
         let width = |series: &TimeSeries| match method.of(&series.values) {
             value if value.is_nan() || value == 0.0 => format(3.0).chars().count(),
-            // Added to a zero the sign of "-0" goes.
+            // Adding 0.0 turns -0.0 into 0.0.
             value => format(value.trunc() + 0.0).chars().count(),
         };
         series.iter().map(width).max().unwrap_or(0) as i64 + 3

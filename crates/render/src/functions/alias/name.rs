@@ -1,4 +1,4 @@
-//! `alias`.
+//! `alias`: renames series.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::target::Literal;
 
 pub(super) const ALL: &[Function] =
     &[Function::new("alias", Group::Alias, &[SERIES, Param::new("newName", Kind::String)], alias)
-        .about("Gives series another name.", "alias(total.requests, 'Requests')")];
+        .about("Renames series.", "alias(total.requests, 'Requests')")];
 
 fn alias(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let name: Arc<str> = args.literal(1).map(Literal::python).unwrap_or_default().into();

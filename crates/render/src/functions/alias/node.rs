@@ -23,7 +23,7 @@ pub(super) const ALL: &[Function] = &[
         by_node,
     )
     .about(
-        "Names series by tags, and by components of their path.",
+        "Names series by tags and by components of their path.",
         "aliasByTags(seriesByTag('name=cpu'), 'host')",
     ),
 ];

@@ -1,7 +1,9 @@
-//! `aliasQuery`.
+//! `aliasQuery`: names each series by the last value of another target. The target is made from the series'
+//! name.
 
 use crate::aggregate::Aggregate;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::pattern::Pattern;
 use crate::printf::one_number;
@@ -18,7 +20,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     alias_query,
 )
 .about(
-    "Names each series by the last value of another target, which is made of its name.",
+    "Names each series by the last value of another target. The target is made from the series' name.",
     "aliasQuery(channel.*.power, 'power', 'frequency', 'Channel %d MHz')",
 )];
 
@@ -42,7 +44,7 @@ fn alias_query(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         if last.is_nan() {
             return Err(format!("the query {query:?} finds no value").into());
         }
-        series.name = one_number(&format, last)?.into();
+        series.name = one_number(&format, last, first.is_whole)?.into();
     }
     if is_missing { Err(Fault::Missing) } else { Ok(series.into()) }
 }

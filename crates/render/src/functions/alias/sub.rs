@@ -1,4 +1,4 @@
-//! `aliasSub`.
+//! `aliasSub`: replaces the matches of a regular expression in names. \1 is its first group.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
@@ -11,7 +11,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     alias_sub,
 )
 .about(
-    "Replaces what a regular expression finds in names; \\1 is its first group.",
+    "Replaces the matches of a regular expression in names. \\1 is its first group.",
     "aliasSub(host.*.load, '^host.([^.]+).*', '\\1')",
 )];
 

@@ -1,4 +1,4 @@
-//! `substr` and `aliasByMetric`: components of the innermost path of a name.
+//! `substr` and `aliasByMetric`: parts of the innermost path in a name.
 
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 
@@ -19,7 +19,7 @@ pub(super) const ALL: &[Function] = &[
         },
     )
     .about(
-        "Names series by the components from start up to stop of their path.",
+        "Names series by the components of their path from start up to stop (exclusive).",
         "substr(host.*.cpu.load, 1, 3)",
     ),
 ];
@@ -30,7 +30,7 @@ fn named(args: &mut Args, start: i64, stop: i64) -> Outcome {
     Ok(series.into())
 }
 
-/// What stands between the last opening bracket and the first closing one counts.
+/// Selects components from the text between the last opening bracket and the first closing one.
 fn substr(name: &str, start: i64, stop: i64) -> String {
     let left = name.rfind('(').map_or(0, |at| at + 1);
     let right = name.find(')').unwrap_or(name.len());

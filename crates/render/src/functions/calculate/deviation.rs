@@ -1,4 +1,4 @@
-//! `stdev`.
+//! `stdev`: the standard deviation of the last points. It is unknown if too few of them are known.
 
 use crate::context::Context;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
@@ -15,7 +15,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     stdev,
 )
 .about(
-    "The standard deviation of the last points; unknown when too few of them are known.",
+    "The standard deviation of the last points. It is unknown if too few of them are known.",
     "stdev(server.load, 5)",
 )];
 
@@ -31,8 +31,8 @@ fn stdev(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     Ok(args.series(0).into_iter().map(deviate).collect::<Vec<_>>().into())
 }
 
-/// By running sums, with their rounding, as Graphite does it: unknown where that makes the variance
-/// negative, and of no points.
+/// Uses running sums as Graphite does, with their rounding errors. The result is unknown if rounding makes the
+/// variance negative, and if there are no points.
 fn deviations(values: &[f64], size: usize, tolerance: f64) -> Vec<f64> {
     let (mut known, mut sum, mut squares) = (0.0, 0.0, 0.0);
     let step = |(at, value): (usize, &f64)| {

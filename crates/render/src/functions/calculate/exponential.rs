@@ -1,4 +1,5 @@
-//! `exponentialMovingAverage`.
+//! `exponentialMovingAverage`: a moving mean in which older points count less. It starts with the mean of
+//! the window before the graph.
 
 use super::moving::{WINDOW, Window, earlier};
 use crate::aggregate::Aggregate;
@@ -17,7 +18,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
 .or(&["ewma", "exponentialWeightedMovingAverage"])
 .reads(earlier)
 .about(
-    "A mean in which older points count less and less, seeded by the window before the graph.",
+    "A moving mean in which older points count less. It starts with the mean of the window before the graph.",
     "exponentialMovingAverage(server.load, '10min')",
 )];
 

@@ -1,10 +1,11 @@
-//! Forecasts by Holt and Winters, and what strays from them.
+//! Forecasts by Holt and Winters, and deviations from them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::attime::parse_interval;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
 use crate::series::{Consolidation, DrawOptions, TimeSeries};
@@ -22,7 +23,7 @@ pub(super) const ALL: &[Function] = &[
     Function::new("holtWintersForecast", Group::Calculate, &[SERIES, BOOTSTRAP, SEASON], forecast)
         .reads(|args, context| Ok(vec![context.range.earlier(parse_interval(args.text(1))?)]))
         .about(
-            "What the past lets expect, with a trend and a season; learnt from before the graph.",
+            "Forecasts each point with a trend and a season. The model is trained with the points before the graph.",
             "holtWintersForecast(server.requests)",
         ),
     Function::new("holtWintersConfidenceBands", Group::Calculate, BANDS, |args, context| {
@@ -30,14 +31,14 @@ pub(super) const ALL: &[Function] = &[
     })
     .reads(earlier)
     .about(
-        "The lower and the upper edge of what the past lets expect.",
+        "The lower and the upper limit of the forecast.",
         "holtWintersConfidenceBands(server.requests)",
     ),
     Function::new("holtWintersConfidenceArea", Group::Calculate, BANDS, area)
         .reads(earlier)
-        .about("The area of what the past lets expect.", "holtWintersConfidenceArea(server.requests)"),
+        .about("The area between the lower and the upper limit of the forecast.", "holtWintersConfidenceArea(server.requests)"),
     Function::new("holtWintersAberration", Group::Calculate, BANDS, aberration).reads(earlier).about(
-        "How far points are above or below what the past lets expect.",
+        "How far points are above or below the limits of the forecast.",
         "holtWintersAberration(server.requests)",
     ),
 ];
@@ -46,7 +47,7 @@ fn earlier(args: &Args, context: &Context<'_>) -> Result<Vec<TimeRange>, Fault> 
     Ok(vec![context.range.earlier(parse_interval(args.text(2))?)])
 }
 
-/// What is expected of each point, and by how much the one a season ago strayed.
+/// The forecast of each point, and the deviation of the point one season earlier.
 struct Analysis {
     predictions: Vec<f64>,
     deviations: Vec<f64>,
@@ -96,7 +97,7 @@ impl Analysis {
         Ok(Self { predictions, deviations })
     }
 
-    /// Without the points that it was learnt from.
+    /// Removes the points that the model was trained with.
     fn shown(mut self, points: usize) -> Self {
         self.predictions.drain(..points.min(self.predictions.len()));
         self.deviations.drain(..points.min(self.deviations.len()));
@@ -104,7 +105,7 @@ impl Analysis {
     }
 }
 
-/// Points of a series before the graph.
+/// The number of points of a series before the start of the graph.
 fn points_before(seconds: i64, series: &TimeSeries) -> usize {
     usize::try_from(seconds.div_euclid(series.step)).unwrap_or(0)
 }
@@ -125,14 +126,14 @@ fn tag(series: &mut TimeSeries, names: &[&str]) {
     names.iter().for_each(|name| series.tags.set(name, "1"));
 }
 
-/// Values of a series from behind its beginning, folded by their mean.
+/// Makes a result that begins `seconds` after the series. It is consolidated by the mean.
 fn made(series: TimeSeries, seconds: i64, name: String, values: Vec<f64>) -> TimeSeries {
     let start = series.start + seconds;
     let consolidation = Consolidation::default();
     TimeSeries { start, consolidation, ..series.derived(name, values) }
 }
 
-/// The lower and the upper edge for each series.
+/// The lower and the upper band of each series.
 fn bands(args: &mut Args, context: &Context<'_>) -> Result<Vec<TimeSeries>, Fault> {
     let (delta, seconds) = (args.int(1) as f64, parse_interval(args.text(2))?);
     let seasonality = args.text(3).to_owned();

@@ -1,8 +1,9 @@
-//! Moving windows: each point from the points before it and itself.
+//! Moving windows. Each result is computed from a point and the points before it.
 
 use crate::aggregate::{Aggregate, median_of_sorted};
 use crate::attime::parse_interval;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES, WINDOWS};
 use crate::request::TimeRange;
 use crate::series::TimeSeries;
@@ -26,7 +27,7 @@ pub(super) const ALL: &[Function] = &[
     )
     .reads(earlier)
     .about(
-        "Each point folded with those before it, in a window of points or of time.",
+        "Combines each point with the points before it, in a window of points or of time.",
         "movingWindow(server.load, '10min', 'max')",
     ),
     Function::new("movingAverage", Group::Calculate, PARAMS, |args, context| short(args, context, "average"))
@@ -46,19 +47,19 @@ pub(super) const ALL: &[Function] = &[
         .about("The largest value of a moving window.", "movingMax(server.load, '1h')"),
 ];
 
-/// A window of points or of seconds, and how it was written.
+/// A window, in points or in seconds.
 #[derive(Debug)]
 pub(super) struct Window {
     points: Option<usize>,
     pub(super) seconds: i64,
-    /// As it stands in names.
+    /// The window as names show it.
     pub(super) shown: String,
-    /// As it stands in tags.
+    /// The window as tags show it.
     pub(super) tag: String,
 }
 
 impl Window {
-    /// The window of the second argument; points are counted in the largest step of the series.
+    /// The window of the second argument. A number of points is converted with the longest step of the series.
     pub(super) fn of(args: &Args, series: &[TimeSeries]) -> Result<Self, Fault> {
         let literal = args.literal(1).ok_or("the argument windowSize is missing")?;
         let tag = literal.python();
@@ -78,13 +79,13 @@ impl Window {
         Ok(Self { points: Some(count), seconds, shown: tag.clone(), tag })
     }
 
-    /// How many points of a series it holds.
+    /// The number of points of a series in the window.
     pub(super) fn points(&self, series: &TimeSeries) -> usize {
         self.points.unwrap_or(usize::try_from(self.seconds / series.step).unwrap_or(0))
     }
 }
 
-/// What a window of time needs before its series are known.
+/// The range to fetch for a window of time, before the series are known.
 pub(super) fn earlier(args: &Args, context: &Context<'_>) -> Result<Vec<TimeRange>, Fault> {
     match args.literal(1) {
         Some(Literal::String(_)) => Ok(vec![context.range.earlier(Window::of(args, &[])?.seconds)]),
@@ -99,7 +100,7 @@ fn short(args: &mut Args, context: &mut Context<'_>, method: &str) -> Outcome {
 
 fn moving(args: &mut Args, context: &mut Context<'_>, method: &str, factor: Option<f64>) -> Outcome {
     let aggregate =
-        Aggregate::named(method).ok_or_else(|| format!("{method:?} is no aggregation function here"))?;
+        Aggregate::named(method).ok_or_else(|| format!("{method:?} is not an aggregation function"))?;
     let series = args.series(0);
     if series.is_empty() {
         return Ok(series.into());
@@ -115,13 +116,14 @@ fn moving(args: &mut Args, context: &mut Context<'_>, method: &str, factor: Opti
         let factor = factor.unwrap_or(series.x_files_factor);
         let values = windows(&series.values, points, aggregate, factor, &mut context.pace())?;
         let name = format!("{function}({},{})", series.name, window.shown);
-        Ok(TimeSeries { start: series.start + window.seconds, ..series.derived(name, values) })
+        let is_whole = aggregate.is_whole(series.is_whole, points);
+        Ok(TimeSeries { start: series.start + window.seconds, is_whole, ..series.derived(name, values) })
     };
     let series = context.again(context.range.earlier(window.seconds))?;
     Ok(series.into_iter().map(fold).collect::<Result<Vec<_>, Fault>>()?.into())
 }
 
-/// One value for each window of `size` values, the first of which ends with the value at `size`.
+/// One value for each window of `size` values. The first window ends with the value at the index `size`.
 fn windows(
     values: &[f64],
     size: usize,
@@ -129,7 +131,7 @@ fn windows(
     factor: f64,
     pace: &mut Pace<'_>,
 ) -> Result<Vec<f64>, Fault> {
-    /// Windows up to this are summed value by value, in graphite-web's order and to its last digit.
+    /// Windows up to this size are summed value by value, so that the rounding is graphite-web's.
     const SUMMED_PLAINLY: usize = 32;
     if size == 0 || values.len() <= size {
         return Ok(vec![f64::NAN; values.len().saturating_sub(size)]);
@@ -171,8 +173,8 @@ fn windows(
     Ok(folded)
 }
 
-/// Each window as the end of one block and the beginning of the next, so that no value is folded more
-/// than twice and none is ever taken out again, which would leave its rounding behind.
+/// Computes each window from the end of one block and the beginning of the next. Each value is used at most
+/// twice. No value is ever subtracted again, which would leave rounding errors.
 fn by_blocks(values: &[f64], size: usize, start: f64, merge: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     let merged = |sum: f64, value: f64| if value.is_nan() { sum } else { merge(sum, value) };
     let mut ends = vec![start; values.len()];
@@ -193,7 +195,7 @@ fn by_blocks(values: &[f64], size: usize, start: f64, merge: impl Fn(f64, f64) -
 }
 
 fn medians(values: &[f64], size: usize, pace: &mut Pace<'_>) -> Result<Vec<f64>, Fault> {
-    /// Values that are moved at once, to make room for one among them.
+    /// The number of values that are moved in one step when a value is inserted into the sorted window.
     const MOVED: usize = 16;
     let mut sorted: Vec<f64> = Vec::with_capacity(size + 1);
     let place = |sorted: &[f64], value: f64| sorted.partition_point(|known| known.total_cmp(&value).is_lt());

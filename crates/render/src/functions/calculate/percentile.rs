@@ -1,4 +1,4 @@
-//! `nPercentile`.
+//! `nPercentile`: draws a line at the percentile n of each series.
 
 use crate::aggregate::percentile;
 use crate::context::Context;
@@ -8,10 +8,7 @@ use crate::series::TimeSeries;
 
 pub(super) const ALL: &[Function] =
     &[Function::new("nPercentile", Group::Calculate, &[SERIES, Param::new("n", Kind::Float)], n_percentile)
-        .about(
-            "A line at the value below which n percent of the points are.",
-            "nPercentile(server.latency, 95)",
-        )];
+        .about("Draws a line at the percentile n of each series.", "nPercentile(server.latency, 95)")];
 
 fn n_percentile(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let n = args.float(1);
@@ -26,7 +23,8 @@ fn n_percentile(args: &mut Args, _: &mut Context<'_>) -> Outcome {
         series.tags.set("nPercentile", python_float(n));
         let count = usize::try_from((series.end - series.start) / series.step).unwrap_or(0);
         let name = format!("nPercentile({}, {})", series.name, general(n));
-        Some(series.derived(name, vec![value; count]))
+        let is_whole = series.is_whole;
+        Some(series.derived(name, vec![value; count]).whole(is_whole))
     };
     Ok(args.series(0).into_iter().filter_map(line).collect::<Vec<_>>().into())
 }

@@ -1,7 +1,9 @@
-//! `linearRegression`.
+//! `linearRegression`: the straight line that fits the points best. It can be computed from the points of
+//! another time.
 
 use crate::attime;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
 use crate::series::{Consolidation, TimeSeries};
@@ -18,17 +20,20 @@ pub(super) const ALL: &[Function] = &[Function::new(
 )
 .reads(|args, context| Ok(vec![source_range(args, context)?]))
 .about(
-    "The straight line that is nearest to the points of the graph, or of other times.",
+    "The straight line that fits the points best. It can be computed from the points of another time.",
     "linearRegression(disk.used, '-7d')",
 )];
 
+/// The range of the points that the line is computed from. Times in the wrong order are swapped, like those of
+/// a request; graphite-web fails.
 fn source_range(args: &Args, context: &Context<'_>) -> Result<TimeRange, Fault> {
     let request = context.request();
     let time = |at: usize, otherwise: i64| -> Result<i64, Fault> {
         let Some(text) = args.given_text(at) else { return Ok(otherwise) };
         Ok(attime::parse(text, request.now, &request.zone).map_err(|error| error.to_string())?)
     };
-    Ok(TimeRange { from: time(1, context.range.from)?, until: time(2, context.range.until)? })
+    let (from, until) = (time(1, context.range.from)?, time(2, context.range.until)?);
+    Ok(TimeRange { from: from.min(until), until: from.max(until) })
 }
 
 fn linear_regression(args: &mut Args, context: &mut Context<'_>) -> Outcome {
@@ -48,7 +53,8 @@ fn linear_regression(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(results.into())
 }
 
-/// Slope per second and value at the epoch of the line by least squares; `None` of less than two points.
+/// The line with the least squares: its slope per second, and its value at the epoch. `None` if there are fewer
+/// than two points.
 fn line(series: &TimeSeries) -> Option<(f64, f64)> {
     let (mut n, mut sum_i, mut sum_ii) = (0i128, 0i128, 0i128);
     let (mut sum_v, mut sum_iv) = (0.0, 0.0);

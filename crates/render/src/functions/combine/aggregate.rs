@@ -1,10 +1,11 @@
-//! `aggregate` and the functions that are short for it.
+//! `aggregate` and its short forms.
 
 use std::sync::Arc;
 
-use super::path_expressions;
+use super::paths::path_expressions;
 use crate::aggregate::Aggregate;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::grid::Grid;
 use crate::rows;
@@ -40,13 +41,16 @@ pub(super) const ALL: &[Function] = &[
         .about("The largest value of series in each slot.", "maxSeries(host.*.cpu)"),
     Function::new("rangeOfSeries", Group::Combine, SERIES_LISTS, |a, c| all(a, c, "rangeOf"))
         .callback()
-        .about("The largest less the smallest value in each slot.", "rangeOfSeries(host.*.cpu)"),
+        .about(
+            "The difference between the largest and the smallest value in each slot.",
+            "rangeOfSeries(host.*.cpu)",
+        ),
     Function::new("diffSeries", Group::Combine, SERIES_LISTS, |a, c| all(a, c, "diff")).callback().about(
-        "The first known value of each slot less all the others.",
+        "Subtracts all other series from the first known value of each slot.",
         "diffSeries(total.requests, cached.requests)",
     ),
     Function::new("multiplySeries", Group::Combine, SERIES_LISTS, multiply).callback().about(
-        "The product of series in each slot; unknown when any of them is.",
+        "The product of series in each slot. It is unknown if one of them is.",
         "multiplySeries(price, amount)",
     ),
 ];
@@ -57,12 +61,12 @@ fn aggregate(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(combined(args.series(0), &name, factor, context)?.into_iter().collect::<Vec<_>>().into())
 }
 
-/// All series of all arguments, combined.
+/// Combines all series of all arguments.
 pub(crate) fn all(args: &mut Args, context: &mut Context<'_>, method: &str) -> Outcome {
     Ok(combined(args.series(0), method, None, context)?.into_iter().collect::<Vec<_>>().into())
 }
 
-/// A single series is its own product, whatever it is.
+/// As in graphite-web, a single series is returned as it is.
 fn multiply(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let is_single_list = args.count(0) == 1;
     let series = args.series(0);
@@ -72,7 +76,7 @@ fn multiply(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(combined(series, "multiply", None, context)?.into_iter().collect::<Vec<_>>().into())
 }
 
-/// Series folded into one that is named after their path expressions; nothing of nothing.
+/// Combines series into one that is named after their path expressions. `None` if there are no series.
 pub(crate) fn combined(
     series: Vec<TimeSeries>,
     method: &str,
@@ -81,7 +85,7 @@ pub(crate) fn combined(
 ) -> Result<Option<TimeSeries>, Fault> {
     let method = method.strip_suffix("Series").unwrap_or(method);
     let Some(aggregate) = Aggregate::named(method) else {
-        return Err(format!("{method:?} is no aggregation function").into());
+        return Err(format!("{method:?} is not an aggregation function").into());
     };
     let Some(grid) = Grid::of(&series)? else { return Ok(None) };
     context.count_points(grid.len)?;
@@ -104,5 +108,6 @@ pub(crate) fn combined(
         x_files_factor: factor,
         tags,
         options: DrawOptions::default(),
+        is_whole: aggregate.is_whole(grid.is_whole(&series), series.len()),
     }))
 }

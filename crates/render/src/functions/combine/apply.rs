@@ -1,9 +1,12 @@
-//! `applyByNode`.
+//! `applyByNode`: evaluates a target for each different prefix of the names, up to a component. % in the
+//! target stands for the prefix.
 
 use std::collections::BTreeSet;
 
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
+use crate::target::parse;
 
 pub(super) const ALL: &[Function] = &[Function::new(
     "applyByNode",
@@ -17,12 +20,14 @@ pub(super) const ALL: &[Function] = &[Function::new(
     apply_by_node,
 )
 .about(
-    "Evaluates a target for each beginning that the names have up to a component; % in it stands for that.",
+    "Evaluates a target for each different prefix of the names, up to a component. % in the target stands for the prefix.",
     "applyByNode(host.*.disk.used, 1, 'divideSeries(%.disk.used, %.disk.size)')",
 )];
 
 fn apply_by_node(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let (node, template) = (args.int(1), args.text(2).to_owned());
+    // The names of series need not be paths, but the template must be a target.
+    parse(&template.replace('%', "a")).map_err(|error| format!("the argument templateFunction: {error}"))?;
     let new_name = args.given_text(3).map(str::to_owned).filter(|name| !name.is_empty());
     let series = args.series(0);
     let prefix = |name: &str| {

@@ -1,6 +1,6 @@
-//! `countSeries`.
+//! `countSeries`: draws a line at the number of series. Unknown points count too.
 
-use super::path_expressions;
+use super::paths::path_expressions;
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param};
 use crate::functions::special::constant_line;
@@ -14,11 +14,11 @@ pub(super) const ALL: &[Function] = &[Function::new(
     count,
 )
 .callback()
-.about("A line at the number of series, known or not.", "countSeries(host.*.cpu)")];
+.about("Draws a line at the number of series. Unknown points count too.", "countSeries(host.*.cpu)")];
 
 fn count(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     if args.count(0) == 0 {
-        let mut line = constant_line(0.0, "0".to_owned(), context);
+        let mut line = constant_line(0.0, "0".to_owned(), context).whole(true);
         line.path_expression = "countSeries()".into();
         return Ok(vec![line].into());
     }
@@ -27,5 +27,6 @@ fn count(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     context.count_points(grid.len)?;
     let name = format!("countSeries({})", path_expressions(&series));
     let values = vec![series.len() as f64; grid.len];
-    Ok(vec![TimeSeries::made(name, grid.times(), values, context.x_files_factor)].into())
+    let line = TimeSeries::made(name, grid.times(), values, context.x_files_factor);
+    Ok(vec![line.whole(true)].into())
 }

@@ -1,6 +1,8 @@
-//! `divideSeries`.
+//! `divideSeries`: divides every series by one series. The result is unknown if the divisor is zero or
+//! unknown.
 
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param};
 use crate::grid::Grid;
 use crate::series::TimeSeries;
@@ -12,7 +14,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     divide,
 )
 .about(
-    "Divides every series by one series; by zero or unknown is unknown.",
+    "Divides every series by one series. The result is unknown if the divisor is zero or unknown.",
     "divideSeries(host.*.bad, total.requests)",
 )];
 
@@ -37,7 +39,7 @@ fn divide(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(quotients.into())
 }
 
-/// One series divided by another.
+/// Divides one series by another.
 pub(super) fn quotient(
     dividend: &TimeSeries,
     divisor: &TimeSeries,
@@ -47,12 +49,12 @@ pub(super) fn quotient(
     zipped(name, dividend, divisor, context, ratio)
 }
 
-/// Unknown for a divisor of zero.
+/// The quotient; unknown if the divisor is zero.
 pub(super) fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor == 0.0 { f64::NAN } else { dividend / divisor }
 }
 
-/// Two series into one, value by value.
+/// Combines two series value by value.
 pub(crate) fn zipped(
     name: String,
     first: &TimeSeries,
@@ -65,7 +67,7 @@ pub(crate) fn zipped(
     Ok(TimeSeries::made(name, grid.times(), values, context.x_files_factor))
 }
 
-/// Two columns into one, as long as the longer one; what the other lacks is unknown.
+/// Combines two columns by index. The result is as long as the longer one.
 pub(super) fn by_index(
     first: &[f64],
     second: &[f64],

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::aggregate::combined;
-use crate::context::{Context, Fault};
-use crate::function::{self, Args, Default, Function, Group, Kind, Outcome, Param, SERIES, Value};
+use crate::context::Context;
+use crate::fault::Fault;
+use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES, Value};
 use crate::node;
 use crate::series::TimeSeries;
 use crate::tags::Tags;
@@ -17,7 +18,7 @@ pub(super) const ALL: &[Function] = &[
         &[Param::new("seriesLists", Kind::Series).optional().many()],
         |args, _| Ok(args.series(0).into()),
     )
-    .about("Puts lists of series together into one.", "group(host.*.cpu, host.*.load)"),
+    .about("Joins lists of series.", "group(host.*.cpu, host.*.load)"),
     Function::new(
         "groupByNode",
         Group::Combine,
@@ -83,8 +84,8 @@ fn called_back(
     members: Vec<TimeSeries>,
     context: &mut Context<'_>,
 ) -> Result<TimeSeries, Fault> {
-    let result = if function::find(callback).is_some_and(|function| function.is_callback) {
-        function::call(callback, vec![Value::Series(members)], context)?.into_iter().next()
+    let result = if context.is_callback(callback) {
+        context.call(callback, vec![Value::Series(members)])?.into_iter().next()
     } else {
         combined(members, callback, None, context)?
     };

@@ -1,8 +1,9 @@
-//! Two lists of series, combined pair by pair.
+//! Functions that combine two lists of series pair by pair.
 
 use super::aggregate::combined;
 use super::divide::quotient;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param};
 use crate::series::TimeSeries;
 
@@ -55,7 +56,7 @@ pub(super) const ALL: &[Function] = &[
     ),
 ];
 
-/// The series of two arguments as pairs.
+/// The series of the two arguments as pairs.
 pub(crate) fn pairs(args: &mut Args) -> Result<Vec<(TimeSeries, TimeSeries)>, Fault> {
     let (first, second) = (args.series(0), args.series(1));
     if first.len() != second.len() {

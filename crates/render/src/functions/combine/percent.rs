@@ -1,11 +1,12 @@
-//! `asPercent`.
+//! `asPercent`: each series in percent of a total: a number, a series, as many series, or the sum of all.
 
 use std::collections::HashMap;
 
 use super::divide::{by_index, ratio, zipped};
-use super::path_expressions;
+use super::paths::path_expressions;
 use crate::aggregate::Aggregate;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES, Value};
 use crate::grid::Grid;
 use crate::node;
@@ -69,8 +70,8 @@ fn of_sum(series: Vec<TimeSeries>, context: &Context<'_>) -> Result<Vec<TimeSeri
     of_total(&series, (&name, &sums), &grid, context)
 }
 
-/// Each series in percent of one column on the grid. As in graphite-web the result says the times of the
-/// series, also where its values are in a longer step by then (docs/decisions/alignment.md).
+/// Each series in percent of a column on the grid. As in graphite-web, the result has the times of the series,
+/// even if its values are in a longer step (docs/decisions/alignment.md).
 fn of_total(
     series: &[TimeSeries],
     (total, column): (&str, &[f64]),
@@ -86,7 +87,7 @@ fn of_total(
     series.iter().map(share).collect()
 }
 
-/// In percent of a number, which stands in as many slots as the first series has.
+/// Each series in percent of a number. As in graphite-web, the number has as many slots as the first series.
 fn of_number(
     series: &[TimeSeries],
     number: &Literal,
@@ -102,7 +103,8 @@ fn of_number(
     of_total(series, (&number.python(), &column), &grid, context)
 }
 
-/// In percent of one series, or of as many, which are matched in the order of their names.
+/// Each series in percent of one total, or of as many totals as there are series. Then they are matched in the
+/// order of their names.
 fn of_series(
     mut series: Vec<TimeSeries>,
     mut totals: Vec<TimeSeries>,
@@ -127,7 +129,7 @@ fn of_series(
     of_total(&series, (&total.name, &grid.align(total)), &grid, context)
 }
 
-/// By groups: each series in percent of the total with the same key.
+/// Each series in percent of the total with the same key.
 fn grouped(
     series: Vec<TimeSeries>,
     totals: Option<Vec<TimeSeries>>,
@@ -144,7 +146,7 @@ fn grouped(
     let mut order: Vec<String> = groups.iter().map(|(key, _)| key.clone()).collect();
     let mut sums = HashMap::new();
     let groups: HashMap<String, Vec<TimeSeries>> = groups.into_iter().collect();
-    // What has no counterpart says the times of what came before it, as in graphite-web.
+    // As in graphite-web, a result without a counterpart has the times of the result before it.
     let mut times = None;
     for (key, members) in of_totals {
         if !groups.contains_key(&key) {
@@ -182,7 +184,7 @@ fn grouped(
     Ok(results)
 }
 
-/// The only series of a group, or the sum of them.
+/// The sum of a group, or its only series.
 fn total(members: Vec<TimeSeries>, context: &Context<'_>) -> Result<TimeSeries, Fault> {
     if let [only] = &members[..] {
         return Ok(only.clone());

@@ -1,4 +1,4 @@
-//! `percentileOfSeries`.
+//! `percentileOfSeries`: the percentile n of the series in each slot.
 
 use crate::aggregate::percentile;
 use crate::context::Context;
@@ -18,10 +18,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     ],
     percentile_of_series,
 )
-.about(
-    "The value below which n percent of the series are, in each slot.",
-    "percentileOfSeries(host.*.latency, 95)",
-)];
+.about("The percentile n of the series in each slot.", "percentileOfSeries(host.*.latency, 95)")];
 
 fn percentile_of_series(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let (n, interpolate) = (args.float(1), args.flag(2));
@@ -37,5 +34,7 @@ fn percentile_of_series(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let values = rows::gathered(&series, &grid, context.pace(), |row| {
         percentile(row.iter().copied(), n, interpolate)
     })?;
-    Ok(vec![TimeSeries::made(name, grid.times(), values, context.x_files_factor)].into())
+    let is_whole = !interpolate && grid.is_whole(&series);
+    let combined = TimeSeries::made(name, grid.times(), values, context.x_files_factor);
+    Ok(vec![combined.whole(is_whole)].into())
 }

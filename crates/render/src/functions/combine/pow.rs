@@ -1,4 +1,4 @@
-//! `powSeries`.
+//! `powSeries`: the first series to the power of the second, and so on.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::context::Context;
-use crate::function::{self, Args, Function, Group, Kind, Outcome, Param, SERIES, Value};
+use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES, Value};
 use crate::node;
 use crate::series::TimeSeries;
 use crate::target::Literal;
@@ -16,7 +16,7 @@ pub(super) const ALL: &[Function] = &[
         map,
     )
     .or(&["map"])
-    .about("Puts series into groups by components or tags, for reduceSeries.", "mapSeries(host.*.disk.*, 1)"),
+    .about("Groups series by components or tags, for reduceSeries.", "mapSeries(host.*.disk.*, 1)"),
     Function::new(
         "reduceSeries",
         Group::Combine,
@@ -30,7 +30,7 @@ pub(super) const ALL: &[Function] = &[
     )
     .or(&["reduce"])
     .about(
-        "Calls a function for each group of series, with those whose component is one of the matchers.",
+        "Calls a function for each group. Its arguments are the series whose component is one of the matchers.",
         "reduceSeries(mapSeries(host.*.disk.*, 1), 'asPercent', 3, 'used', 'size')",
     ),
 ];
@@ -68,7 +68,7 @@ fn reduce(args: &mut Args, context: &mut Context<'_>) -> Outcome {
             let series = member.ok_or_else(|| format!("{key} has no series for {matcher}"))?;
             values.push(Value::Series(vec![series]));
         }
-        let reduced = function::call(&name, values, context)?.into_iter().next();
+        let reduced = context.call(&name, values)?.into_iter().next();
         let mut series = reduced.ok_or_else(|| format!("{name} gives no series"))?;
         series.name = key.into();
         results.push(series);

@@ -1,10 +1,11 @@
-//! `weightedAverage`.
+//! `weightedAverage`: the mean of series, weighted by other series with the same components.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::aggregate::combined;
 use super::divide::{by_index, ratio};
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param};
 use crate::node;
 use crate::series::TimeSeries;
@@ -21,7 +22,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     weighted_average,
 )
 .about(
-    "The mean of series, each weighted by the series with the same components.",
+    "The mean of series, weighted by other series with the same components.",
     "weightedAverage(host.*.latency, host.*.requests, 1)",
 )];
 
@@ -64,7 +65,7 @@ fn weighted_average(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(vec![over(name, &sum, &total, context, ratio)?].into())
 }
 
-/// Two series into one, by index and with the times of the first, as in graphite-web.
+/// Combines two series by index. As in graphite-web the result has the times of the first one.
 fn over(
     name: String,
     first: &TimeSeries,

@@ -1,4 +1,4 @@
-//! Series that are the same but for some components, combined.
+//! Functions that combine the series which differ only in some components.
 
 use super::aggregate::combined;
 use crate::context::Context;

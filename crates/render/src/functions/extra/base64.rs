@@ -1,4 +1,5 @@
-//! `aliasByBase64`.
+//! `aliasByBase64`: decodes base64 in names, or in one component of the path (counted from 1). A text that
+//! is not base64 stays as it is.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +15,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     alias_by_base64,
 )
 .about(
-    "Names series by what their names, or components of their paths (counted from 1), say in base64. What is no base64 stays.",
+    "Decodes base64 in names, or in one component of the path (counted from 1). A text that is not base64 stays as it is.",
     "aliasByBase64(host.*.errors, 2)",
 )];
 
@@ -33,7 +34,7 @@ fn alias_by_base64(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     Ok(series.into())
 }
 
-/// The path with one of its components, counted from 1, decoded.
+/// The path with one of its components decoded. Components are counted from 1.
 fn with_decoded(series: &TimeSeries, number: usize) -> Option<String> {
     let node = number.checked_sub(1)?;
     let mut components: Vec<&str> = series.tags.get("name")?.split('.').collect();

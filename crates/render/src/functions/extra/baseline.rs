@@ -1,8 +1,9 @@
-//! What the same time of earlier days lets expect: `baseline` and `baselineAberration`.
+//! `baseline` and `baselineAberration`: comparison with the same time of earlier days.
 
 use crate::aggregate::Aggregate;
 use crate::attime::parse_interval;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
 use crate::series::TimeSeries;
@@ -19,18 +20,21 @@ const PARAMS: &[Param] = &[
 pub(super) const ALL: &[Function] = &[
     Function::new("baseline", Group::Transform, PARAMS, |args, context| baseline(args, context, false))
         .reads(ranges)
-        .about("The median of the same times, so many units ago.", "baseline(server.requests, '1w', 1, 4)"),
+        .about(
+            "The median of the points at the same time of earlier periods.",
+            "baseline(server.requests, '1w', 1, 4)",
+        ),
     Function::new("baselineAberration", Group::Transform, PARAMS, |args, context| {
         baseline(args, context, true)
     })
     .reads(ranges)
     .about(
-        "How far points are from the median of the same times, so many units ago, as a share of it.",
+        "The deviation of each point from baseline, as a share of it.",
         "baselineAberration(server.requests, '1w', 1, 4)",
     ),
 ];
 
-/// Earlier times that are looked at.
+/// Maximum number of earlier times that are read.
 const SHIFTS_MAX: i64 = 100;
 
 fn ranges(args: &Args, context: &Context<'_>) -> Result<Vec<TimeRange>, Fault> {
@@ -81,7 +85,7 @@ fn baseline(args: &mut Args, context: &mut Context<'_>, is_aberration: bool) -> 
     Ok(results.into())
 }
 
-/// Unknown of nothing.
+/// Unknown if the usual value is zero.
 fn share(difference: f64, usual: f64) -> f64 {
     if usual == 0.0 { f64::NAN } else { difference / usual }
 }

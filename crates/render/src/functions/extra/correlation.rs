@@ -1,6 +1,7 @@
-//! Correlation by Pearson.
+//! `pearson` and `pearsonClosest`: Pearson's correlation.
 
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::grid::Grid;
 use crate::series::TimeSeries;
@@ -17,7 +18,7 @@ pub(super) const ALL: &[Function] = &[
         pearson,
     )
     .about(
-        "How far two series rise and fall together, in a moving window: from -1 to 1.",
+        "Pearson's correlation of two series in a moving window, from -1 to 1.",
         "pearson(server.load, server.requests, 30)",
     ),
     Function::new(
@@ -34,12 +35,12 @@ pub(super) const ALL: &[Function] = &[
         closest,
     )
     .about(
-        "The n series that rise and fall most like another one.",
+        "Returns the n series with the highest correlation to another one.",
         "pearsonClosest(server.load, host.*.requests, 5)",
     ),
 ];
 
-/// NaN when there is nothing that varies.
+/// The correlation; NaN if one of the series is constant or empty.
 fn correlation(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let known = || pairs.clone().filter(|(a, b)| !a.is_nan() && !b.is_nan());
     let count = known().count() as f64;
@@ -55,7 +56,7 @@ fn correlation(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
 }
 
 fn pearson(args: &mut Args, context: &mut Context<'_>) -> Outcome {
-    /// Each point looks at all of its window.
+    /// The longest window. Each result reads the whole window.
     const WINDOW_MAX: usize = 10_000;
     let size = usize::try_from(args.int(2)).ok().filter(|size| (1..=WINDOW_MAX).contains(size));
     let size = size.ok_or_else(|| format!("the argument windowSize must be from 1 to {WINDOW_MAX}"))?;

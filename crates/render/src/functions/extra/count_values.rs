@@ -1,4 +1,5 @@
-//! `countValues`.
+//! `countValues`: for each whole value, the number of series that have it in each slot. Returns one series
+//! valuesLimitReached if there are more values than the limit.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     count_values,
 )
 .about(
-    "For each value, without its fraction, how many series have it. One series valuesLimitReached when there are more values than the limit.",
+    "For each whole value, the number of series that have it in each slot. Returns one series valuesLimitReached if there are more values than the limit.",
     "countValues(host.*.state)",
 )];
 

@@ -1,4 +1,4 @@
-//! `polyfit`: the polynomial that is nearest to the points.
+//! `polyfit`: the polynomial that fits the points best.
 
 use crate::attime::parse_interval;
 use crate::context::Context;
@@ -15,19 +15,16 @@ pub(super) const ALL: &[Function] = &[Function::new(
     ],
     polyfit,
 )
-.about(
-    "The polynomial of a degree that is nearest to the points, drawn on beyond their end.",
-    "polyfit(disk.used, 2, '7d')",
-)];
+.about("Fits a polynomial to the points, and extends it beyond their end.", "polyfit(disk.used, 2, '7d')")];
 
-/// Of higher degrees the numbers make no sense.
+/// The largest degree. Above it rounding errors dominate.
 const DEGREE_MAX: usize = 8;
 
 fn polyfit(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let degree = usize::try_from(args.int(1)).ok().filter(|degree| (1..=DEGREE_MAX).contains(degree));
     let degree = degree.ok_or_else(|| format!("the argument degree must be from 1 to {DEGREE_MAX}"))?;
     let seconds = parse_interval(args.text(2))?.max(0);
-    // What was left out is not in the name.
+    // The name shows only the arguments that were given.
     let shown = match (args.given_int(1), args.given_text(2)) {
         (_, Some(offset)) => format!(",{degree},'{offset}'"),
         (Some(_), None) => format!(",{degree}"),
@@ -38,7 +35,7 @@ fn polyfit(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         let more = usize::try_from(seconds / series.step).unwrap_or(usize::MAX);
         let len = series.values.len().saturating_add(more);
         context.count_points(len)?;
-        // Places from -1 to 1 keep the equations solvable.
+        // Positions from -1 to 1 keep the equations solvable.
         let half = (series.values.len() as f64 / 2.0).max(1.0);
         let place = |at: usize| at as f64 / half - 1.0;
         let known = series.values.iter().enumerate().filter(|(_, value)| !value.is_nan());
@@ -56,7 +53,7 @@ fn polyfit(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(results.into())
 }
 
-/// By least squares; `None` when there are too few points.
+/// The coefficients by least squares; `None` if there are too few points.
 fn coefficients(points: &[(f64, f64)], degree: usize) -> Option<Vec<f64>> {
     let size = degree + 1;
     if points.len() < size {

@@ -1,4 +1,5 @@
-//! `heatMap`.
+//! `heatMap`: turns cumulative buckets of a histogram into separate ones: sorts the series by their first
+//! points, and subtracts from each the one before it.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Outcome, SERIES};
@@ -6,7 +7,7 @@ use crate::series::TimeSeries;
 
 pub(super) const ALL: &[Function] =
     &[Function::new("heatMap", Group::Transform, &[SERIES], heat_map).about(
-        "What each of the series, sorted by their first points, has more than the one before it: buckets of a histogram that count what is in them and below.",
+        "Turns cumulative buckets of a histogram into separate ones: sorts the series by their first points, and subtracts from each the one before it.",
         "heatMap(server.latency.le_*)",
     )];
 
@@ -28,7 +29,7 @@ fn heat_map(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     Ok(series.windows(2).map(between).collect::<Vec<_>>().into())
 }
 
-/// By the sums of their first points, of those that are known in all.
+/// Sorts series by the sum of the first points that are known in all of them.
 fn sort(series: &mut [TimeSeries]) {
     const POINTS: usize = 5;
     let len = series.first().map_or(0, |first| first.values.len());

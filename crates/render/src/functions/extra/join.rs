@@ -1,4 +1,4 @@
-//! `join`: what is in two lists of series, by their names.
+//! `join`: set operations on two lists of series, by their names.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     join,
 )
 .about(
-    "The series of the first list that the second has too (AND) or has not (SUB), those of both (OR), or those that are in one only (XOR).",
+    "Combines two lists of series by name: AND returns those in both, OR those in any, SUB those only in the first, XOR those in only one.",
     "join(host.*.load, host.web*.load, 'SUB')",
 )];
 

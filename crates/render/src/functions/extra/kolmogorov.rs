@@ -1,4 +1,4 @@
-//! `kolmogorovSmirnovTest2`: whether two series have values of the same distribution.
+//! `kolmogorovSmirnovTest2`: the probability that two series have the same distribution.
 
 use std::f64::consts::{PI, TAU};
 
@@ -19,12 +19,12 @@ pub(super) const ALL: &[Function] = &[Function::new(
 )
 .or(&["ksTest2"])
 .about(
-    "How probable it is, by Kolmogorov and Smirnov's test, that the last points of two series come from the same distribution.",
+    "The probability, by Kolmogorov and Smirnov's test, that the last points of two series have the same distribution.",
     "ksTest2(server.latency, timeShift(server.latency, '1d'), 60)",
 )];
 
 fn test_two(args: &mut Args, context: &mut Context<'_>) -> Outcome {
-    /// Each point looks at all of its window.
+    /// The longest window. Each result reads the whole window.
     const WINDOW_MAX: usize = 10_000;
     let size = usize::try_from(args.int(2)).ok().filter(|size| (1..=WINDOW_MAX).contains(size));
     let size = size.ok_or_else(|| format!("the argument windowSize must be from 1 to {WINDOW_MAX}"))?;
@@ -51,14 +51,14 @@ fn test_two(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(vec![tested].into())
 }
 
-/// The known values.
+/// The known values, sorted.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut known: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     known.sort_unstable_by(f64::total_cmp);
     known
 }
 
-/// Of the largest distance between two distributions, or of a larger one, if both were the same.
+/// The probability of a distance between the distributions at least as large, if both were the same.
 fn probability(a: Vec<f64>, b: Vec<f64>) -> f64 {
     if a.is_empty() || b.is_empty() {
         return f64::NAN;
@@ -72,7 +72,8 @@ fn probability(a: Vec<f64>, b: Vec<f64>) -> f64 {
     tail((n * m / (n + m)).sqrt() * largest)
 }
 
-/// Kolmogorov's distribution beyond `z`. Of its two series each is short on its side of about 1.2.
+/// The tail of Kolmogorov's distribution above `z`. Two series exist; each converges fast on its side of about
+/// 1.2.
 fn tail(z: f64) -> f64 {
     if z == 0.0 {
         1.0

@@ -1,4 +1,4 @@
-//! Series with points far above or below what is usual, by Tukey's fences.
+//! `tukeyAbove` and `tukeyBelow`: series with points outside of Tukey's fences.
 
 use crate::aggregate::percentile_of_sorted;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
@@ -12,9 +12,9 @@ const PARAMS: &[Param] = &[
 
 pub(super) const ALL: &[Function] = &[
     Function::new("tukeyAbove", Group::FilterSeries, PARAMS, |args, _| tukey(args, true))
-        .about("The n series with most points above the upper quartile by basis times the distance of the quartiles.", "tukeyAbove(host.*.latency, 1.5, 5)"),
+        .about("Returns the n series with the most points above the upper quartile by more than basis × the interquartile range.", "tukeyAbove(host.*.latency, 1.5, 5)"),
     Function::new("tukeyBelow", Group::FilterSeries, PARAMS, |args, _| tukey(args, false))
-        .about("The n series with most points below the lower quartile by basis times the distance of the quartiles.", "tukeyBelow(host.*.latency, 1.5, 5)"),
+        .about("Returns the n series with the most points below the lower quartile by more than basis × the interquartile range.", "tukeyBelow(host.*.latency, 1.5, 5)"),
 ];
 
 fn tukey(args: &mut Args, above: bool) -> Outcome {

@@ -1,4 +1,4 @@
-//! `powSeriesLists`.
+//! `powSeriesLists`: raises the first list of series to the power of the second, pair by pair.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param};
@@ -12,7 +12,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     pow_series_lists,
 )
 .about(
-    "The first list of series to the power of the second, pair by pair.",
+    "Raises the first list of series to the power of the second, pair by pair.",
     "powSeriesLists(shop.*.base, shop.*.exponent)",
 )];
 

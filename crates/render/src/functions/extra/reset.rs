@@ -14,7 +14,7 @@ pub(super) const ALL: &[Function] = &[
         integral_with_reset,
     )
     .about(
-        "The sum of all points since the resetting series was last above zero.",
+        "The running sum, reset to zero where the resetting series is above zero.",
         "integralWithReset(server.requests, server.restarts)",
     ),
     Function::new(
@@ -23,7 +23,10 @@ pub(super) const ALL: &[Function] = &[
         &[SERIES, Param::new("factor", Kind::Float), Param::new("timestamp", Kind::Date)],
         scale_after,
     )
-    .about("Multiplies the points from a time on.", "scaleAfterTimestamp(server.bytes, 8, '20240101')"),
+    .about(
+        "Multiplies the points behind a time by a constant.",
+        "scaleAfterTimestamp(server.bytes, 8, '20240101')",
+    ),
 ];
 
 fn integral_with_reset(args: &mut Args, _: &mut Context<'_>) -> Outcome {
@@ -66,7 +69,7 @@ fn scale_after(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let time = crate::attime::parse(&shown, request.now, &request.zone).map_err(|error| error.to_string())?;
     let mut series = args.series(0);
     for series in &mut series {
-        // To carbonapi it is `scale` with a time.
+        // In carbonapi this is `scale` with a time, and has its tag.
         series.tags.set("scale", general(factor));
         series.rename(format!("scale({},{},{shown})", series.name, general(factor)));
         let (start, step) = (series.start, series.step);

@@ -1,7 +1,8 @@
-//! How often promises are kept: `slo` and `sloErrorBudget`.
+//! `slo` and `sloErrorBudget`: the share of points that meet an objective.
 
 use crate::attime::parse_interval;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::number::general;
 use crate::request::TimeRange;
@@ -29,7 +30,7 @@ pub(super) const ALL: &[Function] = &[
     )
     .reads(whole_interval)
     .about(
-        "How much of the errors that an objective allows is left in each interval.",
+        "The part of the allowed errors that is left in each interval.",
         "sloErrorBudget(server.latency, '1h', 'below', 100, 0.99)",
     ),
 ];
@@ -40,7 +41,7 @@ fn error_budget(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     shares(args, context, ("sloErrorBudget", &shown), move |share, seconds| (share - objective) * seconds)
 }
 
-/// An interval that is longer than the graph is looked at as a whole.
+/// If the interval is longer than the graph, the whole interval is read.
 fn whole_interval(args: &Args, context: &Context<'_>) -> Result<Vec<TimeRange>, Fault> {
     let missing = parse_interval(args.text(1))? - (context.range.until - context.range.from);
     Ok(if missing > 0 { vec![context.range.earlier(missing)] } else { Vec::new() })
@@ -55,7 +56,7 @@ fn shares(
     let shown = args.text(1).to_owned();
     let seconds = parse_interval(&shown)?;
     if seconds < 1 {
-        return Err("the interval must be longer than nothing".into());
+        return Err("the interval must be longer than zero".into());
     }
     let (method, value) = (args.text(2).to_owned(), args.float(3));
     let is_kept = |point: f64| match method.as_str() {
@@ -70,7 +71,7 @@ fn shares(
     };
     let judge = |series: TimeSeries| -> Result<TimeSeries, Fault> {
         let points = longer.iter().find(|longer| longer.name == series.name).unwrap_or(&series);
-        // As carbonapi does, intervals begin with the series and not with the clock.
+        // As in carbonapi, intervals begin with the series, not at multiples of their length.
         let shown_intervals = intervals(series.end - series.start, seconds);
         context.count_points(shown_intervals)?;
         let values: Vec<f64> = if series.step > seconds {
@@ -91,10 +92,10 @@ fn intervals(length: i64, seconds: i64) -> usize {
     usize::try_from((length + seconds - 1) / seconds).unwrap_or(0)
 }
 
-/// The points of each interval, and how long it is: the last may be cut short.
+/// The points and the length (in seconds) of each interval. The last one may be shorter.
 fn buckets(series: &TimeSeries, seconds: i64) -> impl Iterator<Item = (&[f64], i64)> {
     let (step, len) = (series.step, series.values.len() as i64);
-    // The first point at or behind the start of an interval.
+    // The index of the first point at or after the start of an interval.
     let first = move |interval: i64| ((interval * seconds + step - 1) / step).min(len);
     let interval = move |at| (at, first(at), first(at + 1));
     (0..).map(interval).take_while(|(_, from, until)| from < until).map(move |(at, from, until)| {
@@ -104,7 +105,7 @@ fn buckets(series: &TimeSeries, seconds: i64) -> impl Iterator<Item = (&[f64], i
     })
 }
 
-/// Which share of the known points is as promised; unknown when none is known.
+/// The share of the known points that meet the objective; unknown if no point is known.
 fn share(points: &[f64], is_kept: impl Fn(f64) -> bool) -> f64 {
     let known = || points.iter().filter(|point| !point.is_nan());
     known().filter(|point| is_kept(**point)).count() as f64 / known().count() as f64

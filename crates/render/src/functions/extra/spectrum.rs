@@ -1,6 +1,7 @@
-//! Series as frequencies and back: `fft`, `ifft` and `lowPass`.
+//! `fft`, `ifft` and `lowPass`: series as frequencies.
 
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::fourier::{self, Complex};
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::number::general;
@@ -21,7 +22,7 @@ pub(super) const ALL: &[Function] = &[
         fft,
     )
     .about(
-        "The frequencies in series: how strong each is, its phase, or both. Unknown points count as 0.",
+        "The frequencies of each series: their amplitudes, their phases, or both. Unknown points count as 0.",
         "fft(server.requests, 'abs')",
     ),
     Function::new(
@@ -31,23 +32,23 @@ pub(super) const ALL: &[Function] = &[
         ifft,
     )
     .about(
-        "Series from the strengths of their frequencies and the phases.",
+        "Computes series from the amplitudes and phases of their frequencies.",
         "ifft(fft(server.requests, 'abs'), fft(server.requests, 'phase'))",
     ),
     Function::new("lowPass", Group::Transform, CUT, low_pass).or(&["lpf"]).about(
-        "Keeps so many percent of the frequencies, the slowest.",
+        "Keeps this percentage of the frequencies, the lowest ones.",
         "ifft(lowPass(fft(server.requests, 'abs'), 10), fft(server.requests, 'phase'))",
     ),
 ];
 
-/// Unknown values would leave no frequency known.
+/// Unknown values count as 0. A single one would make all frequencies unknown.
 fn known(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value }
 }
 
-/// Asked before each series is transformed.
+/// Checks that there is memory for a transform.
 fn make_room(series: &TimeSeries, context: &Context<'_>) -> Result<(), Fault> {
-    /// Complex numbers, in as many columns as a transform takes at its most.
+    /// Numbers per value: complex ones, in as many columns as a transform uses at most.
     const NUMBERS: usize = 2 * 3;
     context.may_hold_points(fourier::room(series.values.len()).saturating_mul(NUMBERS))
 }
@@ -91,7 +92,7 @@ fn ifft(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(results.into())
 }
 
-/// The slow frequencies stand at both ends.
+/// Low frequencies are at both ends of the spectrum.
 fn low_pass(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let percent = args.float(1);
     let mut results = Vec::new();

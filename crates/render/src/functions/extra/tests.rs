@@ -1,5 +1,5 @@
-//! Numbers that were worked out apart from this code: transforms and distributions by their
-//! definitions (a sum over all values; Kolmogorov's series of 2000 terms), the rest by hand.
+//! The expected numbers were computed without this code: transforms and distributions by their definitions (a
+//! sum over all values; 2,000 terms of Kolmogorov's series), the rest by hand.
 
 use crate::TimeSeries;
 use crate::functions::tests::{Stored, run_over};
@@ -68,7 +68,7 @@ fn frequencies() {
     assert_near(&both[0].values, &sizes);
     let phases = [0.0, 1.162_158_471_697_304, 0.605_891_118_839_246_5];
     assert_near(&both[1].values[..3], &phases);
-    // Half of the rate has no sign: its phase is π either way.
+    // At half of the sampling rate the phase is π or -π.
     assert_near(&[both[1].values[3].abs()], &[std::f64::consts::PI]);
     assert_near(&both[1].values[4..], &[-phases[2], -phases[1]]);
     assert_eq!(run("fft(wave.a,'abs')"), both[..1]);
@@ -89,7 +89,7 @@ fn frequencies() {
 fn frequencies_turn_back_into_series() {
     let back = run("ifft(fft(wave.a,'abs'),fft(wave.a,'phase'))");
     assert_eq!(&*back[0].name, "ifft(fft(wave.a,abs),fft(wave.a,phase))");
-    // Sizes have no sign.
+    // Magnitudes have no sign.
     assert_near(&back[0].values, &[3.0, 1.0, 2.0, 5.0, 0.0, 7.0]);
     let without =
         [8.877_532_321_856_323, 0.577_845_317_495_423_3, 2.061_233_839_071_838, 0.155_690_634_990_846];
@@ -113,7 +113,7 @@ fn samples_of_one_distribution() {
     for (value, expected) in
         tested[0].values[6..].iter().zip([0.138_920_284_3, 0.138_920_284_3, 0.031_007_591_6, 0.004_957_504_3])
     {
-        // Both series of the distribution are cut behind their third or fourth term.
+        // Both series of the distribution are cut off after the third or fourth term.
         assert!((value - expected).abs() < 1e-7, "{value} {expected}");
     }
     assert_eq!(run("ksTest2(ks.a, ks.a, 6)")[0].values[6..], [1.0; 4]);
@@ -188,7 +188,7 @@ fn names_in_base64() {
 
 #[test]
 fn percentiles_aggregate() {
-    // Nine tenths of the way from the first of ten to the last.
+    // Nine tenths of the way from the first to the last of ten values.
     assert_near(&run("summarize(ks.a,'10min','p90',true)")[0].values, &[9.1]);
     assert_near(&run("aggregate(ks.*,'p50')")[0].values[..3], &[3.0, 4.0, 2.0]);
     assert_near(&run("movingWindow(ks.a,2,'p25')")[0].values[6..8], &[8.25, 9.25]);

@@ -1,4 +1,4 @@
-//! `timeShiftByMetric`: versions of a program, laid over the newest one.
+//! `timeShiftByMetric`: shifts the series of older versions of a program to the newest one.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ pub(super) const ALL: &[Function] = &[Function::new(
     shift,
 )
 .about(
-    "Moves the series of older versions in time, so that all versions begin together. Marks are series with a point where a version (major_minor, the last component of their names) begins; the newest of each major version counts.",
+    "Moves the series of older versions in time, so that all versions begin together. Marks are series with a point where a version begins; the last component of their names is the version (major_minor). The newest mark of each major version is used.",
     "timeShiftByMetric(apps.*.errors, apps.mark.*, 1)",
 )];
 
-/// A version, and how many seconds later the newest one began.
+/// A version, and how many seconds after its start the newest one started.
 type Offset = (String, i64);
 
 fn shift(args: &mut Args, _: &mut Context<'_>) -> Outcome {
@@ -49,7 +49,7 @@ fn shift(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     Ok(results.into())
 }
 
-/// Of the newest of each major version, the newest major version first.
+/// The newest version of each major version, with the newest major version first.
 fn offsets(marks: &[TimeSeries]) -> Vec<Offset> {
     let mut newest: BTreeMap<u64, (u64, &str, usize)> = BTreeMap::new();
     for mark in marks {
@@ -66,7 +66,7 @@ fn offsets(marks: &[TimeSeries]) -> Vec<Offset> {
     newest.into_values().rev().map(offset).collect()
 }
 
-/// The first two numbers with `_` between them.
+/// Reads the first two numbers of a version, which `_` separates.
 fn version(text: &str) -> Option<(u64, u64)> {
     let is_digit = |c: char| c.is_ascii_digit();
     text.match_indices('_').find_map(|(at, _)| {
@@ -77,7 +77,7 @@ fn version(text: &str) -> Option<(u64, u64)> {
     })
 }
 
-/// Of a version as it is written, of a major version alone, or of the first that begins so.
+/// The offset of a version as it is written, of a major version, or of the first version with this prefix.
 fn offset_of(version: &str, offsets: &[Offset]) -> Option<i64> {
     let behind = |(mark, _): &&Offset| mark.strip_prefix(version).map(str::to_owned);
     let by =

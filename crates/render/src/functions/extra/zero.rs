@@ -1,4 +1,4 @@
-//! `removeZeroSeries`.
+//! `removeZeroSeries`: returns the series in which at least this share of the slots is not zero.
 
 use crate::context::Context;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
@@ -10,7 +10,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     remove_zero,
 )
 .about(
-    "The series with values other than zero, in at least a share of their slots.",
+    "Returns the series in which at least this share of the slots is not zero.",
     "removeZeroSeries(host.*.errors)",
 )];
 

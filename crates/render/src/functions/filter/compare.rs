@@ -1,4 +1,4 @@
-//! Series whose aggregate is above or below a threshold.
+//! Functions that select series by an aggregate and a threshold.
 
 use crate::aggregate::Aggregate;
 use crate::context::Context;
@@ -24,48 +24,51 @@ pub(super) const ALL: &[Function] = &[
         },
     )
     .about(
-        "The series whose aggregate compares so to a threshold.",
+        "Returns the series whose aggregate compares to a threshold in this way.",
         "filterSeries(host.*.load, 'max', '>', 10)",
     ),
     Function::new("averageAbove", Group::FilterSeries, LIMIT, |args, _| {
         Ok(kept(args, Aggregate::Average, ">", 1))
     })
-    .about("The series whose mean is above n.", "averageAbove(host.*.load, 5)"),
+    .about("Returns the series whose mean is above n.", "averageAbove(host.*.load, 5)"),
     Function::new("averageBelow", Group::FilterSeries, LIMIT, |args, _| {
         Ok(kept(args, Aggregate::Average, "<=", 1))
     })
-    .about("The series whose mean is n or below, and those without values.", "averageBelow(host.*.load, 5)"),
+    .about(
+        "Returns the series whose mean is n or below, and those without values.",
+        "averageBelow(host.*.load, 5)",
+    ),
     Function::new("currentAbove", Group::FilterSeries, LIMIT, |args, _| {
         Ok(kept(args, Aggregate::Last, ">", 1))
     })
-    .about("The series whose last value is above n.", "currentAbove(host.*.load, 5)"),
+    .about("Returns the series whose last value is above n.", "currentAbove(host.*.load, 5)"),
     Function::new("currentBelow", Group::FilterSeries, LIMIT, |args, _| {
         Ok(kept(args, Aggregate::Last, "<=", 1))
     })
     .about(
-        "The series whose last value is n or below, and those without values.",
+        "Returns the series whose last value is n or below, and those without values.",
         "currentBelow(host.*.load, 5)",
     ),
     Function::new("maximumAbove", Group::FilterSeries, LIMIT, |args, _| {
         Ok(kept(args, Aggregate::Max, ">", 1))
     })
-    .about("The series whose largest value is above n.", "maximumAbove(host.*.load, 5)"),
+    .about("Returns the series whose largest value is above n.", "maximumAbove(host.*.load, 5)"),
     Function::new("maximumBelow", Group::FilterSeries, LIMIT, |args, _| {
         Ok(kept(args, Aggregate::Max, "<=", 1))
     })
     .about(
-        "The series whose largest value is n or below, and those without values.",
+        "Returns the series whose largest value is n or below, and those without values.",
         "maximumBelow(host.*.load, 5)",
     ),
     Function::new("minimumAbove", Group::FilterSeries, LIMIT, |args, _| {
         Ok(kept(args, Aggregate::Min, ">", 1))
     })
-    .about("The series whose smallest value is above n.", "minimumAbove(host.*.load, 5)"),
+    .about("Returns the series whose smallest value is above n.", "minimumAbove(host.*.load, 5)"),
     Function::new("minimumBelow", Group::FilterSeries, LIMIT, |args, _| {
         Ok(kept(args, Aggregate::Min, "<=", 1))
     })
     .about(
-        "The series whose smallest value is n or below, and those without values.",
+        "Returns the series whose smallest value is n or below, and those without values.",
         "minimumBelow(host.*.load, 5)",
     ),
     Function::new(
@@ -75,7 +78,7 @@ pub(super) const ALL: &[Function] = &[
         remove_empty,
     )
     .about(
-        "The series with known values, in at least a share of their slots.",
+        "Returns the series in which at least this share of the slots is known.",
         "removeEmptySeries(host.*.load, 0.5)",
     ),
 ];
@@ -87,7 +90,7 @@ fn kept(args: &mut Args, method: Aggregate, operator: &str, threshold: usize) ->
         "!=" => value != threshold,
         ">" => value > threshold,
         ">=" => value >= threshold,
-        // Unknown passes what is below.
+        // An unknown aggregate counts as below any threshold.
         "<" => value.is_nan() || value < threshold,
         _ => value.is_nan() || value <= threshold,
     };

@@ -1,6 +1,6 @@
-//! Points above or below something, taken out.
+//! Functions that remove points above or below a limit.
 
-use crate::aggregate::percentile;
+use crate::aggregate::percentile_within;
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::number::{general, python_float};
@@ -11,23 +11,23 @@ pub(super) const ALL: &[Function] = &[
     Function::new("removeAboveValue", Group::FilterData, N, |args, _| {
         values(args, "removeAboveValue", |v, n| v > n)
     })
-    .about("Takes out the points above n.", "removeAboveValue(server.latency, 1000)"),
+    .about("Removes the points above n.", "removeAboveValue(server.latency, 1000)"),
     Function::new("removeBelowValue", Group::FilterData, N, |args, _| {
         values(args, "removeBelowValue", |v, n| v < n)
     })
-    .about("Takes out the points below n.", "removeBelowValue(server.latency, 0)"),
+    .about("Removes the points below n.", "removeBelowValue(server.latency, 0)"),
     Function::new("removeAbovePercentile", Group::FilterData, N, |args, context| {
         percentiles(args, context, "removeAbovePercentile", |value, limit| value > limit)
     })
     .about(
-        "Takes out of each series the points above its percentile n.",
+        "Removes the points above the percentile n of each series.",
         "removeAbovePercentile(server.latency, 99)",
     ),
     Function::new("removeBelowPercentile", Group::FilterData, N, |args, context| {
         percentiles(args, context, "removeBelowPercentile", |value, limit| value < limit)
     })
     .about(
-        "Takes out of each series the points below its percentile n.",
+        "Removes the points below the percentile n of each series.",
         "removeBelowPercentile(server.latency, 1)",
     ),
 ];
@@ -37,7 +37,7 @@ fn values(args: &mut Args, function: &str, is_out: fn(f64, f64) -> bool) -> Outc
     let mut series = args.series(0);
     for series in &mut series {
         series.rename(format!("{function}({}, {})", series.name, general(n)));
-        series.map(|value| if is_out(value, n) { f64::NAN } else { value });
+        series.remove(|value| is_out(value, n));
     }
     Ok(series.into())
 }
@@ -55,14 +55,11 @@ fn percentiles(
     }
     for series in &mut series {
         series.rename(format!("{function}({}, {})", series.name, general(n)));
-        if n > 100.0 {
-            // Graphite finds no such value, and leaves the series as it is.
-            continue;
-        }
-        let limit = percentile(series.values.iter().copied(), n, false);
-        if !limit.is_nan() {
-            series.tags.set("nPercentile", python_float(n));
-            series.map(|value| if is_out(value, limit) { f64::NAN } else { value });
+        // As in graphite-web, a series without this percentile stays as it is.
+        let Some(limit) = percentile_within(series.values.iter().copied(), n) else { continue };
+        series.tags.set("nPercentile", python_float(n));
+        if series.end - series.start >= series.step {
+            series.remove(|value| is_out(value, limit));
         }
     }
     Ok(series.into())

@@ -1,4 +1,4 @@
-//! `mostDeviant`.
+//! `mostDeviant`: returns the n series with the largest variance.
 
 use super::highest::first;
 use crate::aggregate::Aggregate;
@@ -11,7 +11,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     &[SERIES, Param::new("n", Kind::Integer)],
     most_deviant,
 )
-.about("The n series that vary most.", "mostDeviant(host.*.load, 5)")];
+.about("Returns the n series with the largest variance.", "mostDeviant(host.*.load, 5)")];
 
 fn most_deviant(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let n = args.int(1);

@@ -1,4 +1,4 @@
-//! The first series, in their order or by an aggregate.
+//! Functions that return the first series, in their order or sorted by an aggregate.
 
 use std::cmp::Ordering;
 
@@ -18,41 +18,41 @@ pub(super) const ALL: &[Function] = &[
         let n = args.int(1);
         Ok(first(args.series(0), n).into())
     })
-    .about("The first n series.", "limit(host.*.load, 10)"),
+    .about("Returns the first n series.", "limit(host.*.load, 10)"),
     Function::new("highest", Group::FilterSeries, BY, |args, _| {
         let (method, _) = args.aggregate(2)?;
         ranked(args, method, Order::Down)
     })
-    .about("The n series with the largest aggregate.", "highest(host.*.load, 5, 'max')"),
+    .about("Returns the n series with the largest aggregate.", "highest(host.*.load, 5, 'max')"),
     Function::new("lowest", Group::FilterSeries, BY, |args, _| {
         let (method, _) = args.aggregate(2)?;
         ranked(args, method, Order::Up)
     })
-    .about("The n series with the smallest aggregate.", "lowest(host.*.free, 5, 'min')"),
+    .about("Returns the n series with the smallest aggregate.", "lowest(host.*.free, 5, 'min')"),
     Function::new("highestAverage", Group::FilterSeries, N, |args, _| {
         ranked(args, Aggregate::Average, Order::Down)
     })
-    .about("The n series with the largest mean.", "highestAverage(host.*.load, 5)"),
+    .about("Returns the n series with the largest mean.", "highestAverage(host.*.load, 5)"),
     Function::new("highestCurrent", Group::FilterSeries, N, |args, _| {
         ranked(args, Aggregate::Last, Order::Down)
     })
-    .about("The n series with the largest last value.", "highestCurrent(host.*.load, 5)"),
+    .about("Returns the n series with the largest last value.", "highestCurrent(host.*.load, 5)"),
     Function::new("highestMax", Group::FilterSeries, N, |args, _| ranked(args, Aggregate::Max, Order::Down))
-        .about("The n series with the largest maximum.", "highestMax(host.*.load, 5)"),
+        .about("Returns the n series with the largest maximum.", "highestMax(host.*.load, 5)"),
     Function::new("highestMin", Group::FilterSeries, N, |args, _| ranked(args, Aggregate::Min, Order::Down))
-        .about("The n series with the largest minimum.", "highestMin(host.*.load, 5)"),
+        .about("Returns the n series with the largest minimum.", "highestMin(host.*.load, 5)"),
     Function::new("lowestAverage", Group::FilterSeries, N, |args, _| {
         ranked(args, Aggregate::Average, Order::Up)
     })
-    .about("The n series with the smallest mean.", "lowestAverage(host.*.free, 5)"),
+    .about("Returns the n series with the smallest mean.", "lowestAverage(host.*.free, 5)"),
     Function::new("lowestCurrent", Group::FilterSeries, N, |args, _| {
         ranked(args, Aggregate::Last, Order::Up)
     })
-    .about("The n series with the smallest last value.", "lowestCurrent(host.*.free, 5)"),
+    .about("Returns the n series with the smallest last value.", "lowestCurrent(host.*.free, 5)"),
     Function::new("lowestMax", Group::FilterSeries, N, |args, _| ranked(args, Aggregate::Max, Order::Up))
-        .about("The n series with the smallest maximum.", "lowestMax(host.*.free, 5)"),
+        .about("Returns the n series with the smallest maximum.", "lowestMax(host.*.free, 5)"),
     Function::new("lowestMin", Group::FilterSeries, N, |args, _| ranked(args, Aggregate::Min, Order::Up))
-        .about("The n series with the smallest minimum.", "lowestMin(host.*.free, 5)"),
+        .about("Returns the n series with the smallest minimum.", "lowestMin(host.*.free, 5)"),
 ];
 
 /// Ascending or descending.
@@ -62,14 +62,14 @@ pub(super) enum Order {
     Down,
 }
 
-/// The first `n`; all but the last `-n` when it is negative.
+/// The first `n` series. If `n` is negative, all but the last `-n`.
 pub(super) fn first(mut series: Vec<TimeSeries>, n: i64) -> Vec<TimeSeries> {
     let count = usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
     series.truncate(if n < 0 { series.len().saturating_sub(count) } else { count });
     series
 }
 
-/// Sorts series by a key; those with the same key stay in their order.
+/// Sorts series by a key. The sort is stable.
 pub(super) fn sort(series: &mut Vec<TimeSeries>, order: Order, key: impl Fn(&TimeSeries) -> f64) {
     let mut keyed: Vec<(f64, TimeSeries)> = series.drain(..).map(|series| (key(&series), series)).collect();
     let compare = |a: f64, b: f64| a.partial_cmp(&b).unwrap_or(Ordering::Equal);

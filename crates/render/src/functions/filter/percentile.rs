@@ -1,4 +1,4 @@
-//! Series outside of what most of them are.
+//! Functions that return the series outside of percentiles.
 
 use crate::aggregate::{Aggregate, percentile};
 use crate::context::Context;
@@ -8,16 +8,16 @@ const N: &[Param] = &[SERIES, Param::new("n", Kind::Float)];
 
 pub(super) const ALL: &[Function] = &[
     Function::new("averageOutsidePercentile", Group::FilterSeries, N, average_outside).about(
-        "The series whose mean is not among the middle ones.",
+        "Returns the series whose mean is outside of the percentiles n and 100 - n.",
         "averageOutsidePercentile(host.*.load, 95)",
     ),
     Function::new("removeBetweenPercentile", Group::FilterSeries, N, remove_between).about(
-        "The series with a point that is not among the middle ones of its time.",
+        "Returns the series with a point outside of the percentiles n and 100 - n of its slot.",
         "removeBetweenPercentile(host.*.load, 95)",
     ),
 ];
 
-/// The upper of the two percentiles.
+/// The upper percentile. The lower one is 100 less this number.
 fn upper(args: &Args) -> f64 {
     let n = args.float(1);
     if n < 50.0 { 100.0 - n } else { n }

@@ -1,4 +1,4 @@
-//! The order of series.
+//! Functions that sort series.
 
 use std::cmp::Reverse;
 
@@ -32,7 +32,7 @@ pub(super) const ALL: &[Function] = &[
     Function::new("sortByMaxima", Group::Sorting, &[SERIES], |args, _| by(args, Aggregate::Max, Order::Down))
         .about("Sorts series by their maximum, the largest first.", "sortByMaxima(host.*.load)"),
     Function::new("sortByMinima", Group::Sorting, &[SERIES], by_minima).about(
-        "Sorts series by their minimum, the smallest first; those never above zero are left out.",
+        "Sorts series by their minimum, the smallest first, without those that are never above zero.",
         "sortByMinima(host.*.load)",
     ),
     Function::new("sortByTotal", Group::Sorting, &[SERIES], |args, _| by(args, Aggregate::Sum, Order::Down))
@@ -57,7 +57,7 @@ fn by_name(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let mut series = args.series(0);
     let key = |series: &TimeSeries| if is_natural { natural(&series.name) } else { series.name.to_string() };
     if is_reverse {
-        // Those that are equal stay in their order.
+        // The sort is stable.
         series.sort_by_cached_key(|series| Reverse(key(series)));
     } else {
         series.sort_by_cached_key(key);
@@ -65,7 +65,7 @@ fn by_name(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     Ok(series.into())
 }
 
-/// The name with every number filled up to ten digits.
+/// The name with every number padded to ten digits.
 fn natural(name: &str) -> String {
     let mut key = String::with_capacity(name.len() + 16);
     let mut rest = name;

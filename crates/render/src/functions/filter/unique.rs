@@ -1,4 +1,4 @@
-//! `unique`.
+//! `unique`: returns the first series of each name.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     &[Param::new("seriesLists", Kind::Series).many()],
     unique,
 )
-.about("The first series of each name.", "unique(host.*.load, host.web1.*)")];
+.about("Returns the first series of each name.", "unique(host.*.load, host.web1.*)")];
 
 fn unique(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let mut seen = HashSet::new();

@@ -1,4 +1,5 @@
-//! `useSeriesAbove`.
+//! `useSeriesAbove`: finds the series with a value above a threshold, and returns other series: those whose
+//! name results from a replacement.
 
 use crate::aggregate::Aggregate;
 use crate::context::Context;
@@ -17,7 +18,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     use_series_above,
 )
 .about(
-    "For the series with a value above a threshold, other series: those of the name after a replacement.",
+    "Finds the series with a value above a threshold, and returns other series: those whose name results from a replacement.",
     "useSeriesAbove(host.*.requests, 10, 'requests', 'time')",
 )];
 

@@ -1,4 +1,4 @@
-//! `areaBetween`.
+//! `areaBetween`: draws the area between two series.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::function::{Args, Function, Group, Outcome, SERIES};
 
 pub(super) const ALL: &[Function] = &[Function::new("areaBetween", Group::Graph, &[SERIES], area_between)
-    .about("The area between two series.", "areaBetween(server.load.{min,max})")];
+    .about("Draws the area between two series.", "areaBetween(server.load.{min,max})")];
 
 fn area_between(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let mut series = args.series(0);

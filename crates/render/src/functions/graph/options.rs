@@ -1,4 +1,4 @@
-//! Colour, width and the like; some of these change names, as in Graphite.
+//! Functions that set drawing options. As in Graphite, some of them change names too.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ pub(super) const ALL: &[Function] = &[
         let alpha = args.float(1);
         each(args, |series| series.options.alpha = Some(alpha))
     })
-    .about("Opacity, from 0 to 1.", "alpha(server.load, 0.5)"),
+    .about("Sets the opacity, from 0 to 1.", "alpha(server.load, 0.5)"),
     Function::new("color", Group::Graph, &[SERIES, Param::new("theColor", Kind::String)], |args, _| {
         let color: Arc<str> = args.text(1).into();
         each(args, |series| series.options.color = Some(Arc::clone(&color)))
     })
-    .about("Colour, by name or in hexadecimal digits.", "color(server.load, 'red')"),
+    .about("Sets the colour, by name or in hexadecimal digits.", "color(server.load, 'red')"),
     Function::new("lineWidth", Group::Graph, &[SERIES, Param::new("width", Kind::Float)], |args, _| {
         let width = args.float(1);
         each(args, |series| series.options.line_width = Some(width))
     })
-    .about("Width of the line in pixels.", "lineWidth(server.load, 2)"),
+    .about("Sets the width of the line in pixels.", "lineWidth(server.load, 2)"),
     Function::new(
         "dashed",
         Group::Graph,
@@ -35,21 +35,24 @@ pub(super) const ALL: &[Function] = &[
             })
         },
     )
-    .about("A dashed line.", "dashed(server.load, 3)"),
+    .about("Draws a dashed line.", "dashed(server.load, 3)"),
     Function::new("secondYAxis", Group::Graph, &[SERIES], |args, _| {
         each(args, |series| {
             series.options.second_y_axis = true;
             marked(series, "secondYAxis");
         })
     })
-    .about("Drawn by the axis on the right.", "secondYAxis(server.temperature)"),
+    .about("Uses the axis on the right.", "secondYAxis(server.temperature)"),
     Function::new("drawAsInfinite", Group::Graph, &[SERIES], |args, _| {
         each(args, |series| {
             series.options.draw_as_infinite = true;
             marked(series, "drawAsInfinite");
         })
     })
-    .about("A line from bottom to top where the value is not zero.", "drawAsInfinite(server.restarts)"),
+    .about(
+        "Draws a line from the bottom to the top where the value is not zero.",
+        "drawAsInfinite(server.restarts)",
+    ),
 ];
 
 fn each(args: &mut Args, change: impl Fn(&mut TimeSeries)) -> Outcome {

@@ -1,4 +1,5 @@
-//! `stacked`.
+//! `stacked`: draws series on top of each other, and on top of those of earlier targets with the same
+//! stack.
 
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     stacked,
 )
 .about(
-    "Series on top of each other, also those of earlier targets with the same stack.",
+    "Draws series on top of each other, and on top of those of earlier targets with the same stack.",
     "stacked(host.*.cpu)",
 )];
 
@@ -25,6 +26,7 @@ fn stacked(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let mut stacks = stacks.borrow_mut();
     let totals = stacks.entry(stack.clone()).or_default();
     let pile = |mut series: TimeSeries| {
+        let is_whole = series.is_whole && totals.is_empty();
         if totals.len() < series.values.len() {
             totals.resize(series.values.len(), 0.0);
         }
@@ -41,7 +43,7 @@ fn stacked(args: &mut Args, context: &mut Context<'_>) -> Outcome {
             series.tags.set("stacked", &*stack);
             name = format!("stacked({name})");
         }
-        let mut series = series.derived(name, values);
+        let mut series = series.derived(name, values).whole(is_whole);
         series.options.stacked = true;
         series
     };

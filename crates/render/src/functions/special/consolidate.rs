@@ -1,4 +1,5 @@
-//! How series are read coarser: `consolidateBy`, `cumulative`, `setXFilesFactor`.
+//! Functions that change how values are combined into a longer step: `consolidateBy`, `cumulative`,
+//! `setXFilesFactor`.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
@@ -18,11 +19,11 @@ pub(super) const ALL: &[Function] = &[
         },
     )
     .about(
-        "How values fold when there are more of them than the graph is wide.",
+        "Sets how points are combined if there are more of them than the graph is wide.",
         "consolidateBy(server.requests, 'sum')",
     ),
     Function::new("cumulative", Group::Special, &[SERIES], |args, _| consolidate_by(args, "sum")).about(
-        "Values add up when there are more of them than the graph is wide.",
+        "Sums up points if there are more of them than the graph is wide.",
         "cumulative(server.requests)",
     ),
     Function::new(
@@ -33,7 +34,7 @@ pub(super) const ALL: &[Function] = &[
     )
     .or(&["xFilesFactor"])
     .about(
-        "The share of values that must be known, from here on in the whole request.",
+        "Sets the share of points that must be known in a combined point, for the rest of the request.",
         "setXFilesFactor(server.load, 0.5)",
     ),
 ];

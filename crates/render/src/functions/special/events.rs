@@ -1,14 +1,14 @@
-//! `events`.
+//! `events`: the number of events in each second: of all events with *, or of those with all of the tags.
 
 use crate::context::Context;
+use crate::fetch::Source;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param};
-use crate::plan::Source;
 use crate::series::{Consolidation, DrawOptions, TimeSeries};
 use crate::tags::Tags;
 
 pub(super) const ALL: &[Function] =
     &[Function::new("events", Group::Special, &[Param::new("tags", Kind::String).many()], events).about(
-        "How many events there are in each second, of all with * or of those with all of the tags.",
+        "The number of events in each second: of all events with *, or of those with all of the tags.",
         "events('deploy', 'web')",
     )];
 
@@ -18,7 +18,7 @@ fn events(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let name = format!("events(\"{}\")", tags.join("\", \""));
     let named = |series: TimeSeries| {
         let series = TimeSeries { options: DrawOptions::default(), ..series };
-        let mut series = TimeSeries { consolidation: Consolidation::Sum, ..series };
+        let mut series = TimeSeries { consolidation: Consolidation::Sum, is_whole: true, ..series };
         series.rename(name.clone());
         series.tags = Tags::of(&series.name);
         series

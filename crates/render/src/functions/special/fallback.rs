@@ -1,4 +1,4 @@
-//! `fallbackSeries`.
+//! `fallbackSeries`: returns the fallback if there are no series.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
@@ -9,7 +9,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     &[SERIES, Param::new("fallback", Kind::Series)],
     fallback_series,
 )
-.about("Other series where there are none.", "fallbackSeries(server.errors, constantLine(0))")];
+.about("Returns the fallback if there are no series.", "fallbackSeries(server.errors, constantLine(0))")];
 
 fn fallback_series(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let series = args.series(0);

@@ -1,4 +1,4 @@
-//! Lines that need no series: `constantLine`, `threshold`, `verticalLine`.
+//! Lines that are made without series: `constantLine`, `threshold`, `verticalLine`.
 
 use crate::attime;
 use crate::context::Context;
@@ -14,14 +14,14 @@ pub(super) const ALL: &[Function] = &[
         let value = args.float(0);
         Ok(vec![constant_line(value, python_float(value), context)].into())
     })
-    .about("A line at a value.", "constantLine(99.9)"),
+    .about("Draws a line at a value.", "constantLine(99.9)"),
     Function::new("threshold", Group::Graph, &[Param::new("value", Kind::Float), LABEL, COLOR], threshold)
-        .about("A line at a value, with a label and a colour.", "threshold(99.9, 'promised', 'red')"),
+        .about("Draws a line at a value, with a label and a colour.", "threshold(99.9, 'promised', 'red')"),
     Function::new("verticalLine", Group::Graph, &[Param::new("ts", Kind::Date), LABEL, COLOR], vertical_line)
-        .about("A vertical line at a time.", "verticalLine('12:00_20240101', 'noon', 'blue')"),
+        .about("Draws a vertical line at a time.", "verticalLine('12:00_20240101', 'noon', 'blue')"),
 ];
 
-/// Three points: at the start, in the middle and at the end.
+/// A line of three points: at the start, in the middle and at the end of the graph.
 pub(crate) fn constant_line(value: f64, name: String, context: &Context<'_>) -> TimeSeries {
     let (from, until) = (context.range.from, context.range.until);
     let path_expression = format!("constantLine({name})").into();

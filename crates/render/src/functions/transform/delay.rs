@@ -1,4 +1,5 @@
-//! `delay`.
+//! `delay`: moves every point by a number of steps. A positive number moves to later times. Unlike in
+//! graphite-web, 0 steps change nothing.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
@@ -6,7 +7,7 @@ use crate::series::TimeSeries;
 
 pub(super) const ALL: &[Function] =
     &[Function::new("delay", Group::Transform, &[SERIES, Param::new("steps", Kind::Integer)], delay).about(
-        "Moves every point by a number of steps, to later ones when it is positive.",
+        "Moves every point by a number of steps. A positive number moves to later times.",
         "delay(server.requests, 3)",
     )];
 
@@ -24,7 +25,8 @@ fn delay(args: &mut Args, _: &mut Context<'_>) -> Outcome {
             values[by..].copy_from_slice(&series.values[..len - by]);
         }
         let name = format!("delay({},{steps})", series.name);
-        series.derived(name, values)
+        let is_whole = series.is_whole;
+        series.derived(name, values).whole(is_whole)
     };
     Ok(args.series(0).into_iter().map(moved).collect::<Vec<_>>().into())
 }

@@ -1,4 +1,4 @@
-//! Differences between neighbours.
+//! Functions of the difference between a point and the one before it.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};
@@ -10,19 +10,19 @@ const LIMITS: &[Param] =
 
 pub(super) const ALL: &[Function] = &[
     Function::new("derivative", Group::Transform, &[SERIES], derivative)
-        .about("The change from each point to the next.", "derivative(server.counter)"),
+        .about("The difference between each point and the one before it.", "derivative(server.counter)"),
     Function::new("nonNegativeDerivative", Group::Transform, LIMITS, |args, _| {
         growth(args, "nonNegativeDerivative", |delta, _| delta)
     })
     .about(
-        "The growth of a counter from each point to the next; a fall is a wrap at maxValue, or unknown.",
+        "The growth of a counter since the point before. A decrease counts as a wrap at maxValue, or is unknown.",
         "nonNegativeDerivative(server.counter)",
     ),
     Function::new("perSecond", Group::Transform, LIMITS, |args, _| {
         growth(args, "perSecond", |delta, step| rounded(delta / step, 6))
     })
     .about(
-        "The growth of a counter per second; a fall is a wrap at maxValue, or unknown.",
+        "The growth of a counter per second. A decrease counts as a wrap at maxValue, or is unknown.",
         "perSecond(server.counter)",
     ),
 ];
@@ -33,26 +33,28 @@ fn derivative(args: &mut Args, _: &mut Context<'_>) -> Outcome {
         let mut previous = f64::NAN;
         let change = |value: &f64| *value - std::mem::replace(&mut previous, *value);
         let values = series.values.iter().map(change).collect();
-        let name = format!("derivative({})", series.name);
-        series.derived(name, values)
+        let (name, is_whole) = (format!("derivative({})", series.name), series.is_whole);
+        series.derived(name, values).whole(is_whole)
     };
     Ok(args.series(0).into_iter().map(derive).collect::<Vec<_>>().into())
 }
 
 fn growth(args: &mut Args, function: &str, of: fn(f64, f64) -> f64) -> Outcome {
     let (max, min) = (args.given_float(1), args.given_float(2));
+    // Limits and rates are floats in graphite-web.
+    let keeps_whole = function == "nonNegativeDerivative" && max.is_none() && min.is_none();
     let derive = |mut series: TimeSeries| {
         series.tags.set(function, "1");
         let step = series.step as f64;
         let values = non_negative(&series.values, max, min).map(|delta| of(delta, step)).collect();
-        let name = format!("{function}({})", series.name);
-        series.derived(name, values)
+        let (name, is_whole) = (format!("{function}({})", series.name), series.is_whole && keeps_whole);
+        series.derived(name, values).whole(is_whole)
     };
     Ok(args.series(0).into_iter().map(derive).collect::<Vec<_>>().into())
 }
 
-/// How much a counter grew at each value. A value beyond the limits counts as unknown; a fall is
-/// explained by a wrap at the limits that are known, and is unknown without.
+/// The growth of a counter at each value. A value outside of the limits counts as unknown. A decrease counts as
+/// a wrap at the limits, and is unknown without limits.
 fn non_negative(values: &[f64], max: Option<f64>, min: Option<f64>) -> impl Iterator<Item = f64> + '_ {
     let mut previous = f64::NAN;
     values.iter().map(move |value| {

@@ -1,8 +1,9 @@
-//! Filling gaps from what is beside them.
+//! Functions that fill or remove gaps.
 
 use super::summarize::buckets;
 use crate::aggregate::Aggregate;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::series::{DrawOptions, TimeSeries};
 use crate::target::Literal;
@@ -13,16 +14,16 @@ pub(super) const ALL: &[Function] = &[
     Function::new("interpolate", Group::Transform, &[SERIES, LIMIT], interpolate)
         .about("Fills gaps of at most limit points with a straight line.", "interpolate(server.load, 5)"),
     Function::new("keepLastValue", Group::Transform, &[SERIES, LIMIT], keep_last_value).about(
-        "Fills gaps of at most limit points with the value before them.",
+        "Fills gaps of at most limit points with the last known value.",
         "keepLastValue(server.state, 5)",
     ),
     Function::new("compressPeriodicGaps", Group::Transform, &[SERIES], compress_periodic_gaps).about(
-        "Takes out gaps that come with a fixed period, when a metric comes less often than its step.",
+        "Removes periodic gaps of a metric that is sent less often than its step.",
         "compressPeriodicGaps(server.daily)",
     ),
 ];
 
-/// The longest gap that is filled.
+/// The longest gap that is filled, in points.
 fn limit(args: &Args) -> usize {
     match args.literal(1) {
         Some(Literal::Integer(limit)) => usize::try_from(*limit).unwrap_or(0),
@@ -82,8 +83,8 @@ fn compress_periodic_gaps(args: &mut Args, context: &mut Context<'_>) -> Outcome
     Ok(args.series(0).into_iter().map(compress).collect::<Result<Vec<_>, Fault>>()?.into())
 }
 
-/// The period is guessed from the first two values other than zero (the very first point left out), and
-/// believed when a third stands alone where it must.
+/// Guesses the period from the first two values other than zero, without the very first point. It is used if a
+/// third value follows at the same distance, with gaps on both sides.
 fn compressed(series: TimeSeries, context: &Context<'_>) -> Result<TimeSeries, Fault> {
     let values = &series.values;
     let is_value = |at: &usize| values.get(*at).is_some_and(|value| !value.is_nan() && *value != 0.0);

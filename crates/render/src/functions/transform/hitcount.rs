@@ -1,8 +1,9 @@
-//! `hitcount`.
+//! `hitcount`: takes points as rates per second, and sums them up to amounts in buckets of time.
 
 use super::summarize::{INTERVAL, interval};
 use crate::attime::Unit;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
 use crate::series::TimeSeries;
@@ -14,7 +15,10 @@ pub(super) const ALL: &[Function] = &[Function::new(
     hitcount,
 )
 .reads(|args, context| if args.flag(2) { Ok(vec![aligned_range(args, context)?]) } else { Ok(Vec::new()) })
-.about("Points as rates per second, added up to amounts in buckets of time.", "hitcount(server.rate, '1h')")];
+.about(
+    "Takes points as rates per second, and sums them up to amounts in buckets of time.",
+    "hitcount(server.rate, '1h')",
+)];
 
 fn hitcount(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let (seconds, shown, is_aligned) = (interval(args, 1)?, args.text(1).to_owned(), args.flag(2));
@@ -30,12 +34,13 @@ fn hitcount(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         let (start, values) = amounts(&series, seconds, context)?;
         series.tags.set("hitcount", &*shown);
         let name = format!("hitcount({}, \"{shown}\"{suffix})", series.name);
-        Ok(TimeSeries { start, step: seconds, ..series.derived(name, values) })
+        let is_whole = series.is_whole;
+        Ok(TimeSeries { start, step: seconds, is_whole, ..series.derived(name, values) })
     };
     Ok(series.into_iter().map(count).collect::<Result<Vec<_>, _>>()?.into())
 }
 
-/// The range from the beginning of the minute, hour or day, whichever the interval is as long as.
+/// The range from the start of the minute, hour or day, depending on the length of the interval.
 fn aligned_range(args: &Args, context: &Context<'_>) -> Result<TimeRange, Fault> {
     let unit = match interval(args, 1)? {
         86_400.. => Unit::Day,
@@ -47,11 +52,11 @@ fn aligned_range(args: &Args, context: &Context<'_>) -> Result<TimeRange, Fault>
         .request()
         .zone
         .beginning(context.range.from, unit)
-        .ok_or("the time is beyond the calendar")?;
+        .ok_or("the time is outside of the calendar")?;
     Ok(TimeRange { from, ..context.range })
 }
 
-/// The start of the first of the buckets, which end with the series, and the amount in each.
+/// The amount in each bucket, and the start of the first one. The last bucket ends with the series.
 fn amounts(series: &TimeSeries, seconds: i64, context: &Context<'_>) -> Result<(i64, Vec<f64>), Fault> {
     let count = (series.end - series.start + seconds - 1).div_euclid(seconds).max(0);
     let start = series.end - count * seconds;

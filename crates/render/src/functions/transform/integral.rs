@@ -1,4 +1,4 @@
-//! Running sums.
+//! `integral` and `integralByInterval`.
 
 use crate::attime::parse_interval;
 use crate::context::Context;
@@ -7,7 +7,7 @@ use crate::series::TimeSeries;
 
 pub(super) const ALL: &[Function] = &[
     Function::new("integral", Group::Transform, &[SERIES], integral)
-        .about("The sum of all points so far.", "integral(server.requests)"),
+        .about("The running sum of the points.", "integral(server.requests)"),
     Function::new(
         "integralByInterval",
         Group::Transform,
@@ -15,7 +15,7 @@ pub(super) const ALL: &[Function] = &[
         integral_by_interval,
     )
     .about(
-        "The sum of all points so far in each interval, counted from the start of the graph.",
+        "The running sum of the points, which starts anew with each interval from the start of the graph.",
         "integralByInterval(server.requests, '1d')",
     ),
 ];
@@ -42,7 +42,7 @@ fn integral_by_interval(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let unit = args.text(1).to_owned();
     let seconds = parse_interval(&unit)?.saturating_abs();
     if seconds == 0 {
-        return Err("the argument intervalUnit must be longer than nothing".into());
+        return Err("the argument intervalUnit must be longer than zero".into());
     }
     let from = context.range.from;
     let add_up = |mut series: TimeSeries| {

@@ -1,10 +1,11 @@
-//! Series made from nothing, for trying things out.
+//! Functions that make series for experiments.
 
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param};
 use crate::series::TimeSeries;
 
-/// A year.
+/// One year.
 const STEP_MAX: i64 = 365 * 86_400;
 
 const NAME: Param = Param::new("name", Kind::String);
@@ -16,7 +17,7 @@ pub(super) const ALL: &[Function] = &[
         made(args, context, step, |time| time as f64)
     })
     .or(&["time"])
-    .about("The time itself, in seconds since 1970.", "timeFunction('time')"),
+    .about("The time of each point, in seconds since 1970.", "timeFunction('time')"),
     Function::new(
         "sinFunction",
         Group::Transform,
@@ -27,14 +28,15 @@ pub(super) const ALL: &[Function] = &[
         },
     )
     .or(&["sin"])
-    .about("A sine of the time.", "sinFunction('sine', 2)"),
+    .about("The sine of the time in seconds since 1970.", "sinFunction('sine', 2)"),
     Function::new("identity", Group::Calculate, &[NAME], |args, context| {
         let name = args.text(0).to_owned();
         let mut series = series(&name, context, 60, |time| time as f64)?;
         series.path_expression = format!("identity(\"{name}\")").into();
+        series.is_whole = true;
         Ok(vec![series].into())
     })
-    .about("The time itself, once a minute.", "identity('time')"),
+    .about("The time of each point in seconds since 1970, once a minute.", "identity('time')"),
     Function::new("randomWalkFunction", Group::Special, &[NAME, STEP], random_walk)
         .or(&["randomWalk"])
         .about("A random walk that starts at zero.", "randomWalk('walk')"),
@@ -62,7 +64,7 @@ fn series(
     Ok(TimeSeries::made(name, (from, until, step), values, context.x_files_factor))
 }
 
-/// The walk follows from its name and the time, so that a graph looks the same when it is drawn again.
+/// The seed is the name and the start of the graph, so that the same request gives the same walk.
 fn random_walk(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let name = args.text(0);
     let mut state = name.bytes().fold(context.range.from as u64, |hash, byte| mixed(hash ^ u64::from(byte)));

@@ -1,6 +1,6 @@
 //! Functions of a value and a constant.
 
-use super::each;
+use super::each::{Number, each};
 use crate::context::Context;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::number::{general, python_float, rounded, whole};
@@ -17,7 +17,10 @@ pub(super) const ALL: &[Function] = &[
         let constant = args.float(1);
         named(args, "add", whole(constant), |value| value + constant)
     })
-    .about("Adds a constant to every point; the name shows its whole part.", "add(server.temperature, 273)"),
+    .about(
+        "Adds a constant to every point. The name shows the constant without its fraction.",
+        "add(server.temperature, 273)",
+    ),
     Function::new("offset", Group::Transform, &[SERIES, FACTOR], |args, _| {
         let factor = args.float(1);
         named(args, "offset", general(factor), |value| value + factor)
@@ -27,7 +30,7 @@ pub(super) const ALL: &[Function] = &[
         let factor = args.float(1);
         named(args, "pow", general(factor), |value| power(value, factor))
     })
-    .about("Every point to the power of a constant.", "pow(server.side, 2)"),
+    .about("Raises every point to the power of a constant.", "pow(server.side, 2)"),
     Function::new(
         "log",
         Group::Transform,
@@ -35,14 +38,14 @@ pub(super) const ALL: &[Function] = &[
         log,
     )
     .or(&["logarithm"])
-    .about("The logarithm of every point; of zero and less it is unknown.", "log(server.requests, 2)"),
+    .about("The logarithm of every point. It is unknown for zero and below.", "log(server.requests, 2)"),
     Function::new(
         "round",
         Group::Transform,
         &[SERIES, Param::new("precision", Kind::Integer).default(Default::Integer(0))],
         round,
     )
-    .about("Rounds every point to decimals, ties to the even digit.", "round(server.load, 2)"),
+    .about("Rounds every point to a number of decimals, ties to the even digit.", "round(server.load, 2)"),
     Function::new(
         "scaleToSeconds",
         Group::Transform,
@@ -50,18 +53,18 @@ pub(super) const ALL: &[Function] = &[
         scale_to_seconds,
     )
     .about(
-        "Points as amounts per step, scaled to another number of seconds.",
+        "Scales points from amounts per step to amounts per number of seconds.",
         "scaleToSeconds(server.requests, 1)",
     ),
 ];
 
-/// The tag of a constant is the constant.
+/// Applies a function with a constant, which is also the value of its tag.
 fn named(args: &mut Args, function: &str, shown: String, change: impl Fn(f64) -> f64) -> Outcome {
     let tag = python_float(args.float(1));
-    each(args, (function, &tag), |name| format!("{function}({name},{shown})"), change)
+    each(args, (function, &tag), |name| format!("{function}({name},{shown})"), Number::Float, change)
 }
 
-/// Unknown where there is no number, or none that is small enough.
+/// The power; unknown if it is no number, or too large.
 pub(crate) fn power(base: f64, exponent: f64) -> f64 {
     if base.is_nan() || exponent.is_nan() {
         return f64::NAN;
@@ -90,7 +93,7 @@ fn round(args: &mut Args, _: &mut Context<'_>) -> Outcome {
         None => format!("round({name})"),
         Some(precision) => format!("round({name},{})", general(precision as f64)),
     };
-    each(args, ("round", &decimals.to_string()), name, |value| rounded(value, decimals))
+    each(args, ("round", &decimals.to_string()), name, Number::Same, |value| rounded(value, decimals))
 }
 
 fn scale_to_seconds(args: &mut Args, _: &mut Context<'_>) -> Outcome {

@@ -1,8 +1,9 @@
-//! Points in buckets of time: `summarize` and `smartSummarize`.
+//! Functions that combine points in buckets of time: `summarize` and `smartSummarize`.
 
 use crate::aggregate::Aggregate;
 use crate::attime::{Unit, parse_interval};
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
 use crate::series::TimeSeries;
@@ -23,7 +24,7 @@ pub(super) const ALL: &[Function] = &[
         summarize,
     )
     .about(
-        "Folds points into buckets of time, which begin at multiples of their length since 1970.",
+        "Combines points in buckets of time. Buckets begin at multiples of their length since 1970.",
         "summarize(server.requests, '1h', 'sum')",
     ),
     Function::new(
@@ -34,7 +35,7 @@ pub(super) const ALL: &[Function] = &[
     )
     .reads(|args, context| Ok(aligned_range(args, context)?.into_iter().collect()))
     .about(
-        "Folds points into buckets of time, which begin with the graph, or with the unit before it.",
+        "Combines points in buckets of time. The first one begins with the graph, or with the unit of time that contains its start.",
         "smartSummarize(server.requests, '1h', 'sum', 'hours')",
     ),
 ];
@@ -44,11 +45,11 @@ const ALIGNMENTS: &[&str] = &[
     "hours", "minutes", "seconds", "True", "False",
 ];
 
-/// Seconds of an interval; more than none.
+/// The seconds of an interval; an error if it is not positive.
 pub(super) fn interval(args: &Args, at: usize) -> Result<i64, Fault> {
     match parse_interval(args.text(at))? {
         seconds if seconds > 0 => Ok(seconds),
-        _ => Err("the interval must be longer than nothing".into()),
+        _ => Err("the interval must be longer than zero".into()),
     }
 }
 
@@ -69,7 +70,8 @@ fn summarize(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         series.tags.set("summarizeFunction", &*method_name);
         let name = format!("summarize({}, \"{shown}\", \"{method_name}\"{suffix})", series.name);
         let end = if from_start { last } else { end };
-        Ok(TimeSeries { start, end, step: seconds, ..series.derived(name, values) })
+        let is_whole = method.is_whole(series.is_whole, 0);
+        Ok(TimeSeries { start, end, step: seconds, is_whole, ..series.derived(name, values) })
     };
     Ok(args.series(0).into_iter().map(fold).collect::<Result<Vec<_>, _>>()?.into())
 }
@@ -86,12 +88,13 @@ fn smart_summarize(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         series.tags.set("smartSummarize", &*shown);
         series.tags.set("smartSummarizeFunction", &*method_name);
         let name = format!("smartSummarize({}, \"{shown}\", \"{method_name}\")", series.name);
-        Ok(TimeSeries { end, step: seconds, ..series.derived(name, values) })
+        let is_whole = method.is_whole(series.is_whole, 0);
+        Ok(TimeSeries { end, step: seconds, is_whole, ..series.derived(name, values) })
     };
     Ok(series.into_iter().map(fold).collect::<Result<Vec<_>, _>>()?.into())
 }
 
-/// The range from the beginning of a unit of the calendar; a truth there means nothing any more.
+/// The range from the start of a calendar unit. As in graphite-web a boolean has no effect.
 fn aligned_range(args: &Args, context: &Context<'_>) -> Result<Option<TimeRange>, Fault> {
     let text = match args.literal(3) {
         Some(Literal::String(text)) if !matches!(&**text, "True" | "False") => text,
@@ -112,12 +115,12 @@ fn aligned_range(args: &Args, context: &Context<'_>) -> Result<Option<TimeRange>
         .request()
         .zone
         .beginning(context.range.from, unit)
-        .ok_or("the time is beyond the calendar")?;
+        .ok_or("the time is outside of the calendar")?;
     Ok(Some(TimeRange { from, ..context.range }))
 }
 
-/// One value for each bucket from `start` on, up to and including the one that `end` is in, and where
-/// the last one ends. A bucket that begins between two points begins with the point before it.
+/// One value for each bucket from `start` up to the one that contains `end`, and the end of the last bucket. As
+/// in graphite-web, a bucket that begins between two points includes the point before it.
 pub(super) fn buckets(
     series: &TimeSeries,
     method: Aggregate,

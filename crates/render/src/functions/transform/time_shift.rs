@@ -1,7 +1,8 @@
-//! Series of other times over those of the graph: `timeShift` and `timeStack`.
+//! Functions that move series in time: `timeShift` and `timeStack`.
 
 use crate::attime::parse_interval;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 use crate::request::TimeRange;
 
@@ -16,7 +17,7 @@ const SHIFTS: &[Default] = &[
     Default::Text("30d"),
 ];
 
-/// Layers of a stack; each is read on its own.
+/// Maximum number of layers of a stack. Each is read separately.
 const LAYERS_MAX: i64 = 1000;
 
 pub(super) const ALL: &[Function] = &[
@@ -33,7 +34,7 @@ pub(super) const ALL: &[Function] = &[
     )
     .reads(|args, context| Ok(vec![shifted_range(args, context)?]))
     .about(
-        "Series as they were some time ago; without a sign the shift goes back.",
+        "Shows series as they were at another time. A shift without a sign goes back.",
         "timeShift(server.requests, '7d')",
     ),
     Function::new(
@@ -49,12 +50,12 @@ pub(super) const ALL: &[Function] = &[
     )
     .reads(|args, context| Ok(layers(args, context)?.into_iter().map(|(_, range)| range).collect()))
     .about(
-        "Series of several times over each other: shifted by the unit, start to end times.",
+        "Shows series at several times: shifted by the unit, from start to end (exclusive) times.",
         "timeStack(server.requests, '1d', 0, 7)",
     ),
 ];
 
-/// The shift with its sign: back, unless it has one.
+/// The shift with its sign. Without one it goes back.
 fn signed(text: &str) -> String {
     if text.starts_with(|c: char| c.is_ascii_digit()) { format!("-{text}") } else { text.to_owned() }
 }

@@ -1,7 +1,8 @@
-//! `timeSlice`.
+//! `timeSlice`: keeps only the points between two times.
 
 use crate::attime;
-use crate::context::{Context, Fault};
+use crate::context::Context;
+use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};
 
 pub(super) const ALL: &[Function] = &[Function::new(
@@ -15,7 +16,7 @@ pub(super) const ALL: &[Function] = &[Function::new(
     time_slice,
 )
 .about(
-    "Only the points between two times.",
+    "Keeps only the points between two times.",
     "timeSlice(server.requests, '00:00_20240101', '23:59_20240107')",
 )];
 
@@ -30,7 +31,8 @@ fn time_slice(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         series.tags.set("timeSliceStart", start.to_string());
         series.tags.set("timeSliceEnd", end.to_string());
         series.name = format!("timeSlice({}, {start}, {end})", series.name).into();
-        // Graphite counts the times of points from that of the request, not from the first point.
+        // As in Graphite, the times of points are counted from the start of the request, not from the first
+        // point.
         let (from, step) = (context.range.from, series.step);
         for (at, value) in (0i64..).zip(series.values_mut()) {
             if !(start..=end).contains(&(from + at * step)) {

@@ -36,13 +36,13 @@ fn queries_are_few_and_narrow() {
         ("**", vec![""]),
         ("**.*", vec![""]),
         ("", vec![]),
-        // BigGraphite finds too little with all of these (its defects 4, 5, 6 and 8).
+        // BigGraphite misses names with each of these globs.
         ("foo.{bar*,bli}", vec!["WHERE name = foo.bli", "WHERE parent = foo. AND component_1 LIKE bar%"]),
         ("{{a,b}c,d}", vec!["WHERE name = ac", "WHERE name = bc", "WHERE name = d"]),
         (r"a.\*.c", vec!["WHERE name = a.*.c"]),
-        // A comma outside of braces is text (defect 9).
+        // A comma outside braces is plain text.
         ("a,b.c", vec!["WHERE name = a,b.c"]),
-        // A leading % would be another kind of search.
+        // A leading % would make it another kind of search.
         ("a.%x*.c", vec!["WHERE component_0 = a AND component_2 = c"]),
         ("a.%x.*", vec!["WHERE parent = a.%x."]),
         ("%x.**.*", vec!["WHERE component_0 = %x"]),
@@ -72,8 +72,8 @@ fn every_depth_of_a_globstar_is_asked_for() {
     assert!(all.len() <= 62 * 5, "{}", all.len());
 }
 
-/// Whether the server would say so of a row, whichever of the terms it is asked for; `=` and `LIKE 'x%'` on
-/// terms that are not too long.
+/// Whether the row of `name` satisfies all terms of a query, including those not in the statement, as the
+/// server evaluates them: `=` or `LIKE 'x%'`, on values short enough for SASI.
 fn holds(query: &Query, name: &str) -> bool {
     let terms = match query {
         Query::All => return true,

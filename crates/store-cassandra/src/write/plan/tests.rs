@@ -21,9 +21,9 @@ fn run(stage: Stage, stage_index: u8, first_slot: u32) -> Run {
     }
 }
 
-fn plan(batch: &WriteBatch, rows_per_request: u32) -> Plan {
+fn plan(batch: &WriteBatch, rows_per_request: u32) -> WritePlan {
     let config = Config { rows_per_request, ..Config::default() };
-    Planner::new(&config, Identity::new(1, 16), NOW).plan(batch)
+    Planner::new(&config, WriterIdentity::new(1, 16), NOW).plan(batch)
 }
 
 #[test]
@@ -68,13 +68,17 @@ fn long_partitions_are_cut() {
 fn counts_that_do_not_fit_are_split_over_our_ids() {
     let slot = DAY.slot(NOW as u32) - 1;
     let mut batch = WriteBatch::default();
-    batch.push(run(DAY, 1, slot), &[86_400.0], Some(&[86_400]));
+    batch.push(run(DAY, 1, slot), &[86_400.0], Some(&[RowCount::new(86_400)]));
     let rows = plan(&batch, 500).requests.remove(0).rows;
-    let cells: Vec<(i16, f64, i16)> = rows.iter().map(|row| (row.shard, row.value, row.count)).collect();
+    let cells: Vec<(i16, f64, i16)> = rows.iter().map(|row| (row.writer_key, row.value, row.count)).collect();
     let first = 16_384 + 16;
     assert_eq!(cells, [(first, 86_400.0, 32_767), (first + 1, -0.0, 32_767), (first + 2, -0.0, 20_866)]);
     let mut batch = WriteBatch::default();
-    batch.push(Run { aggregation: Aggregation::Max, ..run(DAY, 1, slot) }, &[7.0], Some(&[40_000]));
+    batch.push(
+        Run { aggregation: Aggregation::Max, ..run(DAY, 1, slot) },
+        &[7.0],
+        Some(&[RowCount::new(40_000)]),
+    );
     let rows = plan(&batch, 500).requests.remove(0).rows;
     assert_eq!(rows.iter().map(|row| row.value).collect::<Vec<_>>(), [7.0, 7.0]);
 }
@@ -88,7 +92,7 @@ fn only_late_points_carry_a_ttl() {
         let plan = plan(&batch, 500);
         (plan.requests.first().map(|request| request.rows[0].ttl), plan.expired)
     };
-    // The window of this table is three hours.
+    // The compaction window of this table is three hours.
     assert_eq!(ttl_of(0), (Some(None), 0));
     assert_eq!(ttl_of(180), (Some(None), 0));
     let start = i64::from(now_slot - 1000) * 60;
@@ -100,7 +104,7 @@ fn only_late_points_carry_a_ttl() {
 fn a_ttl_beyond_the_servers_calendar_is_cut() {
     let long = Stage { resolution: 86_400, points: 36_500 };
     let mut batch = WriteBatch::default();
-    batch.push(run(long, 1, long.slot(NOW as u32) - 1), &[1.0], Some(&[1]));
+    batch.push(run(long, 1, long.slot(NOW as u32) - 1), &[1.0], Some(&[RowCount::ONE]));
     let row = plan(&batch, 500).requests[0].rows[0];
     assert_eq!(row.ttl, Some((2_147_483_646 - 86_400 - NOW) as i32));
 }
@@ -116,7 +120,7 @@ fn the_real_rows_of_biggraphite_lie_where_we_put_them() {
         .iter()
         .map(|m| m["id"].as_str().unwrap().parse().unwrap())
         .collect();
-    // (table, metric, time_start_ms, offset, shard) of all that its downsampler emitted.
+    // (table, metric, time_start_ms, offset, shard) of all rows that BigGraphite's downsampler emitted.
     let mut ours = BTreeSet::new();
     for feed in fixture["feeds"].as_array().unwrap() {
         let accessor = &accessors[feed["accessor"].as_str().unwrap()];
@@ -130,7 +134,11 @@ fn the_real_rows_of_biggraphite_lie_where_we_put_them() {
             let stage = Stage { resolution: resolution.parse().unwrap(), points: points.parse().unwrap() };
             let table = Table { stage, coarse: kind == "aggr" };
             let slot = stage.slot(point[0].as_u64().unwrap() as u32);
-            let shard = if table.coarse { layout::shard(replica, writer) } else { 0 };
+            let key = |writer: u16| {
+                let identity = WriterIdentity::new(replica, writer);
+                layout::writer_key(identity, writer - identity.first_id())
+            };
+            let shard = if table.coarse { key(writer) } else { 0 };
             let start = Partition::of(slot).start_ms(stage);
             ours.insert((table.name(), id.to_string(), start, layout::offset(slot), shard));
         }
@@ -149,7 +157,7 @@ fn the_real_rows_of_biggraphite_lie_where_we_put_them() {
         }
     }
     assert!(ours.len() > 100);
-    // Windows of an hour and more BigGraphite holds back, and its last ones never reached the table.
+    // BigGraphite delays windows of an hour or more, so the last ones never reached its table.
     let lost = ours.difference(&theirs).filter(|row| row.0 != "datapoints_48p_3600s_aggr");
     assert_eq!(lost.collect::<Vec<_>>(), Vec::<&_>::new(), "theirs lack");
     assert_eq!(theirs.difference(&ours).collect::<Vec<_>>(), Vec::<&_>::new(), "ours lack");
@@ -157,7 +165,7 @@ fn the_real_rows_of_biggraphite_lie_where_we_put_them() {
 
 #[test]
 fn reads_of_biggraphite_come_out_of_its_rows() {
-    use crate::merge::{Cell, Slot};
+    use plumbago_store::{RowCount, SlotWindow, WindowRow, WriterRow};
     let fixture: serde_json::Value =
         serde_json::from_str(include_str!("../../../tests/fixtures/biggraphite-rows.json")).unwrap();
     let metrics = fixture["metrics"].as_array().unwrap();
@@ -174,15 +182,18 @@ fn reads_of_biggraphite_come_out_of_its_rows() {
         for point in read["points"].as_array().unwrap() {
             let slot = stage.slot(point[0].as_u64().unwrap() as u32);
             let (start, offset) = (Partition::of(slot).start_ms(stage), i64::from(layout::offset(slot)));
-            let mut whole = Slot::default();
+            let mut whole = SlotWindow::default();
             for row in rows.iter().filter(|row| {
                 row["metric"] == metric["id"] && row["time_start_ms"] == start && row["offset"] == offset
             }) {
-                let shard = row["shard"].as_i64().unwrap() as i16;
+                let key = row["shard"].as_i64().unwrap() as i16;
+                let (writer, part) = layout::writer_of(key);
                 let value = row["value"].as_f64().unwrap_or(f64::NAN);
-                // BigGraphite takes the last value of the highest shard, which here wrote last.
-                let written_us = i64::from(shard);
-                whole.add(method, Cell { shard, value, count: row["count"].as_i64().unwrap(), written_us });
+                let count = RowCount::new(row["count"].as_i64().unwrap() as i32);
+                // BigGraphite takes the value with the highest `shard`. Let that row be the one written last.
+                let written_us = i64::from(key);
+                let row = WindowRow { value, count };
+                whole.add(method, WriterRow { writer, part, row, written_us, is_full: false });
             }
             let shown = whole.window().map_or(f64::NAN, |window| method.finish(window, 1));
             let wanted = point[1].as_f64().unwrap_or(f64::NAN);
@@ -194,7 +205,7 @@ fn reads_of_biggraphite_come_out_of_its_rows() {
 }
 
 proptest::proptest! {
-    /// C12 and C13 of the seed rules: a request is of one partition, with each offset and shard once.
+    /// All rows of a request are in the same partition, and no two of them have the same key.
     #[test]
     fn requests_are_of_one_partition(
         runs in proptest::collection::vec((0u8..2, 0u32..5000, 1usize..300, 0u32..100_000), 1..12),
@@ -204,7 +215,7 @@ proptest::proptest! {
         for (stage_index, back, len, count) in runs {
             let stage = if stage_index == 0 { RAW } else { Stage { resolution: 3600, points: 8760 } };
             let first = stage.slot(NOW as u32) - back;
-            batch.push(run(stage, stage_index, first), &vec![1.0; len], Some(&vec![count; len]));
+            batch.push(run(stage, stage_index, first), &vec![1.0; len], Some(&vec![RowCount::from(count); len]));
             wanted.extend((first..first + len as u32).map(|slot| (stage_index, slot)));
         }
         let plan = plan(&batch, 200);
@@ -217,7 +228,7 @@ proptest::proptest! {
                 proptest::prop_assert!((0..2000).contains(&row.offset));
                 let slot = request.partition.first_slot() + row.offset as u32;
                 written.insert((u8::from(request.table.coarse), slot));
-                proptest::prop_assert!(cells.insert((request.table, slot, row.shard)), "a cell comes once");
+                proptest::prop_assert!(cells.insert((request.table, slot, row.writer_key)), "a cell comes once");
             }
         }
         proptest::prop_assert_eq!(written, wanted);

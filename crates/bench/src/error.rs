@@ -1,0 +1,50 @@
+use std::io;
+
+/// Why a measurement was abandoned.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A file, a socket or a child process failed.
+    #[error("{action}: {source}")]
+    Io {
+        /// What was attempted, with the address or path.
+        action: String,
+        /// What the operating system answered.
+        source: io::Error,
+    },
+    /// A request got no answer: the connection failed, or what came back is not HTTP.
+    #[error("request {url}: {source}")]
+    Request {
+        /// The address asked.
+        url: String,
+        /// What went wrong.
+        source: Box<ureq::Error>,
+    },
+    /// The server answered a query with an error.
+    #[error("{query}: the server answered {status}: {body}")]
+    Refused {
+        /// The query that was refused.
+        query: String,
+        /// HTTP status code.
+        status: u16,
+        /// The answer's text.
+        body: String,
+    },
+    /// The spawned daemon ended before it was ready.
+    #[error("the daemon ended while starting ({0}); its messages are above")]
+    Ended(std::process::ExitStatus),
+    /// A guard against waiting for ever went off.
+    #[error("timed out after {seconds} s while waiting {what}")]
+    Timeout {
+        /// What did not happen, like `for the daemon to stop`.
+        what: &'static str,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+}
+
+impl BenchError {
+    pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let action = action.into();
+        move |source| Self::Io { action, source }
+    }
+}

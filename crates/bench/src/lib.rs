@@ -1,0 +1,19 @@
+//! Measures a running server from the outside: it sends a repeatable load or repeats a query, and reads
+//! processor time, memory and disk use from `/proc` and the file system.
+//!
+//! Any server that accepts Graphite lines and answers Graphite's API can be measured; figures that come
+//! from Plumbago's admin port are left out for others. Must not know: the daemon's crates, the command
+//! line. Start at [`load::measure`] and [`query::time_all`].
+
+pub mod http;
+pub mod load;
+pub mod query;
+pub mod report;
+pub mod server;
+
+mod error;
+
+pub use error::BenchError;
+pub use http::Client;
+pub use report::Report;
+pub use server::{Daemon, Server};

@@ -1,0 +1,124 @@
+//! A daemon that is started only to be measured.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::{BenchError, Client};
+
+/// Guard against a daemon that hangs while it starts or stops.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A running daemon. Dropping it kills the process.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    /// `host:port` of the line listener.
+    pub line: String,
+    /// `host:port` of the admin port.
+    pub admin: String,
+}
+
+impl Daemon {
+    /// Starts `program serve` on a data directory, on free loopback ports, and waits until it is ready.
+    /// `config_file` is passed on as `--config`; listeners other than the line protocol are switched off.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] if the program cannot be started, [`BenchError::Ended`] if it exits while
+    /// starting, [`BenchError::Timeout`] if it is not ready after five minutes.
+    pub fn spawn(program: &Path, data_dir: &Path, config_file: Option<&Path>) -> Result<Self, BenchError> {
+        let [line, api, admin] = free_addresses().map_err(BenchError::io("find free ports"))?;
+        let child = Command::new(program)
+            .arg("serve")
+            .args(config_file.map(|file| ["--config".as_ref(), file.as_os_str()]).into_iter().flatten())
+            .env("PLUMBAGO__LOG__LEVEL", "warn")
+            .env("PLUMBAGO__DATA_DIR", data_dir)
+            .env("PLUMBAGO__INGEST__LINE__LISTEN", &line)
+            .env("PLUMBAGO__INGEST__UDP__LISTEN", "")
+            .env("PLUMBAGO__INGEST__PICKLE__LISTEN", "")
+            .env("PLUMBAGO__API__LISTEN", &api)
+            .env("PLUMBAGO__ADMIN__LISTEN", &admin)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(BenchError::io(format!("start {}", program.display())))?;
+        let mut daemon = Self { child, line, admin };
+        daemon.wait_until_ready()?;
+        Ok(daemon)
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends SIGTERM, waits for the exit and returns how long that took.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] if the signal cannot be sent, [`BenchError::Timeout`] if the process is still
+    /// there after five minutes.
+    pub fn stop(mut self) -> Result<Duration, BenchError> {
+        let started = Instant::now();
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        let signalled = kill(pid, Signal::SIGTERM).map_err(io::Error::from);
+        signalled.map_err(BenchError::io("stop the daemon"))?;
+        while started.elapsed() < TIMEOUT {
+            if self.exited()?.is_some() {
+                return Ok(started.elapsed());
+            }
+            sleep(Duration::from_millis(10));
+        }
+        Err(BenchError::Timeout { what: "for the daemon to stop", seconds: TIMEOUT.as_secs() })
+    }
+
+    /// Sends SIGKILL, as a crash would end it, and waits for the exit.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] if the signal cannot be sent.
+    pub fn kill(mut self) -> Result<(), BenchError> {
+        let killed = self.child.kill().and_then(|()| self.child.wait());
+        killed.map(drop).map_err(BenchError::io("kill the daemon"))
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), BenchError> {
+        let started = Instant::now();
+        let client = Client::new(&self.admin);
+        while started.elapsed() < TIMEOUT {
+            if let Some(status) = self.exited()? {
+                return Err(BenchError::Ended(status));
+            }
+            let ready = client.get("/readyz").is_ok_and(|answer| answer.status == 200);
+            if ready && TcpStream::connect(&self.line).is_ok() {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Err(BenchError::Timeout { what: "for the daemon to become ready", seconds: TIMEOUT.as_secs() })
+    }
+
+    fn exited(&mut self) -> Result<Option<std::process::ExitStatus>, BenchError> {
+        self.child.try_wait().map_err(BenchError::io("look at the daemon's process"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Both fail if the process has already been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Three ports that are free now. All are bound before the first is released, so that they differ.
+fn free_addresses() -> io::Result<[String; 3]> {
+    let bind = || TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let listeners = [bind()?, bind()?, bind()?];
+    let address = |i: usize| listeners[i].local_addr().map(|a| a.to_string());
+    Ok([address(0)?, address(1)?, address(2)?])
+}

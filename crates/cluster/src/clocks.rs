@@ -1,0 +1,74 @@
+//! Compares the timestamps of this daemon's rows with the clock of the servers.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::Member;
+
+/// How often the clocks are compared.
+const COMPARE_EVERY: Duration = Duration::from_secs(60);
+/// From this difference on it is reported, in milliseconds.
+const TOLERANCE_MS: i64 = 10_000;
+
+/// The timestamps of the rows that this daemon sends.
+pub trait RowTimestamps: Send + Sync + Debug {
+    /// The last timestamp that a row or deletion got, in microseconds since the epoch. Later ones are greater.
+    fn last_us(&self) -> i64;
+}
+
+impl Member {
+    /// Compares the clocks every minute, and reports each time that ours are ahead. Never returns.
+    pub(crate) async fn compare_clocks(self) {
+        loop {
+            // Before the request: so a slow answer makes no clock look ahead.
+            let clock_ms = self.clock().now_ms();
+            match self.store().server_clock_ms().await {
+                Ok(server_ms) => {
+                    let rows_ms = self.timestamps().last_us() / 1000;
+                    let problem = problem(clock_ms - server_ms, rows_ms - server_ms);
+                    if let Some(problem) = &problem {
+                        tracing::warn!(problem, "timestamps are ahead of the server's clock");
+                    }
+                    *self.ahead() = problem;
+                }
+                Err(error) => tracing::debug!(%error, "cannot compare the clocks"),
+            }
+            tokio::time::sleep(COMPARE_EVERY).await;
+        }
+    }
+}
+
+/// What is wrong and what to do, if this machine's clock or the timestamps of rows are ahead of the server's clock
+/// by so many milliseconds.
+fn problem(clock_ms: i64, rows_ms: i64) -> Option<String> {
+    let effect = "rows and deletions of other daemons lose against rows of this one, even if they are later";
+    if clock_ms > TOLERANCE_MS {
+        let seconds = clock_ms / 1000;
+        return Some(format!(
+            "the clock of this machine is {seconds} s ahead of the server's, so {effect}: set it right, e.g. by NTP"
+        ));
+    }
+    (rows_ms > TOLERANCE_MS).then(|| {
+        let seconds = rows_ms / 1000;
+        format!(
+            "the clock of this machine was ahead: for {seconds} s more, rows get timestamps ahead of the server's \
+             clock, so that they replace those of before. Until then {effect}. This ends by itself; keep data_dir, \
+             which knows the last timestamp"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_ahead_is_told_from_one_that_was() {
+        assert_eq!(problem(10_000, 10_000), None);
+        assert_eq!(problem(-3_600_000, 0), None);
+        let is = problem(11_000, 11_000).unwrap();
+        assert!(is.contains("is 11 s ahead") && is.contains("NTP"), "{is}");
+        let was = problem(-5, 3_600_000).unwrap();
+        assert!(was.contains("was ahead: for 3600 s more") && was.contains("keep data_dir"), "{was}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Lets several daemons share one store: registers this daemon's writer id, keeps a local copy of the names,
+//! and follows what other daemons create and delete.
+//!
+//! Must not know: CQL, HTTP routes, the binary. It uses the traits of `plumbago_store`, above all
+//! [`SharedStore`](plumbago_store::SharedStore), and two traits of its own, [`LocalMetrics`] and [`Outbox`].
+//! So its tests can run in memory.
+//!
+//! Start at [`Member`], which is this daemon in the cluster. [`Names`] keeps the local copy of the names,
+//! [`peers`] reads the pending rows of other daemons, [`TaggedSeries`] tags and hides series.
+
+mod clocks;
+mod error;
+mod follow;
+mod lease;
+mod load;
+mod local;
+mod member;
+mod names;
+mod nodes_file;
+pub mod peers;
+mod reads;
+mod registration;
+mod resend;
+mod schema;
+mod tagging;
+mod touch;
+mod writer_file;
+
+pub use clocks::RowTimestamps;
+pub use error::ClusterError;
+pub use lease::LeaseKeeper;
+pub use local::{LocalMetrics, Outbox};
+pub use member::{Member, MemberParts};
+pub use names::Names;
+pub use nodes_file::NodesFile;
+pub use reads::NotedReads;
+pub use tagging::{ConfigFor, TaggedSeries};
+pub use writer_file::WriterFile;
+
+use std::sync::Arc;
+
+use plumbago_store::{MetaEntry, MetricMeta};
+
+/// Most names in one call to the store.
+const PAGE: usize = 5000;
+
+fn meta_of((name, entry): (&str, &MetaEntry)) -> MetricMeta {
+    MetricMeta { name: name.to_owned(), config: Arc::clone(&entry.config), created_on: entry.created_on }
+}
+
+/// Returns the host name of this machine; empty if it is unknown.
+fn host() -> String {
+    nix::unistd::gethostname().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Lengthens or shortens a pause by up to half at random, so that daemons that failed at the same time do not
+/// all retry at the same time.
+fn with_jitter(pause: std::time::Duration) -> std::time::Duration {
+    pause.mul_f64(rand::random_range(0.5..1.5))
+}

@@ -1,0 +1,63 @@
+//! The traits through which the cluster uses the rest of this daemon. The binary implements them.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use plumbago_store::{FetchError, MetricMeta, StoreError};
+use uuid::Uuid;
+
+/// The metrics that this daemon has loaded.
+#[async_trait]
+pub trait LocalMetrics: Send + Sync + Debug {
+    /// Loads metrics that other daemons have created. Metrics that are loaded already stay as they are.
+    ///
+    /// # Errors
+    /// If the engine is shutting down.
+    async fn adopt(&self, metrics: &[MetricMeta]) -> Result<(), FetchError>;
+
+    /// Returns whether each metric is loaded, in the order of `names`.
+    ///
+    /// # Errors
+    /// If the engine is shutting down.
+    async fn contains(&self, names: &[&str]) -> Result<Vec<bool>, FetchError>;
+
+    /// Returns whether each metric got a point since `since` (seconds since the epoch) or is being created,
+    /// in the order of `names`.
+    ///
+    /// # Errors
+    /// If the engine is shutting down.
+    async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError>;
+
+    /// Unloads metrics that got no point since `since` (seconds since the epoch) and have no points that are
+    /// not stored yet. Returns whether each metric is not loaded now, in the order of `names`; this includes
+    /// metrics that were not loaded before.
+    ///
+    /// # Errors
+    /// If the engine is shutting down.
+    async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError>;
+}
+
+/// The rows that this daemon sends to the shared store: pending rows, and acknowledged rows that are retained
+/// on the local disk.
+pub trait Outbox: Send + Sync + Debug {
+    /// Has all retained rows sent again that these servers may have lost. This survives a power cut once it
+    /// returns. Returns the size in bytes of all rows that are then to be sent again.
+    ///
+    /// # Errors
+    /// If the local disk fails. The caller should retry after a transient error only.
+    fn resend(&self, servers: &[Uuid]) -> Result<u64, StoreError>;
+
+    /// Lets retained rows expire as if the time were `until_ms` (milliseconds since the epoch). Others are kept
+    /// until a later call.
+    fn release(&self, until_ms: i64);
+
+    /// Tells whether the servers keep a commit log. Without one they lose more rows in a restart, so rows have to
+    /// be retained longer.
+    fn set_durable(&self, is_durable: bool);
+
+    /// The error of the last send, for operators; `None` if the server acknowledged it.
+    fn last_error(&self) -> Option<String>;
+
+    /// Why no further rows are accepted, for operators; `None` if they are.
+    fn trouble(&self) -> Option<String>;
+}

@@ -1,0 +1,255 @@
+//! This daemon as a member of the cluster: joins it, and runs its background tasks.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use plumbago_model::Clock;
+use plumbago_store::{SchemaNeeds, SchemaStatus, SharedStore, WriterIdentity};
+use tokio::sync::{Mutex, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::registration::OwnWriter;
+use crate::schema::{self, SchemaCheck};
+use crate::{ClusterError, LocalMetrics, Names, NodesFile, Outbox, RowTimestamps, WriterFile, with_jitter};
+
+/// Pause after a failed call before it is retried.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(2);
+
+/// What a [`Member`] works with.
+#[derive(Debug)]
+pub struct MemberParts {
+    /// The shared store.
+    pub store: Arc<dyn SharedStore>,
+    /// The names of the shared store, with their local copy.
+    pub names: Names,
+    /// The rows that this daemon sends.
+    pub outbox: Arc<dyn Outbox>,
+    /// The timestamps of those rows.
+    pub timestamps: Arc<dyn RowTimestamps>,
+    /// The writer id of the data directory.
+    pub writer: WriterFile,
+    /// The starts of servers that this data directory knows.
+    pub nodes: NodesFile,
+    /// What this daemon needs from the store's schema.
+    pub needs: SchemaNeeds,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// How old the stored time of a metric's last write may become before it is renewed (`updated_on`).
+    pub touch_after: Duration,
+    /// Set to `true` once the schema was checked and the writer registered. `names` waits for it.
+    pub checked: watch::Sender<bool>,
+}
+
+/// This daemon as a member of the cluster. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Member(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn SharedStore>,
+    names: Names,
+    outbox: Arc<dyn Outbox>,
+    timestamps: Arc<dyn RowTimestamps>,
+    writer: Mutex<OwnWriter>,
+    nodes: StdMutex<NodesFile>,
+    schema: SchemaCheck,
+    /// Why the last attempt to join failed; `None` before the first failure and once this daemon has joined.
+    join_error: StdMutex<Option<String>>,
+    /// What is wrong with the clock, as of the last comparison with the server's.
+    ahead: StdMutex<Option<String>>,
+    /// If `true`, the shared store answers globs, so no names are loaded.
+    finds_names: bool,
+    clock: Arc<dyn Clock>,
+    touch_after: Duration,
+    checked: watch::Sender<bool>,
+}
+
+impl Member {
+    /// Makes the member. It does nothing before [`Member::join`].
+    pub fn new(parts: MemberParts) -> Self {
+        Self(Arc::new(Inner {
+            store: parts.store,
+            names: parts.names,
+            outbox: parts.outbox,
+            timestamps: parts.timestamps,
+            writer: Mutex::new(OwnWriter { file: parts.writer, is_registered: false }),
+            nodes: StdMutex::new(parts.nodes),
+            finds_names: parts.needs.finds_names,
+            schema: SchemaCheck::new(parts.needs),
+            join_error: StdMutex::default(),
+            ahead: StdMutex::default(),
+            clock: parts.clock,
+            touch_after: parts.touch_after,
+            checked: parts.checked,
+        }))
+    }
+
+    /// Waits for the servers, checks the schema, registers the writer and compares the starts of the servers.
+    /// Retries until all of this has succeeded; rows may be sent from then on. Returns `false` if `stop` was cancelled first.
+    ///
+    /// If the schema has a problem, it is checked again in the background until the problem is gone.
+    pub async fn join(&self, stop: &CancellationToken) -> bool {
+        let joined = async {
+            while let Err(error) = self.check_and_register().await {
+                self.set_join_error(Some(with_causes(&error)));
+                tracing::warn!(error = &error as &dyn Error, "the shared store is not ready; retrying");
+                tokio::time::sleep(with_jitter(RETRY_PAUSE)).await;
+            }
+            self.look_before_sending().await;
+        };
+        if stop.run_until_cancelled(joined).await.is_none() {
+            return false;
+        }
+        self.set_join_error(None);
+        self.0.checked.send_replace(true);
+        spawn_until(stop, self.clone().check_again());
+        spawn_until(stop, self.clone().keep_registered());
+        spawn_until(stop, self.clone().compare_clocks());
+        true
+    }
+
+    /// Starts the background tasks: follow other daemons, record which metrics are written, and send rows
+    /// again that a restarted server may have lost.
+    pub fn spawn_tasks(&self, local: &Arc<dyn LocalMetrics>, stop: &CancellationToken) {
+        spawn_until(stop, self.clone().follow(Arc::clone(local)));
+        spawn_until(stop, self.clone().note_written_metrics(Arc::clone(local)));
+        spawn_until(stop, self.clone().resend_after_restarts());
+    }
+
+    /// Why this daemon is not ready, for operators. Empty if it is ready.
+    pub fn reasons(&self) -> Vec<String> {
+        let mut reasons = self.0.schema.status().fatal;
+        let down = self.0.store.down_reason();
+        let is_up = down.is_none();
+        reasons.extend(down);
+        reasons.extend(self.0.store.refused_tables());
+        if let Some(error) = self.join_error().clone().filter(|_| is_up) {
+            reasons.push(format!(
+                "rows stay in the spool because this daemon could not join the cluster; retrying: {error}"
+            ));
+        }
+        if let Some(error) = self.0.outbox.last_error().filter(|_| is_up) {
+            reasons.push(format!("rows stay in the spool because they are not acknowledged: {error}"));
+        }
+        reasons.extend(self.0.outbox.trouble());
+        reasons
+    }
+
+    /// Features that are off although this daemon is ready, and problems with its clock, for operators.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.0.schema.status().features_off;
+        warnings.extend(self.ahead().clone());
+        warnings
+    }
+
+    /// The identity under which this daemon writes.
+    pub fn writer_identity(&self) -> WriterIdentity {
+        self.0.store.writer_identity()
+    }
+
+    /// Waits until [`Member::join`] has succeeded.
+    pub(crate) async fn wait_until_checked(&self) {
+        // The wait fails only if the sender is dropped, and `self` owns it.
+        let _ = self.0.checked.subscribe().wait_for(|checked| *checked).await;
+    }
+
+    fn join_error(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.join_error.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_join_error(&self, error: Option<String>) {
+        *self.join_error() = error;
+    }
+
+    async fn check_and_register(&self) -> Result<(), ClusterError> {
+        self.0.store.wait_until_up().await?;
+        let status = self.0.schema.check(self.store()).await?;
+        self.accept(&status).await
+    }
+
+    /// Logs and applies the result of a schema check, and registers the writer if the store supports that.
+    async fn accept(&self, status: &SchemaStatus) -> Result<(), ClusterError> {
+        schema::log(status);
+        self.0.names.set_ignores_x_files_factor(status.ignores_x_files_factor);
+        self.0.outbox.set_durable(status.keeps_commit_log);
+        if status.features.writers {
+            self.register().await?;
+        }
+        Ok(())
+    }
+
+    async fn check_again(self) {
+        loop {
+            let status = self.0.schema.wait_for_change(self.store()).await;
+            match self.accept(&status).await {
+                Ok(()) => tracing::info!("the schema changed and was checked again; all tables can be used"),
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn Error,
+                        "the schema changed, but the writer id could not be registered"
+                    );
+                }
+            }
+        }
+    }
+
+    pub(crate) fn store(&self) -> &dyn SharedStore {
+        &*self.0.store
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.0.names
+    }
+
+    pub(crate) fn outbox(&self) -> &dyn Outbox {
+        &*self.0.outbox
+    }
+
+    pub(crate) fn timestamps(&self) -> &dyn RowTimestamps {
+        &*self.0.timestamps
+    }
+
+    pub(crate) fn own_writer(&self) -> &Mutex<OwnWriter> {
+        &self.0.writer
+    }
+
+    pub(crate) fn schema_status(&self) -> SchemaStatus {
+        self.0.schema.status()
+    }
+
+    pub(crate) fn ahead(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn nodes(&self) -> MutexGuard<'_, NodesFile> {
+        self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.0.clock
+    }
+
+    pub(crate) fn finds_names(&self) -> bool {
+        self.0.finds_names
+    }
+
+    pub(crate) fn touch_after(&self) -> Duration {
+        self.0.touch_after
+    }
+}
+
+/// The messages of an error and of its causes, in one line.
+fn with_causes(error: &dyn Error) -> String {
+    let (mut text, mut source) = (error.to_string(), error.source());
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+fn spawn_until(stop: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) {
+    let stop = stop.clone();
+    tokio::spawn(async move { stop.run_until_cancelled(work).await });
+}

@@ -1,0 +1,49 @@
+//! Records in the shared store when metrics were last read (`read_on`).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use plumbago_model::Series;
+use plumbago_store::{FetchError, FetchRequest, SeriesSource, SharedStore};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Most reads that are queued to be recorded. Further ones are dropped: the store records only a sample
+/// anyway.
+const PENDING_MAX: usize = 16;
+
+/// A source of series that records which metrics are read from it.
+#[derive(Debug)]
+pub struct NotedReads {
+    source: Arc<dyn SeriesSource>,
+    notes: mpsc::Sender<Vec<Arc<str>>>,
+}
+
+impl NotedReads {
+    /// Wraps `source`. Reads are recorded in `store` until `stop`.
+    pub fn new(source: Arc<dyn SeriesSource>, store: Arc<dyn SharedStore>, stop: CancellationToken) -> Self {
+        let (notes, pending) = mpsc::channel(PENDING_MAX);
+        tokio::spawn(async move { stop.run_until_cancelled(write_notes(store, pending)).await });
+        Self { source, notes }
+    }
+}
+
+#[async_trait]
+impl SeriesSource for NotedReads {
+    async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
+        let series = self.source.fetch(request).await?;
+        if let Ok(slot) = self.notes.try_reserve() {
+            slot.send(series.iter().map(|series| Arc::clone(&series.name)).collect());
+        }
+        Ok(series)
+    }
+}
+
+async fn write_notes(store: Arc<dyn SharedStore>, mut pending: mpsc::Receiver<Vec<Arc<str>>>) {
+    while let Some(names) = pending.recv().await {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        if let Err(error) = store.note_read(&names).await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "reads were not noted");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Keeps the writer ids of this daemon registered.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::member::RETRY_PAUSE;
+use crate::{ClusterError, Member, WriterFile, host, with_jitter};
+
+/// How many writer ids are tried before giving up for a moment.
+const DRAWS: usize = 16;
+/// How often the registration is renewed, long before it ends.
+const RENEW_EVERY: Duration = Duration::from_secs(3600);
+/// The time from a first registration until it is looked at again: the longest that another daemon can take
+/// between its look at the table and its own registration.
+const FIRST_LOOK: Duration = Duration::from_secs(60);
+/// How often it is decided whether a renewal is due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The writer ids of this daemon.
+#[derive(Debug)]
+pub(crate) struct OwnWriter {
+    pub(crate) file: WriterFile,
+    /// The ids were registered by this process, so rows may carry them.
+    pub(crate) is_registered: bool,
+}
+
+impl Member {
+    /// Registers the writer ids, or renews that. If another instance has them, takes others that are free.
+    pub(crate) async fn register(&self) -> Result<(), ClusterError> {
+        let (host, mut own) = (host(), self.own_writer().lock().await);
+        let replica = own.file.identity().replica();
+        for _ in 0..DRAWS {
+            let (identity, instance) = (own.file.identity(), own.file.instance());
+            if self.store().register_writer(identity, instance, &host).await? {
+                own.is_registered = true;
+                return Ok(());
+            }
+            let writer_id = identity.first_id();
+            if std::mem::take(&mut own.is_registered) {
+                tracing::error!(
+                    writer_id,
+                    "another instance has taken the writer id of this daemon; choosing a new one: points of the windows that are open now may count twice"
+                );
+            } else {
+                tracing::warn!(writer_id, "the writer id belongs to another instance; choosing a new one");
+            }
+            let free = self.store().free_writer(replica).await?;
+            own.file = own.file.replace(free.ok_or(ClusterError::NoFreeWriter(replica))?)?;
+            self.store().set_writer_identity(own.file.identity());
+        }
+        Err(ClusterError::NoFreeWriter(replica))
+    }
+
+    /// Renews the registration every hour, on the clock of the machine too: after a standstill it may have
+    /// ended. Never returns.
+    pub(crate) async fn keep_registered(self) {
+        let (mut at, mut now, mut pause) = (Instant::now(), self.clock().now(), FIRST_LOOK);
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let by_clock = Duration::from_secs(self.clock().now().abs_diff(now));
+            if at.elapsed().max(by_clock) < pause {
+                continue;
+            }
+            (at, now, pause) = (Instant::now(), self.clock().now(), RENEW_EVERY);
+            if let Err(error) = self.renew().await {
+                tracing::warn!(
+                    error = &error as &dyn Error,
+                    "cannot renew the registration of the writer id; retrying"
+                );
+                pause = with_jitter(RETRY_PAUSE);
+            }
+        }
+    }
+
+    async fn renew(&self) -> Result<(), ClusterError> {
+        if !self.schema_status().features.writers {
+            return Ok(());
+        }
+        self.register().await
+    }
+}

@@ -1,0 +1,92 @@
+//! Sends rows again that a server may have lost.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::Member;
+use crate::nodes_file::NodesFile;
+
+/// How often the starts of the servers are compared with those that are known.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the first answers of the servers are looked for, and how long.
+const FIRST_LOOK_EVERY: Duration = Duration::from_millis(20);
+const FIRST_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Member {
+    /// Compares the starts once before the first row is sent. A server that is new has no rows of this daemon
+    /// then, so none are sent again for it. Waits for the answers of the servers, but not long: those that
+    /// answer later count as new.
+    pub(crate) async fn look_before_sending(&self) {
+        let answered = async {
+            loop {
+                let listed = self.store().node_starts();
+                if !listed.is_empty() && listed.iter().all(|node| node.start.is_some()) {
+                    return;
+                }
+                tokio::time::sleep(FIRST_LOOK_EVERY).await;
+            }
+        };
+        let _ = tokio::time::timeout(FIRST_LOOK_TIMEOUT, answered).await;
+        self.look().await;
+    }
+
+    /// Sends retained rows again whenever a server was restarted, because it may have lost rows that it had
+    /// acknowledged. Retained rows expire only if it is known that no server was restarted after their time.
+    /// Never returns.
+    pub(crate) async fn resend_after_restarts(self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            self.look().await;
+        }
+    }
+
+    async fn look(&self) {
+        let this = self.clone();
+        // Syncs files. A panic is reported by the panic hook.
+        let _ = tokio::task::spawn_blocking(move || this.compare_starts()).await;
+    }
+
+    fn compare_starts(&self) {
+        let mut nodes = self.nodes();
+        // Before the list is made: the process may be stopped at any point.
+        let now_ms = self.clock().now_ms();
+        let listed = self.store().node_starts();
+        let news = nodes.news(&listed);
+        // Noted only after it is on the disk that the rows are sent again, so that a crash in between loses
+        // nothing.
+        if !news.is_empty() && self.resend(&news) {
+            nodes.note(&news);
+        }
+        if let Some(age) = nodes.settled(&listed) {
+            let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            self.outbox().release(now_ms.saturating_sub(age_ms));
+        }
+        save(&mut nodes);
+    }
+
+    /// Has retained rows sent again for these servers. Returns `false` if the caller has to retry.
+    fn resend(&self, news: &[(Uuid, i64)]) -> bool {
+        let servers: Vec<Uuid> = news.iter().map(|(server, _)| *server).collect();
+        match self.outbox().resend(&servers) {
+            Ok(0) => true,
+            Ok(_) => {
+                for server in servers {
+                    tracing::info!(%server, "a server was restarted or is new: retained rows are sent again");
+                }
+                true
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot send retained rows again");
+                false
+            }
+        }
+    }
+}
+
+/// A failure is only logged: as long as the old file is there, the next start sends rows again once more.
+fn save(nodes: &mut NodesFile) {
+    if let Err(error) = nodes.save() {
+        tracing::warn!(%error, "cannot save the starts of the servers, trying again");
+    }
+}

@@ -1,0 +1,441 @@
+//! A shared store in memory for several members, and fakes for the parts of a member.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_cluster::{
+    LocalMetrics, Member, MemberParts, Names, NodesFile, Outbox, RowTimestamps, WriterFile,
+};
+use plumbago_model::{Aggregation, Clock, ManualClock, MetricConfig};
+use plumbago_store::memory::MemoryStore;
+use plumbago_store::{
+    Capabilities, ChangeFeed, Changes, ErrorKind, FetchError, Lease, MetaPage, MetadataStore, MetricMeta,
+    NodeStart, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore, Store, StoreError,
+    WriterIdentity,
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub(crate) const NOW: i64 = 1_760_000_000;
+
+/// The state of the server, which all daemons share.
+#[derive(Debug, Default)]
+pub(crate) struct Server {
+    pub(crate) names: MemoryStore,
+    pub(crate) is_down: AtomicBool,
+    pub(crate) starts: Mutex<Vec<NodeStart>>,
+    pub(crate) names_restarts: AtomicU64,
+    pub(crate) schema: Mutex<SchemaStatus>,
+    pub(crate) checks: AtomicU64,
+    pub(crate) writers: Mutex<BTreeMap<WriterIdentity, Uuid>>,
+    pub(crate) forbids_writers: AtomicBool,
+    pub(crate) registrations: AtomicU64,
+    pub(crate) changes: Mutex<Vec<(u64, String, bool)>>,
+    pub(crate) leases: Mutex<BTreeMap<String, Uuid>>,
+    /// When metrics were last noted as written, in seconds since the epoch.
+    pub(crate) noted: Mutex<BTreeMap<String, i64>>,
+    pub(crate) note_reads: AtomicU64,
+    pub(crate) note_writes: AtomicU64,
+    pub(crate) clock: ManualClock,
+}
+
+/// One daemon's connection to the server.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) server: Arc<Server>,
+    number: u64,
+    writer: Mutex<WriterIdentity>,
+}
+
+impl Connection {
+    pub(crate) fn new(server: &Arc<Server>, number: u64, writer: WriterIdentity) -> Arc<Self> {
+        Arc::new(Self { server: Arc::clone(server), number, writer: Mutex::new(writer) })
+    }
+
+    fn ask(&self) -> Result<&MemoryStore, StoreError> {
+        match self.server.is_down.load(Ordering::Relaxed) {
+            true => Err(StoreError::new(ErrorKind::Unavailable, "ask the server")),
+            false => Ok(&self.server.names),
+        }
+    }
+
+    fn announce(&self, names: impl Iterator<Item = String>, deleted: bool) {
+        self.server.changes.lock().unwrap().extend(names.map(|name| (self.number, name, deleted)));
+    }
+}
+
+impl Store for Connection {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { several_writers: true, ..Capabilities::default() }
+    }
+}
+
+#[async_trait]
+impl MetadataStore for Connection {
+    async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        self.ask()?.create(metrics).await?;
+        self.announce(metrics.iter().map(|meta| meta.name.clone()), false);
+        Ok(())
+    }
+
+    async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
+        self.ask()?.get(names).await
+    }
+
+    async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
+        MetadataStore::delete(self.ask()?, names).await?;
+        self.announce(names.iter().map(|name| (*name).to_owned()), true);
+        Ok(())
+    }
+
+    async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
+        self.ask()?.scan(position, limit).await
+    }
+
+    async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
+        self.ask()?.hide(names, at).await
+    }
+
+    async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.ask()?.show(names).await
+    }
+
+    async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
+        self.ask()?.hidden().await
+    }
+}
+
+#[derive(Debug)]
+struct Feed {
+    server: Arc<Server>,
+    number: u64,
+    read: usize,
+}
+
+#[async_trait]
+impl ChangeFeed for Feed {
+    async fn poll(&mut self) -> Result<Changes, StoreError> {
+        let changes = self.server.changes.lock().unwrap();
+        let new = changes[self.read..].iter().filter(|(by, ..)| *by != self.number);
+        let names = new.map(|(_, name, deleted)| (name.clone(), *deleted)).collect();
+        self.read = changes.len();
+        Ok(Changes { names, missed: false })
+    }
+}
+
+#[derive(Debug)]
+struct HeldLease {
+    server: Arc<Server>,
+    name: String,
+    holder: Uuid,
+}
+
+#[async_trait]
+impl Lease for HeldLease {
+    async fn renew(&self) -> Result<bool, StoreError> {
+        Ok(self.server.leases.lock().unwrap().get(&self.name) == Some(&self.holder))
+    }
+
+    async fn release(&self) -> Result<(), StoreError> {
+        let mut leases = self.server.leases.lock().unwrap();
+        if leases.get(&self.name) == Some(&self.holder) {
+            leases.remove(&self.name);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl SharedStore for Connection {
+    async fn wait_until_up(&self) -> Result<(), StoreError> {
+        while self.ask().is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    fn down_reason(&self) -> Option<String> {
+        self.ask().is_err().then(|| "the server is down".to_owned())
+    }
+
+    fn node_starts(&self) -> Vec<NodeStart> {
+        self.server.starts.lock().unwrap().clone()
+    }
+
+    fn names_restarts(&self) -> u64 {
+        self.server.names_restarts.load(Ordering::Relaxed)
+    }
+
+    async fn check_schema(&self, _: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
+        self.ask()?;
+        self.server.checks.fetch_add(1, Ordering::Relaxed);
+        Ok(self.server.schema.lock().unwrap().clone())
+    }
+
+    async fn shared_features(&self) -> Result<SharedFeatures, StoreError> {
+        Ok(self.server.schema.lock().unwrap().features)
+    }
+
+    fn refused_tables(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn writer_identity(&self) -> WriterIdentity {
+        *self.writer.lock().unwrap()
+    }
+
+    fn set_writer_identity(&self, writer: WriterIdentity) {
+        *self.writer.lock().unwrap() = writer;
+    }
+
+    async fn register_writer(
+        &self,
+        writer: WriterIdentity,
+        instance: Uuid,
+        _: &str,
+    ) -> Result<bool, StoreError> {
+        self.ask()?;
+        if self.server.forbids_writers.load(Ordering::Relaxed) {
+            return Err(StoreError::new(ErrorKind::Internal, "register the writer"));
+        }
+        self.server.registrations.fetch_add(1, Ordering::Relaxed);
+        Ok(*self.server.writers.lock().unwrap().entry(writer).or_insert(instance) == instance)
+    }
+
+    async fn free_writer(&self, replica: u8) -> Result<Option<WriterIdentity>, StoreError> {
+        self.ask()?;
+        let taken = self.server.writers.lock().unwrap();
+        let all = (0..).step_by(8).take(4).map(|id| WriterIdentity::new(replica, id));
+        Ok(all.into_iter().find(|writer| !taken.contains_key(writer)))
+    }
+
+    async fn server_clock_ms(&self) -> Result<i64, StoreError> {
+        self.ask().map(|_| self.server.clock.now_ms())
+    }
+
+    async fn scan_part(
+        &self,
+        part: Share,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<MetaPage, StoreError> {
+        // The first part has all names and the others have none.
+        match part.index {
+            0 => self.ask()?.scan(position, limit).await,
+            _ => self.ask().map(|_| MetaPage::default()),
+        }
+    }
+
+    async fn exist(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
+        Ok(self.ask()?.get(names).await?.iter().map(Option::is_some).collect())
+    }
+
+    async fn note_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError> {
+        let exist = self.exist(names).await?;
+        let mut noted = self.server.noted.lock().unwrap();
+        for (name, _) in names.iter().zip(&exist).filter(|(_, exists)| **exists) {
+            self.server.note_reads.fetch_add(1, Ordering::Relaxed);
+            let at = noted.entry((*name).to_owned()).or_insert(0);
+            if *at < since {
+                *at = self.server.clock.now();
+                self.server.note_writes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(exist)
+    }
+
+    async fn note_read(&self, _: &[&str]) -> Result<(), StoreError> {
+        self.ask().map(|_| ())
+    }
+
+    fn change_feed(&self) -> Box<dyn ChangeFeed> {
+        let read = self.server.changes.lock().unwrap().len();
+        Box::new(Feed { server: Arc::clone(&self.server), number: self.number, read })
+    }
+
+    async fn take_lease(
+        &self,
+        name: &str,
+        _: &str,
+        _: Duration,
+    ) -> Result<Option<Box<dyn Lease>>, StoreError> {
+        let holder = Uuid::new_v4();
+        if *self.server.leases.lock().unwrap().entry(name.to_owned()).or_insert(holder) != holder {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(HeldLease { server: Arc::clone(&self.server), name: name.to_owned(), holder })))
+    }
+}
+
+/// The metrics that a daemon has loaded, and those that get points.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) names: Mutex<BTreeSet<String>>,
+    pub(crate) written: Mutex<BTreeSet<String>>,
+}
+
+impl Loaded {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.lock().unwrap().contains(name)
+    }
+
+    pub(crate) fn set_written(&self, name: &str) {
+        self.written.lock().unwrap().insert(name.to_owned());
+    }
+}
+
+#[async_trait]
+impl LocalMetrics for Loaded {
+    async fn adopt(&self, metrics: &[MetricMeta]) -> Result<(), FetchError> {
+        self.names.lock().unwrap().extend(metrics.iter().map(|meta| meta.name.clone()));
+        Ok(())
+    }
+
+    async fn contains(&self, names: &[&str]) -> Result<Vec<bool>, FetchError> {
+        Ok(names.iter().map(|name| self.has(name)).collect())
+    }
+
+    async fn are_written(&self, names: &[&str], _: i64) -> Result<Vec<bool>, FetchError> {
+        let written = self.written.lock().unwrap();
+        Ok(names.iter().map(|name| written.contains(*name)).collect())
+    }
+
+    async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
+        let written = self.are_written(names, since).await?;
+        let mut loaded = self.names.lock().unwrap();
+        let forget = |(name, written): (&&str, bool)| {
+            if !written {
+                loaded.remove(*name);
+            }
+            !written
+        };
+        Ok(names.iter().zip(written).map(forget).collect())
+    }
+}
+
+/// An outbox that counts calls.
+#[derive(Debug, Default)]
+pub(crate) struct FakeOutbox {
+    pub(crate) resent: AtomicU64,
+    /// While `true`, rows cannot be sent again.
+    pub(crate) is_broken: AtomicBool,
+    /// Up to when rows may expire, in milliseconds since the epoch.
+    pub(crate) released_ms: AtomicI64,
+    /// The last timestamp of a row, in microseconds since the epoch.
+    pub(crate) last_us: AtomicI64,
+}
+
+impl RowTimestamps for FakeOutbox {
+    fn last_us(&self) -> i64 {
+        self.last_us.load(Ordering::Relaxed)
+    }
+}
+
+impl Outbox for FakeOutbox {
+    fn resend(&self, _servers: &[Uuid]) -> Result<u64, StoreError> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(StoreError::new(ErrorKind::Unavailable, "send again"));
+        }
+        self.resent.fetch_add(1, Ordering::Relaxed);
+        Ok(1)
+    }
+
+    fn set_durable(&self, _is_durable: bool) {}
+
+    fn release(&self, until_ms: i64) {
+        self.released_ms.store(until_ms, Ordering::Relaxed);
+    }
+
+    fn last_error(&self) -> Option<String> {
+        None
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A daemon in memory, except for its files `writer-id` and the marker of the copied names.
+pub(crate) struct Daemon {
+    pub(crate) member: Member,
+    pub(crate) names: Names,
+    pub(crate) copy: MemoryStore,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) outbox: Arc<FakeOutbox>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Daemon {
+    pub(crate) fn new(server: &Arc<Server>, number: u64, dir: &Path) -> Self {
+        let writer = WriterFile::load(dir, 0).unwrap();
+        let connection = Connection::new(server, number, writer.identity());
+        let (copy, stop) = (MemoryStore::default(), CancellationToken::new());
+        let (checked, is_checked) = watch::channel(false);
+        let store: Arc<dyn SharedStore> = connection.clone();
+        let marker = (dir.join("complete"), true);
+        let names = Names::new(Arc::clone(&store), Arc::new(copy.clone()), marker, is_checked, stop.clone());
+        let outbox = Arc::new(FakeOutbox::default());
+        let clock = Arc::new(ManualClock::at(NOW));
+        let member = Member::new(MemberParts {
+            store,
+            names: names.clone(),
+            outbox: outbox.clone(),
+            timestamps: outbox.clone(),
+            writer,
+            nodes: NodesFile::load(dir),
+            needs: SchemaNeeds::default(),
+            clock: clock.clone(),
+            touch_after: Duration::from_secs(600),
+            checked,
+        });
+        Self { member, names, copy, connection, loaded: Arc::default(), outbox, clock, stop }
+    }
+
+    /// Joins the cluster and starts the background tasks.
+    pub(crate) async fn start(&self) {
+        assert!(self.member.join(&self.stop).await);
+        let local: Arc<dyn LocalMetrics> = self.loaded.clone();
+        self.member.spawn_tasks(&local, &self.stop);
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Makes a server that has all features.
+pub(crate) fn server() -> Arc<Server> {
+    let server = Server { clock: ManualClock::at(NOW), ..Server::default() };
+    server.schema.lock().unwrap().features = SharedFeatures { changes: true, leases: true, writers: true };
+    Arc::new(server)
+}
+
+pub(crate) fn metric(name: &str) -> MetricMeta {
+    let config = MetricConfig {
+        retention: "60s:1d".parse().unwrap(),
+        aggregation: Aggregation::Average,
+        x_files_factor: 0.5,
+    };
+    MetricMeta { name: name.to_owned(), config: Arc::new(config), created_on: (NOW - 3600) as u32 }
+}
+
+/// Waits for a condition. The clock of the tests is paused, so this takes no real time.
+pub(crate) async fn wait_until(what: &str, condition: impl AsyncFn() -> bool) {
+    for _ in 0..100_000 {
+        if condition().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("still waiting for {what}");
+}

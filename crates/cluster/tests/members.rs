@@ -1,0 +1,322 @@
+//! Several daemons share one store in memory. The clock is paused, so waiting takes no real time.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{Daemon, NOW, metric, server, wait_until};
+use plumbago_cluster::{LeaseKeeper, LocalMetrics, TaggedSeries};
+use plumbago_index::Index;
+use plumbago_model::ManualClock;
+use plumbago_store::{MetadataStore, MetricMeta, NodeStart, SharedStore, WriterIdentity};
+use plumbago_telemetry::Registry;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_writer_id_is_replaced_at_the_start_and_later() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let daemon = Daemon::new(&server, 1, dir.path());
+    let first = daemon.connection.writer_identity();
+    server.writers.lock().unwrap().insert(first, Uuid::new_v4());
+    daemon.start().await;
+    let second = daemon.connection.writer_identity();
+    assert_ne!(second, first);
+    let again = Daemon::new(&server, 1, dir.path());
+    assert_eq!(again.connection.writer_identity(), second, "the file has the id that was chosen");
+
+    // Another instance takes the ids, as it may after this one was away for long.
+    server.writers.lock().unwrap().insert(second, Uuid::new_v4());
+    let is_new = async || ![first, second].contains(&daemon.connection.writer_identity());
+    wait_until("another id", is_new).await;
+    let third = daemon.connection.writer_identity();
+    let registrations = || server.registrations.load(Ordering::Relaxed);
+    assert_eq!(Daemon::new(&server, 1, dir.path()).connection.writer_identity(), third);
+    assert!(server.writers.lock().unwrap().contains_key(&third));
+
+    // The registration is renewed every hour, and at once when the clock has jumped.
+    let before = registrations();
+    tokio::time::sleep(Duration::from_secs(3 * 3600 + 60)).await;
+    assert_eq!(registrations(), before + 3);
+    daemon.clock.set(NOW + 86_400);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(registrations(), before + 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_without_a_free_writer_id_says_so() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let daemon = Daemon::new(&server, 1, dir.path());
+    let own = daemon.connection.writer_identity();
+    for writer in (0..4).map(|n| WriterIdentity::new(0, n * 8)).chain([own]) {
+        server.writers.lock().unwrap().insert(writer, Uuid::new_v4());
+    }
+    let (member, stop) = (daemon.member.clone(), daemon.stop.clone());
+    let joining = tokio::spawn(async move { member.join(&stop).await });
+    wait_until("the reason", async || !daemon.member.reasons().is_empty()).await;
+    let reasons = daemon.member.reasons();
+    assert!(reasons[0].contains("no writer id of replica 0 is free"), "{reasons:?}");
+
+    server.writers.lock().unwrap().remove(&WriterIdentity::new(0, 16));
+    assert!(joining.await.unwrap());
+    assert_eq!(daemon.connection.writer_identity(), WriterIdentity::new(0, 16));
+}
+
+#[tokio::test(start_paused = true)]
+async fn timestamps_ahead_of_the_server_are_said_while_they_are() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    let says = async |part: &str| daemon.member.warnings().iter().any(|text| text.contains(part));
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(daemon.member.warnings(), [""; 0]);
+
+    daemon.clock.set(NOW + 100);
+    daemon.outbox.last_us.store((NOW + 100) * 1_000_000, Ordering::Relaxed);
+    wait_until("the warning", async || says("is 100 s ahead").await).await;
+    // The clock is right again; the timestamps stay ahead.
+    daemon.clock.set(NOW);
+    wait_until("the other warning", async || says("was ahead: for 100 s more").await).await;
+    daemon.outbox.last_us.store(NOW * 1_000_000, Ordering::Relaxed);
+    wait_until("the end", async || daemon.member.warnings().is_empty()).await;
+    assert_eq!(daemon.member.reasons(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_cannot_join_is_not_ready_and_says_why() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    server.forbids_writers.store(true, Ordering::Relaxed);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    let (member, stop) = (daemon.member.clone(), daemon.stop.clone());
+    let joining = tokio::spawn(async move { member.join(&stop).await });
+    wait_until("the reason", async || !daemon.member.reasons().is_empty()).await;
+    let reasons = daemon.member.reasons();
+    assert!(reasons.len() == 1 && reasons[0].contains("register the writer"), "{reasons:?}");
+
+    server.forbids_writers.store(false, Ordering::Relaxed);
+    assert!(joining.await.unwrap());
+    assert_eq!(daemon.member.reasons(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_schema_is_read_once_for_each_check() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    server.schema.lock().unwrap().fatal.push("a table is missing".to_owned());
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    assert_eq!(server.checks.load(Ordering::Relaxed), 1);
+    assert_eq!(daemon.member.reasons(), ["a table is missing"]);
+
+    server.schema.lock().unwrap().fatal.clear();
+    wait_until("the daemon to be ready", async || daemon.member.reasons().is_empty()).await;
+    let checks = server.checks.load(Ordering::Relaxed);
+    assert_eq!(checks, 2, "the check that found the table is the one that is used");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(server.checks.load(Ordering::Relaxed), checks, "nothing is wrong any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_needs_no_server_once_the_names_are_copied() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    server.names.create(&[metric("a.b"), metric("a.c")]).await.unwrap();
+    server.is_down.store(true, Ordering::Relaxed);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    let page = daemon.names.scan(None, 100).await.unwrap();
+    assert_eq!(page.entries.len(), 0, "a first start goes on without the names");
+
+    server.is_down.store(false, Ordering::Relaxed);
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("a.b") && daemon.loaded.has("a.c")).await;
+    wait_until("the copy", async || {
+        daemon.copy.get(&["a.b", "a.c"]).await.unwrap().iter().all(Option::is_some)
+    })
+    .await;
+    server.is_down.store(true, Ordering::Relaxed);
+    let page = daemon.names.scan(None, 100).await.unwrap();
+    assert_eq!(page.entries.len(), 2);
+    assert!(daemon.member.reasons()[0].contains("down"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn creations_and_deletions_by_others_are_followed() {
+    let server = server();
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (a, b) = (Daemon::new(&server, 1, one.path()), Daemon::new(&server, 2, two.path()));
+    a.start().await;
+    b.start().await;
+    // The first scan of all names ends before anything happens.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    a.names.create(&[metric("new.one"), metric("new.two")]).await.unwrap();
+    wait_until("the creation", async || b.loaded.has("new.one") && b.loaded.has("new.two")).await;
+
+    b.loaded.set_written("new.two");
+    a.names.delete(&["new.one", "new.two"]).await.unwrap();
+    wait_until("the deletion", async || !b.loaded.has("new.one")).await;
+    assert!(b.copy.get(&["new.one"]).await.unwrap()[0].is_none());
+    wait_until("the metric with points to be created again", async || {
+        server.names.get(&["new.two"]).await.unwrap()[0].is_some()
+    })
+    .await;
+    assert!(b.loaded.has("new.two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_a_returning_server_lost_are_created_again() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    server.names.create(&[metric("kept.a"), metric("kept.b"), metric("kept.c")]).await.unwrap();
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("kept.c")).await;
+    MetadataStore::delete(&server.names, &["kept.a"]).await.unwrap();
+    server.names_restarts.store(1, Ordering::Relaxed);
+    wait_until("the lost name", async || server.names.get(&["kept.a"]).await.unwrap()[0].is_some()).await;
+
+    // No server has returned, so this missing name counts as deleted.
+    MetadataStore::delete(&server.names, &["kept.b"]).await.unwrap();
+    wait_until("the deletion", async || !daemon.loaded.has("kept.b")).await;
+    assert!(daemon.copy.get(&["kept.b"]).await.unwrap()[0].is_none());
+
+    // If most names are missing, none counts as deleted.
+    MetadataStore::delete(&server.names, &["kept.a", "kept.c"]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(8000)).await;
+    assert!(daemon.loaded.has("kept.a") && daemon.loaded.has("kept.c"));
+}
+
+fn a_start(start: Option<i64>, age: u64) -> Vec<NodeStart> {
+    vec![NodeStart { node: Uuid::from_u128(1), start, age: Duration::from_secs(age) }]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_of_a_server_is_noticed_by_the_next_process_too() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    *server.starts.lock().unwrap() = a_start(Some(7), 0);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    let resent = |daemon: &Daemon| daemon.outbox.resent.load(Ordering::Relaxed);
+    // It may have been restarted before it was known.
+    wait_until("the first look", async || resent(&daemon) == 1).await;
+    wait_until("rows to expire", async || daemon.outbox.released_ms.load(Ordering::Relaxed) > 0).await;
+    *server.starts.lock().unwrap() = a_start(Some(8), 0);
+    wait_until("the restart", async || resent(&daemon) == 2).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(resent(&daemon), 2);
+    drop(daemon);
+
+    // Restarted while no daemon runs. A process that ends before it could note the rows changes nothing.
+    *server.starts.lock().unwrap() = a_start(Some(9), 0);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.outbox.is_broken.store(true, Ordering::Relaxed);
+    daemon.start().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(daemon.outbox.released_ms.load(Ordering::Relaxed), 0);
+    drop(daemon);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    wait_until("the restart", async || resent(&daemon) == 1).await;
+    drop(daemon);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(resent(&daemon), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retained_rows_expire_only_as_far_as_all_servers_have_answered() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    *server.starts.lock().unwrap() = a_start(None, 0);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    let released = || daemon.outbox.released_ms.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(released(), 0);
+    *server.starts.lock().unwrap() = a_start(Some(7), 300);
+    wait_until("rows to expire", async || released() == (NOW - 300) * 1000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn written_metrics_are_noted_when_it_is_due_and_at_a_rate() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let busy: Vec<String> = (0..2000).map(|n| format!("busy.{n}")).collect();
+    let metrics: Vec<MetricMeta> = busy.iter().chain([&"idle".to_owned()]).map(|name| metric(name)).collect();
+    server.names.create(&metrics).await.unwrap();
+    let start = async || {
+        let daemon = Daemon::new(&server, 1, dir.path());
+        busy.iter().for_each(|name| daemon.loaded.set_written(name));
+        daemon.start().await;
+        daemon
+    };
+    let requests =
+        || [&server.note_reads, &server.note_writes].map(|counter| counter.load(Ordering::Relaxed));
+    let daemon = start().await;
+    wait_until("the first note", async || requests()[0] > 0).await;
+    let mut most = 0;
+    while requests()[0] < 2000 {
+        let before = requests();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        most = most.max(requests().iter().sum::<u64>() - before.iter().sum::<u64>());
+    }
+    assert!(most <= 1000, "{most} requests in a second");
+    assert_eq!(requests(), [2000, 2000]);
+    assert!(!server.noted.lock().unwrap().contains_key("idle"));
+    drop(daemon);
+
+    // A restart and another daemon read once more, and write nothing.
+    let daemon = start().await;
+    wait_until("the second look", async || requests()[0] == 4000).await;
+    assert_eq!(requests()[1], 2000);
+
+    // The time is due after `touch_after`, which is 600 s here.
+    server.clock.advance(601);
+    daemon.clock.advance(601);
+    wait_until("the next note", async || requests() == [6000, 4000]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_daemon_at_a_time_has_a_lease_and_learns_when_it_is_lost() {
+    let server = server();
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (a, b) = (Daemon::new(&server, 1, one.path()), Daemon::new(&server, 2, two.path()));
+    let (a, b) = (LeaseKeeper::new(a.connection.clone()), LeaseKeeper::new(b.connection.clone()));
+    let lost = CancellationToken::new();
+    assert!(a.take("clean", &lost).await.unwrap());
+    assert!(!b.take("clean", &lost).await.unwrap());
+    a.release("clean").await;
+    assert!(b.take("clean", &lost).await.unwrap());
+    assert!(!lost.is_cancelled());
+    server.leases.lock().unwrap().insert("maintenance/clean".to_owned(), Uuid::new_v4());
+    lost.cancelled().await;
+
+    server.schema.lock().unwrap().features.leases = false;
+    assert!(a.take("clean", &lost).await.unwrap(), "without leases every daemon runs the job");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hidden_series_come_back_with_points() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    let index = Arc::new(Index::new(&Registry::new()));
+    let config = metric("any").config;
+    let series = TaggedSeries::new(
+        daemon.loaded.clone() as Arc<dyn LocalMetrics>,
+        Arc::new(daemon.names.clone()),
+        Arc::clone(&index),
+        Arc::new(ManualClock::at(NOW)),
+        Arc::new(move |_| Arc::clone(&config)),
+    );
+    let names = ["cpu;host=a".to_owned(), "plain.name".to_owned()];
+    series.tag(&names).await.unwrap();
+    assert!(daemon.loaded.has("cpu;host=a") && !daemon.loaded.has("plain.name"));
+    index.insert(["cpu;host=a"].into_iter());
+
+    series.untag(&names).await.unwrap();
+    assert_eq!(index.hidden_series(), ["cpu;host=a"]);
+    daemon.loaded.set_written("cpu;host=a");
+    series.sync_marks().await;
+    assert_eq!(index.hidden_series(), ["cpu;host=a"], "its older points may be on their way");
+    series.sync_marks().await;
+    assert!(index.hidden_series().is_empty() && daemon.names.hidden().await.unwrap().is_empty());
+}

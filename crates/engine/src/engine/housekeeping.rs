@@ -1,0 +1,128 @@
+//! What the engine does beside points: it compares memory with its ceiling, updates gauges and conditions, and
+//! drops journal segments.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{Engine, Inner};
+use crate::memory::{Ceiling, Sample};
+use crate::recover::StartError;
+use crate::refusals::Refusals;
+use crate::worker::ShardGauges;
+
+impl Engine {
+    /// Starts a thread that compares memory with its ceiling until the shards end. The runtime is not used for
+    /// it, because the pause between two measurements has to be short even when the runtime is busy.
+    pub(super) fn watch_memory(&self) -> Result<(), StartError> {
+        let parts = &self.0.parts;
+        let mut ceiling =
+            Ceiling::new(self.0.config.memory_max.0, parts.memory_reserved, parts.conditions.clone());
+        let mut pause = self.0.update_memory_limit(&mut ceiling);
+        let inner = Arc::downgrade(&self.0);
+        self.spawn("memory", move || {
+            loop {
+                std::thread::sleep(pause);
+                let Some(inner) = inner.upgrade() else { return };
+                if inner.workers.iter().all(mpsc::Sender::is_closed) {
+                    return;
+                }
+                pause = inner.update_memory_limit(&mut ceiling);
+            }
+        })
+    }
+
+    /// Updates the conditions of the journal and the store.
+    fn update_conditions(&self) {
+        let parts = &self.0.parts;
+        match parts.journal.trouble() {
+            Some(why) => parts.conditions.begin(
+                "journal",
+                format!(
+                    "the journal takes no points, so reading from senders pauses: {why}; make room on its disk \
+                     (journal.min_free_bytes) or raise journal.max_bytes"
+                ),
+            ),
+            None => parts.conditions.end("journal"),
+        }
+        match self.0.store_trouble.text() {
+            Some(why) => parts.conditions.begin(
+                "store",
+                format!("points are not stored; the journal keeps them, and writing is retried: {why}"),
+            ),
+            None => parts.conditions.end("store"),
+        }
+    }
+
+    /// Updates gauges and conditions, and drops journal segments, until the engine stops.
+    pub(super) async fn housekeeping(self) {
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut seconds = 0u32;
+        let conditions = &self.0.parts.conditions;
+        let mut refusals = Refusals::new(&self.0.config, &self.0.stats, conditions.clone());
+        loop {
+            second.tick().await;
+            if self.0.workers.iter().all(mpsc::Sender::is_closed) {
+                return;
+            }
+            self.update_gauges();
+            refusals.look(self.0.parts.clock.now());
+            self.update_conditions();
+            seconds = seconds.wrapping_add(1);
+            if seconds.is_multiple_of(20) {
+                self.sync_and_drop().await;
+            }
+        }
+    }
+
+    fn update_gauges(&self) {
+        let inner = &*self.0;
+        let sum = |what: fn(&ShardGauges) -> u64| inner.gauges.iter().map(|s| what(s)).sum::<u64>();
+        let applied = sum(|s| s.applied.load(Ordering::Relaxed));
+        let queued = inner.stats.received.get().saturating_sub(applied);
+        inner.stats.held.set((sum(|s| s.held.load(Ordering::Relaxed)) + queued) as f64);
+        inner.stats.metrics.set(sum(|s| s.metrics.load(Ordering::Relaxed)) as f64);
+        inner.stats.head_bytes.set(sum(|s| s.bytes.load(Ordering::Relaxed)) as f64);
+        let waits = inner.gauges.iter().any(|s| s.paused.load(Ordering::Relaxed));
+        inner.stats.paused.set(f64::from(u8::from(waits || *inner.paused.borrow())));
+    }
+
+    /// Syncs the store, then drops the journal segments that no shard needs.
+    pub(super) async fn sync_and_drop(&self) {
+        let inner = Arc::clone(&self.0);
+        let needed = inner.gauges.iter().map(|s| s.needed_from.load(Ordering::Relaxed)).min().unwrap_or(0);
+        let done = tokio::task::spawn_blocking(move || {
+            if inner.parts.journal.segments().iter().all(|s| s.number >= needed) {
+                return Ok(());
+            }
+            inner.parts.flush.sync().map_err(|e| e.to_string())?;
+            inner.parts.journal.drop_before(needed).map(|_| ()).map_err(|e| e.to_string())
+        });
+        if let Ok(Err(error)) = done.await {
+            tracing::warn!(error, "failed to drop journal segments; retrying in 20 s");
+        }
+    }
+}
+
+impl Inner {
+    fn update_memory_limit(&self, ceiling: &mut Ceiling) -> Duration {
+        let sum = |what: fn(&ShardGauges) -> u64| self.gauges.iter().map(|s| what(s)).sum::<u64>();
+        let applied = sum(|s| s.applied.load(Ordering::Relaxed));
+        let sample = Sample {
+            used: (self.parts.memory_used)(),
+            heads: sum(|s| s.bytes.load(Ordering::Relaxed)),
+            index: self.parts.registry.value("plumbago_index_memory_bytes").unwrap_or(0.0) as u64,
+            metrics: sum(|s| s.metrics.load(Ordering::Relaxed)),
+            pending: self.allowance.taken().saturating_sub(self.stats.created.get()),
+            queued: self.stats.received.get().saturating_sub(applied),
+        };
+        let pause = ceiling.evaluate(&sample, &self.allowance);
+        self.paused.send_if_modified(|paused| {
+            std::mem::replace(paused, ceiling.pauses_reading()) != ceiling.pauses_reading()
+        });
+        pause
+    }
+}

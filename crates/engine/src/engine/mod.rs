@@ -1,0 +1,400 @@
+//! The engine as the binary sees it: created from its parts, started, fed, read and stopped.
+
+use std::collections::hash_map::RandomState;
+use std::fmt::{self, Debug};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use futures::future::{join_all, try_join_all};
+use plumbago_index::Index;
+use plumbago_journal::Journal;
+use plumbago_model::{Clock, PointBatch};
+use plumbago_store::{FetchError, FlushStore, MetadataStore, MetricMeta, PointStore};
+use plumbago_telemetry::{Conditions, Registry};
+use tokio::sync::mpsc::Permit;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::config::Config;
+use crate::ledger::Ledger;
+use crate::memory::Allowance;
+use crate::read::Reader;
+use crate::recover::{self, Recovered, Sources, StartError};
+use crate::refusal::NameCheck;
+use crate::router::{NameHash, Router, ShardBatch};
+use crate::shard::Shard;
+use crate::shard::creation::ConfigFor;
+use crate::shard::live::Adopted;
+use crate::stats::{Stats, store_call};
+use crate::worker::flusher::StoreTrouble;
+use crate::worker::{ShardCommand, ShardGauges, ask};
+
+mod housekeeping;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+/// Batches that one shard queues; then senders wait.
+const POINT_QUEUE: usize = 64;
+/// Bytes that a queued batch may take.
+const BATCH_BYTES: u64 = 512 << 10;
+/// Commands that one shard queues.
+const COMMAND_QUEUE: usize = 1024;
+
+/// What the engine depends on.
+pub struct EngineParts {
+    /// The source of the current time.
+    pub clock: Arc<dyn Clock>,
+    /// Registers self-metrics.
+    pub registry: Registry,
+    /// The names of all metrics; new ones are added.
+    pub index: Arc<Index>,
+    /// Reads points.
+    pub points: Arc<dyn PointStore>,
+    /// Commits flushes, and keeps state rows.
+    pub flush: Arc<dyn FlushStore>,
+    /// Stores new metrics, and lists all metrics at start.
+    pub metadata: Arc<dyn MetadataStore>,
+    /// Keeps accepted points until they are flushed.
+    pub journal: Journal,
+    /// The time that one journal segment covers.
+    pub journal_segment: Duration,
+    /// Chooses retention and aggregation of a new metric.
+    pub config_for: ConfigFor,
+    /// Refuses names that the store cannot hold.
+    pub name_check: NameCheck,
+    /// Returns the memory that the process uses, in bytes.
+    pub memory_used: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Bytes below `memory_max` that caches, buffers and requests may come to take.
+    pub memory_reserved: u64,
+    /// Where the engine states what an operator should know: memory at its ceiling, refusals in number.
+    pub conditions: Conditions,
+}
+
+/// The receivers of a shard's queues, until its worker is started.
+struct QueueEnds {
+    commands: mpsc::Receiver<ShardCommand>,
+    points: mpsc::Receiver<ShardBatch>,
+}
+
+struct Inner {
+    config: Config,
+    parts: EngineParts,
+    router: Router,
+    stats: Stats,
+    workers: Vec<mpsc::Sender<ShardCommand>>,
+    queues: Vec<mpsc::Sender<ShardBatch>>,
+    gauges: Vec<Arc<ShardGauges>>,
+    allowance: Arc<Allowance>,
+    /// True while reading from senders pauses because memory is at its ceiling.
+    paused: watch::Sender<bool>,
+    store_trouble: Arc<StoreTrouble>,
+    give_up: Arc<AtomicBool>,
+    ends: Mutex<Vec<QueueEnds>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The one writer and the one reader of points. Cloning shares it.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+impl Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
+impl Engine {
+    /// Creates an engine. It queues points, but applies none before [`Engine::start`].
+    pub fn new(config: Config, parts: EngineParts) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let shards = if config.shards == 0 { (cores / 2).max(1) } else { config.shards };
+        let stats = Stats::new(&parts.registry);
+        let (mut workers, mut queues, mut gauges, mut ends) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..shards {
+            let (commands, commands_end) = mpsc::channel(COMMAND_QUEUE);
+            let (queue, points) = mpsc::channel(point_queue(config.memory_max.0));
+            workers.push(commands);
+            queues.push(queue);
+            gauges.push(Arc::new(ShardGauges::default()));
+            ends.push(QueueEnds { commands: commands_end, points });
+        }
+        // The seed is random, so that no sender can choose names that collide.
+        let router = Router::new(RandomState::new().hash_one("plumbago"), shards);
+        Self(Arc::new(Inner {
+            config,
+            parts,
+            router,
+            stats,
+            workers,
+            queues,
+            gauges,
+            allowance: Arc::default(),
+            paused: watch::Sender::new(false),
+            store_trouble: Arc::default(),
+            give_up: Arc::default(),
+            ends: Mutex::new(ends),
+            threads: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// Loads metrics, state rows and journal, then starts the worker threads.
+    ///
+    /// # Errors
+    /// When the store or the journal cannot be read, when a thread cannot be started, and when the engine
+    /// was started before.
+    pub async fn start(&self) -> Result<Recovered, StartError> {
+        let inner = &*self.0;
+        let ends = std::mem::take(&mut *inner.ends.lock().unwrap_or_else(PoisonError::into_inner));
+        if ends.is_empty() {
+            return Err(StartError::Again);
+        }
+        let mut shards: Vec<Shard> = ends
+            .iter()
+            .map(|_| Shard::new(inner.parts.flush.layout(), self.limits(), inner.stats.clone()))
+            .collect();
+        let sources = Sources {
+            metadata: &inner.parts.metadata,
+            flush: &*inner.parts.flush,
+            journal: &inner.parts.journal,
+            index: &inner.parts.index,
+            router: inner.router,
+            config_for: &inner.parts.config_for,
+            now: inner.parts.clock.now(),
+        };
+        let start = recover::recover(&sources, &mut shards).await?;
+        self.run(ends, shards, start.creations, start.numbers)?;
+        tokio::spawn(self.clone().housekeeping());
+        Ok(start.report)
+    }
+
+    /// Queues a batch for the shards that own its metrics. Waits while one of their queues is full; the
+    /// points of the other shards are queued at once. Returns `false` when the engine is shutting down:
+    /// what was not queued until then is dropped.
+    pub async fn push(&self, batch: PointBatch) -> bool {
+        if *self.0.paused.borrow() {
+            // The sender of this channel lives as long as the engine.
+            let _ = self.0.paused.subscribe().wait_for(|paused| !paused).await;
+        }
+        let routed = self.0.router.route(&batch);
+        let batch = Arc::new(batch);
+        let mut full = Vec::new();
+        for (shard, entries) in routed {
+            let share = ShardBatch { batch: Arc::clone(&batch), entries };
+            match self.0.queues[shard].try_reserve() {
+                Ok(permit) => self.send(permit, share),
+                Err(TrySendError::Full(())) => full.push(self.send_when_free(shard, share)),
+                Err(TrySendError::Closed(())) => return false,
+            }
+        }
+        full.is_empty() || join_all(full).await.into_iter().all(|sent| sent)
+    }
+
+    async fn send_when_free(&self, shard: usize, share: ShardBatch) -> bool {
+        match self.0.queues[shard].reserve().await {
+            Ok(permit) => {
+                self.send(permit, share);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn send(&self, permit: Permit<'_, ShardBatch>, share: ShardBatch) {
+        self.0.stats.received.add(share.entries.len() as u64);
+        permit.send(share);
+    }
+
+    /// Queues a batch for the shards that own its metrics, without waiting.
+    ///
+    /// # Errors
+    /// Gives the whole batch back when the queue of one of these shards is full, or when the engine is
+    /// shutting down.
+    pub fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch> {
+        if *self.0.paused.borrow() {
+            return Err(batch);
+        }
+        let routed = self.0.router.route(&batch);
+        let mut permits = Vec::with_capacity(routed.len());
+        for (shard, _) in &routed {
+            match self.0.queues[*shard].try_reserve() {
+                Ok(permit) => permits.push(permit),
+                Err(_) => return Err(batch),
+            }
+        }
+        let batch = Arc::new(batch);
+        for (permit, (_, entries)) in permits.into_iter().zip(routed) {
+            self.send(permit, ShardBatch { batch: Arc::clone(&batch), entries });
+        }
+        Ok(())
+    }
+
+    /// Returns a reader of points that asks neither peers nor the metadata store.
+    pub fn reader(&self) -> Reader {
+        Reader::new(
+            self.0.router,
+            self.0.workers.clone(),
+            Arc::clone(&self.0.parts.points),
+            store_call(&self.0.parts.registry, "read"),
+        )
+    }
+
+    /// Adds metrics that other programs created in the metadata store.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn adopt(&self, metrics: &[MetricMeta]) -> Result<(), FetchError> {
+        let mut shares: Vec<Vec<Adopted>> = self.0.workers.iter().map(|_| Vec::new()).collect();
+        for metric in metrics {
+            let hash = self.0.router.hash(&metric.name);
+            let adopted = Adopted { hash, id: metric.id(), config: Arc::clone(&metric.config) };
+            shares[self.0.router.shard(&hash)].push(adopted);
+        }
+        let shares = self.0.workers.iter().zip(shares).filter(|(_, share)| !share.is_empty());
+        let sent = shares.map(|(shard, share)| async {
+            shard.send(ShardCommand::Adopt(share)).await.map_err(|_| FetchError::Stopping)
+        });
+        try_join_all(sent).await?;
+        self.0.parts.index.insert(metrics.iter().map(|metric| metric.name.as_str()));
+        Ok(())
+    }
+
+    /// Returns for each name whether the engine has the metric.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn contains(&self, names: &[&str]) -> Result<Vec<bool>, FetchError> {
+        self.ask_each(names, ShardCommand::Contains).await
+    }
+
+    /// Returns for each metric whether it got a point since `since` (seconds since the epoch), holds one that
+    /// is not stored, or is being created.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
+        self.ask_each(names, |hashes, answer| ShardCommand::AreWritten(hashes, since, answer)).await
+    }
+
+    /// Returns for each metric the time (seconds since the epoch) before which its windows are closed: the
+    /// engine stores none of them again, except for late points.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, FetchError> {
+        self.ask_each(names, ShardCommand::ClosedUntil).await
+    }
+
+    /// Removes metrics without a point since `since` (seconds since the epoch) from heads and index; the
+    /// stores keep them. A metric with points that are not stored stays. Returns for each name whether the
+    /// engine no longer has it.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
+        let index = &self.0.parts.index;
+        // The index first: a point that arrives after the head is gone adds the name again.
+        let listed: Vec<bool> = names.iter().map(|name| index.remove(name)).collect();
+        let forgotten =
+            self.ask_each(names, |hashes, answer| ShardCommand::Forget(hashes, since, answer)).await;
+        let stays = |at: &usize| listed[*at] && forgotten.as_ref().map_or(true, |forgotten| !forgotten[*at]);
+        index.insert((0..names.len()).filter(stays).map(|at| names[at]));
+        forgotten
+    }
+
+    /// Asks the shards that own the names, all at once. The answers are in the order of the names.
+    async fn ask_each<T: Clone + Default>(
+        &self,
+        names: &[&str],
+        question: impl Fn(Vec<NameHash>, oneshot::Sender<Vec<T>>) -> ShardCommand,
+    ) -> Result<Vec<T>, FetchError> {
+        let hashes: Vec<NameHash> = names.iter().map(|name| self.0.router.hash(name)).collect();
+        let (hashes, question) = (&hashes, &question);
+        let questions = self.0.router.group(hashes).into_iter().map(|(shard, places)| async move {
+            let asked = places.iter().map(|place| hashes[*place]).collect();
+            let answer = ask(&self.0.workers[shard], |sender| question(asked, sender)).await?;
+            Ok::<_, FetchError>((places, answer))
+        });
+        let mut answers = vec![T::default(); names.len()];
+        for (places, part) in try_join_all(questions).await? {
+            for (place, answer) in places.into_iter().zip(part) {
+                answers[place] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Returns what became of all points. Exact for the points that the shards have applied; those still
+    /// queued count as held.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn ledger(&self) -> Result<Ledger, FetchError> {
+        let parts = try_join_all(self.0.workers.iter().map(|shard| ask(shard, ShardCommand::Ledger))).await?;
+        let mut whole = Ledger::default();
+        parts.into_iter().for_each(|part| whole += part);
+        Ok(self.with_queues(whole))
+    }
+
+    /// Flushes the points held now and returns once all are committed.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn flush_all(&self) -> Result<(), FetchError> {
+        try_join_all(self.0.workers.iter().map(|shard| ask(shard, ShardCommand::FlushAll))).await?;
+        self.sync_and_drop().await;
+        Ok(())
+    }
+
+    /// Applies what is queued, makes everything durable and ends the threads. Listeners must be closed
+    /// before. Gives up after `timeout` when the store keeps failing: the points stay in the journal.
+    pub async fn stop(&self, timeout: Duration) -> Ledger {
+        let mut answers = Vec::new();
+        for worker in &self.0.workers {
+            let (sender, receiver) = oneshot::channel();
+            if worker.send(ShardCommand::Stop(sender)).await.is_ok() {
+                answers.push(receiver);
+            }
+        }
+        let mut whole = Ledger::default();
+        let deadline = tokio::time::Instant::now() + timeout;
+        for answer in answers {
+            match tokio::time::timeout_at(deadline, answer).await {
+                Ok(Ok(ledger)) => whole += ledger,
+                _ => {
+                    tracing::error!(
+                        "the stop timed out before all points were stored; the journal keeps the rest for the next start"
+                    );
+                    self.0.give_up.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        if !self.0.give_up.load(Ordering::Relaxed) {
+            let threads = std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner));
+            let _ =
+                tokio::task::spawn_blocking(move || threads.into_iter().for_each(|t| drop(t.join()))).await;
+        }
+        self.sync_and_drop().await;
+        self.with_queues(whole)
+    }
+
+    fn with_queues(&self, mut ledger: Ledger) -> Ledger {
+        let received = self.0.stats.received.get();
+        ledger.queued = received.saturating_sub(ledger.received);
+        ledger.held += ledger.queued;
+        ledger.received = ledger.received.max(received);
+        ledger
+    }
+}
+
+/// Batches in a shard's queue, so that all of them take a small part of the memory ceiling.
+fn point_queue(memory_max: u64) -> usize {
+    if memory_max == 0 {
+        return POINT_QUEUE;
+    }
+    ((memory_max / 32 / BATCH_BYTES) as usize).clamp(4, POINT_QUEUE)
+}

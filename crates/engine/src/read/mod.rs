@@ -1,0 +1,242 @@
+//! The one reader of points. It reads heads first, then the store, and merges them slot by slot. In this
+//! order no point is missed: a slot leaves its head only after it is in the store.
+
+mod metadata_fallback;
+mod pending;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use futures::future::try_join_all;
+use plumbago_model::{Aggregation, Series, Window};
+use plumbago_store::{
+    Column, FetchError, FetchRequest, MetadataStore, PeerAnswer, Peers, PointStore, ReadRequest, RowCount,
+    SeriesSource, SlotRange, pending_by_range,
+};
+use plumbago_telemetry::Histogram;
+use tokio::sync::mpsc;
+
+use crate::read::metadata_fallback::MetadataFallback;
+use crate::router::{NameHash, Router};
+use crate::shard::read::{HeadAnswer, HeadQuery};
+use crate::worker::{ShardCommand, ask};
+
+/// Metrics in one command, at most, so that a shard's points do not wait long for it.
+const QUERY_METRICS: usize = 512;
+
+/// Reads series from heads and store. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    router: Router,
+    workers: Vec<mpsc::Sender<ShardCommand>>,
+    pub(crate) store: Arc<dyn PointStore>,
+    /// Time of reads from the store.
+    store_seconds: Histogram,
+    peers: Option<Arc<dyn Peers>>,
+    fallback: Option<Arc<MetadataFallback>>,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        router: Router,
+        workers: Vec<mpsc::Sender<ShardCommand>>,
+        store: Arc<dyn PointStore>,
+        store_seconds: Histogram,
+    ) -> Self {
+        Self { router, workers, store, store_seconds, peers: None, fallback: None }
+    }
+
+    /// Adds what other writers have and the store does not have yet.
+    pub fn with_peers(self, peers: Arc<dyn Peers>) -> Self {
+        Self { peers: Some(peers), ..self }
+    }
+
+    /// Also reads metrics without a head, by their configuration in the metadata store. For a node that does
+    /// not load all names.
+    pub fn with_metadata(self, metadata: Arc<dyn MetadataStore>) -> Self {
+        Self { fallback: Some(Arc::new(MetadataFallback::new(metadata))), ..self }
+    }
+
+    /// Reads the heads of the metrics, one answer for each name. `None` means no head, or a retention that
+    /// does not reach the range.
+    pub(crate) async fn ask_heads(
+        &self,
+        request: &FetchRequest,
+    ) -> Result<Vec<Option<HeadAnswer>>, FetchError> {
+        let began = Instant::now();
+        let hashes: Vec<_> = request.names.iter().map(|name| self.router.hash(name)).collect();
+        let shards = self.router.group(&hashes).into_iter();
+        let parts = shards.map(|(shard, places)| self.ask_shard(shard, places, &hashes, request, began));
+        let mut answers: Vec<Option<HeadAnswer>> = Vec::with_capacity(hashes.len());
+        answers.resize_with(hashes.len(), || None);
+        for (place, answer) in try_join_all(parts).await?.into_iter().flatten() {
+            answers[place] = answer;
+        }
+        Ok(answers)
+    }
+
+    /// Reads the heads of one shard: the metrics at these positions of the request.
+    async fn ask_shard(
+        &self,
+        shard: usize,
+        places: Vec<usize>,
+        hashes: &[NameHash],
+        request: &FetchRequest,
+        began: Instant,
+    ) -> Result<Vec<(usize, Option<HeadAnswer>)>, FetchError> {
+        let mut answers = Vec::with_capacity(places.len());
+        for part in places.chunks(QUERY_METRICS) {
+            let query = HeadQuery {
+                hashes: part.iter().map(|place| hashes[*place]).collect(),
+                from: request.from,
+                until: request.until,
+                now: request.now,
+            };
+            let question = |sender| ShardCommand::Read(query, began, sender);
+            answers.extend(part.iter().copied().zip(ask(&self.workers[shard], question).await?));
+        }
+        Ok(answers)
+    }
+
+    /// Reads heads, and adds metrics that have none but are in the metadata store.
+    async fn ask_all_heads(&self, request: &FetchRequest) -> Result<Vec<Option<HeadAnswer>>, FetchError> {
+        let mut answers = self.ask_heads(request).await?;
+        if let Some(fallback) = &self.fallback {
+            fallback.answer(request, &mut answers).await?;
+        }
+        Ok(answers)
+    }
+
+    async fn ask_peers(&self, request: &FetchRequest) -> Vec<PeerAnswer> {
+        match &self.peers {
+            Some(peers) => peers.pending(request).await,
+            None => Vec::new(),
+        }
+    }
+}
+
+#[async_trait]
+impl SeriesSource for Reader {
+    async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
+        let (answers, peer_rows) = tokio::join!(self.ask_all_heads(request), self.ask_peers(request));
+        let answers = answers?;
+        let mut wanted = ReadRequest::default();
+        let mut answering = Vec::with_capacity(answers.len());
+        for (place, answer) in answers.iter().enumerate() {
+            let Some(answer) = answer else { continue };
+            let range = stage_range(answer);
+            answering.push((place, wanted.ranges.len() as u32, range));
+            wanted.ranges.push(range);
+            wanted.ranges.extend(window_ranges(answer));
+        }
+        wanted.peers = pending_by_range(peer_rows, &answering);
+        let started = Instant::now();
+        let columns = self.store.read(&wanted).await;
+        self.store_seconds.record(started.elapsed());
+        let mut columns = columns?.into_iter();
+        let mut series = Vec::with_capacity(answers.len());
+        for (name, answer) in request.names.iter().zip(answers) {
+            let Some(answer) = answer else { continue };
+            let mut column = columns.next().unwrap_or_default();
+            let first_window = window_ranges(&answer).and_then(|_| columns.next());
+            let values = merge(&answer, &mut column, first_window);
+            let step = answer.layout.stage(answer.stage).resolution;
+            let start = i64::from(answer.slots.0) * i64::from(step);
+            series.push(Series { name: Arc::clone(name), start, step, values });
+        }
+        Ok(series)
+    }
+}
+
+/// The slots to read from the store for an answer.
+pub(crate) fn stage_range(answer: &HeadAnswer) -> SlotRange {
+    let (from, until) = answer.slots;
+    answer.layout.range(answer.id, answer.stage, from, until)
+}
+
+/// The stored raw slots of the head's first window, for methods that need all slots of a window at once.
+pub(crate) fn window_ranges(answer: &HeadAnswer) -> Option<SlotRange> {
+    if answer.stage == 0 || !answer.layout.config.aggregation.needs_all_slots() {
+        return None;
+    }
+    let per = answer.layout.per[answer.stage - 1];
+    let from = answer.base / per * per;
+    (from < answer.base).then(|| answer.layout.range(answer.id, 0, from, answer.base))
+}
+
+pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Option<Column>) -> Vec<f64> {
+    overlay(answer, column, first_window);
+    if answer.stage == 0 {
+        return std::mem::take(&mut column.values);
+    }
+    column.merge_writers(answer.layout.config.aggregation);
+    finish(answer, column)
+}
+
+/// Replaces stored slots by those of the head.
+pub(crate) fn overlay(answer: &HeadAnswer, column: &mut Column, first_window: Option<Column>) {
+    let (first, end) = answer.slots;
+    column.values.resize((end - first) as usize, f64::NAN);
+    if answer.stage == 0 {
+        for (slot, value) in &answer.raw {
+            column.values[(slot - first) as usize] = *value;
+        }
+        return;
+    }
+    column.counts.resize((end - first) as usize, RowCount::ZERO);
+    let mut lay = |slot: u32, window: Window| {
+        if window.count > 0 && (first..end).contains(&slot) {
+            column.values[(slot - first) as usize] = window.value;
+            column.counts[(slot - first) as usize] = window.count.into();
+        }
+    };
+    for (slot, window) in &answer.windows {
+        lay(*slot, *window);
+    }
+    for (slot, window) in whole_windows(answer, answer.layout.config.aggregation, first_window) {
+        lay(slot, window);
+    }
+}
+
+/// The windows of the head for a method that needs all slots at once: percentiles.
+fn whole_windows(
+    answer: &HeadAnswer,
+    method: Aggregation,
+    first_window: Option<Column>,
+) -> Vec<(u32, Window)> {
+    if !method.needs_all_slots() {
+        return Vec::new();
+    }
+    let per = answer.layout.per[answer.stage - 1];
+    let stored = first_window.map(|c| c.values).unwrap_or_default();
+    let first = answer.base / per;
+    let mut windows = Vec::new();
+    if !stored.is_empty() {
+        let held = answer.raw.iter().filter(|(slot, _)| slot / per == first).map(|(_, v)| *v);
+        windows.push((first, method.fold_all(stored.iter().copied().chain(held))));
+    }
+    for part in answer.raw.chunk_by(|a, b| a.0 / per == b.0 / per) {
+        let window = part[0].0 / per;
+        if window != first || stored.is_empty() {
+            windows.push((window, method.fold_all(part.iter().map(|(_, v)| *v))));
+        }
+    }
+    windows
+}
+
+/// The values of windows as Graphite shows them. A window with too few known slots for the metric's
+/// xFilesFactor is unknown.
+fn finish(answer: &HeadAnswer, column: &mut Column) -> Vec<f64> {
+    let config = &answer.layout.config;
+    let slots = answer.layout.per[answer.stage - 1];
+    let needed = config.x_files_factor * f64::from(slots);
+    let mut values = std::mem::take(&mut column.values);
+    for (value, count) in values.iter_mut().zip(&column.counts) {
+        let count = count.of_window();
+        let shown = count > 0 && f64::from(count) >= needed;
+        *value =
+            if shown { config.aggregation.finish(Window { value: *value, count }, slots) } else { f64::NAN };
+    }
+    values
+}

@@ -1,0 +1,151 @@
+//! The state row of a metric: its head as it is after a flush. The layout is in `docs/formats/state-row.md`.
+
+use std::borrow::Cow;
+
+use plumbago_model::{Window, codec};
+
+use crate::shard::head::{Head, OCTET, Octet, Scratch};
+
+const VERSION: u8 = 1;
+
+/// The decoded contents of a state row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct State<'a> {
+    /// The metric's number in the journal.
+    pub(crate) number: u32,
+    /// The row and the store cover the metric's journal records up to this sequence.
+    pub(crate) sequence: u64,
+    /// Slots before this one are in the store.
+    pub(crate) base: u32,
+    /// The newest slot a point was applied to.
+    pub(crate) newest: u32,
+    /// Resolution of the raw stage in seconds. The slots do not fit a head of another resolution.
+    pub(crate) resolution: u32,
+    /// Open windows, one for each coarse stage.
+    pub(crate) open: Vec<Window>,
+    /// Future points: timestamp and value, in order of arrival.
+    pub(crate) future: Vec<(u32, f64)>,
+    /// Number of known slots in chain and octet.
+    pub(crate) held: u32,
+    /// The slots before the newest octet, encoded as in the head.
+    pub(crate) chain: Cow<'a, [u8]>,
+    /// The newest octet.
+    pub(crate) octet: Octet,
+}
+
+impl<'a> State<'a> {
+    /// Sets the held slots, which are in time order and not before the base.
+    pub(crate) fn hold(&mut self, pairs: &[(u32, f64)], scratch: &mut Scratch) {
+        self.held = pairs.len() as u32;
+        let mut chain = Vec::with_capacity(16 + 9 * pairs.len());
+        self.octet = Head::encode(pairs, self.base, self.newest, scratch, &mut chain);
+        self.chain = Cow::Owned(chain);
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out =
+            Vec::with_capacity(128 + self.open.len() * 12 + self.future.len() * 12 + self.chain.len());
+        out.push(VERSION);
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&self.base.to_le_bytes());
+        out.extend_from_slice(&self.newest.to_le_bytes());
+        out.extend_from_slice(&self.resolution.to_le_bytes());
+        out.push(self.open.len() as u8);
+        for window in &self.open {
+            out.extend_from_slice(&window.count.to_le_bytes());
+            if window.count > 0 {
+                out.extend_from_slice(&window.value.to_le_bytes());
+            }
+        }
+        out.extend_from_slice(&(self.future.len() as u32).to_le_bytes());
+        for (timestamp, value) in &self.future {
+            out.extend_from_slice(&timestamp.to_le_bytes());
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        out.extend_from_slice(&self.held.to_le_bytes());
+        codec::encode(&self.octet, &mut out);
+        out.extend_from_slice(&self.chain);
+        out
+    }
+
+    /// The metric's number. It may be readable although the rest is damaged.
+    pub(crate) fn number_of(bytes: &[u8]) -> Option<u32> {
+        bytes.first().filter(|version| **version == VERSION)?;
+        bytes.get(1..5)?.try_into().ok().map(u32::from_le_bytes)
+    }
+
+    /// Returns `None` when the bytes are damaged or of another version.
+    pub(crate) fn decode(bytes: &'a [u8], values: &mut Vec<f64>) -> Option<Self> {
+        let mut rest = bytes;
+        if take::<1>(&mut rest)? != [VERSION] {
+            return None;
+        }
+        let mut state = Self {
+            number: u32::from_le_bytes(take(&mut rest)?),
+            sequence: u64::from_le_bytes(take(&mut rest)?),
+            base: u32::from_le_bytes(take(&mut rest)?),
+            newest: u32::from_le_bytes(take(&mut rest)?),
+            resolution: u32::from_le_bytes(take(&mut rest)?),
+            open: Vec::new(),
+            future: Vec::new(),
+            held: 0,
+            chain: Cow::Borrowed(&[]),
+            octet: [f64::NAN; OCTET as usize],
+        };
+        let [windows] = take::<1>(&mut rest)?;
+        for _ in 0..windows {
+            let count = u32::from_le_bytes(take(&mut rest)?);
+            let value = if count > 0 { f64::from_le_bytes(take(&mut rest)?) } else { 0.0 };
+            state.open.push(Window { value, count });
+        }
+        for _ in 0..u32::from_le_bytes(take(&mut rest)?) {
+            state.future.push((u32::from_le_bytes(take(&mut rest)?), f64::from_le_bytes(take(&mut rest)?)));
+        }
+        state.held = u32::from_le_bytes(take(&mut rest)?);
+        values.clear();
+        let used = codec::decode(rest, OCTET as usize, values).ok()?;
+        state.octet = values.as_slice().try_into().ok()?;
+        state.chain = Cow::Borrowed(rest.get(used..)?);
+        Some(state)
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = bytes.split_first_chunk::<N>()?;
+    *bytes = tail;
+    Some(*head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_survives_its_round_trip() {
+        let mut state = State {
+            number: 7,
+            sequence: 1 << 40,
+            base: 100,
+            newest: 130,
+            resolution: 60,
+            open: vec![Window { value: 2.5, count: 3 }, Window::default()],
+            future: vec![(9000, 2.0)],
+            held: 0,
+            chain: Cow::Borrowed(&[]),
+            octet: [1.0; OCTET as usize],
+        };
+        let pairs = [(100, 1.0), (101, -0.0), (129, f64::INFINITY), (130, 1e-300)];
+        state.hold(&pairs, &mut Scratch::default());
+        let bytes = state.encode();
+        let read = State::decode(&bytes, &mut Vec::new()).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{state:?}"));
+        let mut slots = Vec::new();
+        Head::decode(&read.chain, read.base, &mut Vec::new(), &mut slots).unwrap();
+        assert_eq!(slots, pairs[..2]);
+        for cut in 0..bytes.len() {
+            let _ = State::decode(&bytes[..cut], &mut Vec::new());
+        }
+        assert!(State::decode(&[9], &mut Vec::new()).is_none());
+    }
+}

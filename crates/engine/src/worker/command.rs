@@ -1,0 +1,69 @@
+//! What other threads ask of a shard's worker, and what it shows of itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::ledger::Ledger;
+use crate::router::NameHash;
+use crate::shard::jobs::Done;
+use crate::shard::live::Adopted;
+use crate::shard::read::{HeadAnswer, HeadQuery};
+use plumbago_store::FetchError;
+
+/// A command for the worker of a shard.
+#[derive(Debug)]
+pub(crate) enum ShardCommand {
+    /// The metadata store and the index now have the metrics with these heads.
+    Created(Vec<u32>),
+    /// A flusher has committed a job.
+    Done(Done),
+    /// Read heads. The read waits for late points for a limited time, counted from the given moment.
+    Read(HeadQuery, Instant, oneshot::Sender<Vec<Option<HeadAnswer>>>),
+    /// Add metrics that another program created in the metadata store.
+    Adopt(Vec<Adopted>),
+    /// Which of these metrics have a head?
+    Contains(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
+    /// Which of these metrics got a point since this time (seconds since the epoch)?
+    AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
+    /// Forget the metrics that got no point since this time and hold none. Answers which were forgotten.
+    Forget(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
+    /// Up to which time (seconds since the epoch) are all windows of these metrics closed?
+    ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
+    /// Answer with the shard's ledger.
+    Ledger(oneshot::Sender<Ledger>),
+    /// Flush every held point. Answers once all are committed.
+    FlushAll(oneshot::Sender<()>),
+    /// Apply what is queued, make it durable and end. Answers with the final ledger.
+    Stop(oneshot::Sender<Ledger>),
+}
+
+/// Sends a question to a worker and waits for the answer.
+///
+/// # Errors
+/// [`FetchError::Stopping`] when the worker has ended.
+pub(crate) async fn ask<T>(
+    worker: &mpsc::Sender<ShardCommand>,
+    question: impl FnOnce(oneshot::Sender<T>) -> ShardCommand,
+) -> Result<T, FetchError> {
+    let (sender, receiver) = oneshot::channel();
+    worker.send(question(sender)).await.map_err(|_| FetchError::Stopping)?;
+    receiver.await.map_err(|_| FetchError::Stopping)
+}
+
+/// Figures of a shard for other threads; its worker updates them after every batch.
+#[derive(Debug, Default)]
+pub(crate) struct ShardGauges {
+    /// Points applied since the start.
+    pub(crate) applied: AtomicU64,
+    /// Points held.
+    pub(crate) held: AtomicU64,
+    pub(crate) metrics: AtomicU64,
+    /// Bytes of heads, cells and tables.
+    pub(crate) bytes: AtomicU64,
+    /// The oldest journal segment that the shard needs.
+    pub(crate) needed_from: AtomicU32,
+    /// True while the shard takes no points.
+    pub(crate) paused: AtomicBool,
+}

@@ -1,0 +1,26 @@
+//! A flush of everything that a shard holds, on request or at a stop.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+
+/// A flush of everything that a shard holds.
+#[derive(Debug)]
+pub(super) struct FlushAll {
+    /// All slots; or at a stop only what `Shard::last_extent` says.
+    pub(super) slots: bool,
+    /// Heads still to be flushed.
+    pub(super) order: VecDeque<u32>,
+    /// Heads whose flush is in flight.
+    pub(super) sent: VecDeque<u32>,
+    /// Late points that came after this journal sequence need not be stored; `None` waits for all.
+    pub(super) sequence: Option<u64>,
+    pub(super) done: Vec<oneshot::Sender<()>>,
+}
+
+impl FlushAll {
+    /// True while nothing else is flushed.
+    pub(super) fn goes_first(&self) -> bool {
+        !self.slots || !self.order.is_empty()
+    }
+}

@@ -1,0 +1,12 @@
+//! The threads of a shard and the queues between them: the worker, which owns the shard, and its two
+//! flushers. Beside them the task that creates metrics for all shards.
+
+pub(crate) mod command;
+pub(crate) mod create;
+mod flush_all;
+pub(crate) mod flusher;
+mod flushing;
+mod run;
+
+pub(crate) use command::{ShardCommand, ShardGauges, ask};
+pub(crate) use run::{Progress, ShardWorker};

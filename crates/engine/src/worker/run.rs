@@ -1,0 +1,269 @@
+//! The worker of a shard: a thread that applies the shard's points, answers commands and keeps flushes
+//! going. Commands go before points, so that a full queue delays no read and no acknowledgement.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use plumbago_journal::{Journal, JournalError, JournalWriter};
+use plumbago_model::Clock;
+use plumbago_telemetry::Throttle;
+use tokio::sync::{mpsc, oneshot};
+
+use super::command::{ShardCommand, ShardGauges};
+use super::create::Gate;
+use super::flush_all::FlushAll;
+use crate::ledger::Ledger;
+use crate::router::ShardBatch;
+use crate::shard::head_state::LifeEvent;
+use crate::shard::jobs::{Done, Job};
+use crate::shard::read::{HeadAnswer, HeadQuery};
+use crate::shard::{ApplyContext, ApplyStop, Shard};
+
+/// Journal frames are written out at least this often.
+pub(super) const WRITE_OUT: Duration = Duration::from_millis(10);
+/// How long a read waits for late points that are on their way to the store.
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
+/// Reads that may wait for late points. When there are more, all are answered at once.
+const READS_MAX: usize = 256;
+
+/// A shard, and what its worker needs to run it.
+pub(crate) struct ShardWorker {
+    pub(crate) shard: Shard,
+    pub(crate) writer: JournalWriter,
+    pub(crate) journal: Journal,
+    pub(crate) gate: Gate,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) gauges: Arc<ShardGauges>,
+    pub(crate) commands: mpsc::Receiver<ShardCommand>,
+    pub(crate) points: mpsc::Receiver<ShardBatch>,
+    /// Jobs that need nothing from the store.
+    pub(crate) jobs: mpsc::Sender<Job>,
+    /// Jobs that need slots from the store, for a flusher of their own.
+    pub(crate) reading: mpsc::Sender<Job>,
+    /// A sweep over all metrics begins at most this often.
+    pub(crate) sweep_every: Duration,
+    pub(crate) state: Progress,
+}
+
+/// What a worker remembers between two rounds of its loop.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(super) written_out: Instant,
+    /// Since when some metric is due, while none is being flushed.
+    pub(super) due_since: Option<Instant>,
+    /// A batch that could not be applied to its end, and the first entry that is left.
+    pub(super) unapplied: Option<(ShardBatch, usize)>,
+    throttle: Throttle,
+    pub(super) flush_all: Option<FlushAll>,
+    pub(super) stopping: Option<oneshot::Sender<Ledger>>,
+    /// The queue of points is closed and empty.
+    pub(super) drained: bool,
+    /// Jobs that the flushers have.
+    pub(super) in_flight: usize,
+    /// Jobs that a flusher's queue had no room for.
+    pub(super) ready: VecDeque<Job>,
+    /// The last job that reads was one of late points.
+    pub(super) late_went_last: bool,
+    reads: Vec<PendingRead>,
+    /// Batches taken off the queue.
+    taken: u64,
+    /// When the last sweep over all metrics began.
+    pub(super) swept: Option<Instant>,
+}
+
+/// A read that waits for what came before it: queued points, and late points in flight.
+#[derive(Debug)]
+struct PendingRead {
+    /// The value of `taken` once every batch queued before the read is applied.
+    batches: u64,
+    /// The journal sequence at that time: what came later need not be in the answer.
+    sequence: Option<u64>,
+    since: Instant,
+    query: HeadQuery,
+    answer: oneshot::Sender<Vec<Option<HeadAnswer>>>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            written_out: Instant::now(),
+            due_since: None,
+            unapplied: None,
+            throttle: Throttle::new(10_000),
+            flush_all: None,
+            stopping: None,
+            drained: false,
+            in_flight: 0,
+            ready: VecDeque::new(),
+            late_went_last: false,
+            reads: Vec::new(),
+            taken: 0,
+            swept: None,
+        }
+    }
+}
+
+impl ShardWorker {
+    /// Runs until a stop is complete or the engine is dropped.
+    pub(crate) async fn run(mut self) {
+        let mut tick = tokio::time::interval(WRITE_OUT);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let takes_points = self.state.unapplied.is_none() && !self.state.drained;
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    Some(command) => self.handle(command),
+                    None => return,
+                },
+                _ = tick.tick() => self.tick(),
+                batch = self.points.recv(), if takes_points => match batch {
+                    Some(batch) => self.take_next(batch),
+                    None => return,
+                },
+            }
+            if self.state.written_out.elapsed() >= WRITE_OUT {
+                self.write_out();
+            }
+            self.flush();
+            if self.end_if_stopped() {
+                return;
+            }
+        }
+    }
+
+    fn handle(&mut self, command: ShardCommand) {
+        match command {
+            ShardCommand::Created(heads) => {
+                for at in heads {
+                    self.shard.heads[at].state.on_life(LifeEvent::Create);
+                }
+            }
+            ShardCommand::Done(done) => {
+                self.state.in_flight -= 1;
+                match done {
+                    Done::Flush(items) => self.shard.flush_done(items),
+                    Done::Late(late) => self.shard.late_done(late),
+                }
+                self.answer_reads();
+            }
+            ShardCommand::Read(query, since, answer) => {
+                let batches = self.state.taken + self.points.len() as u64;
+                self.state.reads.push(PendingRead { batches, sequence: None, since, query, answer });
+                self.answer_reads();
+            }
+            ShardCommand::Adopt(metrics) => self.shard.adopt(&metrics),
+            // An error of `send` means that the asker is gone.
+            ShardCommand::Contains(hashes, answer) => {
+                let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
+            }
+            ShardCommand::AreWritten(hashes, since, answer) => {
+                let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
+                let _ = answer.send(written);
+            }
+            ShardCommand::Forget(hashes, since, answer) => {
+                let forget = |hash| self.shard.forget(hash, since, &mut self.writer);
+                let _ = answer.send(hashes.iter().map(forget).collect());
+            }
+            ShardCommand::ClosedUntil(hashes, answer) => {
+                let _ = answer.send(hashes.iter().map(|hash| self.shard.closed_until(hash)).collect());
+            }
+            ShardCommand::FlushAll(done) => self.begin_flush_all(done),
+            ShardCommand::Ledger(answer) => {
+                let _ = answer.send(self.shard.ledger);
+            }
+            ShardCommand::Stop(done) => self.state.stopping = Some(done),
+        }
+    }
+
+    /// Answers the reads for which every earlier point is applied and every earlier late point stored. The
+    /// reader looks into the store next.
+    fn answer_reads(&mut self) {
+        if self.state.reads.is_empty() {
+            return;
+        }
+        let too_many = self.state.reads.len() > READS_MAX;
+        // The journal may refuse points for long.
+        let is_stuck = self.state.unapplied.is_some();
+        for mut read in std::mem::take(&mut self.state.reads) {
+            if read.sequence.is_none() && (is_stuck || self.state.taken >= read.batches) {
+                read.sequence = Some(self.shard.sequence);
+            }
+            let stored = |sequence| self.shard.late_are_stored(&read.query.hashes, sequence);
+            if !(too_many || read.sequence.is_some_and(stored) || read.since.elapsed() > READ_TIMEOUT) {
+                self.state.reads.push(read);
+                continue;
+            }
+            let answers = read.query.hashes.iter().map(|hash| self.shard.read(&read.query, hash)).collect();
+            let _ = read.answer.send(answers);
+        }
+    }
+
+    pub(super) fn take_next(&mut self, batch: ShardBatch) {
+        self.state.taken += 1;
+        self.apply(batch, 0);
+        self.answer_reads();
+    }
+
+    fn apply(&mut self, batch: ShardBatch, from: usize) {
+        let now = self.clock.now();
+        self.shard.release_future(now, &mut self.writer);
+        let mut context = ApplyContext { writer: &mut self.writer, gate: &mut self.gate, now };
+        match self.shard.apply(&batch, from, &mut context) {
+            Ok(()) => self.state.unapplied = None,
+            Err((done, stop)) => {
+                if let ApplyStop::Journal(error) = stop {
+                    self.report(&error);
+                }
+                self.state.unapplied = Some((batch, done));
+            }
+        }
+        self.update_gauges();
+    }
+
+    fn tick(&mut self) {
+        self.write_out();
+        self.gate.drain();
+        self.answer_reads();
+        let now = self.clock.now();
+        self.shard.release_future(now, &mut self.writer);
+        if let Some((batch, from)) = self.state.unapplied.take() {
+            self.apply(batch, from);
+        }
+        self.sweep(now);
+        // In this order, so that a stop sees the end of its own flush before it begins another.
+        self.stop_when_drained();
+        self.end_flush_all();
+        self.update_gauges();
+    }
+
+    pub(super) fn write_out(&mut self) {
+        self.state.written_out = Instant::now();
+        if let Err(error) = self.writer.write_out() {
+            self.report(&error);
+        }
+    }
+
+    fn report(&self, error: &JournalError) {
+        if self.state.throttle.pass(self.clock.now_ms()).is_some() {
+            let error: &(dyn std::error::Error + 'static) = error;
+            tracing::error!(
+                error,
+                "failed to write points to the journal; no points are accepted until writing works again"
+            );
+        }
+    }
+
+    pub(super) fn update_gauges(&mut self) {
+        self.shard.export_counters();
+        let gauges = &self.gauges;
+        gauges.applied.store(self.shard.ledger.received, Ordering::Relaxed);
+        gauges.held.store(self.shard.ledger.held, Ordering::Relaxed);
+        gauges.metrics.store(self.shard.metrics() as u64, Ordering::Relaxed);
+        gauges.bytes.store(self.shard.bytes() as u64, Ordering::Relaxed);
+        gauges.needed_from.store(self.shard.sweep.needed_from, Ordering::Relaxed);
+        gauges.paused.store(self.state.unapplied.is_some(), Ordering::Relaxed);
+    }
+}

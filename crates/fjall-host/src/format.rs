@@ -1,0 +1,49 @@
+//! The file that states the format of a database directory.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::HostError;
+
+const FILE: &str = "plumbago-format";
+const VERSION: u32 = 1;
+
+/// Checks the format file. A directory without one is new.
+///
+/// # Errors
+///
+/// [`HostError::Format`] if another version or program has written the directory, [`HostError::Failed`] if
+/// the file cannot be read.
+pub(crate) fn check(dir: &Path, name: &str) -> Result<(), HostError> {
+    let path = dir.join(FILE);
+    let text = match std::fs::read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).trim().to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(HostError::failed(format!("read {}", path.display()), error)),
+    };
+    let version = text.strip_prefix(name).and_then(|rest| rest.trim_start().parse::<u32>().ok());
+    match version {
+        Some(VERSION) => Ok(()),
+        _ => Err(HostError::Format { path, found: format!("{text:?}, not \"{name} {VERSION}\"") }),
+    }
+}
+
+/// Writes the file if it is missing.
+///
+/// # Errors
+///
+/// [`HostError::Failed`] if it cannot be written.
+pub(crate) fn write(dir: &Path, name: &str) -> Result<(), HostError> {
+    let path = dir.join(FILE);
+    if path.exists() {
+        return Ok(());
+    }
+    let temporary = dir.join("plumbago-format.new");
+    let written = std::fs::File::create(&temporary)
+        .and_then(|mut file| {
+            file.write_all(format!("{name} {VERSION}\n").as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&temporary, &path));
+    written.map_err(|error| HostError::failed(format!("write {}", path.display()), error))
+}

@@ -1,0 +1,22 @@
+//! Code shared by all fjall databases of this workspace: opening with our limits, the format file, repair of
+//! a damaged log, free disk space, limits on unwritten rows, reading past damaged blocks, and one policy for
+//! failed writes and syncs.
+//!
+//! Must not know: what the rows mean. Start at [`Host`].
+
+mod damage;
+mod diagnosis;
+mod error;
+mod format;
+mod host;
+mod log;
+mod open;
+pub mod pressure;
+mod repair;
+pub mod space;
+
+pub use damage::scan;
+pub use error::{Access, Cause, HostError, cause_of, io_cause};
+pub use host::{Contents, Host, Opening};
+pub use open::{Opened, Settings, damaged_file, open, rows_in_order};
+pub use repair::Repair;

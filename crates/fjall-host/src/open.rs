@@ -1,0 +1,111 @@
+//! Opens a database: checks its format, rewrites its newest log, repairs a damaged log, and names a damaged
+//! file.
+
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+
+use fjall::config::{CompressionPolicy, FilterPolicy};
+use fjall::{CompressionType, Database, KeyspaceCreateOptions};
+
+use crate::log::{self, LogEnds};
+use crate::repair::{Repair, clear_unfinished, lock_database, repair};
+use crate::{HostError, diagnosis, format};
+
+/// Number of fjall's threads for tables and compactions. With two, one spins while the other compacts, which
+/// costs a third more CPU per point.
+const WORKERS: usize = 1;
+
+/// How to open a database.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The directory of the database. Created if it is missing.
+    pub dir: PathBuf,
+    /// The name that the directory's format file must contain.
+    pub format: &'static str,
+    /// Size of the block cache in bytes.
+    pub cache_bytes: u64,
+    /// Total size of sealed logs, in bytes, above which fjall makes keyspaces flush. At least 64 MiB.
+    pub log_bytes_max: u64,
+}
+
+/// An open database.
+pub struct Opened {
+    /// The database.
+    pub database: Database,
+    /// How a damaged log was cut. `None` if none had to be.
+    pub repaired: Option<Repair>,
+}
+
+/// Opens or creates a database, without the supervision of [`crate::Host`].
+///
+/// # Errors
+///
+/// Any [`HostError`] except `Broken`, `SyncFailed`, `Lost`, `Behind` and `Closed`.
+pub fn open(settings: &Settings) -> Result<Opened, HostError> {
+    let dir = &settings.dir;
+    std::fs::create_dir_all(dir).map_err(|cause| HostError::io(dir, "create", cause))?;
+    format::check(dir, settings.format)?;
+    clear_unfinished(dir)?;
+    write_log_anew(dir)?;
+    let ends = LogEnds::of(dir);
+    let mut repaired = None;
+    let opened = match open_fjall(settings) {
+        Ok(Err(fjall::Error::JournalRecovery(_))) => {
+            repaired = Some(repair(dir)?);
+            open_fjall(settings)
+        }
+        result => result,
+    };
+    let Ok(opened) = opened else {
+        let reason = diagnosis::find(dir).unwrap_or_else(|| "its files do not fit together".to_owned());
+        return Err(HostError::Corrupt { path: dir.clone(), reason });
+    };
+    let database = opened.map_err(|cause| HostError::opening(dir, cause))?;
+    if repaired.is_none() {
+        report_cuts(&ends);
+    }
+    format::write(dir, settings.format)?;
+    Ok(Opened { database, repaired })
+}
+
+/// Rewrites the newest log under the lock of the database, because another process could be writing to it.
+fn write_log_anew(dir: &Path) -> Result<(), HostError> {
+    let _lock = lock_database(dir)?;
+    log::write_anew(dir).map_err(|cause| HostError::io(dir, "write anew the newest log of", cause))
+}
+
+/// Opens the database. The outer error is a panic, which some damaged files cause in fjall.
+fn open_fjall(settings: &Settings) -> std::thread::Result<fjall::Result<Database>> {
+    let builder = Database::builder(&settings.dir)
+        .worker_threads(WORKERS)
+        .cache_size(settings.cache_bytes)
+        .journal_compression(CompressionType::None)
+        .max_journaling_size(settings.log_bytes_max);
+    std::panic::catch_unwind(AssertUnwindSafe(|| builder.open()))
+}
+
+fn report_cuts(ends: &LogEnds) {
+    for (file, bytes) in ends.cut() {
+        tracing::warn!(
+            file = %file.display(),
+            bytes,
+            "the end of a log could not be read and was cut off: either a commit that a crash interrupted, whose \
+             points are in the journal, or damage"
+        );
+    }
+}
+
+/// Options for a keyspace whose rows are read in order, a few times at most: no compression and no filters.
+/// The caller must rotate full memtables ([`crate::pressure`]).
+pub fn rows_in_order() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(u64::MAX)
+        .data_block_compression_policy(CompressionPolicy::disabled())
+        .filter_policy(FilterPolicy::disabled())
+}
+
+/// The first damaged file of the database in `dir`, as a clause for a message. `None` if all checksums match.
+/// Reads every file, so call it only for a database that does not open.
+pub fn damaged_file(dir: &Path) -> Option<String> {
+    diagnosis::find(dir)
+}

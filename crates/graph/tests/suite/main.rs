@@ -1,0 +1,8 @@
+//! Pictures: golden files, and any options.
+//!
+//! One binary, so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod any_options;
+mod cases;
+mod pictures;

@@ -1,0 +1,270 @@
+//! The settings of the listeners, `[ingest]`.
+
+mod tcp;
+mod tls;
+
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use plumbago_model::setting;
+use plumbago_model::units::ByteSize;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+
+use crate::name::NameOptions;
+use crate::protocol::{MessageLimit, TcpProtocol};
+use crate::relabel::Rules;
+
+use tcp::{Section, unknown};
+pub use tcp::{TcpConfig, TcpSections};
+pub use tls::TlsConfig;
+
+/// Keys of `[ingest]` that are not the section of a protocol on TCP.
+const OTHER_KEYS: [&str; 7] = [
+    "udp",
+    "fold_empty_components",
+    "blanks_in_tags",
+    "blacklist",
+    "whitelist",
+    "rewrite_rules",
+    "frame_memory_bytes",
+];
+
+/// The `[ingest]` section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// One section for each protocol on TCP: `[ingest.line]`, `[ingest.pickle]` and so on.
+    pub tcp: TcpSections,
+    /// The line protocol on UDP.
+    pub udp: UdpConfig,
+    /// If true, `a..b` and `.a.b.` mean the metric `a.b`, as they did in whisper's directories. reload: no
+    pub fold_empty_components: bool,
+    /// If true, a blank in the value of a tag becomes `_`. If false, the line is refused, as in carbon.
+    /// reload: no
+    pub blanks_in_tags: bool,
+    /// File with one pattern per line. A name that any of them matches is refused. Empty for none. reload: yes
+    pub blacklist: String,
+    /// File with one pattern per line. A name that none of them matches is refused. Empty for none. reload: yes
+    pub whitelist: String,
+    /// File of rewrite rules, carbon's `rewrite-rules.conf`. Empty for none. reload: yes
+    pub rewrite_rules: String,
+    /// Memory in bytes that incomplete large frames of all connections may take. reload: no
+    pub frame_memory_bytes: u64,
+}
+
+/// The `[ingest.udp]` section.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UdpConfig {
+    /// Address and port. Empty switches the listener off. reload: no
+    pub listen: String,
+    /// Longest line in bytes. A longer one is skipped and counted. reload: no
+    #[serde(deserialize_with = "setting::size")]
+    pub line_bytes_max: u64,
+    /// Requested size of the kernel's receive buffer in bytes. The kernel may grant less. reload: no
+    #[serde(deserialize_with = "setting::size")]
+    pub receive_buffer_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            tcp: TcpSections::default(),
+            udp: UdpConfig::default(),
+            fold_empty_components: true,
+            blanks_in_tags: false,
+            blacklist: String::new(),
+            whitelist: String::new(),
+            rewrite_rules: String::new(),
+            frame_memory_bytes: 256 << 20,
+        }
+    }
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        Self { listen: "127.0.0.1:2003".to_owned(), line_bytes_max: 16 << 10, receive_buffer_bytes: 8 << 20 }
+    }
+}
+
+impl Config {
+    /// All problems of the settings, each as `key: message`. Reads the files that the settings name.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Problems(Vec::new());
+        let mut taken = HashMap::new();
+        for (TcpProtocol { name, limit, .. }, section) in self.tcp.iter() {
+            let address = problems.address(name, &section.listen);
+            if let Some(other) = address.filter(|a| a.port() != 0).and_then(|a| taken.insert(a, name)) {
+                problems.add(name, "listen", format!("{} is already used by ingest.{other}", section.listen));
+            }
+            problems.range(name, "connections_max", section.connections_max as u64, 1, 1 << 20);
+            problems.range(name, limit.key, section.message_bytes_max, limit.least, limit.most);
+            problems.tls(name, &section.tls);
+        }
+        problems.address("udp", &self.udp.listen);
+        let MessageLimit { key, least, most, .. } = MessageLimit::LINE;
+        problems.range("udp", key, self.udp.line_bytes_max, least, most);
+        problems.range("udp", "receive_buffer_bytes", self.udp.receive_buffer_bytes, 4096, 1 << 30);
+        let largest = self.tcp.iter().map(|(_, section)| section.message_bytes_max).max().unwrap_or(0);
+        if self.frame_memory_bytes < largest.saturating_mul(2) {
+            problems
+                .0
+                .push("ingest.frame_memory_bytes: must be at least twice the largest frame_bytes_max".into());
+        }
+        if let Err(error) = Rules::load(self) {
+            problems.0.extend(error.0.iter().map(|problem| format!("ingest: {problem}")));
+        }
+        problems.0
+    }
+
+    pub(crate) fn names(&self) -> NameOptions {
+        NameOptions { fold_empty_components: self.fold_empty_components, blanks_in_tags: self.blanks_in_tags }
+    }
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Ingest)
+    }
+}
+
+/// Reads `[ingest]`.
+struct Ingest;
+
+impl<'de> Visitor<'de> for Ingest {
+    type Value = Config;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the section [ingest]")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Config, A::Error> {
+        let mut config = Config::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "udp" => config.udp = map.next_value()?,
+                "fold_empty_components" => config.fold_empty_components = map.next_value()?,
+                "blanks_in_tags" => config.blanks_in_tags = map.next_value()?,
+                "blacklist" => config.blacklist = map.next_value()?,
+                "whitelist" => config.whitelist = map.next_value()?,
+                "rewrite_rules" => config.rewrite_rules = map.next_value()?,
+                "frame_memory_bytes" => config.frame_memory_bytes = map.next_value::<ByteSize>()?.0,
+                name => {
+                    let known = config.tcp.iter().map(|(protocol, _)| protocol.name);
+                    let known: Vec<_> = known.chain(OTHER_KEYS).collect();
+                    let Some((protocol, section)) = config.tcp.entry(name) else {
+                        return Err(unknown(name, known));
+                    };
+                    *section = map.next_value_seed(Section(protocol))?;
+                }
+            }
+        }
+        Ok(config)
+    }
+}
+
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn add(&mut self, section: &str, key: &str, message: impl Display) {
+        self.0.push(format!("ingest.{section}.{key}: {message}"));
+    }
+
+    fn address(&mut self, section: &str, listen: &str) -> Option<SocketAddr> {
+        if listen.is_empty() {
+            return None;
+        }
+        match resolve(listen) {
+            Ok(address) => Some(address),
+            Err(message) => {
+                self.add(section, "listen", message);
+                None
+            }
+        }
+    }
+
+    fn range(&mut self, section: &str, key: &str, value: u64, least: u64, most: u64) {
+        if !(least..=most).contains(&value) {
+            self.add(section, key, format_args!("{value} is not between {least} and {most}"));
+        }
+    }
+
+    fn tls(&mut self, section: &str, tls: &TlsConfig) {
+        if let Err(error) = tls.load() {
+            self.add(section, "tls", error);
+        }
+    }
+}
+
+/// Resolves `host:port`. The error is a message for the operator.
+pub(crate) fn resolve(listen: &str) -> Result<SocketAddr, String> {
+    let first = listen.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    first.ok_or_else(|| format!("{listen:?} is not an address; write host:port, like \"0.0.0.0:2003\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn reads_settings() {
+        assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
+        let config: Config = serde_json::from_str(
+            r#"{"line": {"listen": "", "line_bytes_max": "32KiB", "idle_timeout": "2m"},
+                "pickle": {"frame_bytes_max": "16MiB", "tls": {"cert": "c.pem", "key": "k.pem"}},
+                "protobuf": {"listen": "[::]:2005"}, "fold_empty_components": false}"#,
+        )
+        .unwrap();
+        let [line, pickle, protobuf] =
+            ["line", "pickle", "protobuf"].map(|name| config.tcp.get(name).unwrap());
+        assert_eq!(line.message_bytes_max, 32 << 10);
+        assert_eq!(line.idle_timeout, Duration::from_secs(120));
+        assert_eq!((pickle.listen.as_str(), pickle.message_bytes_max), ("127.0.0.1:2004", 16 << 20));
+        assert_eq!(protobuf.listen, "[::]:2005");
+        assert!(pickle.tls.is_on() && !line.tls.is_on());
+        for wrong in [
+            r#"{"lines": {}}"#,
+            r#"{"line": {"idle_timeout": "2"}}"#,
+            r#"{"line": {"frame_bytes_max": "1MiB"}}"#,
+            r#"{"udp": {"tls": {}}}"#,
+        ] {
+            assert!(serde_json::from_str::<Config>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_have_no_problem() {
+        assert_eq!(Config::default().problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once() {
+        let mut config = Config::default();
+        let line = config.tcp.get_mut("line").unwrap();
+        line.listen = "2003".into();
+        line.message_bytes_max = 1;
+        let pickle = config.tcp.get_mut("pickle").unwrap();
+        pickle.connections_max = 0;
+        pickle.tls.cert = "/nowhere/cert.pem".into();
+        let protobuf = config.tcp.get_mut("protobuf").unwrap();
+        protobuf.listen = "127.0.0.1:2004".into();
+        protobuf.message_bytes_max = 1 << 40;
+        config.blacklist = "/nowhere/blacklist.conf".into();
+        let problems = config.problems();
+        for key in [
+            "ingest.line.listen: \"2003\" is not an address",
+            "ingest.line.line_bytes_max: 1 is not between 64",
+            "ingest.pickle.connections_max: 0",
+            "ingest.pickle.tls: ",
+            "ingest.protobuf.listen: 127.0.0.1:2004 is already used by ingest.pickle",
+            "ingest.protobuf.frame_bytes_max: ",
+            "ingest.frame_memory_bytes: ",
+            "ingest: /nowhere/blacklist.conf: ",
+        ] {
+            assert!(problems.iter().any(|p| p.starts_with(key)), "{key} in {problems:#?}");
+        }
+    }
+}

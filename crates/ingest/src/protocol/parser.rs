@@ -1,0 +1,119 @@
+//! What a protocol is: an entry of the table, and the parser of a connection with its input and output.
+
+use plumbago_model::PointBatch;
+
+use crate::name::{NameOptions, with_clean};
+use crate::reject::{Reject, Tally};
+use crate::relabel::Relabel;
+
+/// A protocol that is spoken over TCP.
+#[derive(Debug, Clone, Copy)]
+pub struct TcpProtocol {
+    /// The name of its listener: of the section `[ingest.<name>]` and of the label `listener`.
+    pub name: &'static str,
+    /// Default of `listen`: host and port, or empty for a listener that is off until it is configured.
+    pub listen: &'static str,
+    /// Which setting limits the length of a message.
+    pub limit: MessageLimit,
+    /// Makes the state of a new connection. The argument is the longest message in bytes.
+    pub connect: fn(usize) -> Box<dyn Protocol>,
+}
+
+/// The setting that limits the length of a message.
+#[derive(Debug, Clone, Copy)]
+pub struct MessageLimit {
+    /// Key in the section of the protocol.
+    pub key: &'static str,
+    /// Default in bytes.
+    pub default: u64,
+    /// Smallest number of bytes that can be set.
+    pub least: u64,
+    /// Largest number of bytes that can be set.
+    pub most: u64,
+}
+
+impl MessageLimit {
+    /// Of protocols whose messages are lines.
+    pub const LINE: Self = Self { key: "line_bytes_max", default: 16 << 10, least: 64, most: 1 << 20 };
+    /// Of protocols whose messages are preceded by their length ([`super::Framed`]). The pickle decoder cannot
+    /// address larger ones.
+    pub const FRAME: Self = Self { key: "frame_bytes_max", default: 1 << 20, least: 1024, most: 256 << 20 };
+}
+
+/// Size in bytes at which a decoder stops. It continues after the batch has been pushed.
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
+
+/// The input of a parser besides the bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// Current time in seconds since the epoch, for points whose timestamp means now.
+    pub now: u32,
+    /// How names are normalised.
+    pub names: NameOptions,
+    /// Lists and rewrite rules, if there are any.
+    pub relabel: Option<&'a Relabel>,
+}
+
+/// The output of a parser: points, and counts of refusals.
+#[derive(Debug, Default)]
+pub struct Intake {
+    /// The accepted points.
+    pub points: PointBatch,
+    /// The refusals by reason.
+    pub tally: Tally,
+    /// Lines or frames seen, empty ones included.
+    pub messages: u64,
+}
+
+impl Intake {
+    /// An empty intake with capacity for the points of a chunk of `bytes` bytes.
+    pub fn for_bytes(bytes: usize) -> Self {
+        Self { points: PointBatch::with_capacity(bytes / 64 + 1), ..Self::default() }
+    }
+
+    /// Number of points, accepted and refused.
+    pub fn received(&self) -> u64 {
+        self.points.len() as u64 + self.tally.total()
+    }
+
+    /// Adds a point unless its name or value is refused.
+    #[inline]
+    pub(crate) fn offer(
+        &mut self,
+        name: &[u8],
+        timestamp: u32,
+        value: f64,
+        context: &Context<'_>,
+    ) -> Result<(), Reject> {
+        if value.is_nan() {
+            return Err(Reject::Nan);
+        }
+        with_clean(name, context.names, context.relabel, |name| self.points.push_utf8(name, timestamp, value))
+    }
+}
+
+/// What the connection has to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Push the intake, then read more.
+    Read,
+    /// Push the intake, then call [`Protocol::again`]: the chunk contains more points.
+    Again,
+    /// Push the intake, then close the connection: the bytes that follow cannot be decoded.
+    Close,
+}
+
+/// The parser of one connection. Keeps the incomplete message between two reads.
+pub trait Protocol: Send {
+    /// Parses the next bytes of the stream.
+    fn feed(&mut self, chunk: &[u8], context: &Context<'_>, intake: &mut Intake) -> Step;
+
+    /// Continues after [`Step::Again`].
+    fn again(&mut self, context: &Context<'_>, intake: &mut Intake) -> Step;
+
+    /// Ends the stream and counts an incomplete message as refused.
+    fn finish(&mut self, intake: &mut Intake);
+
+    /// Bytes of memory that an incomplete message takes.
+    fn held_bytes(&self) -> usize;
+}

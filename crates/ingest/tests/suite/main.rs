@@ -1,0 +1,8 @@
+//! The listeners over real sockets.
+//!
+//! One binary, so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod sockets;
+mod support;
+mod tls;

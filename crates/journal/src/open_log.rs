@@ -1,0 +1,203 @@
+//! Opens the log: checks the files of the last process, cuts off unfinished writes, and syncs the rest.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::files::{self, FileId, LogFile};
+use crate::frame::RECORDS_MAX;
+use crate::log::{Log, State};
+use crate::scan::{Scan, scan};
+use crate::{Config, JournalError, format, legacy};
+
+/// The version of the format. Version 1 was a fjall database.
+const VERSION: u32 = 2;
+
+/// An open log, and what opening it found.
+pub(crate) struct Opened {
+    pub(crate) log: Log,
+    /// The largest sequence number that any frame can have used.
+    pub(crate) last_sequence: u64,
+    /// Number of files that were cut because they ended in an unfinished write.
+    pub(crate) torn_tails: u64,
+    /// Number of damaged frames that the conversion from format 1 left out.
+    pub(crate) corrupt_frames: u64,
+}
+
+/// Opens the log in `dir`, or creates it.
+///
+/// # Errors
+///
+/// As [`crate::Journal::open`].
+pub(crate) fn open(dir: &Path, config: &Config, disk: Arc<dyn Disk>) -> Result<Opened, JournalError> {
+    create_dir(&*disk, dir)?;
+    let mut corrupt_frames = 0;
+    match format::version(dir, format::JOURNAL)? {
+        Some(VERSION) => legacy::remove(dir)?,
+        None | Some(legacy::VERSION) if legacy::is_present(dir) => {
+            corrupt_frames = legacy::convert(dir, create_for_conversion(dir, config, Arc::clone(&disk))?)?;
+            format::write_version(dir, format::JOURNAL, VERSION)?;
+            legacy::remove(dir)?;
+        }
+        None | Some(legacy::VERSION) => format::write_version(dir, format::JOURNAL, VERSION)?,
+        Some(other) => return Err(format::unknown(dir, format::JOURNAL, other, VERSION)),
+    }
+    let lock = lock_dir(dir)?;
+    let log = Log::new(dir, config, disk, Some(lock));
+    let mut opened = Opened { log, last_sequence: 0, torn_tails: 0, corrupt_frames };
+    opened.find_files()?;
+    opened.make_durable()?;
+    Ok(opened)
+}
+
+/// Creates an empty log for the conversion of format 1, which holds the directory's lock itself. Removes log
+/// files of an interrupted conversion.
+fn create_for_conversion(dir: &Path, config: &Config, disk: Arc<dyn Disk>) -> Result<Log, JournalError> {
+    for id in list(dir)? {
+        let path = dir.join(id.name());
+        fs::remove_file(&path).map_err(|error| failed("remove", &path, error))?;
+    }
+    let config = Config { max_bytes: None, ..config.clone() };
+    Ok(Log::new(dir, &config, disk, None))
+}
+
+fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), JournalError> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let created = fs::create_dir_all(dir).and_then(|()| match dir.parent() {
+        Some(parent) if parent != Path::new("") => disk.sync_dir(parent),
+        _ => Ok(()),
+    });
+    created.map_err(|error| failed("create", dir, error))
+}
+
+/// Locks the directory. Other processes cannot open it until the returned file is closed.
+fn lock_dir(dir: &Path) -> Result<File, JournalError> {
+    let path = dir.join("lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(|error| failed("open", &path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Locked { path: dir.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(failed("lock", &path, error)),
+    }
+}
+
+fn list(dir: &Path) -> Result<Vec<FileId>, JournalError> {
+    files::list(dir).map_err(|error| failed("list", dir, error))
+}
+
+impl Opened {
+    fn find_files(&mut self) -> Result<(), JournalError> {
+        // Power loss can leave a hole only in the newest file that has content.
+        let mut is_newest = true;
+        for id in list(&self.log.dir)?.into_iter().rev() {
+            let path = self.log.dir.join(id.name());
+            let file = OpenOptions::new().read(true).write(true).open(&path);
+            let file = file.map_err(|error| failed("open", &path, error))?;
+            let mut found = scan(&file, id.segment, 0).map_err(|error| failed("read", &path, error))?;
+            let note = files::read_note(&path);
+            if is_newest {
+                cut_at_hole(&path, &mut found, note)?;
+                is_newest = found.end == 0 && found.tail_bytes == 0;
+            }
+            self.cut_tail(&path, &file, &found)?;
+            if found.end == 0 {
+                fs::remove_file(&path).map_err(|error| failed("remove", &path, error))?;
+                files::remove_note(&path);
+                continue;
+            }
+            let numbers = found.frames.iter().map(|frame| frame.first_sequence);
+            // The last sequence number that was reserved for the newest frame.
+            let reserved = numbers.clone().max().unwrap_or(0).saturating_add(RECORDS_MAX as u64 - 1);
+            self.last_sequence = self.last_sequence.max(reserved);
+            let mut log_file = LogFile::new(path, file);
+            log_file.end = found.end;
+            log_file.first_sequence = numbers.min().unwrap_or(0);
+            log_file.synced = note.unwrap_or(0).min(found.end);
+            self.log.files.insert(id, log_file);
+        }
+        Ok(())
+    }
+
+    /// Cuts off everything after the last intact frame. Copies it first unless it is all zeros.
+    fn cut_tail(&mut self, path: &Path, file: &File, found: &Scan) -> Result<(), JournalError> {
+        if found.tail_bytes > 0 {
+            let copy = files::copy_aside(path, found.end, found.end + found.tail_bytes)?;
+            self.torn_tails += 1;
+            tracing::warn!(
+                file = %path.display(), copy = %copy.display(), kept_bytes = found.end, cut_bytes = found.tail_bytes,
+                "a journal file ended in an unfinished write, which was copied to another file and cut off"
+            );
+        }
+        file.set_len(found.end).map_err(|error| failed("cut", path, error))
+    }
+
+    /// Syncs the files, because the last process may not have. Data whose sync failed is written again.
+    fn make_durable(&mut self) -> Result<(), JournalError> {
+        let log = &mut self.log;
+        let unsynced = log.unsynced().map_err(|error| failed("open files in", &log.dir, error))?;
+        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        let mut last_error = io::Error::other("a sync failed before the start");
+        for file in unsynced {
+            let noted = log.files.get(&file.id).is_some_and(|f| files::read_note(&f.path).is_some());
+            match log.disk.sync(&file.file) {
+                Ok(()) if !noted => good.push(file),
+                Ok(()) => bad.push(file),
+                Err(error) => {
+                    last_error = error;
+                    bad.push(file);
+                }
+            }
+        }
+        log.disk.sync_dir(&log.dir).map_err(|error| failed("sync", &log.dir, error))?;
+        log.note_synced(&good);
+        if !bad.is_empty() {
+            log.note_sync_failure(&bad, &last_error);
+            match log.rewrite() {
+                Err(JournalError::Poisoned { reason }) => {
+                    // Everything readable was written again. The rest cannot be recovered.
+                    tracing::error!(dir = %log.dir.display(), reason, "journal records could not be read back after a failed sync; their points are lost unless they were stored");
+                    log.state = State::Open;
+                }
+                result => {
+                    result?;
+                }
+            }
+        }
+        log.files.values_mut().for_each(LogFile::seal);
+        Ok(())
+    }
+}
+
+/// Cuts the newest file at damage left by power loss: a page of zeros that is followed by frames.
+///
+/// # Errors
+///
+/// `Corrupt` for any other damage, because it may be the disk's fault.
+fn cut_at_hole(path: &Path, found: &mut Scan, note: Option<u64>) -> Result<(), JournalError> {
+    let Some(damage) = found.damage.first().copied() else { return Ok(()) };
+    if note.is_some_and(|synced| synced <= damage.from) {
+        return Ok(());
+    }
+    if !damage.hole {
+        return Err(JournalError::Corrupt {
+            path: path.to_owned(),
+            reason: format!(
+                "the frame at byte {} does not match its checksum, and sound frames follow from byte {} on, so \
+                 this is not an unfinished write. Check the disk. To start without the records in this file \
+                 that are not stored yet, move it to another directory",
+                damage.from, damage.to
+            ),
+        });
+    }
+    found.cut(damage.from);
+    Ok(())
+}
+
+fn failed(what: &str, path: &Path, error: io::Error) -> JournalError {
+    JournalError::failed(format!("{what} {}", path.display()), error)
+}

@@ -1,0 +1,163 @@
+//! Reads the frames of one file and distinguishes an unfinished write at its end from other damage.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::frame::{self, PLACE_BYTES, Place};
+
+const WINDOW_BYTES: usize = 1 << 20;
+/// The unit in which the kernel writes to the disk, so power loss can leave single pages unwritten.
+const PAGE: u64 = 4096;
+
+/// An intact frame in a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FrameAt {
+    pub(crate) first_sequence: u64,
+    /// Byte offset in the file.
+    pub(crate) at: u64,
+}
+
+/// Damaged bytes that are followed by intact frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// Byte offset of the first damaged frame.
+    pub(crate) from: u64,
+    /// Byte offset of the next intact frame.
+    pub(crate) to: u64,
+    /// True if a whole page is zero. Such a page did not reach the disk before power was lost.
+    pub(crate) hole: bool,
+}
+
+/// The content of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// The intact frames, by offset.
+    pub(crate) frames: Vec<FrameAt>,
+    pub(crate) damage: Vec<Damage>,
+    /// Byte offset of the end of the last intact frame.
+    pub(crate) end: u64,
+    /// Number of bytes from `end` to the last byte that is not zero: a partly written frame.
+    pub(crate) tail_bytes: u64,
+}
+
+impl Scan {
+    /// Ends the content at `at`, the start of damage. Everything after it becomes the tail.
+    pub(crate) fn cut(&mut self, at: u64) {
+        self.tail_bytes += self.end - at;
+        self.end = at;
+        self.frames.retain(|frame| frame.at < at);
+        self.damage.retain(|damage| damage.from < at);
+    }
+}
+
+/// Reads a file of `segment` from the byte offset `from` to its end.
+///
+/// # Errors
+///
+/// If the file cannot be read. Damaged frames are no error.
+pub(crate) fn scan(file: &File, segment: u32, from: u64) -> io::Result<Scan> {
+    let mut reader = FrameReader::new(file, segment)?;
+    let mut scan = Scan::default();
+    let mut at = from;
+    loop {
+        if let Some(frame) = reader.frame(at)? {
+            scan.frames.push(FrameAt { first_sequence: frame::first_sequence(frame), at });
+            at += frame::stored_len(frame.len());
+        } else if let Some(to) = reader.next_frame(at)? {
+            scan.damage.push(Damage { from: at, to, hole: reader.has_zero_page(at, to)? });
+            at = to;
+        } else {
+            scan.end = at;
+            scan.tail_bytes = reader.data_end(at)? - at;
+            return Ok(scan);
+        }
+    }
+}
+
+/// Reads frames at given offsets. Keeps a window of the file in memory.
+pub(crate) struct FrameReader<'a> {
+    file: &'a File,
+    segment: u32,
+    file_len: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl<'a> FrameReader<'a> {
+    pub(crate) fn new(file: &'a File, segment: u32) -> io::Result<Self> {
+        let file_len = file.metadata()?.len();
+        Ok(Self { file, segment, file_len, window: Vec::new(), window_at: 0 })
+    }
+
+    /// The intact frame stored at `at`. `None` if there is none.
+    pub(crate) fn frame(&mut self, at: u64) -> io::Result<Option<&[u8]>> {
+        if !self.has_place(at)? {
+            return Ok(None);
+        }
+        let at = at + PLACE_BYTES as u64;
+        let Some(header) = self.bytes(at, frame::HEADER_BYTES)? else { return Ok(None) };
+        let len = frame::encoded_len(header);
+        Ok(self.bytes(at, len)?.filter(|frame| frame::check(frame).is_ok()))
+    }
+
+    fn has_place(&mut self, at: u64) -> io::Result<bool> {
+        let Some(place) = Place::new(self.segment, at) else { return Ok(false) };
+        Ok(self.bytes(at, PLACE_BYTES)?.is_some_and(|bytes| bytes == place.bytes()))
+    }
+
+    /// The offset of the first intact frame after `at`.
+    fn next_frame(&mut self, at: u64) -> io::Result<Option<u64>> {
+        let mut at = at + PLACE_BYTES as u64;
+        while at + PLACE_BYTES as u64 <= self.file_len {
+            if self.has_place(at)? && self.frame(at)?.is_some() {
+                return Ok(Some(at));
+            }
+            at += PLACE_BYTES as u64;
+        }
+        Ok(None)
+    }
+
+    fn has_zero_page(&mut self, from: u64, to: u64) -> io::Result<bool> {
+        let mut page = from.next_multiple_of(PAGE);
+        while page + PAGE <= to {
+            if self.bytes(page, PAGE as usize)?.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+                return Ok(true);
+            }
+            page += PAGE;
+        }
+        Ok(false)
+    }
+
+    /// The end of the last byte after `from` that is not zero, or `from` if all are zero.
+    fn data_end(&mut self, from: u64) -> io::Result<u64> {
+        let (mut at, mut end) = (from, from);
+        while at < self.file_len {
+            let len = (self.file_len - at).min(PAGE);
+            let Some(bytes) = self.bytes(at, len as usize)? else { break };
+            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+                end = at + last as u64 + 1;
+            }
+            at += len;
+        }
+        Ok(end)
+    }
+
+    /// The `len` bytes at the offset `at`. `None` if the file is too short.
+    fn bytes(&mut self, at: u64, len: usize) -> io::Result<Option<&[u8]>> {
+        let Some(end) = at.checked_add(len as u64).filter(|end| *end <= self.file_len) else {
+            return Ok(None);
+        };
+        if at < self.window_at || end > self.window_at + self.window.len() as u64 {
+            let wanted = (WINDOW_BYTES.max(len) as u64).min(self.file_len - at);
+            self.window.resize(wanted as usize, 0);
+            self.window_at = at;
+            if let Err(error) = self.file.read_exact_at(&mut self.window, at) {
+                self.window.clear();
+                return Err(error);
+            }
+        }
+        let start = (at - self.window_at) as usize;
+        Ok(Some(&self.window[start..start + len]))
+    }
+}

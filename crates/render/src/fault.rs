@@ -1,0 +1,86 @@
+//! Errors of evaluations.
+
+use crate::request::Limited;
+use crate::template::TooLong;
+
+/// Why targets cannot be evaluated. The request is wrong, or it was stopped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    /// There is no function with this name.
+    #[error("unknown function {name} at character {position}")]
+    UnknownFunction {
+        /// The name in the target.
+        name: String,
+        /// The position of the call, counted in characters from 1.
+        position: usize,
+    },
+    /// An argument of a function is wrong.
+    #[error("{function}: {reason}, at character {position}")]
+    Argument {
+        /// The name of the function.
+        function: String,
+        /// What is wrong with the argument.
+        reason: String,
+        /// The position of the call, counted in characters from 1.
+        position: usize,
+    },
+    /// A constant stands where series are needed.
+    #[error("expected a path or a function at character {position}, not a constant")]
+    NoSeries {
+        /// The position of the constant, counted in characters from 1.
+        position: usize,
+    },
+    /// The parameters of a template make a path too long.
+    #[error(transparent)]
+    Template(#[from] TooLong),
+    /// A limit of [`crate::request::Limits`] is exceeded.
+    #[error("the targets need more than {limit} {what}")]
+    Limit {
+        /// The limit that is exceeded.
+        what: Limited,
+        /// Its value.
+        limit: usize,
+    },
+    /// The [`Watch`] stopped the evaluation.
+    #[error("the evaluation was stopped")]
+    Stopped,
+}
+
+/// An error in a target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct TargetError {
+    /// The index of the target in the list, from 0.
+    pub target: usize,
+    /// The error.
+    #[source]
+    pub error: EvalError,
+}
+
+/// Why an evaluation has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Series must be fetched first. The context has recorded which.
+    Missing,
+    /// An argument of the current function is wrong; the text says why.
+    Argument(String),
+    Error(EvalError),
+}
+
+impl From<EvalError> for Fault {
+    fn from(error: EvalError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<String> for Fault {
+    fn from(reason: String) -> Self {
+        Self::Argument(reason)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(reason: &str) -> Self {
+        Self::Argument(reason.to_owned())
+    }
+}

@@ -1,0 +1,105 @@
+//! Sends retained rows again that a server may have lost, beside the new rows and behind them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use plumbago_store::{StoreError, WriteBatch};
+
+use crate::calls;
+use crate::queue::ResendChunk;
+use crate::sender::Sender;
+use crate::sender::deferred::by_time_and_table;
+use crate::store::{blocking, failed};
+
+/// Approximate bytes of slices read in one step.
+const STEP_BYTES: usize = 256 << 10;
+/// While new rows are in flight, the pause after a call is this many times as long as the call took.
+const PAUSE_FACTOR: u32 = 3;
+/// The longest of these pauses.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// A step that fails this often is left for later.
+const TRIES_MAX: u32 = 3;
+/// How often it is looked whether there is something to send again, beside being notified.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+impl Sender {
+    /// Sends what is to be sent again, one call at a time; never returns.
+    pub(super) async fn send_again(&self) {
+        let mut pause = self.config.retry_first;
+        loop {
+            match self.next_step().await {
+                Ok(None) => {
+                    let _ = tokio::time::timeout(LOOK_EVERY, self.store.returned.notified()).await;
+                }
+                Ok(Some(true)) => pause = self.config.retry_first,
+                failed => {
+                    if let Err(error) = failed {
+                        self.store.health.failed(&error);
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(self.config.retry_max);
+                }
+            }
+        }
+    }
+
+    /// Sends the next slices. Returns whether all of them were acknowledged; `None` if there are none.
+    async fn next_step(&self) -> Result<Option<bool>, StoreError> {
+        let spool = self.store.spool.clone();
+        let next = blocking("read the spool", move || {
+            spool.next_resend(STEP_BYTES).map_err(|error| failed("read the spool", error))
+        })
+        .await?;
+        let Some(chunk) = next else { return Ok(None) };
+        let mut calls = self.calls_again(&chunk);
+        for _ in 0..TRIES_MAX {
+            calls = self.try_again(calls, &chunk).await;
+            if calls.is_empty() {
+                break;
+            }
+        }
+        let (spool, is_complete) = (self.store.spool.clone(), calls.is_empty());
+        blocking("note what was sent again", move || {
+            spool.resent(&chunk, is_complete).map_err(|error| failed("note what was sent again", error))
+        })
+        .await?;
+        Ok(Some(is_complete))
+    }
+
+    /// The calls for some slices, each with its timestamp.
+    fn calls_again(&self, chunk: &ResendChunk) -> Vec<(i64, WriteBatch)> {
+        let slices = &chunk.chunk.slices;
+        if chunk.own_timestamps {
+            let (calls, damaged): (BTreeMap<_, _>, u64) = by_time_and_table(slices);
+            self.store.stats.damaged.add(damaged);
+            return calls.into_iter().map(|((timestamp_us, _), (batch, _))| (timestamp_us, batch)).collect();
+        }
+        let slots = self.store.remote.write_limits().slots_per_call;
+        let (calls, damaged) = calls::calls(slices, slots);
+        self.store.stats.damaged.add(damaged);
+        calls.into_iter().map(|call| (chunk.chunk.timestamp_us, call.batch)).collect()
+    }
+
+    /// Tries each call once, and leaves time for new rows. Returns what was not acknowledged.
+    async fn try_again(&self, calls: Vec<(i64, WriteBatch)>, chunk: &ResendChunk) -> Vec<(i64, WriteBatch)> {
+        let mut rest = Vec::new();
+        for (timestamp_us, batch) in calls {
+            let started = Instant::now();
+            let written = self.store.remote.write_for(&batch, timestamp_us, &chunk.servers).await;
+            match written {
+                Ok(rows) => self.store.stats.resent_rows.add(rows),
+                Err(refusal) => {
+                    self.store.stats.retries.add(1);
+                    let part =
+                        if refusal.runs.is_empty() { batch } else { calls::part(&batch, &refusal.runs) };
+                    rest.push((timestamp_us, part));
+                }
+            }
+            if self.is_busy.load(Ordering::Relaxed) {
+                tokio::time::sleep((started.elapsed() * PAUSE_FACTOR).min(PAUSE_MAX)).await;
+            }
+        }
+        rest
+    }
+}

@@ -1,0 +1,264 @@
+//! The store that the engine commits to and reads from.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::SpoolError;
+use crate::queue::{Edit, Id, Slice, Spool, State};
+use async_trait::async_trait;
+use plumbago_model::{MetricId, Stage};
+use plumbago_store::{
+    BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest,
+    RemotePoints, Store, StoreError, WriteBatch, WriteLimits,
+};
+use plumbago_telemetry::Registry;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::overlay::Overlay;
+use crate::sender::{Health, SenderStatus, Stats};
+use crate::slice;
+
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+
+/// A remote store behind a spool. Clones share it.
+#[derive(Debug, Clone)]
+pub struct SpooledStore {
+    pub(crate) spool: Spool,
+    pub(crate) remote: Arc<dyn RemotePoints>,
+    layout: BlockLayout,
+    pub(crate) stats: Stats,
+    pub(crate) health: Arc<Health>,
+    /// Wakes a sender that waits for new rows.
+    pub(crate) urgent: Arc<Notify>,
+    /// Wakes a sender that has nothing to send again.
+    pub(crate) returned: Arc<Notify>,
+}
+
+impl SpooledStore {
+    /// Puts `spool` in front of `remote`. `layout` is how the engine cuts raw blocks. Nothing is sent until
+    /// a [`crate::Sender`] runs.
+    pub fn new(
+        spool: Spool,
+        remote: Arc<dyn RemotePoints>,
+        layout: BlockLayout,
+        registry: &Registry,
+    ) -> Self {
+        Self {
+            spool,
+            remote,
+            layout,
+            stats: Stats::new(registry),
+            health: Arc::default(),
+            urgent: Arc::default(),
+            returned: Arc::default(),
+        }
+    }
+
+    /// The queue on the disk.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    /// Sends all retained rows again that these servers may have lost, with the same timestamps. Returns the
+    /// bytes of slices that are then to be sent again.
+    ///
+    /// # Errors
+    /// If the spool cannot be written.
+    pub fn resend(&self, servers: &[Uuid]) -> Result<u64, StoreError> {
+        let bytes = self.spool.resend(servers).map_err(|error| failed("send again", error))?;
+        self.returned.notify_one();
+        Ok(bytes)
+    }
+
+    /// The same for all servers, with the rows that were acknowledged since `since_us` (microseconds since the
+    /// epoch).
+    ///
+    /// # Errors
+    /// If the spool cannot be written.
+    pub fn replay(&self, since_us: i64) -> Result<u64, StoreError> {
+        let bytes = self.spool.resend_since(since_us).map_err(|error| failed("send again", error))?;
+        self.returned.notify_one();
+        Ok(bytes)
+    }
+
+    /// How the sender is doing.
+    pub fn status(&self) -> SenderStatus {
+        self.health.status(self.spool.stats())
+    }
+
+    /// Waits until every pending row is acknowledged, for at most `timeout`. Deferred rows do not count.
+    /// Returns `false` on timeout.
+    pub async fn drain(&self, timeout: Duration) -> bool {
+        self.spool.hurry();
+        self.urgent.notify_one();
+        let acknowledged = async {
+            loop {
+                let stats = self.spool.stats();
+                if stats.pending_rows <= stats.deferred_rows {
+                    break;
+                }
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+        };
+        tokio::time::timeout(timeout, acknowledged).await.is_ok()
+    }
+
+    async fn overlay(&self, request: &ReadRequest) -> Result<Overlay, StoreError> {
+        let spool = self.spool.clone();
+        let wanted = ReadRequest { peers: Vec::new(), ..request.clone() };
+        let overlay = blocking("read the spool", move || {
+            Overlay::read(&spool, &wanted).map_err(|error| failed("read the spool", error))
+        })
+        .await?;
+        self.stats.damaged.add(overlay.damaged);
+        Ok(overlay)
+    }
+
+    fn take(&self, rows: &WriteBatch, states: &[State<'_>]) -> Result<(), StoreError> {
+        let encoded = encode(rows);
+        let slices: Vec<Slice<'_>> =
+            encoded.iter().map(|(id, rows, bytes)| Slice { id: *id, rows: *rows, bytes }).collect();
+        self.spool.commit(&slices, states).map_err(|error| failed("commit a flush", error))?;
+        Ok(())
+    }
+}
+
+/// The runs of each metric as a slice: id, rows, bytes; in id order.
+fn encode(rows: &WriteBatch) -> Vec<(Id, u32, Vec<u8>)> {
+    let mut order: Vec<usize> = (0..rows.runs.len()).collect();
+    // The sort is stable: of a metric's runs, later ones win.
+    order.sort_by_key(|at| rows.runs[*at].id);
+    let slices = order.chunk_by(|a, b| rows.runs[*a].id == rows.runs[*b].id).map(|of_one| {
+        let mut bytes = Vec::with_capacity(64);
+        slice::begin(&mut bytes);
+        let mut known = 0;
+        for run in of_one.iter().map(|at| &rows.runs[*at]) {
+            let values = rows.values(run);
+            known += values.iter().filter(|value| !value.is_nan()).count();
+            slice::push(&mut bytes, run, values, rows.counts(run));
+        }
+        (rows.runs[of_one[0]].id.0, known as u32, bytes)
+    });
+    slices.filter(|(_, known, _)| *known > 0).collect()
+}
+
+impl Store for SpooledStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            interval_flushes: true,
+            several_writers: true,
+            pending_rows: true,
+            ..Capabilities::default()
+        }
+    }
+}
+
+impl FlushStore for SpooledStore {
+    fn layout(&self) -> BlockLayout {
+        self.layout
+    }
+
+    fn commit(&self, batch: &FlushBatch) -> Result<(), StoreError> {
+        let states: Vec<State<'_>> =
+            batch.states.iter().map(|state| State { id: state.id.0, bytes: &state.bytes }).collect();
+        self.take(&batch.rows, &states)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.spool.sync().map_err(|error| failed("sync the spool", error))
+    }
+
+    fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError> {
+        self.spool
+            .scan_states(&mut |id, bytes| visit(MetricId(id), bytes))
+            .map_err(|error| failed("scan state rows", error))
+    }
+}
+
+#[async_trait]
+impl PointStore for SpooledStore {
+    async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        let (store, batch) = (self.clone(), batch.clone());
+        blocking("write points", move || store.take(&batch, &[])).await
+    }
+
+    async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        Ok(self.overlay(request).await?.alone(request))
+    }
+
+    /// The spool is read first: rows acknowledged in between are in the remote answer.
+    async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        let overlay = self.overlay(request).await?;
+        let mut columns = self.remote.read_own(request).await?;
+        overlay.over(&mut columns);
+        Ok(columns)
+    }
+
+    /// Pending rows are removed first. Rows in flight lose to the deletion, whose timestamp is later.
+    async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
+        if metrics.is_empty() {
+            return Ok(());
+        }
+        let (spool, doomed) = (self.spool.clone(), metrics.to_vec());
+        let timestamp_us = blocking("delete points", move || {
+            let failed = |error| failed("delete points", error);
+            forget(&spool, &doomed).map_err(failed)?;
+            spool.timestamp().map_err(failed)
+        })
+        .await?;
+        self.remote.delete_at(metrics, timestamp_us).await
+    }
+
+    async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        self.remote.subtract_other_writers(batch).await
+    }
+
+    fn write_limits(&self) -> WriteLimits {
+        self.remote.write_limits()
+    }
+}
+
+/// Removes stages of metrics from the spool.
+fn forget(spool: &Spool, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), SpoolError> {
+    let mut stages: HashMap<Id, Vec<Stage>> = HashMap::new();
+    for (id, doomed) in metrics {
+        stages.entry(id.0).or_default().extend(doomed);
+    }
+    let ids: Vec<Id> = stages.keys().copied().collect();
+    let mut batch = WriteBatch::default();
+    spool.edit(&ids, &mut |place, bytes| {
+        batch.clear();
+        if slice::read(MetricId(ids[place]), bytes, &mut batch).is_err() {
+            return Edit::Keep;
+        }
+        let runs = batch.runs.len();
+        batch.runs.retain(|run| !stages[&ids[place]].contains(&run.stage));
+        if batch.runs.len() == runs {
+            return Edit::Keep;
+        }
+        encode(&batch).pop().map_or(Edit::Remove, |(_, rows, bytes)| Edit::Replace(rows, bytes))
+    })
+}
+
+pub(crate) async fn blocking<T: Send + 'static>(
+    operation: &str,
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(StoreError::with(ErrorKind::Internal, operation, error)),
+    }
+}
+
+pub(crate) fn failed(operation: &str, error: SpoolError) -> StoreError {
+    let kind = match &error {
+        SpoolError::Full { .. } => ErrorKind::Overloaded,
+        SpoolError::Unavailable { .. } => ErrorKind::Unavailable,
+        SpoolError::Corrupt { .. } => ErrorKind::Corrupt,
+        SpoolError::Closed => ErrorKind::Closed,
+        SpoolError::Open(_) => ErrorKind::Internal,
+    };
+    StoreError::with(kind, operation, error)
+}

@@ -1,0 +1,69 @@
+//! A clock that was ahead and is right again, also across restarts: what comes later wins.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{COARSE, RAW, TimedRemote, id, open_store, run, sender_config, spool_config};
+use plumbago_model::ManualClock;
+use plumbago_spool::{Sender, SpooledStore};
+use plumbago_store::layer::Faults;
+use plumbago_store::{PointStore, WriteBatch};
+use tokio_util::sync::CancellationToken;
+
+const NOW: i64 = 1_700_000_000;
+
+async fn write(store: &SpooledStore, value: f64) {
+    let mut batch = WriteBatch::default();
+    batch.push(run(id(1), 0, 100), &[value], None);
+    batch.push(run(id(1), 1, 100), &[value], None);
+    store.write(&batch).await.unwrap();
+}
+
+/// Sends everything that is pending.
+async fn send(store: &SpooledStore) {
+    let stop = CancellationToken::new();
+    let sender = tokio::spawn(Sender::new(store.clone(), sender_config()).run(stop.clone()));
+    assert!(store.drain(Duration::from_secs(240)).await);
+    stop.cancel();
+    sender.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_rows_and_deletions_win_after_a_clock_was_ahead() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(NOW)));
+    let remote = TimedRemote::new(Faults::new());
+    let open = || open_store(dir.path(), spool_config(), clock.clone(), remote.clone());
+    let values = || -> Vec<f64> {
+        let cells = remote.cells();
+        cells.values().map(|(_, bits, _)| f64::from_bits(*bits)).collect()
+    };
+    clock.set(NOW + 86_400);
+    let store = open();
+    write(&store, 1.0).await;
+    send(&store).await;
+    clock.set(NOW);
+    write(&store, 2.0).await;
+    send(&store).await;
+    assert_eq!(values(), [2.0, 2.0], "in the same process");
+    store.spool().clone().close().unwrap();
+
+    let store = open();
+    write(&store, 3.0).await;
+    send(&store).await;
+    assert_eq!(values(), [3.0, 3.0], "after a restart");
+    store.spool().clone().close().unwrap();
+
+    let store = open();
+    store.delete(&[(id(1), vec![RAW, COARSE])]).await.unwrap();
+    assert_eq!(values(), [0.0; 0], "a deletion");
+    store.spool().clone().close().unwrap();
+
+    let store = open();
+    write(&store, 4.0).await;
+    send(&store).await;
+    assert_eq!(values(), [4.0, 4.0], "what comes after the deletion");
+    store.spool().clone().close().unwrap();
+}

@@ -1,0 +1,162 @@
+//! `CassandraStore` as a store that several daemons share.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_store::{
+    ChangeFeed, Lease, MetaPage, NodeStart, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore,
+    StoreError, WriterIdentity,
+};
+use uuid::Uuid;
+
+use crate::changes::FeedReader;
+use crate::check::{Features, Report};
+use crate::lease::HeldLease;
+use crate::scan::TokenRange;
+use crate::schema::{self, Severity};
+use crate::store::CassandraStore;
+
+/// Most differences that a status lists as reasons why features are off.
+const FEATURES_MAX: usize = 10;
+/// Difference between the server's clock and ours from which the status mentions it, in milliseconds.
+const CLOCK_TOLERANCE_MS: i64 = 1000;
+
+#[async_trait]
+impl SharedStore for CassandraStore {
+    async fn wait_until_up(&self) -> Result<(), StoreError> {
+        self.wait().await
+    }
+
+    fn down_reason(&self) -> Option<String> {
+        if self.is_up() {
+            return None;
+        }
+        let why = self.trouble().map(|why| format!(" ({why})")).unwrap_or_default();
+        Some(format!("Cassandra cannot be reached{why}: points are kept in the spool"))
+    }
+
+    fn node_starts(&self) -> Vec<NodeStart> {
+        self.clusters.points.node_starts()
+    }
+
+    fn names_restarts(&self) -> u64 {
+        self.clusters.names.restarts()
+    }
+
+    async fn server_clock_ms(&self) -> Result<i64, StoreError> {
+        self.clock_difference().await.map(|(_, server_ms)| server_ms)
+    }
+
+    async fn check_schema(&self, needs: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
+        let report = self.check(&schema::tables_of(&needs.retentions)).await?;
+        let mut status = status(&report);
+        if needs.finds_names && !report.features.sasi {
+            status.fatal.push(self.find_advice(report.server));
+        }
+        Ok(status)
+    }
+
+    async fn shared_features(&self) -> Result<SharedFeatures, StoreError> {
+        self.features().await.map(|(_, features)| shared(features))
+    }
+
+    fn refused_tables(&self) -> Vec<String> {
+        let refused = self.writer().refused_tables();
+        refused.into_iter().map(|(table, why)| format!("table {}: {why}", table.name())).collect()
+    }
+
+    fn writer_identity(&self) -> WriterIdentity {
+        self.identity.get()
+    }
+
+    fn set_writer_identity(&self, writer: WriterIdentity) {
+        self.identity.set(writer);
+    }
+
+    async fn register_writer(
+        &self,
+        writer: WriterIdentity,
+        instance: Uuid,
+        host: &str,
+    ) -> Result<bool, StoreError> {
+        let asked_ms = self.clock.now_ms();
+        let is_ours = self.names.register_writer(writer, instance, host).await?;
+        if writer == self.identity.get() {
+            if is_ours { self.identity.keep(asked_ms) } else { self.identity.lose() }
+        }
+        Ok(is_ours)
+    }
+
+    async fn free_writer(&self, replica: u8) -> Result<Option<WriterIdentity>, StoreError> {
+        self.names.free_writer(replica).await
+    }
+
+    async fn scan_part(
+        &self,
+        part: Share,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<MetaPage, StoreError> {
+        self.names.scan(TokenRange::of(part), position, limit).await
+    }
+
+    async fn exist(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
+        self.names.are_there(names).await
+    }
+
+    async fn note_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError> {
+        self.names.note_written(names, since).await
+    }
+
+    async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
+        let every = u64::from(self.config.read_on_sampling);
+        if every == 0 || !self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(every) {
+            return Ok(());
+        }
+        self.names.note_read(names).await
+    }
+
+    fn change_feed(&self) -> Box<dyn ChangeFeed> {
+        Box::new(FeedReader::new(self.names.clone()))
+    }
+
+    async fn take_lease(
+        &self,
+        name: &str,
+        host: &str,
+        ttl: Duration,
+    ) -> Result<Option<Box<dyn Lease>>, StoreError> {
+        let lease = HeldLease::take(self.names.clone(), name, host, ttl).await?;
+        Ok(lease.map(|lease| Box::new(lease) as _))
+    }
+}
+
+/// Turns the report of a check into messages for operators.
+fn status(report: &Report) -> SchemaStatus {
+    let of = |severity, advice: &str| -> Vec<String> {
+        let differences = report.differences.iter().filter(|difference| difference.severity == severity);
+        differences.map(|difference| format!("{difference}{advice}")).collect()
+    };
+    let mut features_off = of(Severity::Feature, "; run `plumbago syncdb`");
+    features_off.truncate(FEATURES_MAX);
+    let mut notes = of(Severity::Harmless, "");
+    if report.clock_difference_ms.abs() > CLOCK_TOLERANCE_MS {
+        let ms = report.clock_difference_ms;
+        notes.push(format!(
+            "the server's clock differs from ours by {ms} ms: of two writes the wrong one may win"
+        ));
+    }
+    SchemaStatus {
+        fatal: of(Severity::Fatal, "; run `plumbago syncdb`"),
+        features_off,
+        notes,
+        features: shared(report.features),
+        keeps_commit_log: report.durable_writes,
+        ignores_x_files_factor: report.made_by_biggraphite,
+    }
+}
+
+fn shared(features: Features) -> SharedFeatures {
+    SharedFeatures { changes: features.changes, leases: features.leases, writers: features.writers }
+}

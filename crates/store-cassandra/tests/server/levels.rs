@@ -1,0 +1,102 @@
+//! Three replicas, of which one lacks an hour and gets no hints. What is computed from the rows must not
+//! depend on which replica answers.
+
+use plumbago_cassandra_node::{Options, server};
+use plumbago_model::{Aggregation, MetricId, Stage};
+use plumbago_store::{
+    Column, PointStore, ReadRequest, RemotePoints, RowCount, Run, SlotRange, WriteBatch, WriterIdentity,
+};
+use plumbago_store_cassandra::CassandraStore;
+use plumbago_store_cassandra::config::Factor;
+use plumbago_tests::wait::HANG;
+use tokio::time::timeout;
+
+use crate::common::{Keyspace, now};
+
+const RAW: Stage = Stage { resolution: 60, points: 1440 };
+const HOURS: Stage = Stage { resolution: 3600, points: 720 };
+const METRICS: usize = 60;
+/// Reads of all metrics. Each chooses other replicas.
+const READS: usize = 5;
+
+/// An hour of the metrics of one kind: 60 raw slots with the value 1, or their window.
+fn hour(kind: &str, stage_index: u8, hour: u32, sum: f64) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    for metric in 0..METRICS {
+        let (stage, first_slot) = if stage_index == 0 { (RAW, hour * 60) } else { (HOURS, hour) };
+        let id = MetricId::of(&format!("levels.{kind}.{metric}"));
+        let aggregation = Aggregation::Sum;
+        let run = Run { id, stage, stage_index, aggregation, first_slot, len: 0, at: 0, whole: false };
+        match stage_index {
+            0 => batch.push(run, &[1.0; 60], None),
+            _ => batch.push(run, &[sum], Some(&[RowCount::new(sum as i32)])),
+        }
+    }
+    batch
+}
+
+async fn read(store: &CassandraStore, batch: &WriteBatch, include_retained: bool) -> Vec<Column> {
+    let ranges = batch.runs.iter().map(|run| SlotRange {
+        id: run.id,
+        stage: run.stage,
+        stage_index: run.stage_index,
+        aggregation: run.aggregation,
+        from: run.first_slot,
+        until: run.first_slot + run.len,
+    });
+    let request = ReadRequest { ranges: ranges.collect(), include_retained, ..Default::default() };
+    store.read(&request).await.unwrap()
+}
+
+/// Metrics whose column lacks a value.
+fn lacking(columns: &[Column]) -> usize {
+    columns.iter().filter(|column| column.values.iter().any(|value| value.is_nan())).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_lags_decides_nothing() {
+    let options = Options {
+        heap_mib: 320,
+        sasi: false,
+        more: vec!["hinted_handoff_enabled: false".to_owned()],
+        ..Options::default()
+    };
+    let Some(mut cluster) = server::cluster_for_test(3, &options) else { return };
+    let mut keyspace = Keyspace::on(&cluster.contact_points()[0], "levels");
+    keyspace.config.contact_points = cluster.contact_points();
+    keyspace.config.replication.data = Factor::Simple(3);
+    keyspace.config.replication.metadata = Factor::Simple(3);
+    let store = keyspace.store_of(WriterIdentity::new(0, 800)).await;
+    keyspace.sync(&store, &["60s:1d,3600s:30d"]).await;
+
+    cluster.node(2).kill();
+    let past = now() / 3600 - 2;
+    let raw: Vec<WriteBatch> = (0..READS).map(|n| hour(&format!("raw{n}"), 0, past, 0.0)).collect();
+    let ours: Vec<WriteBatch> = (0..READS).map(|n| hour(&format!("sum{n}"), 1, past, 40.0)).collect();
+    for batch in raw.iter().chain(&ours) {
+        let written = async {
+            while store.writer().write_at(batch, store.writer().next_timestamp_us()).await.is_err() {}
+        };
+        timeout(HANG, written).await.unwrap();
+    }
+    cluster.node(2).start().unwrap();
+    cluster.wait_settled().unwrap();
+    // Connected after the return, so that every node is asked.
+    let other = keyspace.store_of(WriterIdentity::new(0, 80)).await;
+
+    // Graphs are read from one replica, so the lag shows.
+    let lag = async { while lacking(&read(&other, &raw[0], false).await) == 0 {} };
+    timeout(HANG, lag).await.unwrap();
+    // A read by several replicas repairs what it finds, so each looks at other metrics.
+    let mut wrong = 0;
+    for (raw, ours) in raw.iter().zip(&ours) {
+        wrong += lacking(&read(&other, raw, true).await);
+        // The windows of the whole hour, of which the first writer has 40 slots.
+        let mut whole = ours.clone();
+        whole.values.fill(60.0);
+        whole.counts.fill(RowCount::new(60));
+        RemotePoints::subtract_other_writers(&other, &mut whole).await.unwrap();
+        wrong += whole.values.iter().filter(|value| **value != 20.0).count();
+    }
+    assert_eq!(wrong, 0, "of {} answers", READS * METRICS * 2);
+}

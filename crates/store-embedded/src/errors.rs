@@ -1,0 +1,42 @@
+//! Errors of fjall and of its host as errors of a store.
+
+use plumbago_fjall_host::{Access, Cause, HostError, cause_of};
+use plumbago_store::{ErrorKind, StoreError};
+
+/// An error of writing.
+pub(crate) fn write_error(operation: impl Into<String>, error: fjall::Error) -> StoreError {
+    StoreError::with(kind(cause_of(&error, Access::Write)), operation, error)
+}
+
+/// An error of reading rows. [`ErrorKind::Corrupt`] stands for rows that are lost: damaged, or on a part of
+/// the disk that cannot be read any more.
+pub(crate) fn read_error(operation: impl Into<String>, error: fjall::Error) -> StoreError {
+    StoreError::with(kind(cause_of(&error, Access::Read)), operation, error)
+}
+
+/// An error of the database's host.
+pub(crate) fn host_error(error: HostError) -> StoreError {
+    let (kind, action) = match &error {
+        HostError::Locked { .. } | HostError::Unavailable { .. } => (ErrorKind::Unavailable, "open"),
+        HostError::Broken { .. } | HostError::SyncFailed { .. } => (ErrorKind::Unavailable, "write to"),
+        HostError::Format { .. } => (ErrorKind::Invalid, "open"),
+        HostError::Corrupt { .. } => (ErrorKind::Corrupt, "open"),
+        HostError::Behind => (ErrorKind::Overloaded, "write to"),
+        HostError::Closed { .. } => (ErrorKind::Closed, "use"),
+        HostError::Lost { .. } => (ErrorKind::Internal, "write to"),
+        HostError::Failed { source, .. } => match source.downcast_ref::<fjall::Error>() {
+            Some(cause) => (kind(cause_of(cause, Access::Write)), "use"),
+            None => (ErrorKind::Invalid, "open"),
+        },
+    };
+    StoreError::with(kind, format!("{action} the store: {error}"), error)
+}
+
+fn kind(cause: Cause) -> ErrorKind {
+    match cause {
+        Cause::Damaged => ErrorKind::Corrupt,
+        Cause::Unavailable => ErrorKind::Unavailable,
+        Cause::Forbidden => ErrorKind::Invalid,
+        Cause::Internal => ErrorKind::Internal,
+    }
+}

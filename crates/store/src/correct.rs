@@ -1,0 +1,177 @@
+//! Compares the rows of a closed window with the fold of its raw slots, and says which rows make them equal.
+//!
+//! Each daemon corrects the windows of its own replica. What it writes is first of all its own row
+//! ([`own_part`]): where values are added, that row alone can correct all others. A minimum, a maximum, a last
+//! value or a percentile of another writer cannot be taken back that way, so its row is replaced.
+
+use plumbago_model::{Aggregation, Window};
+
+use crate::merge::{adds_up, own_part};
+use crate::writer::WINDOW_COUNT_MAX;
+use crate::{ReplicaWindow, RowCount, SlotWindow, WindowRow, WriterIdentity, WriterRow};
+
+/// A window folded from all its slots.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Folded {
+    /// The value and the count.
+    pub window: Window,
+    /// The sum of the magnitudes of the slots. Rounding errors are in proportion to it.
+    pub magnitude: f64,
+}
+
+/// The rows that correct a window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Correction {
+    /// The row of this writer.
+    pub own: WindowRow,
+    /// Rows that replace those of other writers.
+    pub others: Vec<(WriterIdentity, WindowRow)>,
+}
+
+/// What is to be done about a window.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Readers get the folded window.
+    Right,
+    /// These rows correct it.
+    Wrong(Correction),
+    /// It differs and is left as it is.
+    Kept(Reason),
+}
+
+/// Why a window that differs is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Writers counted more slots than there are, so slots are missing.
+    SlotsMissing,
+    /// Another replica has too much, which only its own daemons can correct.
+    OtherReplica,
+    /// It has more slots than rows can count.
+    TooLarge,
+    /// Its sum is infinite, so no row can correct it.
+    NotFinite,
+}
+
+impl Reason {
+    /// The name of the reason in reports.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::SlotsMissing => "slots_missing",
+            Self::OtherReplica => "other_replica",
+            Self::TooLarge => "too_large",
+            Self::NotFinite => "not_finite",
+        }
+    }
+}
+
+/// Compares the rows of all writers for a window with its fold. `own` is the writer that corrects it. Rows of
+/// a writer are in the order of their parts.
+pub fn judge(method: Aggregation, folded: Folded, own: WriterIdentity, rows: &[WriterRow]) -> Verdict {
+    let mut all = SlotWindow::default();
+    rows.iter().for_each(|row| all.add(method, *row));
+    let mine = all.replica(own.replica());
+    let is_right = |window| is_same(method, window, folded);
+    let seen = all.window();
+    if seen.is_none() && folded.window.count == 0 {
+        return Verdict::Right;
+    }
+    let has_rows = rows.iter().any(|row| row.writer.replica() == own.replica());
+    let mine_is_right = mine.window().is_some_and(is_right);
+    match seen.is_some_and(is_right) {
+        true if mine_is_right || !has_rows => return Verdict::Right,
+        false if mine_is_right => return Verdict::Kept(Reason::OtherReplica),
+        _ => {}
+    }
+    if folded.window.count > WINDOW_COUNT_MAX {
+        return Verdict::Kept(Reason::TooLarge);
+    }
+    if has_lost_slots(folded.window, own.replica(), rows) {
+        return Verdict::Kept(Reason::SlotsMissing);
+    }
+    let correction = correct(method, folded.window, own, rows);
+    let is_finite = |row: &WindowRow| !adds_up(method) || row.value.is_finite();
+    if is_finite(&correction.own) { Verdict::Wrong(correction) } else { Verdict::Kept(Reason::NotFinite) }
+}
+
+/// The rows that make the windows of the writer's replica equal to the whole.
+fn correct(method: Aggregation, whole: Window, own: WriterIdentity, rows: &[WriterRow]) -> Correction {
+    let theirs = by_writer(method, rows.iter().filter(|row| is_partner(own, row.writer)));
+    let mut merged = ReplicaWindow::default();
+    rows.iter().filter(|row| is_partner(own, row.writer)).for_each(|row| merged.add(method, *row));
+    let others = theirs.into_iter().filter(|(_, row)| hides(method, *row, whole));
+    let replaced = |(writer, row): (WriterIdentity, WindowRow)| match method {
+        Aggregation::Percentile(_) => (writer, whole.into()),
+        _ => (writer, WindowRow { value: whole.value, ..row }),
+    };
+    Correction { own: own_part(method, whole, merged.row()), others: others.map(replaced).collect() }
+}
+
+/// True if a row of another writer keeps readers from the value of the whole window.
+fn hides(method: Aggregation, row: WindowRow, whole: Window) -> bool {
+    let differs = row.value.to_bits() != whole.value.to_bits();
+    match method {
+        _ if adds_up(method) => false,
+        Aggregation::Percentile(_) => {
+            let full = RowCount::from(whole.count);
+            row.count > full || (row.count == full && differs)
+        }
+        Aggregation::Last => differs,
+        _ => {
+            let one = |value| Window { value, count: 1 };
+            let merged = |a, b| method.merge(one(a), one(b)).value.to_bits();
+            let (theirs, value) = (row.value, whole.value);
+            merged(theirs, value) != value.to_bits() || merged(value, theirs) != value.to_bits()
+        }
+    }
+}
+
+/// True if slots that were counted once are not among the folded ones: no writer counts a slot twice, so none
+/// counts more than there are. What negative rows take back is not held against a writer.
+fn has_lost_slots(whole: Window, replica: u8, rows: &[WriterRow]) -> bool {
+    let of_replica = || rows.iter().filter(|row| row.writer.replica() == replica && !row.row.value.is_nan());
+    let taken_back: i64 = of_replica().map(|row| i64::from(row.row.count.get()).min(0)).sum();
+    let most = of_replica().map(|row| {
+        let parts = of_replica().filter(|other| other.writer == row.writer);
+        parts.map(|part| i64::from(part.row.count.get())).sum::<i64>()
+    });
+    whole.count == 0 || most.max().unwrap_or(0) + taken_back > i64::from(whole.count)
+}
+
+fn is_partner(own: WriterIdentity, writer: WriterIdentity) -> bool {
+    writer != own && writer.replica() == own.replica()
+}
+
+/// The rows of each writer, merged over its parts.
+fn by_writer<'a>(
+    method: Aggregation,
+    rows: impl Iterator<Item = &'a WriterRow>,
+) -> Vec<(WriterIdentity, WindowRow)> {
+    let mut writers: Vec<(WriterIdentity, ReplicaWindow)> = Vec::new();
+    for row in rows {
+        match writers.iter_mut().find(|(writer, _)| *writer == row.writer) {
+            Some((_, merged)) => merged.add(method, *row),
+            None => {
+                let mut merged = ReplicaWindow::default();
+                merged.add(method, *row);
+                writers.push((row.writer, merged));
+            }
+        }
+    }
+    let known = writers.into_iter().map(|(writer, merged)| (writer, merged.row()));
+    known.filter(|(_, row)| !row.value.is_nan()).collect()
+}
+
+/// True if the window equals the fold, but for the rounding of sums that were added in another order.
+fn is_same(method: Aggregation, window: Window, folded: Folded) -> bool {
+    let whole = folded.window;
+    let is_equal = window.value.to_bits() == whole.value.to_bits();
+    let tolerance = if adds_up(method) {
+        4.0 * f64::EPSILON * f64::from(whole.count.max(8)) * folded.magnitude
+    } else {
+        0.0
+    };
+    window.count == whole.count && (is_equal || (window.value - whole.value).abs() <= tolerance)
+}
+
+#[cfg(test)]
+mod tests;

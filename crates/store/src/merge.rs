@@ -1,0 +1,418 @@
+//! Merges the rows of several writers into one window. No other module merges writers.
+//!
+//! Writers of one replica have seen different points, so their rows are merged by the metric's method.
+//! Replicas have seen the same points, so for each slot the replica with the highest count wins.
+
+use plumbago_model::{Aggregation, Window};
+
+use crate::writer::{IDS_PER_WRITER, REPLICAS};
+use crate::{RowCount, WriterIdentity};
+
+/// The content of one row of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct WindowRow {
+    /// The folded value, which is a sum for averages. NaN if the row has no value.
+    pub value: f64,
+    /// How many slots the row adds to the window.
+    pub count: RowCount,
+}
+
+impl WindowRow {
+    /// No row.
+    pub const NONE: Self = Self { value: f64::NAN, count: RowCount::ZERO };
+}
+
+impl From<Window> for WindowRow {
+    fn from(window: Window) -> Self {
+        Self { value: window.value, count: window.count.into() }
+    }
+}
+
+/// The window of the fullest of the other replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct OtherReplica {
+    /// The window; absent if its count is 0.
+    pub window: Window,
+    /// True if the number of that replica is lower than that of this writer's. It then wins if both replicas
+    /// count as many slots, so that all daemons give the same answer.
+    pub wins_ties: bool,
+}
+
+/// A row with the additional fields for merging it with rows of other writers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WriterRow {
+    /// The writer of the row.
+    pub writer: WriterIdentity,
+    /// The index of the row's writer id among the ids of its writer, from 0.
+    pub part: u16,
+    /// Value and count.
+    pub row: WindowRow,
+    /// When the row was written, in microseconds since the epoch. Decides for [`Aggregation::Last`]
+    /// ([`needs_write_time`]); 0 for other methods.
+    pub written_us: i64,
+    /// True if the count is the largest that a row holds, so that the writer may have split the window.
+    pub is_full: bool,
+}
+
+/// True if rows of this method must carry the time at which they were written: the last value is that of
+/// the row written last.
+pub fn needs_write_time(method: Aggregation) -> bool {
+    method == Aggregation::Last
+}
+
+/// The window of one slot in one replica.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReplicaWindow {
+    value: f64,
+    count: RowCount,
+    /// Orders rows of which only one can win: time or count, then writer. The greatest wins.
+    rank: (i64, u16),
+    is_known: bool,
+    split: SplitWindow,
+}
+
+impl Default for ReplicaWindow {
+    fn default() -> Self {
+        let rank = (i64::MIN, 0);
+        Self { value: 0.0, count: RowCount::ZERO, rank, is_known: false, split: SplitWindow::default() }
+    }
+}
+
+impl ReplicaWindow {
+    /// Adds a row. Rows of one writer must be added in the order of their parts, ascending or descending. The
+    /// order of the writers does not matter.
+    pub fn add(&mut self, method: Aggregation, row: WriterRow) {
+        let WindowRow { value, count } = row.row;
+        if value.is_nan() {
+            return;
+        }
+        let is_percentile = matches!(method, Aggregation::Percentile(_));
+        let order = if is_percentile { i64::from(self.split.add(&row).get()) } else { row.written_us };
+        let rank = (order, row.writer.id(row.part));
+        if !self.is_known {
+            *self = Self { value, count, rank, is_known: true, split: self.split };
+            return;
+        }
+        match method {
+            // Percentiles cannot be merged. Each row was computed from all slots known at that time, so
+            // the fullest row includes the others.
+            Aggregation::Percentile(_) => {
+                if rank > self.rank {
+                    (self.value, self.rank, self.count) = (value, rank, self.split.count);
+                }
+                return;
+            }
+            Aggregation::Last => {
+                if rank > self.rank {
+                    self.value = value;
+                }
+            }
+            _ => {
+                let one = |value| Window { value, count: 1 };
+                self.value = method.merge(one(self.value), one(value)).value;
+            }
+        }
+        self.count = self.count + count;
+        self.rank = self.rank.max(rank);
+    }
+
+    /// The merged row, as one row that stands for all that were added. [`WindowRow::NONE`] if there was none.
+    pub fn row(&self) -> WindowRow {
+        if self.is_known { WindowRow { value: self.value, count: self.count } } else { WindowRow::NONE }
+    }
+
+    /// True if both have rows, and one of `other` wins where only one can win.
+    pub fn loses_to(&self, other: &Self) -> bool {
+        self.is_known && other.is_known && self.rank < other.rank
+    }
+
+    /// The merged window; `None` if its count is not positive, e.g. if all rows only correct others.
+    pub fn window(&self) -> Option<Window> {
+        let count = self.count.of_window();
+        (self.is_known && count > 0).then_some(Window { value: self.value, count })
+    }
+}
+
+/// The parts of a percentile window that one writer split over several rows because of its count.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct SplitWindow {
+    writer: WriterIdentity,
+    value_bits: u64,
+    count: RowCount,
+    /// True if all parts so far are full.
+    is_full: bool,
+}
+
+impl Default for SplitWindow {
+    fn default() -> Self {
+        Self { writer: WriterIdentity::default(), value_bits: 0, count: RowCount::ZERO, is_full: true }
+    }
+}
+
+impl SplitWindow {
+    /// Adds a row if it is part of the same window, otherwise starts again with it. Returns the count of
+    /// all parts.
+    fn add(&mut self, row: &WriterRow) -> RowCount {
+        let WindowRow { value, count } = row.row;
+        let same_window = (self.writer, self.value_bits) == (row.writer, value.to_bits());
+        if same_window && (row.is_full || self.is_full) {
+            self.count = self.count + count;
+            self.is_full &= row.is_full;
+        } else {
+            let (writer, value_bits, is_full) = (row.writer, value.to_bits(), row.is_full);
+            *self = Self { writer, value_bits, count, is_full };
+        }
+        self.count
+    }
+}
+
+/// The window of one slot in all replicas.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SlotWindow {
+    replicas: [ReplicaWindow; REPLICAS],
+}
+
+impl SlotWindow {
+    /// Adds a row, in the order that [`ReplicaWindow::add`] needs.
+    pub fn add(&mut self, method: Aggregation, row: WriterRow) {
+        self.replicas[usize::from(row.writer.replica())].add(method, row);
+    }
+
+    /// The window of the replica with the highest count, the lowest replica in a tie; `None` if no replica
+    /// counts a slot.
+    pub fn window(&self) -> Option<Window> {
+        self.fullest().map(|(_, window)| window)
+    }
+
+    /// As [`SlotWindow::window`], with the number of the replica.
+    pub fn fullest(&self) -> Option<(u8, Window)> {
+        let windows = (0..).zip(&self.replicas).filter_map(|(replica, rows)| Some((replica, rows.window()?)));
+        windows.reduce(|best, other| if other.1.count > best.1.count { other } else { best })
+    }
+
+    /// The fullest window, as a writer of the replica `own` sees it, whose rows are not among these.
+    pub fn of_others(&self, own: u8) -> OtherReplica {
+        let seen = |(replica, window)| OtherReplica { window, wins_ties: replica < own };
+        self.fullest().map_or(OtherReplica::default(), seen)
+    }
+
+    /// The rows of one replica, merged.
+    pub fn replica(&self, replica: u8) -> &ReplicaWindow {
+        &self.replicas[usize::from(replica) % REPLICAS]
+    }
+}
+
+/// Merges this writer's row of a slot with the windows of the others. `same_replica` is merged with it, and
+/// the other replica wins if it counts more slots than both, or as many and its number is lower. Returns
+/// `None` if no window is left.
+pub fn merge_with_others(
+    method: Aggregation,
+    own: WindowRow,
+    same_replica: WindowRow,
+    other: OtherReplica,
+) -> Option<Window> {
+    let mut merged = ReplicaWindow::default();
+    let mut add = |writer_id, row| {
+        let writer = WriterIdentity::new(0, writer_id);
+        merged.add(method, WriterRow { writer, part: 0, row, written_us: 0, is_full: false });
+    };
+    add(0, same_replica);
+    // Where only one row can win, the higher id does. So this writer's row has it, being the newer one.
+    add(IDS_PER_WRITER, own);
+    match (merged.window(), other.window) {
+        (own, Window { count: 0, .. }) => own,
+        (Some(own), window) if own.count > window.count => Some(own),
+        (Some(own), window) if own.count == window.count && !other.wins_ties => Some(own),
+        (_, window) => Some(window),
+    }
+}
+
+/// The inverse of the merge: the row that this writer must store so that merging it with `others` gives the
+/// `whole` window. `others` is the merged row of the other writers in its replica. The count is negative
+/// if they count too many slots.
+pub fn own_part(method: Aggregation, whole: Window, others: WindowRow) -> WindowRow {
+    let row = WindowRow::from(whole);
+    if others.value.is_nan() {
+        return row;
+    }
+    let count = row.count - others.count;
+    match method {
+        _ if adds_up(method) => WindowRow { value: whole.value - others.value, count },
+        // The fullest row wins, and no row is fuller than the whole.
+        Aggregation::Percentile(_) => row,
+        _ => WindowRow { value: whole.value, count },
+    }
+}
+
+/// True if the values of several writers are added, so that a row can correct what another one has too much.
+pub(crate) fn adds_up(method: Aggregation) -> bool {
+    matches!(method, Aggregation::Average | Aggregation::AvgZero | Aggregation::Sum | Aggregation::Count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: i32 = 32_767;
+
+    fn row(replica: u8, writer_id: u16, value: f64, count: i32) -> WriterRow {
+        let writer = WriterIdentity::new(replica, writer_id);
+        let part = writer_id - writer.first_id();
+        let row = WindowRow { value, count: RowCount::new(count) };
+        WriterRow { writer, part, row, written_us: i64::from(writer_id), is_full: count == FULL }
+    }
+
+    fn merged(method: Aggregation, rows: &[WriterRow]) -> Option<(f64, u32)> {
+        let mut slot = SlotWindow::default();
+        rows.iter().for_each(|row| slot.add(method, *row));
+        slot.window().map(|window| (window.value, window.count))
+    }
+
+    #[test]
+    fn writers_merge_and_the_fullest_replica_wins() {
+        // BigGraphite's own example.
+        let rows = [row(0, 9, 10.0, 2), row(0, 3, 20.0, 3), row(1, 1, 99.0, 4)];
+        assert_eq!(merged(Aggregation::Average, &rows), Some((30.0, 5)));
+        assert_eq!(merged(Aggregation::Sum, &rows), Some((30.0, 5)));
+        assert_eq!(merged(Aggregation::Min, &rows), Some((10.0, 5)));
+        assert_eq!(merged(Aggregation::Max, &rows), Some((20.0, 5)));
+        assert_eq!(merged(Aggregation::Last, &rows), Some((10.0, 5)));
+        // Percentiles of writers do not add up, so a replica is as full as its fullest row.
+        assert_eq!(merged(Aggregation::Percentile(500), &rows), Some((99.0, 4)));
+        assert_eq!(merged(Aggregation::Percentile(500), &rows[..2]), Some((20.0, 3)));
+    }
+
+    #[test]
+    fn a_split_percentile_is_as_full_as_its_rows_together() {
+        let rows = [row(0, 8, 7.0, FULL), row(0, 9, 7.0, FULL), row(0, 10, 7.0, 5), row(0, 16, 9.0, FULL)];
+        assert_eq!(merged(Aggregation::Percentile(500), &rows), Some((7.0, 2 * FULL as u32 + 5)));
+        assert_eq!(merged(Aggregation::Percentile(500), &rows[2..]), Some((9.0, FULL as u32)));
+    }
+
+    #[test]
+    fn ties_go_to_the_lowest_replica_and_empty_ones_lose() {
+        let tie = [row(2, 1, 2.0, 3), row(1, 1, 1.0, 3)];
+        assert_eq!(merged(Aggregation::Sum, &tie), Some((1.0, 3)));
+        assert_eq!(merged(Aggregation::Sum, &[row(0, 1, 5.0, 0), row(3, 1, 7.0, 1)]), Some((7.0, 1)));
+        assert_eq!(merged(Aggregation::Sum, &[row(0, 1, 5.0, 0)]), None);
+        assert_eq!(merged(Aggregation::Sum, &[]), None);
+    }
+
+    #[test]
+    fn nan_is_no_value_and_corrections_add_up() {
+        let nan = [row(0, 1, f64::NAN, 9), row(0, 2, 4.0, 2)];
+        assert_eq!(merged(Aggregation::Sum, &nan), Some((4.0, 2)));
+        let corrected = [row(0, 1, 70.0, 70), row(0, 2, -10.0, -10)];
+        assert_eq!(merged(Aggregation::Average, &corrected), Some((60.0, 60)));
+    }
+
+    #[test]
+    fn split_counts_give_the_whole() {
+        let parts = [row(0, 8, 5.5, 32_767), row(0, 9, -0.0, 32_767), row(0, 10, -0.0, 20_866)];
+        assert_eq!(merged(Aggregation::Average, &parts), Some((5.5, 86_400)));
+        let parts = parts.map(|part| WriterRow { row: WindowRow { value: -3.0, ..part.row }, ..part });
+        assert_eq!(merged(Aggregation::Max, &parts), Some((-3.0, 86_400)));
+    }
+
+    #[test]
+    fn the_order_of_writers_does_not_matter() {
+        let rows = [row(0, 1, 1.0, 1), row(0, 2, 2.0, 5), row(0, 9, 3.0, 2)];
+        for method in [Aggregation::Last, Aggregation::Percentile(950), Aggregation::AbsMax] {
+            let reversed: Vec<WriterRow> = rows.iter().rev().copied().collect();
+            assert_eq!(merged(method, &rows), merged(method, &reversed), "{method}");
+        }
+    }
+
+    fn window(value: f64, count: u32) -> Window {
+        Window { value, count }
+    }
+
+    const NONE: WindowRow = WindowRow::NONE;
+
+    fn other(window: Window) -> OtherReplica {
+        OtherReplica { window, wins_ties: false }
+    }
+
+    /// Whatever the others have, the own part and theirs merge to the whole.
+    #[test]
+    fn the_own_part_completes_the_others() {
+        use Aggregation::{Average, Count, Max, Percentile, Sum};
+        let whole = window(60.0, 60);
+        for method in [Average, Sum, Count, Max, Percentile(500)] {
+            for others in [NONE, window(50.0, 55).into()] {
+                let own = own_part(method, whole, others);
+                assert_eq!(
+                    merge_with_others(method, own, others, OtherReplica::default()),
+                    Some(whole),
+                    "{method} {others:?}"
+                );
+            }
+        }
+        let signed = |value, count| WindowRow { value, count: RowCount::new(count) };
+        for others in [signed(75.0, 70), signed(50.0, 60), signed(-10.0, -10), signed(-3.0, 0)] {
+            let own = own_part(Sum, whole, others);
+            let merged = merge_with_others(Sum, own, others, OtherReplica::default());
+            assert_eq!(merged, Some(whole), "{others:?}");
+        }
+    }
+
+    #[test]
+    fn sums_are_completed_and_extremes_stay_whole() {
+        let part = |method, whole, others: Option<Window>| {
+            let row = own_part(method, whole, others.map_or(NONE, WindowRow::from));
+            (row.value, row.count.get())
+        };
+        let (whole, others) = (window(60.0, 60), Some(window(50.0, 55)));
+        assert_eq!(part(Aggregation::Average, whole, others), (10.0, 5));
+        assert_eq!(part(Aggregation::Sum, whole, Some(window(75.0, 70))), (-15.0, -10));
+        assert_eq!(part(Aggregation::Max, window(9.0, 60), Some(window(5.0, 55))), (9.0, 5));
+        assert_eq!(part(Aggregation::Percentile(500), window(9.0, 60), Some(window(5.0, 55))), (9.0, 60));
+        assert_eq!(part(Aggregation::Sum, window(6.0, 3), None), (6.0, 3));
+    }
+
+    #[test]
+    fn corrections_mean_nothing_alone() {
+        let correction = WindowRow { value: -15.0, count: RowCount::new(-10) };
+        let none = OtherReplica::default();
+        assert_eq!(merge_with_others(Aggregation::Sum, correction, NONE, none), None);
+        let full = window(4.0, 2);
+        assert_eq!(merge_with_others(Aggregation::Sum, correction, NONE, other(full)), Some(full));
+        // They count as soon as there is something to correct, whoever has stored it.
+        let whole = WindowRow::from(window(70.0, 70));
+        for (own, same) in [(correction, whole), (whole, correction)] {
+            assert_eq!(merge_with_others(Aggregation::Sum, own, same, none), Some(window(55.0, 60)));
+        }
+    }
+
+    #[test]
+    fn another_replica_wins_only_if_it_is_fuller() {
+        let own = WindowRow::from(window(1.0, 3));
+        let merge = |other| merge_with_others(Aggregation::Sum, own, window(2.0, 2).into(), other);
+        assert_eq!(merge(other(window(9.0, 5))), Some(window(3.0, 5)));
+        assert_eq!(merge(other(window(9.0, 6))), Some(window(9.0, 6)));
+        assert_eq!(merge(OtherReplica { window: window(9.0, 5), wins_ties: true }), Some(window(9.0, 5)));
+        assert_eq!(merge(OtherReplica { window: window(9.0, 4), wins_ties: true }), Some(window(3.0, 5)));
+    }
+
+    /// Two replicas with the same count and different values: their daemons and any other reader agree.
+    #[test]
+    fn every_daemon_gives_the_same_answer() {
+        let rows = [row(1, 8, 5.0, 2), row(1, 16, 1.0, 1), row(2, 8, 7.0, 3), row(3, 8, 2.0, 1)];
+        let mut all = SlotWindow::default();
+        rows.iter().for_each(|row| all.add(Aggregation::Sum, *row));
+        for own in [row(1, 8, 0.0, 0), row(1, 16, 0.0, 0), row(2, 8, 0.0, 0), row(3, 8, 0.0, 0)] {
+            let (mut mine, mut same) = (ReplicaWindow::default(), ReplicaWindow::default());
+            let mut others = SlotWindow::default();
+            for row in rows {
+                match row.writer {
+                    writer if writer == own.writer => mine.add(Aggregation::Sum, row),
+                    writer if writer.replica() == own.writer.replica() => same.add(Aggregation::Sum, row),
+                    _ => others.add(Aggregation::Sum, row),
+                }
+            }
+            let other = others.of_others(own.writer.replica());
+            let answer = merge_with_others(Aggregation::Sum, mine.row(), same.row(), other);
+            assert_eq!(answer, all.window(), "{:?}", own.writer);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A point store on other machines, as the spool in front of it sees it.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use plumbago_model::{MetricId, Stage};
+use uuid::Uuid;
+
+use crate::{Column, ReadRequest, StoreError, WriteBatch, WriteLimits};
+
+/// A write of which some runs were not acknowledged.
+#[derive(Debug)]
+pub struct WriteRefusal {
+    /// Why they were not.
+    pub error: StoreError,
+    /// Indexes into the batch of the runs that were not acknowledged. Empty if the store cannot tell;
+    /// then none counts as acknowledged.
+    pub runs: Vec<usize>,
+    /// True if every run listed belongs to a part of the store that is known to be unreachable while others
+    /// are not. The store did not try it, and a retry within seconds does not help.
+    pub is_known_down: bool,
+}
+
+impl From<StoreError> for WriteRefusal {
+    fn from(error: StoreError) -> Self {
+        Self { error, runs: Vec::new(), is_known_down: false }
+    }
+}
+
+/// Points in a store on other machines. Every write carries a timestamp, and of two versions of a slot the
+/// one with the later timestamp stays. So writes may be repeated and may arrive in any order.
+#[async_trait]
+pub trait RemotePoints: Send + Sync + Debug {
+    /// Writes runs under a timestamp (microseconds since the epoch) and returns once all are acknowledged.
+    /// All runs of a call are of one stage and no slot occurs twice. [`Run::whole`](crate::Run::whole) is
+    /// never set.
+    ///
+    /// # Errors
+    /// If some runs were not acknowledged. After a transient error the caller retries them, and defers them
+    /// if other runs can be written in the meantime. After a permanent error, and if all of them are in a
+    /// part of the store that is known to be down, it defers them at once.
+    async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal>;
+
+    /// Writes only what is kept on one of these servers; if none is given, everything. Returns the number of rows
+    /// written. A store that cannot tell where rows are kept writes all of them.
+    ///
+    /// # Errors
+    /// As [`RemotePoints::write_at`].
+    async fn write_for(
+        &self,
+        batch: &WriteBatch,
+        timestamp_us: i64,
+        _servers: &[Uuid],
+    ) -> Result<u64, WriteRefusal> {
+        self.write_at(batch, timestamp_us).await.map(|()| batch.known())
+    }
+
+    /// Reads this writer's own rows as one column for each range. The windows of other writers are in
+    /// [`Column::others`].
+    ///
+    /// # Errors
+    /// If the store as a whole cannot be read.
+    async fn read_own(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
+
+    /// Deletes what was written to these stages up to a timestamp (microseconds since the epoch).
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry.
+    async fn delete_at(
+        &self,
+        metrics: &[(MetricId, Vec<Stage>)],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError>;
+
+    /// As [`PointStore::subtract_other_writers`](crate::PointStore::subtract_other_writers).
+    ///
+    /// # Errors
+    /// If the rows of the other writers cannot be read.
+    async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError>;
+
+    /// How many writes the store accepts at a time, and how large they should be.
+    fn write_limits(&self) -> WriteLimits;
+}
+
+#[async_trait]
+impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
+    async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
+        (**self).write_at(batch, timestamp_us).await
+    }
+
+    async fn write_for(
+        &self,
+        batch: &WriteBatch,
+        timestamp_us: i64,
+        servers: &[Uuid],
+    ) -> Result<u64, WriteRefusal> {
+        (**self).write_for(batch, timestamp_us, servers).await
+    }
+
+    async fn read_own(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        (**self).read_own(request).await
+    }
+
+    async fn delete_at(
+        &self,
+        metrics: &[(MetricId, Vec<Stage>)],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
+        (**self).delete_at(metrics, timestamp_us).await
+    }
+
+    async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        (**self).subtract_other_writers(batch).await
+    }
+
+    fn write_limits(&self) -> WriteLimits {
+        (**self).write_limits()
+    }
+}

@@ -1,0 +1,207 @@
+//! A store that several daemons share: its connection and schema, who writes to it, changes that other
+//! daemons make, and leases.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_model::Retention;
+use uuid::Uuid;
+
+use crate::{MetaPage, MetadataStore, Share, StoreError, WriterIdentity};
+
+/// What a daemon needs of the schema of a shared store.
+#[derive(Debug, Clone, Default)]
+pub struct SchemaNeeds {
+    /// Retentions that metrics may have. Every stage of them needs a table.
+    pub retentions: Vec<Retention>,
+    /// Globs are answered by the store, so it needs indexes of names.
+    pub finds_names: bool,
+}
+
+/// The result of a schema check. All texts are for operators: each says what is wrong and what to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SchemaStatus {
+    /// Problems that keep rows from being stored.
+    pub fatal: Vec<String>,
+    /// Reasons why a feature is off.
+    pub features_off: Vec<String>,
+    /// Differences without consequences.
+    pub notes: Vec<String>,
+    /// Features that can be used.
+    pub features: SharedFeatures,
+    /// The tables belong to a program that never applied a metric's xFilesFactor, so it counts as 0.
+    pub ignores_x_files_factor: bool,
+    /// The servers write points to a log before they acknowledge them, so that a restart loses seconds of them
+    /// at most. False if that is not known.
+    pub keeps_commit_log: bool,
+}
+
+/// Features that a shared store may lack, because the tables for them are ours alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SharedFeatures {
+    /// A change feed exists. Without one, changes by other daemons are found by reading all names.
+    pub changes: bool,
+    /// Leases can be taken.
+    pub leases: bool,
+    /// Writer ids can be registered.
+    pub writers: bool,
+}
+
+/// A server of the points, and which of its starts it is in. A server that was started again may have lost rows
+/// that it had acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeStart {
+    /// The server.
+    pub node: Uuid,
+    /// A number that is new with each start of the server. `None` as long as it could not be read. While the
+    /// server cannot be reached, the last one that was read.
+    pub start: Option<i64>,
+    /// The time since the request was sent that read it; zero if there is none.
+    pub age: Duration,
+}
+
+/// Changes of names by other daemons since the last poll.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Changes {
+    /// Names in the order of their changes; `true` for a deletion.
+    pub names: Vec<(String, bool)>,
+    /// Changes may have been missed, so all names have to be read again.
+    pub missed: bool,
+}
+
+/// One reader of the change feed.
+#[async_trait]
+pub trait ChangeFeed: Send + Debug {
+    /// Returns the changes since the last poll. The first poll returns those since the feed was opened.
+    ///
+    /// # Errors
+    /// If the feed cannot be read. Nothing is lost: the next poll returns the same changes.
+    async fn poll(&mut self) -> Result<Changes, StoreError>;
+}
+
+/// A lease that is held. It expires unless it is renewed in time.
+#[async_trait]
+pub trait Lease: Send + Sync + Debug {
+    /// Extends the lease by its full time. Returns `false` if it was lost to another holder.
+    ///
+    /// # Errors
+    /// If the outcome is unknown.
+    async fn renew(&self) -> Result<bool, StoreError>;
+
+    /// Ends the lease.
+    ///
+    /// # Errors
+    /// If the outcome is unknown. The lease then expires by itself.
+    async fn release(&self) -> Result<(), StoreError>;
+}
+
+/// A store that several daemons share.
+#[async_trait]
+pub trait SharedStore: MetadataStore {
+    /// Waits until the servers answer.
+    ///
+    /// # Errors
+    /// If the store was closed.
+    async fn wait_until_up(&self) -> Result<(), StoreError>;
+
+    /// Why the servers cannot be reached, for operators; `None` if they can.
+    fn down_reason(&self) -> Option<String>;
+
+    /// The known servers of the points, as of the last requests to them. Empty before the first connection.
+    fn node_starts(&self) -> Vec<NodeStart>;
+
+    /// How often a server of the names was restarted, as far as this process has noticed. Only grows.
+    fn names_restarts(&self) -> u64;
+
+    /// The servers' clock at some moment of this call, in milliseconds since the epoch.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    async fn server_clock_ms(&self) -> Result<i64, StoreError>;
+
+    /// Compares the schema with `needs`. Tables that do not fit are not used from then on.
+    ///
+    /// # Errors
+    /// If the schema cannot be read.
+    async fn check_schema(&self, needs: &SchemaNeeds) -> Result<SchemaStatus, StoreError>;
+
+    /// The features that the last check found; checks first if there was none.
+    ///
+    /// # Errors
+    /// If the schema cannot be read.
+    async fn shared_features(&self) -> Result<SharedFeatures, StoreError>;
+
+    /// Tables that are not used at present, each with the reason.
+    fn refused_tables(&self) -> Vec<String>;
+
+    /// The identity under which rows are written.
+    fn writer_identity(&self) -> WriterIdentity;
+
+    /// Writes under another identity from now on.
+    fn set_writer_identity(&self, writer: WriterIdentity);
+
+    /// Registers a writer for one instance of a data directory, or renews that. Returns `false` if another
+    /// instance has one of its ids. An instance that does not renew its registration for long loses the ids: its
+    /// rows are refused after a day, and later another instance can register them.
+    ///
+    /// # Errors
+    /// If the outcome is unknown, or if there is no table of writers.
+    async fn register_writer(
+        &self,
+        writer: WriterIdentity,
+        instance: Uuid,
+        host: &str,
+    ) -> Result<bool, StoreError>;
+
+    /// A writer of a replica that no instance has registered, or not for long; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the registered writers cannot be read.
+    async fn free_writer(&self, replica: u8) -> Result<Option<WriterIdentity>, StoreError>;
+
+    /// One page of the metrics in a part of all names; otherwise as [`MetadataStore::scan`].
+    ///
+    /// # Errors
+    /// If the page cannot be read.
+    async fn scan_part(
+        &self,
+        part: Share,
+        position: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<MetaPage, StoreError>;
+
+    /// Whether metrics exist, in the order of `names`. Unlike [`MetadataStore::get`] it never misses a metric
+    /// whose creation was acknowledged, because callers treat a missing metric as deleted.
+    ///
+    /// # Errors
+    /// If this is unknown for one of them.
+    async fn exist(&self, names: &[&str]) -> Result<Vec<bool>, StoreError>;
+
+    /// Notes the time at which existing metrics were written, for the clean-up, unless a time from `since` on
+    /// (seconds since the epoch) is noted already. Returns whether each metric exists, as [`SharedStore::exist`].
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry.
+    async fn note_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError>;
+
+    /// Notes the time at which existing metrics were read. The store may take only a sample of the calls.
+    ///
+    /// # Errors
+    /// A transient error if some were not noted.
+    async fn note_read(&self, names: &[&str]) -> Result<(), StoreError>;
+
+    /// Opens the change feed. It returns changes from now on, so open it before reading all names.
+    fn change_feed(&self) -> Box<dyn ChangeFeed>;
+
+    /// Takes a lease for `ttl`; `None` if another holder has it.
+    ///
+    /// # Errors
+    /// If the outcome is unknown.
+    async fn take_lease(
+        &self,
+        name: &str,
+        host: &str,
+        ttl: Duration,
+    ) -> Result<Option<Box<dyn Lease>>, StoreError>;
+}

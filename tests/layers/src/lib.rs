@@ -1,0 +1,9 @@
+//! Checks of the workspace itself, run by CI: which crate may depend on which ([`layers`]), dependencies
+//! that nobody uses ([`unused`]), and licences, sources and duplicates of crates from outside ([`deny`]).
+//!
+//! All checks read `cargo metadata` and return one message per problem. Start at `tests/workspace.rs`.
+
+pub mod deny;
+pub mod layers;
+pub mod metadata;
+pub mod unused;

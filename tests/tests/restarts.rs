@@ -1,0 +1,115 @@
+//! Restarts of Cassandra nodes that lose what they have in memory: while the daemon is not running, and again and
+//! again while it is.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::Signal;
+use plumbago_cassandra_node::server::cluster_for_test;
+use plumbago_cassandra_node::{Cluster, Options};
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+
+const METRICS: i64 = 500;
+const POINTS: i64 = 60;
+const TABLE: &str = "unwatched.datapoints_1440p_60s_0";
+
+/// A daemon on nodes without a commit log, which have acknowledged all points. Each row is on one node.
+fn acknowledged(nodes: usize) -> Option<(Setup, Cluster, Daemon)> {
+    let cluster = cluster_for_test(nodes, &Options { heap_mib: 320, sasi: false, ..Options::default() })?;
+    let mut setup = Setup::new();
+    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", "unwatched");
+    setup.set("store.cassandra.contact_points", &cluster.contact_points().join(","));
+    setup.set("store.cassandra.components", "8").set("store.cassandra.indexes", "none");
+    setup.set("store.cassandra.replication.durable_writes", "false");
+    setup.set("sender.retry_deferred_every", "1s");
+    setup.set("spool.linger", "100ms").set("engine.flush_interval", "1s");
+    setup.schemas("[all]\npattern = .*\nretentions = 60s:1d\n");
+    assert!(setup.run(&["syncdb"]).status.success());
+    let now = now();
+    let daemon = setup.clock(now).start();
+    for minute in 0..POINTS {
+        send(&daemon, now - (POINTS - minute) * 60, minute);
+    }
+    wait_until("the points to be received", || daemon.ledger().received >= (METRICS * POINTS) as u64);
+    wait_until("all points to be acknowledged", || {
+        daemon.flush();
+        stored(&cluster) == METRICS * POINTS && daemon.counters().sum("plumbago_spool_pending_rows") == 0
+    });
+    Some((setup, cluster, daemon))
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
+}
+
+/// Sends a point of each metric.
+fn send(daemon: &Daemon, time: i64, value: i64) {
+    let points: Vec<Point> =
+        (0..METRICS).map(|n| Point::new(format!("unwatched.m{n}"), time, value as f64)).collect();
+    daemon.sender().send(&points);
+}
+
+/// The number of rows on the server; -1 if it cannot be read.
+fn stored(cluster: &Cluster) -> i64 {
+    let count = || {
+        let mut cql = cluster.nodes()[0].connect().ok()?;
+        let rows = cql.query(&format!("SELECT count(*) FROM {TABLE}")).ok()?;
+        rows.iter().next()?.integer(0)
+    };
+    count().unwrap_or(-1)
+}
+
+/// Kills the only node and starts it again. It must have lost points.
+fn restart_node(cluster: &mut Cluster) {
+    cluster.node(0).kill();
+    cluster.node(0).start().unwrap();
+    let left = stored(cluster);
+    assert!((0..METRICS * POINTS).contains(&left), "the node lost nothing, {left} rows are left");
+}
+
+#[test]
+fn while_the_daemon_was_stopped() {
+    let Some((setup, mut cluster, daemon)) = acknowledged(1) else { return };
+    daemon.stop_well();
+    restart_node(&mut cluster);
+    let daemon = setup.start();
+    wait_until("all points to be back", || stored(&cluster) == METRICS * POINTS);
+    drop(daemon);
+}
+
+#[test]
+fn while_the_daemon_was_paused() {
+    let Some((_setup, mut cluster, daemon)) = acknowledged(1) else { return };
+    daemon.signal(Signal::SIGSTOP);
+    restart_node(&mut cluster);
+    daemon.signal(Signal::SIGCONT);
+    wait_until("all points to be back", || stored(&cluster) == METRICS * POINTS);
+}
+
+/// One of three nodes returns again and again, each time before all of its rows can have been sent again. New rows
+/// of the other nodes are acknowledged meanwhile, only rows of that node are sent again, and in the end all rows are
+/// there.
+#[test]
+fn again_and_again() {
+    const RETURNS: i64 = 4;
+    let Some((_setup, mut cluster, daemon)) = acknowledged(3) else { return };
+    let counter = |name: &str| daemon.counters().sum(name) as i64;
+    let start = now() + 60;
+    for number in 1..=RETURNS {
+        cluster.node(2).kill();
+        let before = counter("plumbago_sender_rows_total");
+        daemon.set_clock(start + number * 60);
+        send(&daemon, start + number * 60, number);
+        wait_until("rows of the living nodes to be acknowledged", || {
+            counter("plumbago_sender_rows_total") - before > METRICS / 10
+        });
+        cluster.node(2).start().unwrap();
+    }
+    let all = METRICS * (POINTS + RETURNS);
+    wait_until("all points to be there", || stored(&cluster) == all);
+    wait_until("nothing to be sent again", || counter("plumbago_spool_resend_bytes") == 0);
+    let resent = counter("plumbago_sender_resent_rows_total");
+    println!("{resent} rows sent again in {RETURNS} returns, of {all} on three nodes");
+    assert!(resent > all / 10 && resent < all * RETURNS * 8 / 10, "{resent} rows of {all}");
+}
