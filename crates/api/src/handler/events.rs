@@ -158,4 +158,3 @@ fn date(when: i64) -> String {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
     })
 }
-
