@@ -167,7 +167,7 @@ cassandra() {
 }
 
 older_cassandra() {
-    java_11 && jars "$(pinned cassandra.4.1)"
+    java_11 && jars "$(pinned cassandra.4.1)" && jars "$(pinned cassandra.3.11)"
 }
 
 # The build compiles the allocator from C sources.
@@ -178,6 +178,6 @@ python_environment biggraphite requirements-biggraphite.txt --no-deps || note "B
 debian_packages || note "$packages are missing: their tests will be skipped"
 carbonapi || note "Go or carbonapi is missing: its test will be skipped"
 cassandra || note "Java 17 or Cassandra is missing: its tests will be skipped"
-older_cassandra || note "Java 11 or Cassandra 4.1 is missing: its tests will be skipped"
+older_cassandra || note "Java 11, Cassandra 4.1 or 3.11 is missing: its tests will be skipped"
 command -v systemd-analyze >/dev/null || apt_install systemd || note "systemd-analyze is missing: the units will not be checked"
 command -v openssl >/dev/null || apt_install openssl || note "openssl is missing: its test will be skipped"

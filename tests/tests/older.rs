@@ -1,5 +1,5 @@
-//! Cassandra 4.1, the oldest supported release: a daemon on it from socket to answer, and our store together
-//! with BigGraphite.
+//! Cassandra 4.1 and 3.11, the oldest supported release: a daemon on each from socket to answer, and our store
+//! together with BigGraphite.
 
 use plumbago_cassandra_node::server::cluster_for_test;
 use plumbago_cassandra_node::{Options, Release};
@@ -10,9 +10,18 @@ use crate::interop::points::{self, RETENTIONS};
 
 #[test]
 fn cassandra_4_1() {
-    let options = Options { release: Release::V4_1, ..Options::default() };
+    all_works_on(Release::V4_1, 66);
+}
+
+#[test]
+fn cassandra_3_11() {
+    all_works_on(Release::V3_11, 67);
+}
+
+fn all_works_on(release: Release, seed: u64) {
+    let options = Options { release, ..Options::default() };
     let Some(mut cluster) = cluster_for_test(1, &options) else { return };
-    let mut run = Run::new("older", &cluster.contact_points(), 66);
+    let mut run = Run::new("older", &cluster.contact_points(), seed);
     // As in BigGraphite's keyspaces: a killed node loses the rows that it has in memory.
     run.setup.set("store.cassandra.replication.durable_writes", "false");
     run.syncdb();

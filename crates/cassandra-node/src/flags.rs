@@ -38,8 +38,8 @@ const OPENS: [&str; 14] = [
     "java.base/java.nio",
 ];
 
-/// Options that only 4.1 needs.
-const FLAGS_4_1: [&str; 3] = [
+/// Options that the releases on Java 11 need.
+const FLAGS_JAVA_11: [&str; 3] = [
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
     "-XX:-UseBiasedLocking",
@@ -83,7 +83,7 @@ pub(crate) fn arguments(
     command.args(FLAGS);
     match options.release {
         Release::V5_0 => command.args(FLAGS_5_0),
-        Release::V4_1 => command.args(FLAGS_4_1),
+        Release::V4_1 | Release::V3_11 => command.args(FLAGS_JAVA_11),
     };
     if options.quick {
         command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);

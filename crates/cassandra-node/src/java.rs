@@ -1,4 +1,4 @@
-//! Finds the Java version that a release needs: 17 for 5.0, 11 for 4.1. Later versions lack the security
+//! Finds the Java version that a release needs: 17 for 5.0, 11 for 4.1 and 3.11. Later versions lack the security
 //! manager.
 //!
 //! Distributions package Java 17. If Java 11 is missing, it is downloaded from PyPI into the cache, without

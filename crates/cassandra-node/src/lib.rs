@@ -22,6 +22,7 @@ mod node;
 mod options;
 mod process;
 mod release;
+pub mod scylla;
 pub mod server;
 mod settings;
 

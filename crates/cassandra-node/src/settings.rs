@@ -81,23 +81,10 @@ fn yaml(place: &Place, options: &Options) -> String {
         "auto_bootstrap: false".to_owned(),
         "auto_snapshot: false".to_owned(),
         "disk_access_mode: standard".to_owned(),
-        "commitlog_segment_size: 8MiB".to_owned(),
-        "memtable_offheap_space: 32MiB".to_owned(),
-        format!("memtable_heap_space: {}MiB", options.heap_mib / 8),
-        "file_cache_size: 16MiB".to_owned(),
-        "key_cache_size: 0MiB".to_owned(),
-        "native_transport_max_request_data_in_flight: 64MiB".to_owned(),
-        "native_transport_max_request_data_in_flight_per_ip: 64MiB".to_owned(),
-        // Long timeouts, because tests run beside compilers.
-        "read_request_timeout: 20s".to_owned(),
-        "range_request_timeout: 30s".to_owned(),
-        "write_request_timeout: 20s".to_owned(),
-        "request_timeout: 30s".to_owned(),
-        format!("sasi_indexes_enabled: {}", options.sasi),
     ];
-    lines.push(match options.commitlog_sync {
-        CommitlogSync::Batch => "commitlog_sync: batch".to_owned(),
-        CommitlogSync::Periodic => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms".to_owned(),
+    lines.extend(match options.release {
+        Release::V3_11 => sizes_and_times_3_11(options),
+        Release::V4_1 | Release::V5_0 => sizes_and_times(options),
     });
     if options.release == Release::V5_0 {
         let compatibility = if options.expiry_before_2038 { "CASSANDRA_4" } else { "NONE" };
@@ -108,6 +95,52 @@ fn yaml(place: &Place, options: &Options) -> String {
     }
     lines.extend(options.more.iter().cloned());
     lines.join("\n") + "\n"
+}
+
+/// Small caches, and long timeouts, because tests run beside compilers.
+fn sizes_and_times(options: &Options) -> Vec<String> {
+    vec![
+        "commitlog_segment_size: 8MiB".to_owned(),
+        "memtable_offheap_space: 32MiB".to_owned(),
+        format!("memtable_heap_space: {}MiB", options.heap_mib / 8),
+        "file_cache_size: 16MiB".to_owned(),
+        "key_cache_size: 0MiB".to_owned(),
+        "native_transport_max_request_data_in_flight: 64MiB".to_owned(),
+        "native_transport_max_request_data_in_flight_per_ip: 64MiB".to_owned(),
+        "read_request_timeout: 20s".to_owned(),
+        "range_request_timeout: 30s".to_owned(),
+        "write_request_timeout: 20s".to_owned(),
+        "request_timeout: 30s".to_owned(),
+        format!("sasi_indexes_enabled: {}", options.sasi),
+        match options.commitlog_sync {
+            CommitlogSync::Batch => "commitlog_sync: batch".to_owned(),
+            CommitlogSync::Periodic => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms".to_owned(),
+        },
+    ]
+}
+
+/// The same settings under the names of 3.11, where the unit is a part of the name.
+fn sizes_and_times_3_11(options: &Options) -> Vec<String> {
+    vec![
+        "commitlog_segment_size_in_mb: 8".to_owned(),
+        "memtable_offheap_space_in_mb: 32".to_owned(),
+        format!("memtable_heap_space_in_mb: {}", options.heap_mib / 8),
+        "file_cache_size_in_mb: 16".to_owned(),
+        "key_cache_size_in_mb: 0".to_owned(),
+        "native_transport_max_concurrent_requests_in_bytes: 67108864".to_owned(),
+        "native_transport_max_concurrent_requests_in_bytes_per_ip: 67108864".to_owned(),
+        "read_request_timeout_in_ms: 20000".to_owned(),
+        "range_request_timeout_in_ms: 30000".to_owned(),
+        "write_request_timeout_in_ms: 20000".to_owned(),
+        "request_timeout_in_ms: 30000".to_owned(),
+        format!("enable_sasi_indexes: {}", options.sasi),
+        match options.commitlog_sync {
+            CommitlogSync::Batch => "commitlog_sync: batch\ncommitlog_sync_batch_window_in_ms: 2".to_owned(),
+            CommitlogSync::Periodic => {
+                "commitlog_sync: periodic\ncommitlog_sync_period_in_ms: 10000".to_owned()
+            }
+        },
+    ]
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ Examples:
   plumbago dev cassandra --release 4.1 --address 127.0.0.2
                                          start an older version
 
-Needs Java 17 and, for the first start, Maven; for 4.1 Java 11, or pip to get it. The jars (67 MB) are
+Needs Java 17 and, for the first start, Maven; for 4.1 and 3.11 Java 11, or pip to get it. The jars (67 MB) are
 kept in the user's cache. Not for production: one node, a small heap, no passwords.";
 
 /// The commands of `plumbago dev`.
@@ -33,11 +33,11 @@ pub enum DevCommand {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CassandraArgs {
-    /// Version of Cassandra: 5.0 or 4.1
+    /// Version of Cassandra: 5.0, 4.1 or 3.11
     #[arg(long, default_value_t = Release::default())]
     release: Release,
     /// Directory for data, settings and log; by default `plumbago-tests/cassandra/dev` in the user's cache
-    /// (`dev-4.1` for 4.1)
+    /// (`dev-4.1` for 4.1, `dev-3.11` for 3.11)
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Loopback address to listen on, with ports 9042 and 7000

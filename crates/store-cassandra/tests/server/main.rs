@@ -14,4 +14,5 @@ mod points;
 mod ranges;
 mod rules;
 mod schema;
+mod scylla;
 mod secure;
