@@ -17,17 +17,34 @@ pub(crate) type Same = fn(Option<f64>, Option<f64>) -> bool;
 
 /// Waits until every slot of every stage equals the model.
 pub(crate) fn all(daemon: &Daemon, load: &Load, same: Same, what: &str) {
+    judged(daemon, load, same, what, |_, _| true);
+}
+
+/// Waits until every raw slot equals the model.
+pub(crate) fn raw(daemon: &Daemon, load: &Load, same: Same, what: &str) {
+    judged(daemon, load, same, what, |stage, _| stage == 0);
+}
+
+/// Waits until every raw slot and every window that has ended equals the model.
+pub(crate) fn ended(daemon: &Daemon, load: &Load, same: Same, what: &str) {
+    judged(daemon, load, same, what, |stage, end| stage == 0 || end <= load.now);
+}
+
+/// Waits until the slots that `judge` selects by their stage and their end equal the model.
+fn judged(daemon: &Daemon, load: &Load, same: Same, what: &str, judge: impl Fn(usize, i64) -> bool) {
     let what = format!("{what}, from {} to {}", load.start, load.now);
-    settled(daemon, &what, || complaints(daemon, load, same));
+    settled(daemon, &what, || complaints(daemon, load, same, &judge));
 }
 
 /// All differences from the model, one per line.
-fn complaints(daemon: &Daemon, load: &Load, same: Same) -> String {
+fn complaints(daemon: &Daemon, load: &Load, same: Same, judged: impl Fn(usize, i64) -> bool) -> String {
     let mut complaints = String::new();
     for stage in 0..3 {
         let judge = |at: usize, slot, seen| {
-            let wanted = load.metrics[at].shown(stage, slot, load.now);
-            (!same(seen, wanted)).then(|| format!("wanted {wanted:?}"))
+            let metric = &load.metrics[at];
+            let wanted = metric.shown(stage, slot, load.now);
+            let differs = judged(stage, slot + metric.stages[stage].0) && !same(seen, wanted);
+            differs.then(|| format!("wanted {wanted:?}"))
         };
         let seen = self::stage(daemon, load, stage, judge, &mut complaints);
         let wanted = load.metrics.iter().filter(|m| m.exists() && stage < m.stages.len()).count();

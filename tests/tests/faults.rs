@@ -33,20 +33,9 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(keyspace: &str, contact_points: &[String], seed: u64) -> Self {
-        let mut setup = Setup::new();
-        setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
-        setup.set("store.cassandra.contact_points", &contact_points.join(","));
-        setup.set("store.cassandra.components", "8").set("store.cassandra.indexes", "none");
-        setup
-            .set("store.cassandra.request_timeout", "3s")
-            .set("sender.retry_max", "500ms")
-            .set("sender.retry_deferred_every", "2s");
-        setup.set("spool.linger", "100ms").set("engine.flush_interval", "1s");
-        // Measured on the clock of the load, which is ahead of the machine's.
-        setup.set("spool.retain", "1d");
-        setup.schemas(load::SCHEMAS).aggregation(&load::aggregation());
         let load = Load::new(seed, 2);
         let names = (contact_points[0].clone(), format!("{keyspace}_metadata"));
+        let setup = setup(keyspace, contact_points);
         Self { setup, load, daemon: None, received: 0, started: 0, lost_until: None, names }
     }
 
@@ -145,26 +134,13 @@ impl Run {
         self.start();
     }
 
-    /// The names that the server has. Reads all replicas, which repairs those that lack some. A node that was
-    /// killed may have lost names too; the daemon creates them again a while after its return.
     fn names_on_server(&self) -> usize {
         let (node, keyspace) = &self.names;
-        let query = format!("SELECT name FROM {keyspace}.metrics_metadata");
-        // A server without authentication asks for no credentials.
-        let names = Connection::open(node.parse().unwrap(), Some(SUPERUSER))
-            .and_then(|mut cql| cql.query_at(Consistency::All, &query).map(|rows| rows.len()));
-        names.unwrap_or(0)
+        names_on_server(node, keyspace)
     }
 
-    /// Waits until the daemon has noted the present start of each node. What the nodes may have lost by then
-    /// is sent again.
     pub(crate) fn starts_noted(&self, cluster: &Cluster) {
-        let file = self.setup.data().join("nodes");
-        wait_until("the starts of all nodes to be noted", || {
-            let noted = std::fs::read_to_string(&file).unwrap_or_default();
-            let mut present = cluster.nodes().iter().map(start_of);
-            present.all(|start| start.is_some_and(|start| noted.contains(&start)))
-        });
+        starts_noted(&self.setup, cluster);
     }
 
     /// Kills the only node of the cluster and waits until the daemon has noticed.
@@ -181,6 +157,44 @@ impl Run {
     pub(crate) fn ready(&self) -> http::Response {
         http::get(self.daemon().admin(), "/readyz")
     }
+}
+
+/// Settings of a daemon in a keyspace of its own that takes the load.
+pub(crate) fn setup(keyspace: &str, contact_points: &[String]) -> Setup {
+    let mut setup = Setup::new();
+    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
+    setup.set("store.cassandra.contact_points", &contact_points.join(","));
+    setup.set("store.cassandra.components", "8").set("store.cassandra.indexes", "none");
+    setup
+        .set("store.cassandra.request_timeout", "3s")
+        .set("sender.retry_max", "500ms")
+        .set("sender.retry_deferred_every", "2s");
+    setup.set("spool.linger", "100ms").set("engine.flush_interval", "1s");
+    // Measured on the clock of the load, which is ahead of the machine's.
+    setup.set("spool.retain", "1d");
+    setup.schemas(load::SCHEMAS).aggregation(&load::aggregation());
+    setup
+}
+
+/// The number of names that the server has. Reads all replicas, which repairs those that lack some. A node that
+/// was killed may have lost names too; the daemon creates them again a while after its return.
+pub(crate) fn names_on_server(node: &str, metadata_keyspace: &str) -> usize {
+    let query = format!("SELECT name FROM {metadata_keyspace}.metrics_metadata");
+    // A server without authentication asks for no credentials.
+    let names = Connection::open(node.parse().unwrap(), Some(SUPERUSER))
+        .and_then(|mut cql| cql.query_at(Consistency::All, &query).map(|rows| rows.len()));
+    names.unwrap_or(0)
+}
+
+/// Waits until a daemon has noted the present start of each node. What the nodes may have lost by then is sent
+/// again.
+pub(crate) fn starts_noted(setup: &Setup, cluster: &Cluster) {
+    let file = setup.data().join("nodes");
+    wait_until("the starts of all nodes to be noted", || {
+        let noted = std::fs::read_to_string(&file).unwrap_or_default();
+        let mut present = cluster.nodes().iter().map(start_of);
+        present.all(|start| start.is_some_and(|start| noted.contains(&start)))
+    });
 }
 
 /// The line of the file `nodes` for the present start of a node.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod carbonapi;
+mod chaos;
 mod compare;
 mod crash;
 mod dev;
@@ -32,5 +33,6 @@ mod sasi;
 mod scenario;
 mod senders;
 mod service;
+mod sizing;
 mod windows;
 mod wire;

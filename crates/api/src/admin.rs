@@ -1,5 +1,7 @@
 //! The port for operators: self-metrics, health, and actions such as a flush or a stop.
 
+mod guard;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -118,7 +120,8 @@ pub struct AdminHandles {
     pub registry: Registry,
 }
 
-/// Routes of the admin port. Only `/healthz` and `/readyz` are open to requests without the token.
+/// Routes of the admin port. Only `/healthz` and `/readyz` are open to requests without the token. None is open to
+/// pages of other sites.
 pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Router {
     let mut guarded = Router::new()
         .route("/metrics", get(metrics))
@@ -138,6 +141,7 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .merge(guarded)
+        .layer(middleware::from_fn_with_state(!config.token.is_empty(), guard::refuse_other_sites))
         .with_state(handles.clone())
 }
 

@@ -21,6 +21,7 @@ mod finds;
 mod kill;
 mod points;
 mod reads;
+mod returns;
 
 use std::time::Instant;
 

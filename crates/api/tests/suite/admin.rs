@@ -71,7 +71,8 @@ async fn serve(token: &str) -> (Arc<Process>, impl AsyncFn(&str, &str) -> Answer
     tokio::spawn(server.run(CancellationToken::new()));
     let ask = async move |request: &str, headers: &str| {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n");
+        let host = if headers.contains("host:") { "" } else { "host: localhost\r\n" };
+        let request = format!("{request} HTTP/1.1\r\n{host}connection: close\r\n{headers}\r\n");
         exchange(&mut stream, &request).await
     };
     (process, ask)
@@ -96,6 +97,28 @@ async fn health_metrics_and_actions() {
     assert_eq!(ask("POST /admin/shutdown", "content-length: 0\r\n").await.status, 200);
     assert_eq!(process.shutdowns.load(Ordering::SeqCst), 1);
     assert_eq!(ask("GET /nothing", "").await.status, 404);
+}
+
+/// A page in a browser on this machine can neither change nor read anything.
+#[tokio::test]
+async fn pages_of_other_sites_are_refused() {
+    let (process, ask) = serve("").await;
+    for headers in [
+        "origin: http://evil.example\r\n",
+        "sec-fetch-site: cross-site\r\n",
+        "host: evil.example:8081\r\norigin: http://evil.example:8081\r\n",
+    ] {
+        let headers = format!("{headers}content-length: 0\r\n");
+        for request in ["POST /admin/shutdown", "POST /admin/flush", "POST /admin/maintenance?job=x"] {
+            assert_eq!(ask(request, &headers).await.status, 403, "{request} {headers}");
+        }
+    }
+    for request in ["GET /admin/ledger", "GET /metrics", "GET /readyz"] {
+        assert_eq!(ask(request, "host: evil.example:8081\r\n").await.status, 403, "{request}");
+    }
+    assert_eq!(process.shutdowns.load(Ordering::SeqCst), 0);
+    let own = "host: 127.0.0.1:8081\r\norigin: http://127.0.0.1:8081\r\nsec-fetch-site: same-origin\r\n";
+    assert_eq!(ask("POST /admin/shutdown", &format!("{own}content-length: 0\r\n")).await.status, 200);
 }
 
 #[tokio::test]

@@ -1,0 +1,308 @@
+//! Faults in random order on three nodes: killed and paused nodes, killed, stopped and paused daemons. Two daemons
+//! write one replica, a third writes another. Late points arrive throughout. Every point equals the model, every
+//! window that has ended once `plumbago repair windows` was run, and `/readyz` is right at each step.
+//!
+//! A seed gives the same faults and points each time, if not at the same moments.
+//! `PLUMBAGO_CHAOS_ROUNDS` and `PLUMBAGO_CHAOS_SEED` make longer and other runs.
+
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+use plumbago_cassandra_node::server::cluster_for_test;
+use plumbago_cassandra_node::{Cluster, CommitlogSync, Options};
+use plumbago_tests::answer::alike;
+use plumbago_tests::counters::JOURNAL_WRITTEN;
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
+use plumbago_tests::send::{LineSender, Point};
+use plumbago_tests::wait::wait_until;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::compare;
+use crate::faults;
+use crate::load::{Load, Sent};
+
+const KEYSPACE: &str = "chaos";
+const NODES: usize = 3;
+/// The replica of each writer.
+const REPLICAS: [&str; 3] = ["0", "0", "1"];
+/// For how long the points of a metric go to the same of the two writers of a replica, in seconds. Longer than
+/// the windows of a middle stage, shorter than those of the last.
+const TURN: i64 = 120;
+/// Rounds of faults of a usual run.
+const ROUNDS: usize = 6;
+const SEED: u64 = 1;
+
+/// What happens in a round.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    KillNode(usize),
+    PauseNode(usize),
+    /// All but one, so that nothing can be written.
+    KillOthers(usize),
+    KillAllNodes,
+    KillWriter(usize),
+    StopWriter(usize),
+    /// A node restarts while a writer cannot watch.
+    RestartUnwatched {
+        node: usize,
+        writer: usize,
+    },
+}
+
+impl Fault {
+    fn random(random: &mut StdRng) -> Self {
+        let (node, writer) = (random.random_range(0..NODES), random.random_range(0..REPLICAS.len()));
+        match random.random_range(0..10) {
+            0 | 1 => Self::KillNode(node),
+            2 | 3 => Self::PauseNode(node),
+            4 => Self::KillOthers(node),
+            5 => Self::KillAllNodes,
+            6 | 7 => Self::KillWriter(writer),
+            8 => Self::StopWriter(writer),
+            _ => Self::RestartUnwatched { node, writer },
+        }
+    }
+}
+
+/// A daemon, and what it was sent.
+struct Writer {
+    setup: Setup,
+    daemon: Option<(Daemon, LineSender)>,
+    /// Points received by the running process.
+    received: u64,
+    /// The clock at its start.
+    started: i64,
+    /// The times at which its points from the future become due.
+    releases: Vec<i64>,
+}
+
+impl Writer {
+    fn new(replica: &str, contact_points: &[String]) -> Self {
+        let mut setup = faults::setup(KEYSPACE, contact_points);
+        setup.set("store.cassandra.replica", replica);
+        setup.set("store.cassandra.replication.data", "3").set("store.cassandra.replication.metadata", "3");
+        Self { setup, daemon: None, received: 0, started: 0, releases: Vec::new() }
+    }
+
+    fn daemon(&self) -> &Daemon {
+        &self.daemon.as_ref().unwrap().0
+    }
+
+    fn start(&mut self, now: i64) {
+        let daemon = self.setup.clock(now).start();
+        let sender = daemon.sender();
+        self.daemon = Some((daemon, sender));
+        (self.received, self.started) = (0, now);
+    }
+
+    fn send(&mut self, now: i64, sent: &[&Sent]) {
+        let points: Vec<Point> = sent.iter().map(|sent| sent.point.clone()).collect();
+        self.releases.extend(sent.iter().map(|sent| sent.release).filter(|release| *release > 0));
+        self.received += points.len() as u64;
+        let (daemon, sender) = self.daemon.as_mut().unwrap();
+        daemon.set_clock(now);
+        sender.send(&points);
+    }
+
+    /// Kills it once its points are in the journal, which contains points from the future again when they are due.
+    fn kill(&mut self, now: i64) {
+        let (daemon, _) = self.daemon.take().unwrap();
+        let due = self.releases.iter().filter(|release| (self.started + 1..=now).contains(release)).count();
+        let journaled = self.received + due as u64;
+        wait_until("the points to be in the journal", || daemon.counters().sum(JOURNAL_WRITTEN) >= journaled);
+        daemon.kill();
+    }
+
+    fn stop(&mut self) {
+        let (daemon, _) = self.daemon.take().unwrap();
+        let ended = daemon.stop();
+        assert!(ended.output.contains("missing 0"), "{}", ended.output);
+    }
+
+    /// Whether all rows are acknowledged, also those that are sent again.
+    fn is_drained(&self) -> bool {
+        let counters = self.daemon().counters();
+        counters.sum("plumbago_spool_pending_rows") == 0 && counters.sum("plumbago_spool_resend_bytes") == 0
+    }
+
+    fn ready(&self) -> http::Response {
+        http::get(self.daemon().admin(), "/readyz")
+    }
+}
+
+struct Chaos {
+    cluster: Cluster,
+    writers: Vec<Writer>,
+    load: Load,
+    random: StdRng,
+}
+
+impl Chaos {
+    fn new(cluster: Cluster, seed: u64) -> Self {
+        let contact_points = cluster.contact_points();
+        let writers = REPLICAS.map(|replica| Writer::new(replica, &contact_points)).into();
+        let mut chaos =
+            Self { cluster, writers, load: Load::new(seed, 1), random: StdRng::seed_from_u64(seed) };
+        let made = chaos.writers[0].setup.run(&["syncdb"]);
+        assert!(made.status.success(), "{}", made.output);
+        let now = chaos.load.now;
+        chaos.writers.iter_mut().for_each(|writer| writer.start(now));
+        chaos
+    }
+
+    /// Sends steps of the load. The clock advances only after all points of a step were applied.
+    fn steps(&mut self, count: usize) {
+        for _ in 0..count {
+            let sent = self.load.step();
+            let first = |sent: &&Sent| {
+                let turn = sent.point.timestamp.div_euclid(TURN) as usize;
+                (turn + sent.metric) % 2 == 0
+            };
+            let (mine, others): (Vec<&Sent>, Vec<&Sent>) = sent.iter().partition(first);
+            let all: Vec<&Sent> = sent.iter().collect();
+            for (writer, part) in self.writers.iter_mut().zip([mine, others, all]) {
+                writer.send(self.load.now, &part);
+            }
+            self.writers.iter().for_each(|writer| writer.daemon().applied_at(writer.received));
+        }
+    }
+
+    fn some_steps(&mut self) {
+        let count = self.random.random_range(10..25);
+        self.steps(count);
+    }
+
+    fn round(&mut self, fault: Fault) {
+        let now = self.load.now;
+        match fault {
+            Fault::KillNode(node) => {
+                self.cluster.node(node).kill();
+                self.some_steps();
+            }
+            Fault::PauseNode(node) => {
+                self.cluster.nodes()[node].pause();
+                self.some_steps();
+                self.cluster.nodes()[node].resume();
+            }
+            Fault::KillOthers(node) => {
+                (0..NODES).filter(|other| *other != node).for_each(|other| self.cluster.node(other).kill());
+                self.some_steps();
+                self.wait_ready(503);
+            }
+            Fault::KillAllNodes => {
+                self.cluster.kill_all();
+                self.some_steps();
+                self.wait_ready(503);
+            }
+            Fault::KillWriter(writer) => {
+                self.writers[writer].kill(now);
+                self.writers[writer].start(now);
+                self.some_steps();
+            }
+            Fault::StopWriter(writer) => {
+                self.writers[writer].stop();
+                self.writers[writer].start(now);
+                self.some_steps();
+            }
+            Fault::RestartUnwatched { node, writer } => {
+                self.writers[writer].daemon().signal(Signal::SIGSTOP);
+                self.cluster.node(node).kill();
+                self.cluster.node(node).start().unwrap();
+                self.writers[writer].daemon().signal(Signal::SIGCONT);
+            }
+        }
+    }
+
+    fn wait_ready(&self, status: u16) {
+        for (number, writer) in self.writers.iter().enumerate() {
+            let what = format!("/readyz of writer {number} to be {status}");
+            wait_until(&what, || writer.ready().status == status);
+        }
+    }
+
+    /// Ends all faults, and waits until the server has acknowledged everything.
+    fn settle(&mut self) {
+        self.cluster.start_all().unwrap();
+        for writer in &self.writers {
+            faults::starts_noted(&writer.setup, &self.cluster);
+        }
+        for writer in &self.writers {
+            writer.daemon().flush();
+            wait_until("all rows to be acknowledged", || writer.is_drained());
+        }
+        self.wait_ready(200);
+    }
+
+    /// Compares the points that each writer answers with the model. Its windows lack what the others have not closed.
+    fn check(&self, what: &str) {
+        for (number, writer) in self.writers.iter().enumerate() {
+            let ledger = writer.daemon().ledger();
+            assert!(ledger.balances(), "{what}, writer {number}: {ledger:?}");
+            let what = format!("{what}, by writer {number}");
+            compare::raw(writer.daemon(), &self.load, alike, &what);
+        }
+    }
+
+    /// Stops all writers, repairs the windows, and compares what is on the server with the model. Late points of
+    /// windows to which two writers still add are counted twice until then (`repair-windows.md`). Windows that are
+    /// open at the end cannot be repaired yet.
+    fn check_server(&mut self, what: &str) {
+        let names = self.load.metrics.iter().filter(|metric| metric.exists()).count();
+        let (node, keyspace) = (&self.cluster.contact_points()[0], format!("{KEYSPACE}_metadata"));
+        wait_until("the names to be on the server", || faults::names_on_server(node, &keyspace) >= names);
+        for writer in &mut self.writers {
+            writer.stop();
+        }
+        let closed = self.load.now + 2 * 3600;
+        for writer in &mut self.writers {
+            let repaired = writer.setup.clock(closed).run(&["repair", "windows", "--rate", "0"]);
+            assert!(repaired.status.success(), "{}", repaired.output);
+        }
+        for replica in REPLICAS {
+            let mut reader = Writer::new(replica, &self.cluster.contact_points());
+            reader.start(self.load.now);
+            reader.daemon().wait_names(names);
+            compare::ended(reader.daemon(), &self.load, near, &format!("{what}, replica {replica}"));
+        }
+    }
+}
+
+/// Equal up to the rounding of additions in another order, also if large values cancel out.
+fn near(a: Option<f64>, b: Option<f64>) -> bool {
+    alike(a, b) || a.zip(b).is_some_and(|(a, b)| (a - b).abs() < 1e-6)
+}
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn random_faults() {
+    let options =
+        Options { heap_mib: 320, sasi: false, commitlog_sync: CommitlogSync::Periodic, ..Options::default() };
+    let Some(cluster) = cluster_for_test(NODES, &options) else { return };
+    let seed = from_environment("PLUMBAGO_CHAOS_SEED").unwrap_or(SEED);
+    let rounds = from_environment("PLUMBAGO_CHAOS_ROUNDS").map_or(ROUNDS, |rounds| rounds as usize);
+    let mut chaos = Chaos::new(cluster, seed);
+    chaos.steps(60);
+    let start = Instant::now();
+    for round in 1..=rounds {
+        let faults = chaos.random.random_range(1..=2);
+        for _ in 0..faults {
+            let fault = Fault::random(&mut chaos.random);
+            println!("{:>5.0} s, seed {seed}, round {round}: {fault:?}", start.elapsed().as_secs_f64());
+            chaos.round(fault);
+        }
+        if round % 2 == 0 || round == rounds {
+            chaos.settle();
+            chaos.check(&format!("seed {seed}, after round {round}"));
+        } else if chaos.random.random_bool(0.5) {
+            chaos.cluster.start_all().unwrap();
+        }
+        chaos.steps(5);
+    }
+    chaos.settle();
+    chaos.check_server(&format!("seed {seed}, at the end"));
+}
