@@ -1,6 +1,6 @@
 //! Faults in random order on three nodes: killed and paused nodes, killed, stopped and paused daemons. Two daemons
 //! write one replica, a third writes another. Late points arrive throughout. Every point equals the model, every
-//! window that has ended once `plumbago repair windows` was run, and `/readyz` is right at each step.
+//! closed window once `plumbago repair windows` was run, and `/readyz` is right at each step.
 //!
 //! A seed gives the same faults and points each time, if not at the same moments.
 //! `PLUMBAGO_CHAOS_ROUNDS` and `PLUMBAGO_CHAOS_SEED` make longer and other runs.
@@ -264,7 +264,7 @@ impl Chaos {
             let mut reader = Writer::new(replica, &self.cluster.contact_points());
             reader.start(self.load.now);
             reader.daemon().wait_names(names);
-            compare::ended(reader.daemon(), &self.load, near, &format!("{what}, replica {replica}"));
+            compare::closed(reader.daemon(), &self.load, near, &format!("{what}, replica {replica}"));
         }
     }
 }

@@ -7,7 +7,7 @@ use plumbago_tests::daemon::Daemon;
 use plumbago_tests::fold::floor;
 use plumbago_tests::wait::wait_ok;
 
-use crate::load::{GROUPS, Load, METHODS, Metric};
+use crate::load::{self, GROUPS, Load, METHODS, Metric};
 
 /// How often [`settled`] looks before it flushes the daemon.
 const CHECKS_BEFORE_FLUSH: u32 = 40;
@@ -25,9 +25,10 @@ pub(crate) fn raw(daemon: &Daemon, load: &Load, same: Same, what: &str) {
     judged(daemon, load, same, what, |stage, _| stage == 0);
 }
 
-/// Waits until every raw slot and every window that has ended equals the model.
-pub(crate) fn ended(daemon: &Daemon, load: &Load, same: Same, what: &str) {
-    judged(daemon, load, same, what, |stage, end| stage == 0 || end <= load.now);
+/// Waits until every raw slot and every window that is closed equals the model. A window is open for a while after
+/// its end.
+pub(crate) fn closed(daemon: &Daemon, load: &Load, same: Same, what: &str) {
+    judged(daemon, load, same, what, |stage, end| stage == 0 || end <= load.now - load::OPEN_AFTER_END);
 }
 
 /// Waits until the slots that `judge` selects by their stage and their end equal the model.

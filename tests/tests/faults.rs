@@ -148,6 +148,8 @@ impl Run {
         wait_until("the node to be seen", || self.nodes_up() == 1);
         cluster.node(0).kill();
         wait_until("the loss of the node to be seen", || self.nodes_up() == 0);
+        let ready = self.ready();
+        assert!(ready.status == 503 && ready.body.contains("no node of the cluster"), "{ready:?}");
     }
 
     fn nodes_up(&self) -> u64 {

@@ -18,6 +18,8 @@ pub(crate) const GROUPS: [(&str, &[(i64, i64)]); 2] =
 const FACTORS: [(&str, f64); 2] = [("x0", 0.0), ("x50", 0.5)];
 /// How many slots ahead of now a point may be. Points further ahead are kept until they are due.
 const ALLOWANCE: i64 = 20;
+/// How long after its end a window of the slowest group still takes points without reading the store, in seconds.
+pub(crate) const OPEN_AFTER_END: i64 = ALLOWANCE * 30;
 /// Largest age of late points in seconds. It is well inside stage 0, so that the exact clock does not matter.
 const LATEST: i64 = 1200;
 

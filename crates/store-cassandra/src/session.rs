@@ -2,7 +2,7 @@
 //! an error: calls fail with `Unavailable` until it can be reached.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -77,6 +77,8 @@ struct Shared {
     /// Number of restarts of nodes that were noticed.
     restarts: AtomicU64,
     starts: nodes::Starts,
+    /// Whether none of the nodes is connected any more.
+    is_lost: AtomicBool,
     replication: Mutex<Replication>,
     /// How often the replication or the local data centre has changed.
     changes: AtomicU64,
@@ -156,6 +158,7 @@ impl Cluster {
             link: watch::Sender::new(Link::Trying),
             restarts: AtomicU64::new(0),
             starts: nodes::Starts::default(),
+            is_lost: AtomicBool::new(false),
             replication: Mutex::default(),
             changes: AtomicU64::new(0),
             stats: stats.clone(),
@@ -183,6 +186,15 @@ impl Cluster {
         let nodes = settings.contact_points.join(", ");
         let operation = format!("reach the cluster of {} at {nodes}", settings.role);
         Err(StoreError::with(ErrorKind::Unavailable, operation, why))
+    }
+
+    /// Why no request can be answered at the moment, as text for operators; `None` if a node is connected.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        if let Err(down) = self.current() {
+            let why = down.source.as_ref().map(|source| format!(": {source}")).unwrap_or_default();
+            return Some(format!("{down}{why}"));
+        }
+        self.shared.is_lost.load(Ordering::Acquire).then(|| self.shared.settings.lost())
     }
 
     /// The driver's session. During the first attempt to connect it waits for the result, so that calls right
@@ -314,6 +326,15 @@ async fn connect(
 }
 
 impl Settings {
+    /// What is said while no node is connected.
+    fn lost(&self) -> String {
+        format!(
+            "no node of the cluster of {} is connected any more (contact points {}); new rows wait in the spool",
+            self.role,
+            self.contact_points.join(", ")
+        )
+    }
+
     /// The key of the data centre in the settings.
     fn datacenter_key(&self) -> &'static str {
         if self.role == NAMES { "store.cassandra.metadata.datacenter" } else { "store.cassandra.datacenter" }
@@ -375,6 +396,14 @@ impl Shared {
     }
 
     fn counted(&self, known: usize, up: usize) {
+        let is_lost = known > 0 && up == 0;
+        if self.is_lost.swap(is_lost, Ordering::AcqRel) != is_lost {
+            if is_lost {
+                tracing::warn!("{}", self.settings.lost());
+            } else {
+                tracing::info!(role = self.settings.role, "a node of the cluster is connected again");
+            }
+        }
         // With two clusters, the gauges are about the one for points.
         if self.settings.role != NAMES {
             self.stats.nodes.set(known as f64);

@@ -105,10 +105,7 @@ impl CassandraStore {
 
     /// Why a cluster is not connected, as text for operators; `None` if all are.
     pub fn trouble(&self) -> Option<String> {
-        let down =
-            [&self.clusters.points, &self.clusters.names].into_iter().find_map(|c| c.current().err())?;
-        let why = down.source.as_ref().map(|source| format!(": {source}")).unwrap_or_default();
-        Some(format!("{down}{why}"))
+        self.clusters.points.trouble().or_else(|| self.clusters.names.trouble())
     }
 
     /// The data centre of the points whose nodes are used: that of the settings or, if they name none and the
