@@ -89,7 +89,7 @@ fn send(daemon: &Daemon, walks: &mut Walks, minute: i64) {
 
 /// The files of the table.
 fn files(node: &Cluster, keyspace: &str) -> Vec<PathBuf> {
-    let keyspace = node.nodes()[0].data().join(keyspace);
+    let keyspace = node.nodes()[0].data().join("data").join(keyspace);
     let tables = std::fs::read_dir(keyspace).into_iter().flatten().flatten().map(|entry| entry.path());
     let table =
         tables.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(TABLE)));
