@@ -22,4 +22,10 @@ pub enum ClusterError {
          ids that are not used come back some days later"
     )]
     NoFreeWriter(u8),
+    /// So many series are hidden that no more are accepted; holds the most.
+    #[error(
+        "{0} series are hidden already, and no more can be; the clean-up (maintenance.expire_after) deletes those \
+         that get no points"
+    )]
+    TooManyHidden(usize),
 }

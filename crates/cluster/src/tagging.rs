@@ -19,6 +19,9 @@ use crate::{ClusterError, LocalMetrics};
 /// How often the marks are read, since other daemons set and remove them too.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
+/// Most hidden series. Their marks are read often and all at once, on Cassandra from one partition.
+const HIDDEN_MAX: usize = 100_000;
+
 /// A function that returns the configuration of a new metric by its name.
 pub type ConfigFor = Arc<dyn Fn(&str) -> Arc<MetricConfig> + Send + Sync>;
 
@@ -137,12 +140,17 @@ impl TaggedSeries {
     /// Hides those tagged series that exist.
     ///
     /// # Errors
-    /// If the store fails. The call may be repeated.
+    /// If the store fails; the call may be repeated. If too many series are hidden.
     pub async fn untag(&self, names: &[String]) -> Result<(), ClusterError> {
         let _suspects = self.suspects.lock().await;
         let known: Vec<&str> = tagged(names).filter(|name| self.index.contains(name)).collect();
         if known.is_empty() {
             return Ok(());
+        }
+        let hidden: BTreeSet<String> = self.index.hidden_series().into_iter().collect();
+        let new = known.iter().filter(|name| !hidden.contains(**name)).count();
+        if hidden.len() + new > HIDDEN_MAX {
+            return Err(ClusterError::TooManyHidden(HIDDEN_MAX));
         }
         let now = u32::try_from(self.clock.now()).unwrap_or(0);
         self.metadata.hide(&known, now).await?;

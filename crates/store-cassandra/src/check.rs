@@ -45,7 +45,7 @@ pub struct Report {
 pub struct Features {
     /// The change feed can be used. Without it, daemons read all names again from time to time.
     pub changes: bool,
-    /// Series can be listed by tag.
+    /// Series can be hidden.
     pub tags: bool,
     /// Daemons can take leases.
     pub leases: bool,

@@ -16,13 +16,13 @@ impl NameStore {
         let since = Uuid::from_bytes(*time_uuid(at).as_bytes());
         let (tag, value) = MARK;
         let hide =
-            |i: usize| self.run("hide a series", self.text.insert_tag(), (tag, value, names[i], since));
+            |i: usize| self.run("hide a series", self.text.insert_mark(), (tag, value, names[i], since));
         flight::all(names.len(), CONCURRENCY, hide).await.map(|_| ())
     }
 
     pub(crate) async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
         let (tag, value) = MARK;
-        let show = |i: usize| self.run("show a series", self.text.delete_tag(), (tag, value, names[i]));
+        let show = |i: usize| self.run("show a series", self.text.delete_mark(), (tag, value, names[i]));
         flight::all(names.len(), CONCURRENCY, show).await.map(|_| ())
     }
 
@@ -30,7 +30,7 @@ impl NameStore {
     /// tags table.
     pub(crate) async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
         let rows: Result<Vec<(String, Option<Uuid>)>, _> =
-            self.rows("list hidden series", self.text.series_of_tag(), MARK).await;
+            self.rows("list hidden series", self.text.marks(), MARK).await;
         let rows = self.without_tags(rows)?;
         let since = |id: Option<Uuid>| id.map_or(0, |id| seconds_of(CqlTimeuuid::from_bytes(*id.as_bytes())));
         Ok(rows.into_iter().map(|(name, id)| (name, since(id))).collect())

@@ -17,6 +17,7 @@ pub mod statements;
 mod changes;
 mod damage;
 mod datacenter;
+mod delete;
 mod dialect;
 mod error;
 mod flight;

@@ -233,8 +233,7 @@ impl NameStore {
             (true, true) => session.batch(&batch, ((name, created_on, id, &config),)).await,
             (true, false) => session.batch(&batch, ((id, &config, name),)).await,
         };
-        result.map_err(|error| self.failed("create a metric", error))?;
-        self.add_tags(session, name, id).await
+        result.map(|_| ()).map_err(|error| self.failed("create a metric", error))
     }
 
     pub(crate) async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
@@ -326,6 +325,7 @@ impl NameStore {
         let unique: HashSet<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let unique: Vec<&str> = unique.into_iter().collect();
         flight::all(unique.len(), CONCURRENCY, |i| self.delete_one(&session, unique[i], None)).await?;
+        self.remove_marks(&session, &unique, None).await?;
         self.announce(true, &unique).await;
         Ok(())
     }
@@ -349,8 +349,7 @@ impl NameStore {
         }
         self.stats.metadata_requests.add(1);
         let result = session.batch(&batch, ((name,), (name,))).await;
-        result.map_err(|error| self.failed("delete a metric", error))?;
-        self.remove_tags(session, name, as_of_us).await
+        result.map(|_| ()).map_err(|error| self.failed("delete a metric", error))
     }
 
     /// Updates the date of the last write of metrics whose date is before `since` (seconds since the epoch).

@@ -41,8 +41,7 @@ impl NameLimits {
     /// # Errors
     /// The first problem found, if the tables cannot hold the name.
     pub fn check(&self, name: &str) -> Result<(), NameProblem> {
-        // A row of the tags table has a tag, its value and the name in one key.
-        if name.len() * (1 + usize::from(is_tagged(name))) > KEY_BYTES_MAX {
+        if name.len() > KEY_BYTES_MAX {
             return Err(NameProblem::TooLong);
         }
         if is_tagged(name) {
@@ -86,12 +85,6 @@ pub(crate) fn tree_row(name: &str) -> Vec<&str> {
     row
 }
 
-/// The tags of a series with their values, including the pseudo tag `name`. Nothing for untagged names.
-pub(crate) fn tags(name: &str) -> impl Iterator<Item = (&str, &str)> {
-    let first = is_tagged(name).then(|| name.split(';').next().map(|path| ("name", path))).flatten();
-    first.into_iter().chain(name.split(';').skip(1).filter_map(|tag| tag.split_once('=')))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,9 +95,6 @@ mod tests {
         assert_eq!(tree_row("a"), ["a", ".", "a", "__END__"]);
         assert_eq!(directories("a.b.c").collect::<Vec<_>>(), ["a", "a.b"]);
         assert_eq!(directories("a").count(), 0);
-        let all: Vec<_> = tags("cpu.load;dc=a;host=b=c").collect();
-        assert_eq!(all, [("name", "cpu.load"), ("dc", "a"), ("host", "b=c")]);
-        assert_eq!(tags("cpu.load").count(), 0);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) struct TableStatements {
     pub(crate) insert_late: PreparedStatement,
     pub(crate) select: PreparedStatement,
     pub(crate) select_timed: Option<PreparedStatement>,
+    /// These two ask all replicas: a deletion that one of them misses can be undone by it later.
+    pub(crate) any: PreparedStatement,
     pub(crate) delete: PreparedStatement,
     pub(crate) write_consistency: Consistency,
     /// The level of reads whose result decides on a write.
@@ -170,7 +172,8 @@ impl Tables {
             insert_late: statement(&session, &text.insert_late, write).await?,
             select,
             select_timed,
-            delete: statement(&session, &text.delete, write).await?,
+            any: statement(&session, &text.any, Consistency::All).await?,
+            delete: statement(&session, &text.delete, Consistency::All).await?,
             write_consistency: write,
             decisive_consistency: decisive(write, read),
             datacenter,

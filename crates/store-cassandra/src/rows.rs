@@ -175,6 +175,7 @@ impl RowStore for CassandraStore {
         let names: Vec<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let delete = |i: usize| self.names.delete_one(&session, names[i], Some(as_of_us));
         flight::all(names.len(), CONCURRENCY, delete).await?;
+        self.names.remove_marks(&session, &names, Some(as_of_us)).await?;
         // Rows written after `as_of_us` still exist: do not announce those metrics as deleted.
         let left = self.look_up_rows(&names).await?;
         let gone: Vec<&str> =

@@ -20,6 +20,8 @@ pub struct Points {
     pub select: String,
     /// The same, with the time at which each row was written; `None` for raw points.
     pub select_timed: Option<String>,
+    /// Finds out whether a partition has a row.
+    pub any: String,
     /// Deletes a whole partition.
     pub delete: String,
 }
@@ -41,6 +43,7 @@ impl Points {
             insert,
             select: format!("SELECT {wanted} FROM {table} {part}"),
             select_timed: of.coarse.then(|| format!("SELECT {wanted}, WRITETIME(value) FROM {table} {part}")),
+            any: format!("SELECT offset FROM {table} WHERE metric = ? AND time_start_ms = ? LIMIT 1"),
             delete: format!("DELETE FROM {table} WHERE metric = ? AND time_start_ms = ?"),
         }
     }
@@ -158,18 +161,31 @@ impl Names {
         )
     }
 
-    /// Lists a series under one of its tags.
-    pub fn insert_tag(&self) -> String {
+    /// Reads which rows of a bucket of the change feed are later than a given time, without their names.
+    pub fn change_ids(&self) -> String {
+        format!("SELECT at FROM {} WHERE bucket = ? AND at > ?", table(&self.keyspace, CHANGES))
+    }
+
+    /// Reads one row of the change feed.
+    pub fn change(&self) -> String {
+        format!(
+            "SELECT at, deleted, names, origin FROM {} WHERE bucket = ? AND at = ?",
+            table(&self.keyspace, CHANGES)
+        )
+    }
+
+    /// Marks a series as hidden.
+    pub fn insert_mark(&self) -> String {
         format!("INSERT INTO {} (tag, value, name, id) VALUES (?, ?, ?, ?)", table(&self.keyspace, TAGS))
     }
 
-    /// Reads the series that have this value of a tag.
-    pub fn series_of_tag(&self) -> String {
+    /// Reads the hidden series.
+    pub fn marks(&self) -> String {
         format!("SELECT name, id FROM {} WHERE tag = ? AND value = ?", table(&self.keyspace, TAGS))
     }
 
-    /// Removes a series from under one of its tags.
-    pub fn delete_tag(&self) -> String {
+    /// Removes the mark of a hidden series.
+    pub fn delete_mark(&self) -> String {
         format!("DELETE FROM {} WHERE tag = ? AND value = ? AND name = ?", table(&self.keyspace, TAGS))
     }
 
@@ -229,9 +245,11 @@ impl Names {
             self.any_below(),
             self.insert_change(),
             self.changes(),
-            self.insert_tag(),
-            self.delete_tag(),
-            self.series_of_tag(),
+            self.change_ids(),
+            self.change(),
+            self.insert_mark(),
+            self.delete_mark(),
+            self.marks(),
             self.take_lease(),
             self.renew_lease(),
             self.release_lease(),

@@ -15,6 +15,7 @@ pub(crate) struct Stats {
     pub(crate) find_counted: Counter,
     pub(crate) failed_requests: Counter,
     pub(crate) expired: Counter,
+    pub(crate) partitions_deleted: Counter,
     pub(crate) damaged: Counter,
     pub(crate) tables_refused: Counter,
     pub(crate) refused_names: Counter,
@@ -46,6 +47,10 @@ impl Stats {
             expired: counter(
                 "slots_expired_total",
                 "slots left out because they were older than their retention",
+            ),
+            partitions_deleted: counter(
+                "partitions_deleted_total",
+                "partitions of points that were deleted; each leaves a tombstone",
             ),
             damaged: counter("damaged_rows_total", "foreign or damaged rows that were skipped"),
             tables_refused: counter(

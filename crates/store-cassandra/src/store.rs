@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures::TryFutureExt;
 use plumbago_model::{Clock, MetricId, Stage, Window};
 use plumbago_store::merge;
 use plumbago_store::{
@@ -16,7 +15,6 @@ use uuid::Uuid;
 
 use crate::check::Features;
 use crate::config::Config;
-use crate::layout::{self, Partition, Table};
 use crate::metadata::NameStore;
 use crate::names::{NameLimits, NameProblem};
 use crate::prepared::Tables;
@@ -27,13 +25,9 @@ use crate::session::Clusters;
 use crate::stats::Stats;
 use crate::write::PointWriter;
 use crate::writers::SharedIdentity;
-use crate::{error, flight};
 
 /// Enough slots per call to keep a few hundred requests in flight.
 const WRITE_LIMITS: WriteLimits = WriteLimits { concurrency: 2, slots_per_call: 16_384 };
-/// How far into the future a deletion reaches, in seconds: senders with a fast clock may have written there.
-const FUTURE_SECONDS: i64 = 86_400;
-
 /// Points and names in Cassandra or ScyllaDB. Clones share connections and state.
 #[derive(Debug, Clone)]
 pub struct CassandraStore {
@@ -186,34 +180,6 @@ impl CassandraStore {
     /// Retries refused tables with the next request, for example after `syncdb` created them.
     pub fn retry_tables(&self) {
         self.tables.forgive();
-    }
-
-    /// Deletes a metric's partitions of one stage from both tables that the stage may have (raw and coarse).
-    async fn delete_stage(&self, id: MetricId, stage: Stage, timestamp_us: i64) -> Result<(), StoreError> {
-        let session = self.tables.session().await?;
-        let now = self.clock.now();
-        let reach = stage.duration() as i64 + layout::OUT_OF_ORDER_SECONDS as i64;
-        let slot = |time: i64| u32::try_from(time.max(0) / i64::from(stage.resolution)).unwrap_or(u32::MAX);
-        let first = Partition::of(slot(now - reach)).0;
-        let count = (Partition::of(slot(now + FUTURE_SECONDS)).0 - first + 1) as usize;
-        for coarse in [false, true] {
-            let table = Table { stage, coarse };
-            let statements = match self.tables.get(table).await {
-                Ok(statements) => statements,
-                Err(error) if error::is_invalid(&error) => continue,
-                Err(error) => return Err(error),
-            };
-            let mut delete = statements.delete.clone();
-            delete.set_timestamp(Some(timestamp_us));
-            let session = &session;
-            let delete = |i: usize| {
-                let values = (Uuid::from_bytes(id.0), Partition(first + i as u32).start_ms(stage));
-                let deletion = session.execute_unpaged(&delete, values);
-                deletion.map_err(move |error| error::request(format!("delete from {}", table.name()), error))
-            };
-            flight::all(count, self.config.concurrency as usize, delete).await?;
-        }
-        Ok(())
     }
 }
 

@@ -1,14 +1,15 @@
-//! The table that lists series by their tags. Only Plumbago has it, so it may be missing in a keyspace that
-//! BigGraphite created. Series are then not listed by tag; everything else works.
+//! The table `plumbago_tags`, which holds the marks of hidden series ([`crate::hidden`]). Earlier releases also listed
+//! all series there by tag, without bound; nothing reads those rows, and they stay. Only Plumbago has the table, so it
+//! may be missing in a keyspace that BigGraphite created. Series cannot be hidden then; everything else works.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use plumbago_store::StoreError;
 use scylla::client::session::Session;
-use uuid::Uuid;
 
-use crate::metadata::NameStore;
-use crate::{error, hidden, names};
+use crate::metadata::{CONCURRENCY, NameStore};
+use crate::{error, flight, hidden, names};
 
 /// How long a table that was found absent is not tried again, in milliseconds. Each try costs a request.
 const ABSENT_FOR_MS: i64 = 60_000;
@@ -39,50 +40,32 @@ fn is_lately(at_ms: i64, now_ms: i64) -> bool {
 }
 
 impl NameStore {
-    /// Lists a series under its tags, unless the table is absent.
-    pub(crate) async fn add_tags(&self, session: &Session, name: &str, id: Uuid) -> Result<(), StoreError> {
-        if !self.is_listed_by_tag(name) {
-            return Ok(());
-        }
-        self.without_tags(self.insert_tags(session, name, id).await)
-    }
-
-    async fn insert_tags(&self, session: &Session, name: &str, id: Uuid) -> Result<(), StoreError> {
-        for (tag, value) in names::tags(name) {
-            self.execute(session, "write a tag", self.text.insert_tag(), (tag, value, name, id)).await?;
-        }
-        Ok(())
-    }
-
-    /// Removes a series from under its tags, and its mark if it is hidden. With `as_of_us` (microseconds
-    /// since the epoch), what was written after that time stays.
-    pub(crate) async fn remove_tags(
+    /// Removes the marks of those deleted metrics that are hidden series. With `as_of_us` (microseconds since the
+    /// epoch), marks set after that time stay. The others get no tombstones: too many in the partition of the marks
+    /// would make it unreadable.
+    pub(crate) async fn remove_marks(
         &self,
         session: &Session,
-        name: &str,
+        deleted: &[&str],
         as_of_us: Option<i64>,
     ) -> Result<(), StoreError> {
-        if !self.is_listed_by_tag(name) {
+        if !deleted.iter().any(|name| names::is_tagged(name)) || self.tags.is_absent(self.clock.now_ms()) {
             return Ok(());
         }
-        self.without_tags(self.delete_tags(session, name, as_of_us).await)
-    }
-
-    async fn delete_tags(
-        &self,
-        session: &Session,
-        name: &str,
-        as_of_us: Option<i64>,
-    ) -> Result<(), StoreError> {
-        for (tag, value) in names::tags(name).chain([hidden::MARK]) {
-            let text = self.text.delete_tag();
-            self.execute_at(session, "delete a tag", text, (tag, value, name), as_of_us).await?;
-        }
-        Ok(())
-    }
-
-    fn is_listed_by_tag(&self, name: &str) -> bool {
-        names::is_tagged(name) && !self.tags.is_absent(self.clock.now_ms())
+        let marked = self.hidden().await?;
+        let marked: HashSet<&str> = marked.iter().map(|(name, _)| name.as_str()).collect();
+        let marked: Vec<&str> = deleted.iter().copied().filter(|name| marked.contains(name)).collect();
+        let (tag, value) = hidden::MARK;
+        let remove = |i: usize| {
+            self.execute_at(
+                session,
+                "show a series",
+                self.text.delete_mark(),
+                (tag, value, marked[i]),
+                as_of_us,
+            )
+        };
+        self.without_tags(flight::all(marked.len(), CONCURRENCY, remove).await.map(|_| ()))
     }
 
     /// Turns the error of a server that has no such table into an empty result.
@@ -93,7 +76,7 @@ impl NameStore {
                     let error: &(dyn std::error::Error + 'static) = &error;
                     tracing::warn!(
                         error,
-                        "the table plumbago_tags cannot be used, so series are not listed by tag; run `plumbago syncdb`"
+                        "the table plumbago_tags cannot be used, so series cannot be hidden; run `plumbago syncdb`"
                     );
                 }
                 Ok(T::default())

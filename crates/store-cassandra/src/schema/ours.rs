@@ -4,7 +4,7 @@ use super::{CompactionWindow, Key, Options, Purpose, TableDef, column};
 
 /// The change feed: tells other daemons which metrics were created and deleted.
 pub const CHANGES: &str = "plumbago_changes";
-/// Lists tagged series by tag and value.
+/// Has the marks of hidden series. Earlier releases listed all tagged series in it.
 pub const TAGS: &str = "plumbago_tags";
 /// Leases for jobs that only one daemon may run at a time.
 pub const LEASES: &str = "plumbago_leases";

@@ -2,7 +2,7 @@
 //! depend on which replica answers.
 
 use plumbago_cassandra_node::{Options, server};
-use plumbago_model::{Aggregation, MetricId, Stage};
+use plumbago_model::{Aggregation, MetricId, Period, Stage};
 use plumbago_store::{
     Column, PointStore, ReadRequest, RemotePoints, RowCount, Run, SlotRange, WriteBatch, WriterIdentity,
 };
@@ -53,15 +53,15 @@ fn lacking(columns: &[Column]) -> usize {
     columns.iter().filter(|column| column.values.iter().any(|value| value.is_nan())).count()
 }
 
+/// Nodes that do not deliver what a replica missed.
+fn without_hints() -> Options {
+    let more = vec!["hinted_handoff_enabled: false".to_owned()];
+    Options { heap_mib: 320, sasi: false, more, ..Options::default() }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_lags_decides_nothing() {
-    let options = Options {
-        heap_mib: 320,
-        sasi: false,
-        more: vec!["hinted_handoff_enabled: false".to_owned()],
-        ..Options::default()
-    };
-    let Some(mut cluster) = server::cluster_for_test(3, &options) else { return };
+    let Some(mut cluster) = server::cluster_for_test(3, &without_hints()) else { return };
     let mut keyspace = Keyspace::on(&cluster.contact_points()[0], "levels");
     keyspace.config.contact_points = cluster.contact_points();
     keyspace.config.replication.data = Factor::Simple(3);
@@ -99,4 +99,38 @@ async fn a_replica_that_lags_decides_nothing() {
         wrong += whole.values.iter().filter(|value| **value != 20.0).count();
     }
     assert_eq!(wrong, 0, "of {} answers", READS * METRICS * 2);
+}
+
+/// A replica that was away cannot bring deleted points back: without it nothing is deleted, and then all replicas
+/// know.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_replicas_confirm_a_deletion() {
+    let Some(mut cluster) = server::cluster_for_test(3, &without_hints()) else { return };
+    let mut keyspace = Keyspace::on(&cluster.contact_points()[0], "deleted");
+    keyspace.config.contact_points = cluster.contact_points();
+    keyspace.config.replication.data = Factor::Simple(3);
+    keyspace.config.replication.metadata = Factor::Simple(3);
+    keyspace.config.request_timeout = Period::seconds(3);
+    let store = keyspace.store().await;
+    keyspace.sync(&store, &["60s:1d,3600s:30d"]).await;
+    let points = hour("deleted", 0, now() / 3600 - 2, 0.0);
+    store.write(&points).await.unwrap();
+    let metrics: Vec<(MetricId, Vec<Stage>)> = points.runs.iter().map(|run| (run.id, vec![RAW])).collect();
+
+    cluster.node(2).kill();
+    let error = PointStore::delete(&store, &metrics).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    cluster.node(2).start().unwrap();
+    cluster.wait_settled().unwrap();
+    let deleted = async {
+        while PointStore::delete(&store, &metrics).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    };
+    timeout(HANG, deleted).await.unwrap();
+    // Each read asks one replica. A new connection knows all nodes.
+    let other = keyspace.store().await;
+    for _ in 0..READS {
+        assert_eq!(lacking(&read(&other, &points, false).await), METRICS);
+    }
 }

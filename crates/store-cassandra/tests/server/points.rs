@@ -1,13 +1,14 @@
 //! Points on a real server: what the test suite for all stores cannot cover, because only this store has
 //! several writers, replicas, TTLs and rows of other programs.
 
-use plumbago_model::{Aggregation, MetricId, Stage};
+use plumbago_model::{Aggregation, MetricId, Stage, SystemClock};
 use plumbago_store::{
     ErrorKind, PointStore, ReadRequest, RemotePoints, RowCount, Run, SharedWindows, SlotRange, SlotRow,
     WriteBatch, WriterIdentity,
 };
 use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::layout::{Partition, offset};
+use plumbago_telemetry::Registry;
 use uuid::Uuid;
 
 use crate::common::{Keyspace, now};
@@ -43,6 +44,31 @@ async fn read(store: &CassandraStore, run: Run, len: u32) -> (Vec<f64>, Vec<u32>
 async fn points_of_several_writers() {
     let Some(keyspace) = Keyspace::new("points") else { return };
     several_writers(keyspace).await;
+}
+
+/// A deletion leaves a tombstone for each partition that has something.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_leaves_few_tombstones() {
+    let Some(keyspace) = Keyspace::new("deletion") else { return };
+    let registry = Registry::new();
+    let store = keyspace.store_at(WriterIdentity::new(0, 800), SystemClock, &registry).await;
+    keyspace.sync(&store, &["1s:1d,3600s:30d"]).await;
+    let stage = Stage { resolution: 1, points: 86_400 };
+    let raw = Run { stage, ..run("few", 0, stage.slot(now()) / 2000 * 2000 - 1000, Aggregation::Average) };
+    store.write(&batch(raw, &[1.0; 1500], &[1; 1500])).await.unwrap();
+    let hours = run("few", 1, HOURS.slot(now()) - 1, Aggregation::Average);
+    store.write(&batch(hours, &[1.0], &[60])).await.unwrap();
+    let deleted = || registry.value("plumbago_cassandra_partitions_deleted_total").unwrap_or(0.0);
+    PointStore::delete(&store, &[(raw.id, vec![stage, HOURS]), (MetricId::of("none"), vec![stage])])
+        .await
+        .unwrap();
+    assert_eq!(deleted(), 3.0, "two partitions of seconds and one of hours");
+    assert!(
+        read(&store, raw, 1500).await.0.iter().chain(&read(&store, hours, 1).await.0).all(|v| v.is_nan())
+    );
+    PointStore::delete(&store, &[(raw.id, vec![stage, HOURS])]).await.unwrap();
+    assert_eq!(deleted(), 3.0, "nothing is left");
+    keyspace.drop().await;
 }
 
 pub async fn several_writers(keyspace: Keyspace) {

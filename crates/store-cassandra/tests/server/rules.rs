@@ -29,7 +29,7 @@ fn points() -> Vec<Points> {
 fn statements() -> Vec<String> {
     let mut all = Names::new("k_metadata").all();
     for points in points() {
-        all.extend([points.insert, points.insert_late, points.select, points.delete]);
+        all.extend([points.insert, points.insert_late, points.select, points.any, points.delete]);
         all.extend(points.select_timed);
     }
     all
