@@ -1,149 +1,201 @@
-//! Follows creations and deletions of metrics by other daemons: reads the change feed of the shared store,
-//! and rereads all names from time to time, because the feed can miss changes.
+//! Follows creations and deletions of metrics by other daemons and programs: reads the change feed of the shared
+//! store, and rereads all names part by part, because other programs do not write the feed, and it can miss
+//! changes.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plumbago_store::{ChangeFeed, Changes, MetaEntry, MetadataStore, MetricMeta, Share};
+use plumbago_store::{ChangeFeed, Changes, MetaEntry, MetadataStore, MetricMeta};
 use tokio::time::Instant;
 
 use crate::member::RETRY_PAUSE;
+use crate::pace::{AT_ONCE, Work};
+use crate::scan::{Missing, Round, interval};
+use crate::scan_file::Progress;
 use crate::{ClusterError, LocalMetrics, Member, PAGE, meta_of, with_jitter};
 
 /// How often the change feed is read.
 const POLL_EVERY: Duration = Duration::from_secs(2);
-/// How often all names are reread if the store has a change feed.
-const RESCAN_WITH_FEED: Duration = Duration::from_secs(3600);
-/// How often all names are reread if it has none.
-const RESCAN_WITHOUT_FEED: Duration = Duration::from_secs(300);
-/// Age in seconds below which a name missing from a scan is not treated as missing: it may have been created
-/// behind the scan's position.
+/// Most changes that wait to be applied. With more of them, all names are reread instead.
+const PENDING_MAX: usize = 1_000_000;
+/// How often the progress is saved.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+/// Age in seconds below which a name missing from a round is not treated as missing: it may have been created
+/// behind the round's position.
 const YOUNG: i64 = 60;
+/// Age in seconds from which the change feed must have shown a creation.
+const ANNOUNCED_AFTER: i64 = 300;
+/// For how long names are reread often after a change that was not announced, in seconds.
+const OTHERS_FOR: i64 = 7 * 86_400;
 
 impl Member {
     /// Follows creations and deletions by other daemons, forever. If the store finds names itself, no names
     /// are loaded here, so only deletions are followed.
     pub(crate) async fn follow(self, local: Arc<dyn LocalMetrics>) {
         self.wait_until_checked().await;
-        let mut feed = self.store().change_feed();
-        // The count of returned servers at the last reread of all names. It does not start at 0, because a
-        // return before this task began may only be a first connection that failed.
-        let mut handled = self.store().names_restarts();
-        let mut pending = Vec::new();
+        self.set_handled_returns(self.store().names_restarts());
+        let mut follower = Follower::new(self, local);
         loop {
-            let scanned = Instant::now();
-            let returns = self.store().names_restarts();
-            let missing = if returns == handled { Missing::Deleted } else { Missing::Lost };
-            if !self.finds_names()
-                && let Err(error) = self.rescan(&*local, missing).await
-            {
+            follower.step().await;
+        }
+    }
+}
+
+struct Follower {
+    member: Member,
+    local: Arc<dyn LocalMetrics>,
+    feed: Box<dyn ChangeFeed>,
+    /// Changes that were not applied yet, with `true` for a deletion.
+    pending: Vec<(String, bool)>,
+    polled: Option<Instant>,
+    round: Round,
+    /// The count of returned servers when this round or an earlier one began to look for what they lost.
+    returns: u64,
+    /// The count of restarts of servers after which all names were read.
+    restarts: u64,
+    /// When names last changed without being announced, in seconds since the epoch.
+    unannounced: Option<i64>,
+    read_until: Option<i64>,
+    saved: Instant,
+}
+
+impl Follower {
+    /// Continues where the last process of this data directory ended. All names are read at once if changes may
+    /// have been missed since: the copy of the names was never complete, it is not known what was read of the
+    /// feed, or other programs create names that no feed shows. A server that was restarted meanwhile may have
+    /// lost names; then they are read with the first step.
+    fn new(member: Member, local: Arc<dyn LocalMetrics>) -> Self {
+        let Progress { part, read_until, unannounced, .. } = member.scan_file().progress.clone();
+        let (now, is_loaded) = (member.clock().now(), member.names().is_loaded());
+        let since = read_until.filter(|_| !is_loaded).unwrap_or_else(|| member.made_at());
+        let feed = member.store().change_feed(since);
+        let returns = member.handled_returns();
+        let mut this = Self {
+            member,
+            local,
+            feed,
+            pending: Vec::new(),
+            polled: None,
+            round: Round::new(part, now),
+            returns,
+            restarts: 0,
+            unannounced,
+            read_until,
+            saved: Instant::now(),
+        };
+        if !is_loaded && (!this.member.names().is_complete() || read_until.is_none() || this.has_others()) {
+            this.round = this.round.urgent(Missing::Deleted, now);
+        } else {
+            // As if there was no feed: it is not known here, and one part more does no harm.
+            this.round.wait(interval(false, false));
+        }
+        this
+    }
+
+    async fn step(&mut self) {
+        if self.member.finds_names() || !self.round.is_urgent {
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+        let has_feed = self.member.store().shared_features().await.is_ok_and(|features| features.changes);
+        if has_feed && self.polled.is_none_or(|at| at.elapsed() >= POLL_EVERY) {
+            self.polled = Some(Instant::now());
+            self.poll().await;
+        }
+        if !self.member.finds_names() {
+            self.read_due_part(has_feed).await;
+        }
+        self.save_progress(has_feed);
+    }
+
+    /// Reads the change feed and applies what it returns.
+    async fn poll(&mut self) {
+        let mut read_until = None;
+        match self.feed.poll().await {
+            Ok(Changes { names, missed, read_until: until }) => {
+                self.pending.extend(names);
+                read_until = Some(until);
+                if missed || self.pending.len() > PENDING_MAX {
+                    self.pending.truncate(PENDING_MAX);
+                    self.round = self.round.urgent(self.round.missing, self.member.clock().now());
+                }
+            }
+            Err(error) => tracing::debug!(%error, "the change feed cannot be read, trying again"),
+        }
+        match self.apply_changes().await {
+            Ok(()) => self.read_until = read_until.or(self.read_until),
+            Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "failed to read the names from the server again; retrying"
+                    "failed to apply the changes of other daemons; retrying"
                 );
-                tokio::time::sleep(with_jitter(RETRY_PAUSE)).await;
-                continue;
-            }
-            handled = returns;
-            self.poll_until_rescan(&*local, &mut *feed, &mut pending, (scanned, handled)).await;
-        }
-    }
-
-    /// Applies changes from the feed until all names have to be reread: the interval is over, a server has
-    /// returned, or the feed missed changes. `pending` has the changes that were not applied yet, with `true`
-    /// for a deletion. `scanned` is the time of the last reread and `handled` the count of returned servers
-    /// then.
-    async fn poll_until_rescan(
-        &self,
-        local: &dyn LocalMetrics,
-        feed: &mut dyn ChangeFeed,
-        pending: &mut Vec<(String, bool)>,
-        (scanned, handled): (Instant, u64),
-    ) {
-        loop {
-            tokio::time::sleep(POLL_EVERY).await;
-            let has_feed = self.store().shared_features().await.is_ok_and(|features| features.changes);
-            let every = if has_feed { RESCAN_WITH_FEED } else { RESCAN_WITHOUT_FEED };
-            if scanned.elapsed() > every || self.store().names_restarts() != handled {
-                return;
-            }
-            if !has_feed {
-                continue;
-            }
-            match feed.poll().await {
-                Ok(Changes { names, missed }) => {
-                    pending.extend(names);
-                    if missed {
-                        return;
-                    }
-                }
-                Err(error) => tracing::debug!(%error, "the change feed cannot be read, trying again"),
-            }
-            match self.apply_changes(local, pending).await {
-                Ok(()) => pending.clear(),
-                Err(error) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "failed to apply the changes of other daemons; retrying"
-                    );
-                }
             }
         }
     }
 
-    /// Applies changes (`true` for a deletion). The feed only says which names changed; what is applied is
-    /// the state that the shared store has now, so this may be repeated.
-    async fn apply_changes(
-        &self,
-        local: &dyn LocalMetrics,
-        changes: &[(String, bool)],
-    ) -> Result<(), ClusterError> {
+    /// Applies the pending changes. The feed only says which names changed; what is applied is the state that the
+    /// shared store has now, so this may be repeated.
+    async fn apply_changes(&mut self) -> Result<(), ClusterError> {
         let names = |wanted: bool| -> Vec<&str> {
-            changes.iter().filter(|(_, deleted)| *deleted == wanted).map(|(name, _)| name.as_str()).collect()
+            let changes = self.pending.iter().filter(|(_, deleted)| *deleted == wanted);
+            changes.map(|(name, _)| name.as_str()).collect()
         };
-        let created = if self.finds_names() { Vec::new() } else { names(false) };
-        for names in created.chunks(PAGE) {
-            let metas = self.names().get(names).await?.into_iter().flatten().collect();
-            local.adopt(&self.names().copy_created(metas).await?).await?;
+        let created = if self.member.finds_names() { Vec::new() } else { names(false) };
+        for names in created.chunks(AT_ONCE) {
+            self.member.pace().wait(names.len(), Work::LookUp).await;
+            let metas = self.member.names().get(names).await?.into_iter().flatten().collect();
+            adopt(&self.member, &*self.local, metas).await?;
         }
-        for names in names(true).chunks(PAGE) {
-            self.apply_deletions(local, names).await?;
+        self.member.apply_deletions(&*self.local, &names(true)).await?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Reads the next part of all names if it is due, and handles missing names at the end of a round.
+    async fn read_due_part(&mut self, has_feed: bool) {
+        let returns = self.member.store().names_restarts();
+        if returns != self.returns {
+            self.returns = returns;
+            self.round = self.round.urgent(Missing::Lost, self.member.clock().now());
+        }
+        let restarts = self.member.restarts();
+        if restarts != self.restarts {
+            self.restarts = restarts;
+            self.round = self.round.urgent(self.round.missing, self.member.clock().now());
+        }
+        if !self.round.is_due() && !self.round.is_whole() {
+            return;
+        }
+        if let Err(error) = self.try_read_part(has_feed).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "failed to read the names from the server again; retrying"
+            );
+            tokio::time::sleep(with_jitter(RETRY_PAUSE)).await;
+        }
+    }
+
+    async fn try_read_part(&mut self, has_feed: bool) -> Result<(), ClusterError> {
+        if !self.round.is_whole() {
+            self.read_part(has_feed).await?;
+            self.round.advance(interval(has_feed, self.has_others()));
+        }
+        if self.round.is_whole() {
+            self.end_round().await?;
+            self.round = self.round.next(self.member.clock().now(), interval(has_feed, self.has_others()));
         }
         Ok(())
     }
 
-    /// Unloads deleted metrics and deletes them from the local copy. Metrics that still get points are
-    /// created again in the shared store.
-    async fn apply_deletions(&self, local: &dyn LocalMetrics, names: &[&str]) -> Result<(), ClusterError> {
-        // A metric that was created again since its deletion stays.
-        let exist = self.store().exist(names).await?;
-        let deleted: Vec<&str> =
-            names.iter().zip(exist).filter(|(_, exists)| !exists).map(|(name, _)| *name).collect();
-        let unloaded = local.forget(&deleted, self.clock().now()).await?;
-        let (mut gone, mut written) = (Vec::new(), Vec::new());
-        for (name, is_unloaded) in deleted.into_iter().zip(unloaded) {
-            if is_unloaded { gone.push(name) } else { written.push(name) }
-        }
-        self.names().copy().delete(&gone).await?;
-        let kept: Vec<MetricMeta> = self.names().copy().get(&written).await?.into_iter().flatten().collect();
-        self.note_written(&kept).await
-    }
-
-    /// Reads all names of the shared store. Loads new ones, copies changed configurations, and handles names
-    /// that are in the local copy but missing in the store.
-    async fn rescan(&self, local: &dyn LocalMetrics, missing: Missing) -> Result<(), ClusterError> {
-        let began = self.clock().now();
-        let mut seen = SeenNames::default();
-        let mut position = None;
-        let mut changed = 0;
+    /// Reads one part of the names of the shared store. Loads new ones and copies changed configurations.
+    async fn read_part(&mut self, has_feed: bool) -> Result<(), ClusterError> {
+        let (mut position, mut changed, mut unannounced) = (None, 0, 0);
+        let announced_before = self.member.clock().now() - ANNOUNCED_AFTER;
         loop {
-            let page = self.store().scan_part(Share::ALL, position, PAGE).await?;
+            let page = self.member.store().scan_part(self.round.share(), position, PAGE).await?;
             let names: Vec<&str> = page.iter().map(|(name, _)| name).collect();
-            names.iter().for_each(|name| seen.push(name));
-            let loaded = local.contains(&names).await?;
-            let copies = self.names().copy().get(&names).await?;
+            names.iter().for_each(|name| self.round.seen.push(name));
+            let loaded = self.local.contains(&names).await?;
+            let copies = self.member.names().copy().get(&names).await?;
             let (mut new, mut different) = (Vec::new(), Vec::new());
             for ((entry, is_loaded), copy) in page.iter().zip(loaded).zip(copies) {
                 if !is_loaded {
@@ -152,11 +204,13 @@ impl Member {
                     different.push(meta_of(entry));
                 }
             }
+            let is_unannounced = |meta: &&MetricMeta| i64::from(meta.created_on) < announced_before;
+            unannounced += new.iter().filter(is_unannounced).count() + different.len();
             if !new.is_empty() {
-                local.adopt(&self.names().copy_created(new).await?).await?;
+                adopt(&self.member, &*self.local, new).await?;
             }
             changed += different.len();
-            self.names().copy().create(&different).await?;
+            self.member.names().copy().create(&different).await?;
             position = page.next;
             if position.is_none() {
                 break;
@@ -168,85 +222,97 @@ impl Member {
                 "another program changed the retention or aggregation method of metrics; restart the daemon to apply the change"
             );
         }
-        if !self.names().is_complete() {
-            self.names().mark_complete();
+        if has_feed && unannounced > 0 {
+            self.note_others();
         }
-        self.handle_missing(local, seen.sorted(), missing, began).await
+        Ok(())
     }
 
-    /// Handles names of the local copy that a scan, started at `began`, did not find. If a server has
-    /// returned it may have lost them, so they are created again. Otherwise another program has deleted them,
-    /// so they are deleted here, unless most names are missing: that is more likely a fault than a deletion.
-    async fn handle_missing(
-        &self,
-        local: &dyn LocalMetrics,
-        seen: SeenNames,
-        missing: Missing,
-        began: i64,
-    ) -> Result<(), ClusterError> {
-        let (mut gone, mut names, mut position) = (Vec::new(), 0, None);
-        loop {
-            let page = self.names().copy().scan(position, PAGE).await?;
-            names += page.entries.len();
-            let is_old = |entry: &MetaEntry| i64::from(entry.created_on) < began - YOUNG;
-            let unseen = page.iter().filter(|(name, entry)| is_old(entry) && !seen.contains(name));
-            gone.extend(unseen.map(meta_of));
-            position = page.next;
-            if position.is_none() {
-                break;
-            }
+    /// Handles names of the local copy that the round did not find. If a server has returned it may have lost
+    /// them, so they are created again. Otherwise another program has deleted them, so they are deleted here,
+    /// unless most names are missing: that is more likely a fault than a deletion.
+    async fn end_round(&mut self) -> Result<(), ClusterError> {
+        if !self.member.names().is_complete() {
+            self.member.names().mark_complete();
         }
-        if gone.is_empty() {
-            return Ok(());
-        }
-        if missing == Missing::Lost {
-            for metas in gone.chunks(PAGE) {
-                self.note_written(metas).await?;
-            }
-            return Ok(());
-        }
-        if gone.len() > names / 2 {
+        let (gone, names) = self.unseen().await?;
+        if self.round.missing == Missing::Lost {
+            self.member.create_missing(&gone).await?;
+            self.member.set_handled_returns(self.returns);
+        } else if gone.len() > names / 2 {
             tracing::warn!(
                 missing = gone.len(),
                 names,
                 "more than half of the names are missing on the server; the daemon keeps all of them and creates metrics again when they get points"
             );
-            return Ok(());
+        } else if !gone.is_empty() {
+            let names: Vec<&str> = gone.iter().map(|meta| meta.name.as_str()).collect();
+            let deleted = self.member.apply_deletions(&*self.local, &names).await?;
+            if deleted > 0 {
+                tracing::info!(names = deleted, "names were deleted by another program");
+                self.note_others();
+            }
         }
-        tracing::info!(names = gone.len(), "names were deleted by another program");
-        let changes: Vec<(String, bool)> = gone.into_iter().map(|meta| (meta.name, true)).collect();
-        self.apply_changes(local, &changes).await
+        Ok(())
+    }
+
+    /// The metrics of the local copy that the round did not find although they existed when it began, and the
+    /// number of all.
+    async fn unseen(&mut self) -> Result<(Vec<MetricMeta>, usize), ClusterError> {
+        self.round.seen.sort();
+        let (mut gone, mut names, mut position) = (Vec::new(), 0, None);
+        loop {
+            let page = self.member.names().copy().scan(position, PAGE).await?;
+            names += page.entries.len();
+            let is_old = |entry: &MetaEntry| i64::from(entry.created_on) < self.round.began - YOUNG;
+            let unseen = page.iter().filter(|(name, entry)| is_old(entry) && !self.round.seen.contains(name));
+            gone.extend(unseen.map(meta_of));
+            position = page.next;
+            if position.is_none() {
+                return Ok((gone, names));
+            }
+        }
+    }
+
+    /// Whether programs change names that do not write the change feed, such as BigGraphite.
+    fn has_others(&self) -> bool {
+        let age = self.unannounced.map(|at| self.member.clock().now() - at);
+        self.member.schema_status().ignores_x_files_factor || age.is_some_and(|age| age < OTHERS_FOR)
+    }
+
+    /// Notes that a change was found that was not announced. What a process finds that reads all names at once
+    /// does not count: it may have been announced while it was away.
+    fn note_others(&mut self) {
+        if self.round.is_urgent {
+            return;
+        }
+        if !self.has_others() {
+            tracing::info!("another program creates or deletes metrics too: all names are read every hour");
+        }
+        self.unannounced = Some(self.member.clock().now());
+    }
+
+    /// Saves how far names and changes were read.
+    fn save_progress(&mut self, has_feed: bool) {
+        if self.saved.elapsed() < SAVE_EVERY || self.round.is_urgent {
+            return;
+        }
+        self.saved = Instant::now();
+        let mut file = self.member.scan_file();
+        file.progress.part = self.round.position();
+        file.progress.read_until = self.read_until.filter(|_| has_feed);
+        file.progress.unannounced = self.unannounced;
+        if let Err(error) = file.save() {
+            tracing::warn!(%error, "cannot save how far the names were read; the next start reads all of them");
+        }
     }
 }
 
-/// Why names may be missing in the shared store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Missing {
-    /// Another program deleted them.
-    Deleted,
-    /// A server that has returned lost them.
-    Lost,
-}
-
-/// The names that a scan found, as hashes of eight bytes to save memory. If a missing name has the same hash
-/// as a found one, it only goes unnoticed.
-#[derive(Debug, Default)]
-struct SeenNames {
-    hasher: RandomState,
-    hashes: Vec<u64>,
-}
-
-impl SeenNames {
-    fn push(&mut self, name: &str) {
-        self.hashes.push(self.hasher.hash_one(name));
-    }
-
-    fn sorted(mut self) -> Self {
-        self.hashes.sort_unstable();
-        self
-    }
-
-    fn contains(&self, name: &str) -> bool {
-        self.hashes.binary_search(&self.hasher.hash_one(name)).is_ok()
-    }
+/// Loads metrics that others have created.
+async fn adopt(
+    member: &Member,
+    local: &dyn LocalMetrics,
+    metas: Vec<MetricMeta>,
+) -> Result<(), ClusterError> {
+    Ok(local.adopt(&member.names().copy_created(metas).await?).await?)
 }

@@ -1,6 +1,7 @@
 //! This daemon as a member of the cluster: joins it, and runs its background tasks.
 
 use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,9 +10,13 @@ use plumbago_store::{SchemaNeeds, SchemaStatus, SharedStore, WriterIdentity};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::missing::Watched;
+use crate::pace::Pace;
 use crate::registration::OwnWriter;
 use crate::schema::{self, SchemaCheck};
-use crate::{ClusterError, LocalMetrics, Names, NodesFile, Outbox, RowTimestamps, WriterFile, with_jitter};
+use crate::{
+    ClusterError, LocalMetrics, Names, NodesFile, Outbox, RowTimestamps, ScanFile, WriterFile, with_jitter,
+};
 
 /// Pause after a failed call before it is retried.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(2);
@@ -31,6 +36,8 @@ pub struct MemberParts {
     pub writer: WriterFile,
     /// The starts of servers that this data directory knows.
     pub nodes: NodesFile,
+    /// How far this data directory has read the names.
+    pub scan: ScanFile,
     /// What this daemon needs from the store's schema.
     pub needs: SchemaNeeds,
     /// The wall clock.
@@ -63,6 +70,15 @@ struct Inner {
     clock: Arc<dyn Clock>,
     touch_after: Duration,
     checked: watch::Sender<bool>,
+    scan: StdMutex<ScanFile>,
+    /// When this was made, in seconds since the epoch.
+    made_at: i64,
+    watched: Watched,
+    pace: Pace,
+    /// The count of returned servers whose lost names were created again.
+    handled_returns: AtomicU64,
+    /// How often a server was found to have been restarted, also while no process watched it.
+    restarts: AtomicU64,
 }
 
 impl Member {
@@ -76,6 +92,12 @@ impl Member {
             writer: Mutex::new(OwnWriter { file: parts.writer, is_registered: false }),
             nodes: StdMutex::new(parts.nodes),
             finds_names: parts.needs.finds_names,
+            made_at: parts.clock.now(),
+            scan: StdMutex::new(parts.scan),
+            watched: Watched::default(),
+            pace: Pace::new(),
+            handled_returns: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
             schema: SchemaCheck::new(parts.needs),
             join_error: StdMutex::default(),
             ahead: StdMutex::default(),
@@ -114,6 +136,7 @@ impl Member {
     pub fn spawn_tasks(&self, local: &Arc<dyn LocalMetrics>, stop: &CancellationToken) {
         spawn_until(stop, self.clone().follow(Arc::clone(local)));
         spawn_until(stop, self.clone().note_written_metrics(Arc::clone(local)));
+        spawn_until(stop, self.clone().watch_deleted(Arc::clone(local)));
         spawn_until(stop, self.clone().resend_after_restarts());
     }
 
@@ -228,6 +251,44 @@ impl Member {
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.0.clock
+    }
+
+    pub(crate) fn scan_file(&self) -> MutexGuard<'_, ScanFile> {
+        self.0.scan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When this member was made, in seconds since the epoch.
+    pub(crate) fn made_at(&self) -> i64 {
+        self.0.made_at
+    }
+
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.0.watched
+    }
+
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.0.pace
+    }
+
+    /// Whether a server has returned that may have lost names, and those were not created again yet.
+    pub(crate) fn has_unhandled_return(&self) -> bool {
+        self.store().names_restarts() != self.handled_returns()
+    }
+
+    pub(crate) fn restarts(&self) -> u64 {
+        self.0.restarts.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_restart(&self) {
+        self.0.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn handled_returns(&self) -> u64 {
+        self.0.handled_returns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_handled_returns(&self, returns: u64) {
+        self.0.handled_returns.store(returns, Ordering::Relaxed);
     }
 
     pub(crate) fn finds_names(&self) -> bool {

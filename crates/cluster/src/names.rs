@@ -38,6 +38,8 @@ struct Inner {
     /// daemon.
     loads_all: bool,
     is_complete: AtomicBool,
+    /// If `true`, this process has loaded all names from the server.
+    is_loaded: AtomicBool,
     /// The load from the server in progress.
     load: Mutex<Option<Load>>,
     /// If `true`, the first start has given up waiting for the server.
@@ -66,6 +68,7 @@ impl Names {
             store,
             copy,
             is_complete: AtomicBool::new(text.starts_with("complete")),
+            is_loaded: AtomicBool::new(false),
             load: Mutex::default(),
             gave_up: AtomicBool::new(false),
             ignores_x_files_factor: AtomicBool::new(text.contains("biggraphite")),
@@ -84,6 +87,11 @@ impl Names {
     /// Returns whether the copy has held every name of the server once.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.is_complete.load(Ordering::Acquire)
+    }
+
+    /// Returns whether this process has loaded all names from the server at its start.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.0.is_loaded.load(Ordering::Acquire)
     }
 
     /// Sets whether the xFilesFactor of all metrics counts as 0. Also saved in the marker file, for a start
@@ -171,6 +179,7 @@ impl Names {
             Some(None) => {
                 *load = None;
                 self.mark_complete();
+                self.0.is_loaded.store(true, Ordering::Release);
                 Ok(MetaPage::default())
             }
             None => Err(stopping()),

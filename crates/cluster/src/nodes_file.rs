@@ -55,6 +55,11 @@ impl NodesFile {
         starts.filter(|(node, start)| self.starts.get(node) != Some(start)).collect()
     }
 
+    /// Whether one of the servers is known in another start, so that it was restarted.
+    pub(crate) fn has_restart(&self, news: &[(Uuid, i64)]) -> bool {
+        news.iter().any(|(node, start)| self.starts.get(node).is_some_and(|known| known != start))
+    }
+
     /// Notes starts. Call it only once the rows that the servers may have lost are noted to be sent again.
     pub(crate) fn note(&mut self, news: &[(Uuid, i64)]) {
         self.is_saved &= news.is_empty();

@@ -56,6 +56,9 @@ impl Member {
         // Noted only after it is on the disk that the rows are sent again, so that a crash in between loses
         // nothing.
         if !news.is_empty() && self.resend(&news) {
+            if nodes.has_restart(&news) {
+                self.note_restart();
+            }
             nodes.note(&news);
         }
         if let Some(age) = nodes.settled(&listed) {

@@ -11,7 +11,7 @@ use common::{Daemon, NOW, metric, server, wait_until};
 use plumbago_cluster::{LeaseKeeper, LocalMetrics, TaggedSeries};
 use plumbago_index::Index;
 use plumbago_model::ManualClock;
-use plumbago_store::{MetadataStore, MetricMeta, NodeStart, SharedStore, WriterIdentity};
+use plumbago_store::{MetadataStore, NodeStart, SharedStore, WriterIdentity};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -176,12 +176,13 @@ async fn names_that_a_returning_server_lost_are_created_again() {
 
     // No server has returned, so this missing name counts as deleted.
     MetadataStore::delete(&server.names, &["kept.b"]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5 * 3600)).await;
     wait_until("the deletion", async || !daemon.loaded.has("kept.b")).await;
     assert!(daemon.copy.get(&["kept.b"]).await.unwrap()[0].is_none());
 
     // If most names are missing, none counts as deleted.
     MetadataStore::delete(&server.names, &["kept.a", "kept.c"]).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(8000)).await;
+    tokio::time::sleep(Duration::from_secs(13 * 3600)).await;
     assert!(daemon.loaded.has("kept.a") && daemon.loaded.has("kept.c"));
 }
 
@@ -234,44 +235,6 @@ async fn retained_rows_expire_only_as_far_as_all_servers_have_answered() {
     assert_eq!(released(), 0);
     *server.starts.lock().unwrap() = a_start(Some(7), 300);
     wait_until("rows to expire", async || released() == (NOW - 300) * 1000).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn written_metrics_are_noted_when_it_is_due_and_at_a_rate() {
-    let (server, dir) = (server(), tempfile::tempdir().unwrap());
-    let busy: Vec<String> = (0..2000).map(|n| format!("busy.{n}")).collect();
-    let metrics: Vec<MetricMeta> = busy.iter().chain([&"idle".to_owned()]).map(|name| metric(name)).collect();
-    server.names.create(&metrics).await.unwrap();
-    let start = async || {
-        let daemon = Daemon::new(&server, 1, dir.path());
-        busy.iter().for_each(|name| daemon.loaded.set_written(name));
-        daemon.start().await;
-        daemon
-    };
-    let requests =
-        || [&server.note_reads, &server.note_writes].map(|counter| counter.load(Ordering::Relaxed));
-    let daemon = start().await;
-    wait_until("the first note", async || requests()[0] > 0).await;
-    let mut most = 0;
-    while requests()[0] < 2000 {
-        let before = requests();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        most = most.max(requests().iter().sum::<u64>() - before.iter().sum::<u64>());
-    }
-    assert!(most <= 1000, "{most} requests in a second");
-    assert_eq!(requests(), [2000, 2000]);
-    assert!(!server.noted.lock().unwrap().contains_key("idle"));
-    drop(daemon);
-
-    // A restart and another daemon read once more, and write nothing.
-    let daemon = start().await;
-    wait_until("the second look", async || requests()[0] == 4000).await;
-    assert_eq!(requests()[1], 2000);
-
-    // The time is due after `touch_after`, which is 600 s here.
-    server.clock.advance(601);
-    daemon.clock.advance(601);
-    wait_until("the next note", async || requests() == [6000, 4000]).await;
 }
 
 #[tokio::test(start_paused = true)]

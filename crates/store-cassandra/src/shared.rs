@@ -117,8 +117,8 @@ impl SharedStore for CassandraStore {
         self.names.note_read(names).await
     }
 
-    fn change_feed(&self) -> Box<dyn ChangeFeed> {
-        Box::new(FeedReader::new(self.names.clone()))
+    fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed> {
+        Box::new(FeedReader::new(self.names.clone(), self.clock.clone(), since))
     }
 
     async fn take_lease(

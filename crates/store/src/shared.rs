@@ -68,12 +68,16 @@ pub struct Changes {
     pub names: Vec<(String, bool)>,
     /// Changes may have been missed, so all names have to be read again.
     pub missed: bool,
+    /// All changes before this time (seconds since the epoch) were returned. A feed that is opened at this time
+    /// misses none.
+    pub read_until: i64,
 }
 
 /// One reader of the change feed.
 #[async_trait]
 pub trait ChangeFeed: Send + Debug {
-    /// Returns the changes since the last poll. The first poll returns those since the feed was opened.
+    /// Returns the changes since the last poll. The first polls return those since the time at which the feed was
+    /// opened.
     ///
     /// # Errors
     /// If the feed cannot be read. Nothing is lost: the next poll returns the same changes.
@@ -191,8 +195,9 @@ pub trait SharedStore: MetadataStore {
     /// A transient error if some were not noted.
     async fn note_read(&self, names: &[&str]) -> Result<(), StoreError>;
 
-    /// Opens the change feed. It returns changes from now on, so open it before reading all names.
-    fn change_feed(&self) -> Box<dyn ChangeFeed>;
+    /// Opens the change feed. It returns the changes since a time (seconds since the epoch), and may return some of
+    /// those shortly before it. Choose a time before all names were read.
+    fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed>;
 
     /// Takes a lease for `ttl`; `None` if another holder has it.
     ///

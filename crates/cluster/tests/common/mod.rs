@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_cluster::{
-    LocalMetrics, Member, MemberParts, Names, NodesFile, Outbox, RowTimestamps, WriterFile,
+    LocalMetrics, Member, MemberParts, Names, NodesFile, Outbox, RowTimestamps, ScanFile, WriterFile,
 };
 use plumbago_model::{Aggregation, Clock, ManualClock, MetricConfig};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{
-    Capabilities, ChangeFeed, Changes, ErrorKind, FetchError, Lease, MetaPage, MetadataStore, MetricMeta,
-    NodeStart, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore, Store, StoreError,
+    Capabilities, ChangeFeed, Changes, ErrorKind, FetchError, Lease, MetaEntry, MetaPage, MetadataStore,
+    MetricMeta, NodeStart, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore, Store, StoreError,
     WriterIdentity,
 };
 use tokio::sync::watch;
@@ -36,13 +36,41 @@ pub(crate) struct Server {
     pub(crate) writers: Mutex<BTreeMap<WriterIdentity, Uuid>>,
     pub(crate) forbids_writers: AtomicBool,
     pub(crate) registrations: AtomicU64,
-    pub(crate) changes: Mutex<Vec<(u64, String, bool)>>,
+    /// The connection that made each change, when (in seconds since the epoch), the name, and whether it was deleted.
+    pub(crate) changes: Mutex<Vec<(u64, i64, String, bool)>>,
+    pub(crate) requests: Mutex<Requests>,
     pub(crate) leases: Mutex<BTreeMap<String, Uuid>>,
     /// When metrics were last noted as written, in seconds since the epoch.
     pub(crate) noted: Mutex<BTreeMap<String, i64>>,
     pub(crate) note_reads: AtomicU64,
     pub(crate) note_writes: AtomicU64,
     pub(crate) clock: ManualClock,
+}
+
+/// The requests to the server.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    pub(crate) by_kind: BTreeMap<&'static str, u64>,
+    /// The current second and the requests in it, by the clock of tokio.
+    second: Option<(tokio::time::Instant, u64)>,
+    /// Most requests in a second.
+    pub(crate) most: u64,
+}
+
+impl Requests {
+    fn add(&mut self, kind: &'static str, count: usize) {
+        *self.by_kind.entry(kind).or_default() += count as u64;
+        let now = tokio::time::Instant::now();
+        let (began, requests) = self.second.unwrap_or((now, 0));
+        let is_over = now.duration_since(began) >= Duration::from_secs(1);
+        let (began, requests) = if is_over { (now, 0) } else { (began, requests) };
+        self.second = Some((began, requests + count as u64));
+        self.most = self.most.max(requests + count as u64);
+    }
+
+    pub(crate) fn of(&self, kinds: &[&str]) -> u64 {
+        kinds.iter().filter_map(|kind| self.by_kind.get(kind)).sum()
+    }
 }
 
 /// One daemon's connection to the server.
@@ -58,6 +86,12 @@ impl Connection {
         Arc::new(Self { server: Arc::clone(server), number, writer: Mutex::new(writer) })
     }
 
+    /// Creates metrics as another daemon does whose requests are not counted.
+    pub(crate) async fn create_uncounted(&self, metrics: &[MetricMeta]) {
+        self.server.names.create(metrics).await.unwrap();
+        self.announce(metrics.iter().map(|meta| meta.name.clone()), false);
+    }
+
     fn ask(&self) -> Result<&MemoryStore, StoreError> {
         match self.server.is_down.load(Ordering::Relaxed) {
             true => Err(StoreError::new(ErrorKind::Unavailable, "ask the server")),
@@ -66,7 +100,12 @@ impl Connection {
     }
 
     fn announce(&self, names: impl Iterator<Item = String>, deleted: bool) {
-        self.server.changes.lock().unwrap().extend(names.map(|name| (self.number, name, deleted)));
+        let now = self.server.clock.now();
+        self.server.changes.lock().unwrap().extend(names.map(|name| (self.number, now, name, deleted)));
+    }
+
+    fn count(&self, kind: &'static str, count: usize) {
+        self.server.requests.lock().unwrap().add(kind, count);
     }
 }
 
@@ -79,12 +118,15 @@ impl Store for Connection {
 #[async_trait]
 impl MetadataStore for Connection {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        // Each metric has a directory, a row that is looked up, and one that is written.
+        self.count("create", 3 * metrics.len());
         self.ask()?.create(metrics).await?;
         self.announce(metrics.iter().map(|meta| meta.name.clone()), false);
         Ok(())
     }
 
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
+        self.count("look up", names.len());
         self.ask()?.get(names).await
     }
 
@@ -123,9 +165,10 @@ impl ChangeFeed for Feed {
     async fn poll(&mut self) -> Result<Changes, StoreError> {
         let changes = self.server.changes.lock().unwrap();
         let new = changes[self.read..].iter().filter(|(by, ..)| *by != self.number);
-        let names = new.map(|(_, name, deleted)| (name.clone(), *deleted)).collect();
+        let names = new.map(|(_, _, name, deleted)| (name.clone(), *deleted)).collect();
         self.read = changes.len();
-        Ok(Changes { names, missed: false })
+        self.server.requests.lock().unwrap().add("poll", 1);
+        Ok(Changes { names, missed: false, read_until: self.server.clock.now() })
     }
 }
 
@@ -225,14 +268,27 @@ impl SharedStore for Connection {
         position: Option<Vec<u8>>,
         limit: usize,
     ) -> Result<MetaPage, StoreError> {
-        // The first part has all names and the others have none.
-        match part.index {
-            0 => self.ask()?.scan(position, limit).await,
-            _ => self.ask().map(|_| MetaPage::default()),
+        self.count("scan", 1);
+        let is_within = |name: &str| {
+            let hash = name.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+            hash % u64::from(part.of) == u64::from(part.index)
+        };
+        let (mut page, mut position) = (MetaPage::default(), position);
+        loop {
+            let all = self.ask()?.scan(position, limit).await?;
+            for (name, entry) in all.iter().filter(|(name, _)| is_within(name)) {
+                page.text.push_str(name);
+                page.entries.push(MetaEntry { name_end: page.text.len() as u32, ..entry.clone() });
+            }
+            position = all.next.clone();
+            if position.is_none() || page.entries.len() >= limit {
+                return Ok(MetaPage { next: position, ..page });
+            }
         }
     }
 
     async fn exist(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
+        self.count("look up", names.len());
         Ok(self.ask()?.get(names).await?.iter().map(Option::is_some).collect())
     }
 
@@ -245,6 +301,7 @@ impl SharedStore for Connection {
             if *at < since {
                 *at = self.server.clock.now();
                 self.server.note_writes.fetch_add(1, Ordering::Relaxed);
+                self.count("touch", 1);
             }
         }
         Ok(exist)
@@ -254,8 +311,9 @@ impl SharedStore for Connection {
         self.ask().map(|_| ())
     }
 
-    fn change_feed(&self) -> Box<dyn ChangeFeed> {
-        let read = self.server.changes.lock().unwrap().len();
+    fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed> {
+        let changes = self.server.changes.lock().unwrap();
+        let read = changes.iter().take_while(|(_, at, ..)| *at < since).count();
         Box::new(Feed { server: Arc::clone(&self.server), number: self.number, read })
     }
 
@@ -277,7 +335,8 @@ impl SharedStore for Connection {
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) names: Mutex<BTreeSet<String>>,
-    pub(crate) written: Mutex<BTreeSet<String>>,
+    /// When each metric got its last point, in seconds since the epoch.
+    pub(crate) written: Mutex<BTreeMap<String, i64>>,
 }
 
 impl Loaded {
@@ -285,8 +344,13 @@ impl Loaded {
         self.names.lock().unwrap().contains(name)
     }
 
+    /// Lets a metric get points all the time.
     pub(crate) fn set_written(&self, name: &str) {
-        self.written.lock().unwrap().insert(name.to_owned());
+        self.set_written_at(name, i64::MAX);
+    }
+
+    pub(crate) fn set_written_at(&self, name: &str, at: i64) {
+        self.written.lock().unwrap().insert(name.to_owned(), at);
     }
 }
 
@@ -301,9 +365,9 @@ impl LocalMetrics for Loaded {
         Ok(names.iter().map(|name| self.has(name)).collect())
     }
 
-    async fn are_written(&self, names: &[&str], _: i64) -> Result<Vec<bool>, FetchError> {
+    async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
         let written = self.written.lock().unwrap();
-        Ok(names.iter().map(|name| written.contains(*name)).collect())
+        Ok(names.iter().map(|name| written.get(*name).is_some_and(|at| *at >= since)).collect())
     }
 
     async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
@@ -375,6 +439,11 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn new(server: &Arc<Server>, number: u64, dir: &Path) -> Self {
+        Self::with(server, number, dir, Duration::from_secs(600))
+    }
+
+    /// A daemon that notes each metric that is written once in `touch_after`. Its clock is that of the server.
+    pub(crate) fn with(server: &Arc<Server>, number: u64, dir: &Path, touch_after: Duration) -> Self {
         let writer = WriterFile::load(dir, 0).unwrap();
         let connection = Connection::new(server, number, writer.identity());
         let (copy, stop) = (MemoryStore::default(), CancellationToken::new());
@@ -383,7 +452,7 @@ impl Daemon {
         let marker = (dir.join("complete"), true);
         let names = Names::new(Arc::clone(&store), Arc::new(copy.clone()), marker, is_checked, stop.clone());
         let outbox = Arc::new(FakeOutbox::default());
-        let clock = Arc::new(ManualClock::at(NOW));
+        let clock = Arc::new(ManualClock::at(server.clock.now()));
         let member = Member::new(MemberParts {
             store,
             names: names.clone(),
@@ -391,12 +460,30 @@ impl Daemon {
             timestamps: outbox.clone(),
             writer,
             nodes: NodesFile::load(dir),
+            scan: ScanFile::load(dir),
             needs: SchemaNeeds::default(),
             clock: clock.clone(),
-            touch_after: Duration::from_secs(600),
+            touch_after,
             checked,
         });
         Self { member, names, copy, connection, loaded: Arc::default(), outbox, clock, stop }
+    }
+
+    /// Gives the daemon the copy of the names that an earlier process has made, and loads the names.
+    pub(crate) async fn copy_from(&self, server: &Server) {
+        let all = server.names.scan(None, 100_000).await.unwrap();
+        let known = |name: &str| !name.contains("while.down");
+        let metas: Vec<MetricMeta> = all
+            .iter()
+            .filter(|(name, _)| known(name))
+            .map(|(name, entry)| MetricMeta {
+                name: name.to_owned(),
+                config: entry.config.clone(),
+                created_on: entry.created_on,
+            })
+            .collect();
+        self.copy.create(&metas).await.unwrap();
+        self.loaded.names.lock().unwrap().extend(metas.into_iter().map(|meta| meta.name));
     }
 
     /// Joins the cluster and starts the background tasks.

@@ -51,6 +51,7 @@ pub async fn everything(keyspace: Keyspace) {
     writer_ids_are_taken_once(&store, &other).await;
     writer_ids_come_back(&keyspace, &session, &metadata).await;
     changes_win_after_a_clock_was_ahead(&keyspace, &session, &metadata).await;
+    the_table_of_tags_has_only_marks(&store, &session, &metadata).await;
     series_need_no_table_of_tags(&keyspace, &session, &metadata).await;
     keyspace.drop().await;
 }
@@ -170,6 +171,30 @@ async fn a_metric_that_is_not_listed_is_listed_again(
     assert_eq!((row().await.problem, row().await.created_on), (None, 9));
 }
 
+/// Series are not listed by tag. What an earlier release listed stays, and a deletion removes the mark.
+async fn the_table_of_tags_has_only_marks(store: &CassandraStore, session: &Session, metadata: &str) {
+    let text = format!(
+        "INSERT INTO \"{metadata}\".plumbago_tags (tag, value, name, id) VALUES ('dc', 'a', 'old;dc=a', {})",
+        uuid()
+    );
+    session.query_unpaged(text, ()).await.unwrap();
+    let rows = async || {
+        let text = format!("SELECT tag, name FROM \"{metadata}\".plumbago_tags");
+        let rows = session.query_unpaged(text, ()).await.unwrap().into_rows_result().unwrap();
+        let mut rows: Vec<(String, String)> = rows.rows().unwrap().map(Result::unwrap).collect();
+        rows.sort();
+        rows
+    };
+    let row = |tag: &str, name: &str| (tag.to_owned(), name.to_owned());
+    let names = ["old;dc=a", "new;dc=a;host=b"];
+    store.create(&names.map(|name| metric(name, 3))).await.unwrap();
+    store.hide(&names, 5).await.unwrap();
+    assert_eq!(rows().await, [row("!hidden", names[1]), row("!hidden", names[0]), row("dc", names[0])]);
+    MetadataStore::delete(store, &names[..1]).await.unwrap();
+    store.delete_rows(&names[1..], i64::from(now()) * 2_000_000).await.unwrap();
+    assert_eq!(rows().await, [row("dc", names[0])]);
+}
+
 /// Tagged series can be created and deleted without the tags table, which BigGraphite's keyspaces lack.
 async fn series_need_no_table_of_tags(keyspace: &Keyspace, session: &Session, metadata: &str) {
     session.query_unpaged(format!("DROP TABLE \"{metadata}\".plumbago_tags"), ()).await.unwrap();
@@ -232,8 +257,8 @@ async fn parts_of_the_ring_give_everything_once(store: &CassandraStore) {
 }
 
 async fn others_learn_of_changes(store: &CassandraStore, other: &CassandraStore) {
-    let mut feed = other.change_feed();
-    let mut own = store.change_feed();
+    let mut feed = other.change_feed(i64::from(now()));
+    let mut own = store.change_feed(i64::from(now()));
     feed.poll().await.unwrap();
     store.create(&[metric("fed.one", 1), metric("fed.two", 1)]).await.unwrap();
     store.create(&[metric("fed.one", 1)]).await.unwrap();

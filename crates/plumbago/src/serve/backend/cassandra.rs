@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use plumbago_cluster::{LeaseKeeper, LocalMetrics, Member, MemberParts, Names, NodesFile, WriterFile};
+use plumbago_cluster::{
+    LeaseKeeper, LocalMetrics, Member, MemberParts, Names, NodesFile, ScanFile, WriterFile,
+};
 use plumbago_engine::{Engine, NameCheck, NameRefusal};
 use plumbago_model::Clock;
 use plumbago_spool::{Sender, SenderConfig, Spool, SpooledStore};
@@ -73,6 +75,7 @@ impl Cassandra {
             timestamps: Arc::new(SpoolOutbox(spooled.clone())),
             writer,
             nodes: NodesFile::load(&config.data_dir),
+            scan: ScanFile::load(&config.data_dir),
             needs: SchemaNeeds { retentions, finds_names: by_sasi },
             clock: Arc::clone(clock),
             touch_after: settings.touch_after.0,

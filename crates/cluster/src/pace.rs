@@ -1,0 +1,47 @@
+//! Limits the requests of the background tasks on names, all together.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Requests a second, on average. With those that are sent at once there are less than a thousand in any second.
+const RATE: u32 = 600;
+
+/// Names that are looked up at once.
+pub(crate) const AT_ONCE: usize = 100;
+/// Names that are created again at once.
+pub(crate) const CREATED_AT_ONCE: usize = 50;
+
+/// Requests per name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    /// One read.
+    LookUp = 1,
+    /// One read and at most one write.
+    Note = 2,
+    /// Reads of the metric and its directory, and a write.
+    Create = 5,
+}
+
+/// When the next requests may be sent.
+#[derive(Debug)]
+pub(crate) struct Pace(Mutex<Instant>);
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+
+    /// Waits until the requests for so many names may be sent.
+    pub(crate) async fn wait(&self, names: usize, work: Work) {
+        let requests = u32::try_from(names).unwrap_or(u32::MAX).saturating_mul(work as u32);
+        let start = {
+            let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let start = (*next).max(Instant::now());
+            *next = start + Duration::from_secs(1) / RATE * requests;
+            start
+        };
+        tokio::time::sleep_until(start).await;
+    }
+}

@@ -1,0 +1,227 @@
+//! The load that names cause on the shared store, and metrics that other programs delete. The clock is paused, so
+//! waiting takes no real time.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{Daemon, NOW, Server, metric, server, wait_until};
+use plumbago_model::{Clock as _, ManualClock};
+use plumbago_store::{MetadataStore, MetricMeta};
+
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+
+/// Lets the clocks of the server and of daemons go on with the clock of tokio.
+fn run_clocks(server: &Arc<Server>, clocks: &[Arc<ManualClock>]) {
+    let (server, clocks) = (Arc::clone(server), clocks.to_vec());
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            server.clock.advance(1);
+            clocks.iter().for_each(|clock| clock.advance(1));
+        }
+    });
+}
+
+async fn sleep(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn created_now(server: &Server, name: &str) -> MetricMeta {
+    MetricMeta { created_on: server.clock.now() as u32, ..metric(name) }
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("busy.{n}")).collect()
+}
+
+/// Makes a server with metrics that were last noted within the day before, and a daemon that writes them.
+async fn busy(count: usize, dir: &std::path::Path) -> (Arc<Server>, Daemon) {
+    let server = server();
+    let names = names(count);
+    let metrics: Vec<MetricMeta> = names.iter().map(|name| metric(name)).collect();
+    server.names.create(&metrics).await.unwrap();
+    for (n, name) in names.iter().enumerate() {
+        let age = (n * 7919 % count) as i64 * DAY as i64 / count as i64;
+        server.noted.lock().unwrap().insert(name.clone(), NOW - age);
+    }
+    let daemon = Daemon::with(&server, 1, dir, Duration::from_secs(DAY));
+    names.iter().for_each(|name| daemon.loaded.set_written(name));
+    (server, daemon)
+}
+
+/// Three days of a daemon with some thousands of metrics, beside another daemon and a program like BigGraphite.
+#[tokio::test(start_paused = true)]
+async fn a_day_has_at_most_two_requests_a_metric() {
+    const METRICS: usize = 5000;
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (server, daemon) = busy(METRICS, one.path()).await;
+    let other = Daemon::new(&server, 2, two.path());
+    run_clocks(&server, &[daemon.clock.clone(), other.clock.clone()]);
+    daemon.start().await;
+    // The other daemon and the other program only change names; their own requests are not counted.
+    let mut all = METRICS as u64;
+    for day in 0..3 {
+        *server.requests.lock().unwrap() = common::Requests::default();
+        for hour in 0..24 {
+            let new: Vec<MetricMeta> =
+                (0..10).map(|n| created_now(&server, &format!("new.{day}.{hour}.{n}"))).collect();
+            other.connection.create_uncounted(&new).await;
+            server.names.create(&[created_now(&server, &format!("foreign.{day}.{hour}"))]).await.unwrap();
+            MetadataStore::delete(&server.names, &[&format!("foreign.{day}.{}", hour / 2)]).await.unwrap();
+            all += 11;
+            sleep(HOUR).await;
+        }
+        let requests = server.requests.lock().unwrap();
+        eprintln!("day {day}: {:?}, at most {} in a second", requests.by_kind, requests.most);
+        let of_metrics = requests.of(&["look up", "touch", "create", "scan"]);
+        assert!(of_metrics <= 2 * all, "{of_metrics} requests for {all} metrics");
+        assert!(requests.of(&["touch"]) >= METRICS as u64 / 4, "metrics are noted");
+        assert!(requests.of(&["poll"]) <= DAY / 2);
+        assert!(requests.most <= 1000, "{} requests in a second", requests.most);
+    }
+    assert!(daemon.loaded.has("new.2.23.9") && daemon.loaded.has("foreign.2.20"));
+    let oldest = *server.noted.lock().unwrap().values().min().unwrap();
+    assert!(server.clock.now() - oldest <= 22 * DAY as i64 / 10, "no time is much older than 2.1 days");
+}
+
+/// A name of a program that announces nothing is found within hours, and within an hour once it is known that
+/// there is such a program.
+#[tokio::test(start_paused = true)]
+async fn names_that_nobody_announces_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, daemon) = busy(100, dir.path()).await;
+    run_clocks(&server, &[daemon.clock.clone()]);
+    daemon.start().await;
+    sleep(HOUR).await;
+    let scans = || server.requests.lock().unwrap().of(&["scan"]);
+    let before = scans();
+    sleep(6 * HOUR).await;
+    assert!(scans() - before <= 5, "one round of four parts in six hours");
+    for (name, hours) in [("foreign.a", 7), ("foreign.b", 1), ("foreign.c", 1)] {
+        server.names.create(&[created_now(&server, name)]).await.unwrap();
+        sleep(hours * HOUR + 1000).await;
+        assert!(daemon.loaded.has(name), "{name}");
+    }
+    // A deletion is noticed at the end of a round.
+    MetadataStore::delete(&server.names, &["foreign.a"]).await.unwrap();
+    sleep(2 * HOUR + 1000).await;
+    assert!(!daemon.loaded.has("foreign.a") && daemon.loaded.has("foreign.b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_goes_on_where_the_last_process_ended() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (server, daemon) = busy(100, one.path()).await;
+    let other = Daemon::new(&server, 2, two.path());
+    run_clocks(&server, &[daemon.clock.clone(), other.clock.clone()]);
+    daemon.start().await;
+    wait_until("all names", async || daemon.loaded.has("busy.99")).await;
+    sleep(HOUR).await;
+    drop(daemon);
+    other.connection.create_uncounted(&[created_now(&server, "new.while.down")]).await;
+    sleep(HOUR).await;
+
+    *server.requests.lock().unwrap() = common::Requests::default();
+    let daemon = Daemon::with(&server, 1, one.path(), Duration::from_secs(DAY));
+    daemon.copy_from(&server).await;
+    daemon.start().await;
+    wait_until("the change", async || daemon.loaded.has("new.while.down")).await;
+    sleep(60).await;
+    assert_eq!(server.requests.lock().unwrap().of(&["scan"]), 0, "the feed has shown all changes");
+    drop(daemon);
+
+    // If BigGraphite made the tables, it may have made names meanwhile.
+    server.schema.lock().unwrap().ignores_x_files_factor = true;
+    server.names.create(&[created_now(&server, "foreign.while.down")]).await.unwrap();
+    let daemon = Daemon::with(&server, 1, one.path(), Duration::from_secs(DAY));
+    daemon.start().await;
+    sleep(60).await;
+    assert!(daemon.loaded.has("foreign.while.down"));
+}
+
+/// A daemon that was stopped for a day catches up at a rate.
+#[tokio::test(start_paused = true)]
+async fn written_metrics_are_noted_when_it_is_due_and_at_a_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, daemon) = busy(2000, dir.path()).await;
+    server.names.create(&[metric("idle")]).await.unwrap();
+    run_clocks(&server, &[daemon.clock.clone()]);
+    daemon.start().await;
+    let requests =
+        || [&server.note_reads, &server.note_writes].map(|counter| counter.load(Ordering::Relaxed));
+    sleep(27 * HOUR).await;
+    let [reads, writes] = requests();
+    assert!((2000..=2200).contains(&reads) && writes < reads, "{reads} {writes}");
+    assert!(!server.noted.lock().unwrap().contains_key("idle"));
+    drop(daemon);
+
+    sleep(2 * DAY).await;
+    let daemon = Daemon::with(&server, 1, dir.path(), Duration::from_secs(DAY));
+    daemon.copy_from(&server).await;
+    names(2000).iter().for_each(|name| daemon.loaded.set_written(name));
+    daemon.start().await;
+    *server.requests.lock().unwrap() = common::Requests::default();
+    wait_until("what is due", async || requests() == [reads + 2000, writes + 2000] || requests()[0] > 4300)
+        .await;
+    let most = server.requests.lock().unwrap().most;
+    assert!(most <= 1000, "{most} requests in a second");
+}
+
+/// A metric that another program deleted is created again only if it gets further points, however short the time
+/// is since its last one.
+#[tokio::test(start_paused = true)]
+async fn what_others_deleted_is_not_created_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, daemon) = busy(100, dir.path()).await;
+    run_clocks(&server, &[daemon.clock.clone()]);
+    for name in names(100) {
+        daemon.loaded.set_written_at(&name, NOW + 2 * HOUR as i64);
+    }
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("busy.99")).await;
+    sleep(2 * HOUR).await;
+    // The last points of two arrived a minute ago; one of them gets more.
+    let recent = server.clock.now() - 60;
+    daemon.loaded.set_written_at("busy.1", recent);
+    daemon.loaded.set_written_at("busy.2", recent);
+    MetadataStore::delete(&server.names, &["busy.0", "busy.1", "busy.2"]).await.unwrap();
+    sleep(10).await;
+    let now = server.clock.now();
+    for name in names(100).iter().filter(|name| !["busy.0", "busy.1"].contains(&name.as_str())) {
+        daemon.loaded.set_written_at(name, now + 7 * DAY as i64);
+    }
+    sleep(2 * DAY).await;
+    let exist: Vec<bool> = server
+        .names
+        .get(&["busy.0", "busy.1", "busy.2"])
+        .await
+        .unwrap()
+        .iter()
+        .map(Option::is_some)
+        .collect();
+    assert_eq!(exist, [false, false, true]);
+    let loaded = ["busy.0", "busy.1", "busy.2"].map(|name| daemon.loaded.has(name));
+    assert_eq!(loaded, [false, false, true]);
+}
+
+/// The same if the deletion is announced while the last point is on its way.
+#[tokio::test(start_paused = true)]
+async fn an_announced_deletion_is_not_undone_by_points_from_before() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (server, daemon) = busy(10, one.path()).await;
+    let other = Daemon::new(&server, 2, two.path());
+    run_clocks(&server, &[daemon.clock.clone(), other.clock.clone()]);
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("busy.9")).await;
+    daemon.loaded.set_written_at("busy.0", server.clock.now() - 1);
+    MetadataStore::delete(&*other.connection, &["busy.0", "busy.1"]).await.unwrap();
+    sleep(HOUR).await;
+    let found = server.names.get(&["busy.0", "busy.1"]).await.unwrap();
+    assert!(found[0].is_none() && !daemon.loaded.has("busy.0"), "it got no further point");
+    assert!(found[1].is_some() && daemon.loaded.has("busy.1"));
+}
