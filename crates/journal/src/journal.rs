@@ -9,7 +9,7 @@ use plumbago_telemetry::Registry;
 use crate::background::Background;
 use crate::disk::SystemDisk;
 use crate::shared::Shared;
-use crate::{Config, JournalError, JournalWriter, Record, ReplayReport, SegmentInfo};
+use crate::{Config, JournalError, JournalWriter, Position, Record, ReplayReport, SegmentInfo};
 
 /// The journal of one data directory. Clones share it. Dropping the last clone syncs the files and stops the
 /// background thread.
@@ -49,6 +49,23 @@ impl Journal {
     /// `Failed` if a file cannot be read, `Closed` after [`Journal::close`].
     pub fn replay(&self, visit: &mut dyn FnMut(Record<'_>)) -> Result<ReplayReport, JournalError> {
         self.shared.replay(visit)
+    }
+
+    /// Visits records that were written before, from `position` on, in the order in which each writer has written
+    /// them; records of different writers are mixed. Some may be visited twice, after a failed sync. Stops
+    /// after about `bytes_max` bytes. Returns where the next call goes on, and whether everything that was
+    /// written before this call has been visited. Appending can go on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if a file cannot be read or was removed, `Closed` after [`Journal::close`].
+    pub fn read_again(
+        &self,
+        position: Position,
+        bytes_max: u64,
+        visit: &mut dyn FnMut(Record<'_>),
+    ) -> Result<(Position, bool), JournalError> {
+        self.shared.read_again(position, bytes_max, visit)
     }
 
     /// Raises the next sequence number to `next_sequence`. Does nothing if it is larger already.

@@ -9,6 +9,7 @@
 //! Must not know: stores, sockets, what a record means to the engine. Start at [`Journal`].
 //! `docs/formats/journal.md` describes the files, `docs/decisions/journal.md` gives the reasons.
 
+mod again;
 mod background;
 pub mod config;
 mod disk;
@@ -30,6 +31,7 @@ mod writer;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use again::Position;
 pub use config::{Config, SyncPolicy};
 pub use error::JournalError;
 pub use journal::Journal;

@@ -107,7 +107,7 @@ impl<'a> FrameReader<'a> {
     }
 
     /// The offset of the first intact frame after `at`.
-    fn next_frame(&mut self, at: u64) -> io::Result<Option<u64>> {
+    pub(crate) fn next_frame(&mut self, at: u64) -> io::Result<Option<u64>> {
         let mut at = at + PLACE_BYTES as u64;
         while at + PLACE_BYTES as u64 <= self.file_len {
             if self.has_place(at)? && self.frame(at)?.is_some() {

@@ -14,7 +14,7 @@ use crate::log::{Log, State, Unsynced, remove_files, unavailable};
 use crate::metrics::Metrics;
 use crate::open_log::{self, Opened};
 use crate::segment::SegmentClock;
-use crate::{Config, JournalError, Record, ReplayReport, SegmentInfo, lock, replay};
+use crate::{Config, JournalError, Position, Record, ReplayReport, SegmentInfo, again, lock, replay};
 
 /// Minimum time between two log lines about refused points, in milliseconds.
 const REFUSAL_LINE_MS: i64 = 10_000;
@@ -70,6 +70,22 @@ impl Shared {
             replay::sources(&log)
         };
         replay::replay(sources, &self.metrics, visit)
+    }
+
+    pub(crate) fn read_again(
+        &self,
+        position: Position,
+        bytes_max: u64,
+        visit: &mut dyn FnMut(Record<'_>),
+    ) -> Result<(Position, bool), JournalError> {
+        let sources = {
+            let log = lock(&self.log);
+            if matches!(log.state, State::Closed) {
+                return Err(JournalError::Closed);
+            }
+            again::sources(&log, position)
+        };
+        again::read(&sources, position, bytes_max, &self.metrics, visit)
     }
 
     pub(crate) fn start_at(&self, next_sequence: u64) {
