@@ -13,7 +13,7 @@ use crate::shard::creation::{CreateGate, NewMetric};
 use crate::shard::flush::Extent;
 use crate::shard::head_state::LifeEvent;
 use crate::shard::jobs::Flushes;
-use crate::shard::{ApplyContext, Limits, Shard};
+use crate::shard::{ApplyContext, LATE_POINTS, Limits, Shard};
 use crate::stats::{Reject, Stats};
 
 /// A shard whose metrics are created at once and whose flushes are discarded.
@@ -64,6 +64,7 @@ impl BenchShard {
             future_max: 86_400,
             checkpoint_segments: 9,
             idle_after: 7200,
+            late_points: LATE_POINTS,
         };
         Ok(Self {
             shard: Shard::new(BlockLayout { raw_slots: 40 }, limits, Stats::new(&registry)),

@@ -15,6 +15,8 @@ pub struct Ledger {
     pub held: u64,
     /// The part of `held` that is still in queues: no shard has applied these points yet.
     pub queued: u64,
+    /// The part of `held` that waits in the journal: late points for which memory has no room.
+    pub waiting: u64,
     /// Points that replaced the value of a slot, or whose stage was gone before they were stored.
     pub replaced: u64,
     /// Rejected points by reason.
@@ -63,6 +65,7 @@ impl std::ops::AddAssign for Ledger {
         self.stored += other.stored;
         self.held += other.held;
         self.queued += other.queued;
+        self.waiting += other.waiting;
         self.replaced += other.replaced;
         for (a, b) in self.rejected.iter_mut().zip(other.rejected) {
             *a += b;

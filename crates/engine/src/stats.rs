@@ -23,10 +23,12 @@ pub(crate) enum Reject {
     NameReserved,
     /// A journal record whose metric is unknown at start.
     Unexplained,
+    /// A late point that waited in the journal and is not there any more.
+    JournalDamaged,
 }
 
 /// Number of reasons.
-pub(crate) const REASONS: usize = 9;
+pub(crate) const REASONS: usize = 10;
 
 impl Reject {
     /// The reasons' names, in the order of the enum.
@@ -40,6 +42,7 @@ impl Reject {
         "name_too_long",
         "name_reserved",
         "unexplained",
+        "journal_damaged",
     ];
 }
 
@@ -74,6 +77,8 @@ pub(crate) struct Stats {
     pub(crate) retries: Counter,
     /// Late points.
     pub(crate) late: Counter,
+    /// Late points that wait in the journal.
+    pub(crate) late_waiting: Gauge,
     /// State rows that could not be decoded at start.
     pub(crate) damaged_states: Counter,
     /// Bytes of heads, cells and tables.
@@ -119,6 +124,10 @@ impl Stats {
             commit_seconds: store_call(registry, "commit"),
             retries: counter("store_retries_total", "store calls that failed and were retried"),
             late: counter("late_points_total", "points too late for their head, stored directly"),
+            late_waiting: gauge(
+                "late_points_waiting",
+                "late points that wait in the journal, because memory has no room for more; part of the held ones",
+            ),
             damaged_states: counter(
                 "damaged_state_rows_total",
                 "state rows that could not be decoded at start",

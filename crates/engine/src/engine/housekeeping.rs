@@ -54,6 +54,17 @@ impl Engine {
             ),
             None => parts.conditions.end("store"),
         }
+        match self.0.gauges.iter().map(|s| s.late_waiting.load(Ordering::Relaxed)).sum::<u64>() {
+            0 => parts.conditions.end("late_points"),
+            points => parts.conditions.begin(
+                "late_points",
+                format!(
+                    "{points} late points wait in the journal, because more of them arrived than the store has taken \
+                     since; the journal keeps its files until they are stored, up to journal.max_bytes; see to the \
+                     store, or send fewer points of the past at a time"
+                ),
+            ),
+        }
     }
 
     /// Updates gauges and conditions, and drops journal segments, until the engine stops.
@@ -84,6 +95,7 @@ impl Engine {
         let applied = sum(|s| s.applied.load(Ordering::Relaxed));
         let queued = inner.stats.received.get().saturating_sub(applied);
         inner.stats.held.set((sum(|s| s.held.load(Ordering::Relaxed)) + queued) as f64);
+        inner.stats.late_waiting.set(sum(|s| s.late_waiting.load(Ordering::Relaxed)) as f64);
         inner.stats.metrics.set(sum(|s| s.metrics.load(Ordering::Relaxed)) as f64);
         inner.stats.head_bytes.set(sum(|s| s.bytes.load(Ordering::Relaxed)) as f64);
         let waits = inner.gauges.iter().any(|s| s.paused.load(Ordering::Relaxed));

@@ -14,6 +14,8 @@ use plumbago_telemetry::Registry;
 use super::*;
 use plumbago_store::{FetchRequest, SeriesSource};
 
+mod late;
+
 const START: i64 = 1_700_000_000;
 /// A timeout for stops that must complete.
 const LONG: Duration = Duration::from_secs(600);
@@ -91,6 +93,7 @@ struct World {
     commits: Arc<Gate>,
     /// Blocks the worker of a shard that creates a metric called `stuck…`.
     creations: Arc<Gate>,
+    shards: usize,
 }
 
 impl World {
@@ -102,20 +105,24 @@ impl World {
             faults: Faults::by_chance(1, 0.0),
             commits: Arc::default(),
             creations: Arc::default(),
+            shards: 2,
         }
     }
 
-    /// Starts an engine with two shards on this journal and store.
+    /// Starts an engine on this journal and store.
     async fn start(&self) -> (Engine, Recovered) {
         let registry = Registry::new();
         let store = Faulty::new(self.memory.clone(), self.faults.clone());
         let settings = plumbago_journal::Config { min_free_bytes: 0, ..Default::default() };
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
-        let config = Arc::new(MetricConfig {
-            retention: "1s:1000s,10s:10000s".parse().unwrap(),
-            aggregation: Default::default(),
-            x_files_factor: 0.0,
-        });
+        let config = |method: &str| {
+            Arc::new(MetricConfig {
+                retention: "1s:1000s,10s:10000s".parse().unwrap(),
+                aggregation: method.parse().unwrap(),
+                x_files_factor: 0.0,
+            })
+        };
+        let (config, sum) = (config("average"), config("sum"));
         let creations = Arc::clone(&self.creations);
         let parts = EngineParts {
             clock: Arc::clone(&clock),
@@ -129,7 +136,7 @@ impl World {
                 if name.starts_with("stuck") {
                     creations.pass();
                 }
-                Arc::clone(&config)
+                Arc::clone(if name.starts_with("sum") { &sum } else { &config })
             }),
             name_check: Arc::new(|_| Ok(())),
             memory_used: Arc::new(|| 0),
@@ -137,7 +144,7 @@ impl World {
             conditions: Conditions::new(&registry),
             registry,
         };
-        let engine = Engine::new(Config { shards: 2, ..Config::default() }, parts);
+        let engine = Engine::new(Config { shards: self.shards, ..Config::default() }, parts);
         let recovered = engine.start().await.unwrap();
         (engine, recovered)
     }

@@ -10,7 +10,7 @@ use super::{Engine, QueueEnds};
 use crate::recover::StartError;
 use crate::recover::numbers::FreeNumbers;
 use crate::shard::creation::NewMetric;
-use crate::shard::{Limits, Shard};
+use crate::shard::{LATE_POINTS, Limits, Shard};
 use crate::worker::create::{self, Gate};
 use crate::worker::flusher::Flusher;
 use crate::worker::{Progress, ShardWorker};
@@ -28,6 +28,7 @@ impl Engine {
             future_max: config.future_max.as_secs() as i64,
             checkpoint_segments: (config.checkpoint_after.as_secs() / segment).max(1) as u32,
             idle_after: config.idle_after.as_secs() as i64,
+            late_points: LATE_POINTS,
         }
     }
 

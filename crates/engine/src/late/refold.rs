@@ -1,146 +1,226 @@
-//! Folds a window again from the stored slots of a finer stage and the late points.
+//! Folds a window again, piece by piece, from the stored slots of a finer stage and the late points.
 
 use std::collections::BTreeMap;
 
-use plumbago_model::Window;
-use plumbago_store::{Column, ReadRequest, RowCount};
+use plumbago_model::{Aggregation, Window};
+use plumbago_store::{Column, RowCount};
 
+use crate::late::fold::Fold;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::jobs::LateMetric;
 
 /// The slots that late points change, by stage.
 pub(crate) type Laid = [BTreeMap<u32, Window>];
 
-/// A window to fold again.
+/// The slots `from..until` of a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) stage: usize,
+    pub(crate) from: u32,
+    pub(crate) until: u32,
+}
+
+/// A window to fold again. Its parts are read in this order: the window itself, the source, the raw slots.
 #[derive(Debug)]
 pub(crate) struct Refold {
     pub(crate) stage: usize,
     pub(crate) window: u32,
     pub(crate) open: bool,
+    /// True when the window itself is read, because no finer stage covers it any more.
+    reads_itself: bool,
     /// The slots of the finest stage that still covers the whole window.
-    part: Part,
+    source: Part,
     /// The raw slots, although past their retention: the store may still have them.
     raw: Option<Part>,
-    /// The position in the request of the window itself, when no finer stage covers it any more.
-    itself: Option<usize>,
+    /// The window as it is stored.
+    known: Window,
+    /// True when the store has a slot of the source.
+    has_source: bool,
+    from_source: Fold,
+    /// The result of the source, once it was read.
+    folded: Window,
+    from_raw: Option<RawFold>,
 }
 
-/// The slots `from..until` of a stage.
+/// The fold of the raw slots. It counts only while these fold to exactly the windows of the source: then none of
+/// them has expired, and no point older than the raw stage has replaced a window.
 #[derive(Debug)]
-struct Part {
-    stage: usize,
-    from: u32,
-    until: u32,
-    /// Their position in the request; `None` when the range is empty.
-    read: Option<usize>,
+struct RawFold {
+    whole: Fold,
+    /// The windows of the source, in order.
+    sources: Vec<Window>,
+    /// The window of the source that is being compared, by its position.
+    at: usize,
+    in_window: Fold,
+    is_same: bool,
 }
 
 impl Refold {
-    /// Adds the slots that the window needs to the request. `is_young` says that one of its late points was
-    /// young enough for the raw stage when it was accepted. If it was in the journal for long, the raw stage
-    /// may not cover it any more.
-    pub(crate) fn new(
-        metric: &LateMetric,
-        stage: usize,
-        window: u32,
-        is_young: bool,
-        request: &mut ReadRequest,
-    ) -> Self {
+    /// `is_young` says that one of its late points was young enough for the raw stage when it was accepted. If
+    /// it was in the journal for long, the raw stage may not cover it any more.
+    pub(crate) fn new(metric: &LateMetric, stage: usize, window: u32, is_young: bool) -> Self {
         let start = i64::from(window) * i64::from(metric.layout.stage(stage).resolution);
         let covers = |s: &usize| metric.now - start <= metric.layout.stage(*s).duration() as i64;
         let covering = (0..stage).find(covers);
         let source = covering.unwrap_or(stage - 1);
-        let mut part = |source| Part::new(metric, stage, window, source, request);
-        let raw = (is_young && source > 0).then(|| part(0));
-        let (part, open) = (part(source), is_open(metric, stage, window));
-        let itself = (covering.is_none() && !open).then_some(request.ranges.len());
-        if itself.is_some() {
-            request.ranges.push(metric.layout.range(metric.id, stage, window, window + 1));
+        let method = metric.layout.config.aggregation;
+        let open = window == metric.base / metric.layout.per[stage - 1];
+        let has_raw = is_young && source > 0;
+        Self {
+            stage,
+            window,
+            open,
+            reads_itself: covering.is_none() && !open,
+            source: Part::new(metric, stage, window, source),
+            raw: has_raw.then(|| Part::new(metric, stage, window, 0)),
+            known: Window::default(),
+            has_source: false,
+            from_source: Fold::new(method, source),
+            folded: Window::default(),
+            from_raw: has_raw.then(|| RawFold::new(method)),
         }
-        Self { stage, window, open, part, raw, itself }
     }
 
-    /// Folds the window. Returns the stage that it was folded from, and the result.
-    pub(crate) fn fold(&self, layout: &MetricLayout, columns: &[Column], laid: &Laid) -> (usize, Window) {
-        let source = self.part.stage;
-        let folded = self.part.fold(layout, columns, laid);
-        let known = self.itself.map_or(Window::default(), |at| window_at(&columns[at], 0));
-        if known.count > 0 && self.part.has_expired(columns) {
-            return (source, self.complete(known, layout, laid));
-        }
-        match &self.raw {
-            Some(raw) if folded.count > 0 && self.is_of(raw, layout, columns, laid) => {
-                (0, raw.fold(layout, columns, laid))
+    /// The part with the window itself.
+    pub(crate) fn itself(&self) -> Option<Part> {
+        let part = Part { stage: self.stage, from: self.window, until: self.window + 1 };
+        self.reads_itself.then_some(part)
+    }
+
+    pub(crate) fn source(&self) -> Part {
+        self.source
+    }
+
+    pub(crate) fn raw(&self) -> Option<Part> {
+        self.raw
+    }
+
+    /// Bytes that are kept between two pieces, at most.
+    pub(crate) fn keeps(&self, method: Aggregation) -> usize {
+        let part = |part: &Part| Fold::bytes(method, part.stage, part.until - part.from);
+        let sources = (self.source.until - self.source.from) as usize * size_of::<Window>();
+        part(&self.source) + self.raw.as_ref().map_or(0, |raw| part(raw) + sources)
+    }
+
+    pub(crate) fn take_itself(&mut self, column: &Column) {
+        self.known = window_at(column, 0);
+    }
+
+    /// Takes the next slots of the source, from slot `from` on.
+    pub(crate) fn take_source(&mut self, method: Aggregation, from: u32, column: &Column, laid: &Laid) {
+        self.has_source |= column.values.iter().any(|value| !value.is_nan());
+        for (_, slot) in slots(self.source.stage, from, column, laid) {
+            self.from_source.add(method, slot);
+            if let Some(raw) = &mut self.from_raw {
+                raw.sources.push(slot);
             }
-            _ => (source, folded),
+        }
+    }
+
+    pub(crate) fn end_source(&mut self, method: Aggregation) {
+        self.folded = self.from_source.end(method);
+        let is_completed = self.known.count > 0 && !self.has_source;
+        if self.folded.count == 0 || is_completed {
+            self.from_raw = None;
+        }
+    }
+
+    /// False when the rest of the raw slots would change nothing.
+    pub(crate) fn wants_raw(&self) -> bool {
+        self.from_raw.as_ref().is_some_and(|raw| raw.is_same)
+    }
+
+    /// Takes the next raw slots, from slot `from` on.
+    pub(crate) fn take_raw(&mut self, layout: &MetricLayout, from: u32, column: &Column, laid: &Laid) {
+        let Some(raw) = &mut self.from_raw else { return };
+        let per = layout.ratio(self.source.stage, 0);
+        for (at, slot) in slots(0, from, column, laid) {
+            raw.add(layout.config.aggregation, (at / per - self.source.from) as usize, slot);
+        }
+    }
+
+    /// Ends the fold when all parts were read. Returns the stage that the window was folded from, and the result.
+    pub(crate) fn end(&mut self, layout: &MetricLayout, laid: &Laid) -> (usize, Window) {
+        let method = layout.config.aggregation;
+        let source = self.source.stage;
+        if self.known.count > 0 && !self.has_source {
+            return (source, self.complete(layout, laid));
+        }
+        match self.from_raw.take().and_then(|raw| raw.end(method)) {
+            Some(whole) => (0, whole),
+            None => (source, self.folded),
         }
     }
 
     /// Adds the late points to the stored window, because the slots it was folded from have expired. A point that
     /// replaces an expired slot counts in addition to it.
-    fn complete(&self, known: Window, layout: &MetricLayout, laid: &Laid) -> Window {
+    fn complete(&self, layout: &MetricLayout, laid: &Laid) -> Window {
         let per = layout.per[self.stage - 1];
         let slots = laid[0].range(self.window * per..(self.window + 1) * per);
         let late = layout.config.aggregation.fold_all(slots.map(|(_, slot)| slot.value));
-        layout.config.aggregation.merge_all([late, known].into_iter())
+        layout.config.aggregation.merge_all([late, self.known].into_iter())
+    }
+}
+
+impl RawFold {
+    fn new(method: Aggregation) -> Self {
+        let fold = || Fold::new(method, 0);
+        Self { whole: fold(), sources: Vec::new(), at: 0, in_window: fold(), is_same: true }
     }
 
-    /// True when the raw slots fold to exactly the stored windows of the other stage. Then none of them has
-    /// expired, and no point older than the raw stage has replaced a window.
-    fn is_of(&self, raw: &Part, layout: &MetricLayout, columns: &[Column], laid: &Laid) -> bool {
-        let per = layout.per[self.part.stage - 1];
-        let mut slots = raw.slots(columns, laid).peekable();
-        self.part.slots(columns, laid).all(|(at, window)| {
-            let in_window = std::iter::from_fn(|| slots.next_if(|(slot, _)| slot / per == at));
-            let known = in_window.filter(|(_, slot)| slot.count > 0);
-            let folded = layout.config.aggregation.fold_all(known.map(|(_, slot)| slot.value));
-            let is_same = folded.value.to_bits() == window.value.to_bits();
-            folded.count == window.count && (is_same || folded.count == 0)
-        })
+    /// Adds a raw slot of the source window at this position.
+    fn add(&mut self, method: Aggregation, at: usize, slot: Window) {
+        while self.at < at {
+            self.compare(method);
+        }
+        self.in_window.add(method, slot);
+        self.whole.add(method, slot);
+    }
+
+    fn compare(&mut self, method: Aggregation) {
+        let folded = self.in_window.end(method);
+        if let Some(window) = self.sources.get(self.at) {
+            let is_equal = folded.count == 0 || folded.value.to_bits() == window.value.to_bits();
+            self.is_same &= folded.count == window.count && is_equal;
+        }
+        self.at += 1;
+    }
+
+    /// The whole fold, if it counts.
+    fn end(mut self, method: Aggregation) -> Option<Window> {
+        while self.at < self.sources.len() {
+            self.compare(method);
+        }
+        self.is_same.then(|| self.whole.end(method))
     }
 }
 
 impl Part {
     /// For the open window the range ends at the base of the head: later slots are not in the store.
-    fn new(metric: &LateMetric, stage: usize, window: u32, source: usize, request: &mut ReadRequest) -> Self {
+    fn new(metric: &LateMetric, stage: usize, window: u32, source: usize) -> Self {
         let ratio = metric.layout.ratio(stage, source);
         let base = if source == 0 { metric.base } else { metric.base / metric.layout.per[source - 1] };
         let from = window * ratio;
-        let is_open = is_open(metric, stage, window);
+        let is_open = window == metric.base / metric.layout.per[stage - 1];
         let until = if is_open { base.clamp(from, from + ratio) } else { from + ratio };
-        let read = (from < until).then_some(request.ranges.len());
-        if read.is_some() {
-            request.ranges.push(metric.layout.range(metric.id, source, from, until));
-        }
-        Self { stage: source, from, until, read }
+        Self { stage: source, from, until }
     }
+}
 
-    /// True when the store has none of the slots.
-    fn has_expired(&self, columns: &[Column]) -> bool {
-        self.read.is_none_or(|at| columns[at].values.iter().all(|value| value.is_nan()))
-    }
-
-    fn fold(&self, layout: &MetricLayout, columns: &[Column], laid: &Laid) -> Window {
-        let method = layout.config.aggregation;
-        let known = self.slots(columns, laid).map(|(_, window)| window).filter(|window| window.count > 0);
-        if self.stage == 0 { method.fold_all(known.map(|w| w.value)) } else { method.merge_all(known) }
-    }
-
-    /// All slots in time order. Unknown ones have count 0.
-    fn slots<'a>(
-        &'a self,
-        columns: &'a [Column],
-        laid: &'a Laid,
-    ) -> impl Iterator<Item = (u32, Window)> + 'a {
-        let stored = self.read.map(|at| &columns[at]);
-        let slot = move |at: u32| -> Window {
-            if let Some(window) = laid[self.stage].get(&at) {
-                return *window;
-            }
-            stored.map_or(Window::default(), |column| window_at(column, (at - self.from) as usize))
-        };
-        (self.from..self.until).map(move |at| (at, slot(at)))
-    }
+/// The slots of a column that begins with slot `from`, with the late points in their place. Unknown ones have
+/// count 0.
+fn slots<'a>(
+    stage: usize,
+    from: u32,
+    column: &'a Column,
+    laid: &'a Laid,
+) -> impl Iterator<Item = (u32, Window)> + 'a {
+    let until = from + column.values.len() as u32;
+    let mut changed = laid[stage].range(from..until).peekable();
+    (from..until).enumerate().map(move |(place, slot)| {
+        let late = changed.next_if(|(at, _)| **at == slot).map(|(_, window)| *window);
+        (slot, late.unwrap_or_else(|| window_at(column, place)))
+    })
 }
 
 /// The slot at a position of a column. A raw slot has count 1.
@@ -152,8 +232,4 @@ pub(crate) fn window_at(column: &Column, place: usize) -> Window {
         }
         _ => Window::default(),
     }
-}
-
-fn is_open(metric: &LateMetric, stage: usize, window: u32) -> bool {
-    window == metric.base / metric.layout.per[stage - 1]
 }

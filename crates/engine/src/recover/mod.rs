@@ -110,7 +110,9 @@ pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Resu
     sources.index.insert(creations.iter().flatten().map(|metric| metric.name.as_str()));
     report.replay = began.elapsed();
     let sequence = shards.iter().map(|s| s.sequence).max().unwrap_or(0);
-    sources.journal.start_at(sources.journal.sequence().max(sequence) + 1);
+    let last = sources.journal.sequence().max(sequence);
+    sources.journal.start_at(last + 1);
+    shards.iter_mut().for_each(|shard| shard.end_replay(last));
     shards.iter_mut().for_each(Shard::export_counters);
     Ok(Start { report, numbers: numbers.free(), creations })
 }

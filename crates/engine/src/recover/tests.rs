@@ -10,6 +10,7 @@ use plumbago_store::{FlushBatch, MetricMeta, PointStore, ReadRequest, Run, State
 use plumbago_telemetry::Registry;
 
 use super::*;
+use crate::late::rounds::Budget;
 use crate::shard::Limits;
 use crate::shard::jobs::{Done, Job};
 use crate::shard::read::HeadQuery;
@@ -68,6 +69,7 @@ impl World {
             future_max: 3600,
             checkpoint_segments: 1,
             idle_after: 60,
+            late_points: 1000,
         };
         let mut shards = [Shard::new(self.store.layout(), limits, Stats::new(&Registry::new()))];
         let metadata: Arc<dyn MetadataStore> = Arc::new(self.store.clone());
@@ -153,8 +155,9 @@ fn points_of_a_metric_with_a_damaged_state_row_are_recovered() {
     let report = start.report;
     assert_eq!((report.damaged_states, report.states, report.replayed, report.unexplained), (1, 0, 2, 0));
     assert_eq!(shard.ledger.recovered, 2);
-    let mut job = Job::Late(shard.take_late().unwrap());
-    let done = do_job(&world.store, &world.store, world.runtime.handle(), &mut job).unwrap();
+    let job = Job::Late(shard.take_late().unwrap());
+    let (store, runtime) = (&world.store, world.runtime.handle());
+    let done = do_job(store, store, runtime, job, &Budget::USUAL).unwrap();
     let Done::Late(done) = done else { panic!("{done:?}") };
     shard.late_done(done);
     assert_eq!(shard.ledger.missing(), 0);

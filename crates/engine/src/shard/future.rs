@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plumbago_journal::JournalWriter;
+use plumbago_journal::{JournalWriter, Position};
 
-use super::{ALLOWANCE, ApplyContext, KIND_FUTURE, KIND_RELEASED, NUMBER_BITS, Shard};
+use super::{ALLOWANCE, ApplyContext, KIND_FUTURE, KIND_RELEASED, KIND_RELEASED_LATE, NUMBER_BITS, Shard};
 use crate::shard::head_state::{FlushEvent, mark};
 use crate::stats::Reject;
 
@@ -147,16 +147,18 @@ impl Shard {
                 return;
             }
             self.segment = writer.segment();
+            self.check_late_room(|| Position::of_segment(writer.segment()));
             let Some((at, point)) = self.future.pop_released(now) else { return };
             self.forget_released(at);
             let head = &mut self.heads[at];
+            let slot = self.layouts[usize::from(head.config)].raw.slot(point.timestamp);
+            let waits = self.late.waiting.is_on() && head.is_late(slot);
+            let kind = if waits { KIND_RELEASED_LATE } else { KIND_RELEASED };
             // A replay must release the point here, between the points before and after it.
-            self.sequence =
-                writer.point(head.number | KIND_RELEASED << NUMBER_BITS, point.timestamp, point.value);
+            self.sequence = writer.point(head.number | kind << NUMBER_BITS, point.timestamp, point.value);
             if head.segment == 0 {
                 head.segment = self.segment;
             }
-            let slot = self.layouts[usize::from(head.config)].raw.slot(point.timestamp);
             self.put(at, slot, point.value, now);
         }
     }

@@ -96,6 +96,11 @@ impl Head {
         self.state.clear(marks);
     }
 
+    /// True when a point of this slot is late.
+    pub(crate) fn is_late(&self, slot: u32) -> bool {
+        if self.is(mark::PLACED) { slot < self.base } else { self.is(mark::REFOLD) }
+    }
+
     /// Puts a value into a slot.
     #[inline]
     pub(crate) fn apply(&mut self, pool: &mut Pool, scratch: &mut Scratch, slot: u32, value: f64) -> Applied {

@@ -52,6 +52,7 @@ impl Flushes {
 pub(crate) struct FlushJob {
     pub(crate) batch: FlushBatch,
     pub(crate) items: Vec<FlushItem>,
+    /// Windows whose rows are not in the batch yet. Those of a metric follow each other, finer stages first.
     pub(crate) closes: Vec<Close>,
 }
 
@@ -87,7 +88,18 @@ pub(crate) struct LateJob {
     pub(crate) metrics: Vec<LateMetric>,
 }
 
-/// All late points of one metric in a [`LateJob`].
+/// A late point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct LatePoint {
+    /// Its journal sequence.
+    pub(crate) sequence: u64,
+    pub(crate) value: f64,
+    /// Its slot in the stage.
+    pub(crate) slot: u32,
+    pub(crate) stage: u8,
+}
+
+/// Late points of one metric.
 #[derive(Debug)]
 pub(crate) struct LateMetric {
     pub(crate) at: u32,
@@ -97,14 +109,24 @@ pub(crate) struct LateMetric {
     pub(crate) base: u32,
     /// When the first of the points was accepted, in seconds since the epoch.
     pub(crate) now: i64,
-    /// Journal sequence of the first of the points.
-    pub(crate) first_sequence: u64,
-    /// The journal segment of that point. It may be an earlier one.
+    /// The journal segment of the first of the points. It may be an earlier one.
     pub(crate) segment: u32,
     /// The raw slot at which the last window ends that is replaced by a point older than stage 0; 0 for none.
     pub(crate) aged_until: u32,
-    /// Stage, slot of the stage and value, in order of arrival.
-    pub(crate) points: Vec<(u8, u32, f64)>,
+    /// In order of arrival.
+    pub(crate) points: Vec<LatePoint>,
+}
+
+impl LateMetric {
+    /// The same metric without its points.
+    pub(crate) fn without_points(&self) -> Self {
+        Self { layout: Arc::clone(&self.layout), points: Vec::new(), ..*self }
+    }
+
+    /// The journal sequence of the first of the points.
+    pub(crate) fn first_sequence(&self) -> u64 {
+        self.points.first().map_or(u64::MAX, |point| point.sequence)
+    }
 }
 
 /// The result of a job.

@@ -1,6 +1,6 @@
 //! Late points: their slots are before the base of the head, so they go to the store directly.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use plumbago_model::{Aggregation, Window};
@@ -9,51 +9,62 @@ use super::Shard;
 use super::flush::Extent;
 use crate::router::NameHash;
 use crate::shard::head_state::LateEvent;
-use crate::shard::jobs::{Flushes, LateDone, LateJob, LateMetric, OpenPart};
+use crate::shard::jobs::{Flushes, LateDone, LateJob, LateMetric, LatePoint, OpenPart};
+use crate::shard::waiting::Waiting;
 
-/// Pending late points at which the shard stops taking points.
-const POINTS_MAX: usize = 262_144;
-/// Late points at which no further metric is added to a job.
+/// Points at which no further metric is added to a job.
 const JOB_POINTS: usize = 8192;
+/// Points of one metric in a job.
+const METRIC_POINTS: usize = 4000;
+/// Metrics with pending points that one call looks at, so that those which cannot be stored yet take no time.
+const METRICS_LOOKED_AT: usize = 16_384;
 /// Metrics in one flush that has to precede late points.
 const FLUSH_MAX: usize = 1000;
 
-/// Late points of a shard: pending ones, and those in flight to the store.
+/// Late points of a shard: pending ones, those in flight to the store, and those that wait in the journal.
 #[derive(Debug, Default)]
 pub(crate) struct LateList {
-    /// Pending points by metric.
-    metrics: Vec<LateMetric>,
-    /// The position in `metrics` of each head.
-    place: HashMap<u32, usize>,
-    /// For each head, the first journal sequence of each of its jobs in flight.
-    in_flight: HashMap<u32, VecDeque<u64>>,
-    /// Pending points.
+    /// Pending points by head.
+    pending: HashMap<u32, LateMetric>,
+    /// The heads in `pending`, in the order in which they get their turn.
+    order: VecDeque<u32>,
+    /// The heads in `pending` with points older than stage 0.
+    aged: BTreeSet<u32>,
+    /// The head after the last one in `aged` that was looked at.
+    aged_next: u32,
+    /// The heads with points in flight, with the journal sequence of the first of these points.
+    in_flight: HashMap<u32, u64>,
+    /// The number of pending points.
     points: usize,
+    pub(super) waiting: Waiting,
 }
 
 impl LateList {
-    pub(crate) fn is_full(&self) -> bool {
-        self.points >= POINTS_MAX
+    /// True when nothing is pending. Points may be in flight or wait in the journal.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.metrics.is_empty()
+    /// The number of pending points.
+    pub(crate) fn points(&self) -> usize {
+        self.points
     }
 
     /// The journal sequence up to which a state row covers a metric: pending points are in no row yet.
     pub(crate) fn known_until(&self, at: u32, sequence: u64) -> u64 {
-        self.place.get(&at).map_or(sequence, |place| self.metrics[*place].first_sequence - 1)
+        let pending = self.pending.get(&at).map(LateMetric::first_sequence);
+        pending.or_else(|| self.waiting.first_sequence(at)).map_or(sequence, |first| first - 1)
     }
 
-    /// The journal sequence of the oldest late point of a metric that is not stored.
+    /// The journal sequence of the oldest late point of a metric that is on its way to the store.
     fn oldest(&self, at: u32) -> Option<u64> {
-        let in_flight = self.in_flight.get(&at).and_then(|jobs| jobs.front());
-        in_flight.copied().or_else(|| self.place.get(&at).map(|place| self.metrics[*place].first_sequence))
+        let in_flight = self.in_flight.get(&at).copied();
+        in_flight.or_else(|| self.pending.get(&at).map(LateMetric::first_sequence))
     }
 
     /// The journal segment of a metric's first pending point.
     pub(crate) fn segment(&self, at: u32) -> Option<u32> {
-        self.place.get(&at).map(|place| self.metrics[*place].segment)
+        self.pending.get(&at).map(|metric| metric.segment).or_else(|| self.waiting.segment(at))
     }
 
     /// True when late points of a metric are in flight.
@@ -63,83 +74,120 @@ impl LateList {
 
     /// True when all late points up to this journal sequence are stored.
     pub(crate) fn are_stored(&self, sequence: u64) -> bool {
-        let pending = self.metrics.iter().map(|metric| metric.first_sequence);
-        let in_flight = self.in_flight.values().filter_map(|jobs| jobs.front().copied());
-        pending.chain(in_flight).all(|first| first > sequence)
+        let pending = self.pending.values().map(LateMetric::first_sequence);
+        let in_flight = self.in_flight.values().copied();
+        pending.chain(in_flight).chain(self.waiting.first_sequences()).all(|first| first > sequence)
     }
 
-    /// True when no late point is pending or in flight.
+    /// True when no late point is pending, in flight or waiting.
     pub(crate) fn is_idle(&self) -> bool {
-        self.metrics.is_empty() && self.in_flight.is_empty()
+        self.pending.is_empty() && self.in_flight.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Takes out pending points of a head, the oldest first.
+    fn take(&mut self, at: u32, points_max: usize) -> Option<LateMetric> {
+        let metric = self.pending.get_mut(&at)?;
+        let taken = if metric.points.len() > points_max {
+            let rest = metric.points.split_off(points_max);
+            let points = std::mem::replace(&mut metric.points, rest);
+            LateMetric { points, ..metric.without_points() }
+        } else {
+            self.aged.remove(&at);
+            self.pending.remove(&at)?
+        };
+        self.points -= taken.points.len();
+        Some(taken)
     }
 }
 
 impl Shard {
-    /// Adds a late point that is already in the journal.
+    /// Adds a late point that is already in the journal. It waits there if memory has no room for it.
     pub(crate) fn push_late(&mut self, at: u32, stage: u8, slot: u32, value: f64, now: i64) {
         let head = &mut self.heads[at];
         head.state.on_late(LateEvent::Arrive);
         self.stats.late.add(1);
+        let (sequence, segment) = (self.sequence, self.segment);
+        if self.late.waiting.is_on() {
+            return self.late.waiting.add(at, head.number, head.base, sequence, segment);
+        }
+        self.push_pending(at, LatePoint { sequence, value, slot, stage }, segment, now);
+    }
+
+    /// Adds a late point to those that are stored next.
+    pub(super) fn push_pending(&mut self, at: u32, point: LatePoint, segment: u32, now: i64) {
+        let head = &self.heads[at];
         let list = &mut self.late;
-        let place = *list.place.entry(at).or_insert_with(|| {
-            list.metrics.push(LateMetric {
+        let metric = list.pending.entry(at).or_insert_with(|| {
+            list.order.push_back(at);
+            LateMetric {
                 at,
                 id: head.id,
                 layout: Arc::clone(&self.layouts[usize::from(head.config)]),
                 base: 0,
                 now,
-                first_sequence: self.sequence,
-                segment: self.segment,
+                segment,
                 aged_until: 0,
-                points: Vec::new(),
-            });
-            list.metrics.len() - 1
+                points: Vec::with_capacity(1),
+            }
         });
-        let metric = &mut list.metrics[place];
-        metric.points.push((stage, slot, value));
-        if stage > 0 {
-            let end = slot.saturating_add(1).saturating_mul(metric.layout.per[usize::from(stage) - 1]);
+        metric.points.push(point);
+        if point.stage > 0 {
+            let per = metric.layout.per[usize::from(point.stage) - 1];
+            let end = point.slot.saturating_add(1).saturating_mul(per);
             metric.aged_until = metric.aged_until.max(end);
+            list.aged.insert(at);
         }
         list.points += 1;
     }
 
-    /// Builds the next job, of metrics without a flush in flight.
+    /// Builds the next job, of metrics without a flush or late points in flight.
     pub(crate) fn take_late(&mut self) -> Option<LateJob> {
         let mut job = LateJob::default();
-        let mut points = 0;
-        let mut kept = Vec::new();
-        for mut metric in std::mem::take(&mut self.late.metrics) {
-            let head = &self.heads[metric.at];
-            let state = head.state;
-            let waits = state.is_flushing() || state.is_late_deferred() || !state.is_created();
-            if points >= JOB_POINTS || waits || self.holds_aged_window(&metric) {
-                kept.push(metric);
-                continue;
+        let mut room = JOB_POINTS;
+        for _ in 0..self.late.order.len().min(METRICS_LOOKED_AT) {
+            if room == 0 {
+                break;
             }
-            metric.base = head.base;
-            points += metric.points.len();
-            self.late.in_flight.entry(metric.at).or_default().push_back(metric.first_sequence);
-            job.metrics.push(metric);
+            let Some(at) = self.late.order.pop_front() else { break };
+            if self.may_store_late(at)
+                && let Some(mut metric) = self.late.take(at, room.min(METRIC_POINTS))
+            {
+                metric.base = self.heads[at].base;
+                room -= metric.points.len();
+                self.late.in_flight.insert(at, metric.first_sequence());
+                job.metrics.push(metric);
+            }
+            if self.late.pending.contains_key(&at) {
+                self.late.order.push_back(at);
+            }
         }
-        self.late.points -= points;
-        self.late.place = kept.iter().enumerate().map(|(i, m)| (m.at, i)).collect();
-        self.late.metrics = kept;
         (!job.metrics.is_empty()).then_some(job)
+    }
+
+    fn may_store_late(&self, at: u32) -> bool {
+        let state = self.heads[at].state;
+        let waits = state.is_flushing() || state.is_late_deferred() || !state.is_created();
+        let is_held = || self.late.pending.get(&at).is_some_and(|metric| self.holds_aged_window(metric));
+        !waits && !self.late.is_in_flight(at) && !is_held()
     }
 
     /// Builds a flush of heads with slots of a window that a pending point older than stage 0 replaces. If
     /// these slots were folded after that point, they would overwrite it. Call it before
     /// [`Shard::take_late`].
     pub(crate) fn take_aged(&mut self, segment: u32, now: i64) -> Option<Flushes> {
-        let ready = |metric: &&LateMetric| {
-            metric.aged_until > 0 && self.may_flush(metric.at) && self.holds_aged_window(metric)
-        };
-        let metrics: Vec<u32> =
-            self.late.metrics.iter().filter(ready).take(FLUSH_MAX).map(|metric| metric.at).collect();
+        if self.late.aged.is_empty() {
+            return None;
+        }
+        let next = self.late.aged_next;
+        let heads = self.late.aged.range(next..).chain(self.late.aged.range(..next));
+        let heads: Vec<u32> = heads.take(FLUSH_MAX).copied().collect();
+        self.late.aged_next = heads.last().map_or(0, |at| at + 1);
         let mut flushes = Flushes::default();
-        for at in metrics {
-            self.build(at, Extent::All { now }, segment, &mut flushes);
+        for at in heads {
+            let is_held = || self.late.pending.get(&at).is_some_and(|metric| self.holds_aged_window(metric));
+            if self.may_flush(at) && is_held() {
+                self.build(at, Extent::All { now }, segment, &mut flushes);
+            }
         }
         (flushes.len() > 0).then_some(flushes)
     }
@@ -180,15 +228,19 @@ impl Shard {
                     Some(OpenPart::Changed(values)) => changed(method, self.windows[at], values),
                 };
             }
-            let left = self.late.in_flight.entry(metric.at).or_default();
-            left.pop_front();
-            if left.is_empty() {
-                self.late.in_flight.remove(&metric.at);
-                if !self.late.place.contains_key(&metric.at) {
-                    self.heads[metric.at].state.on_late(LateEvent::Store);
-                    self.check_due(metric.at);
-                }
-            }
+            self.late.in_flight.remove(&metric.at);
+            self.end_late(metric.at);
+        }
+    }
+
+    /// Notes that late points of a head were stored or lost. There may be others.
+    pub(super) fn end_late(&mut self, at: u32) {
+        let is_left = self.late.is_in_flight(at)
+            || self.late.pending.contains_key(&at)
+            || self.late.waiting.contains(at);
+        if !is_left {
+            self.heads[at].state.on_late(LateEvent::Store);
+            self.check_due(at);
         }
     }
 }

@@ -18,12 +18,13 @@ pub(crate) mod restore;
 mod simulation;
 pub(crate) mod state_row;
 pub(crate) mod sweep;
+pub(crate) mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use plumbago_journal::{JournalError, JournalWriter};
+use plumbago_journal::{JournalError, JournalWriter, Position};
 use plumbago_model::{MetricConfig, MetricId, PointBatch, PointRef, Window};
 use plumbago_store::BlockLayout;
 
@@ -48,6 +49,10 @@ pub(crate) const NUMBER_BITS: u32 = 28;
 pub(crate) const KIND_FUTURE: u32 = 15;
 /// Journal kind of a future point whose time has come.
 pub(crate) const KIND_RELEASED: u32 = 14;
+/// Journal kind of a late point of the raw stage that waits in the journal.
+pub(crate) const KIND_LATE: u32 = 13;
+/// Journal kind of a future point whose time has come, and that waits in the journal because it is late by now.
+pub(crate) const KIND_RELEASED_LATE: u32 = 12;
 
 /// Settings that a shard needs for points and flushes.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +67,12 @@ pub(crate) struct Limits {
     pub(crate) checkpoint_segments: u32,
     /// A metric without points for this long is flushed whole, in seconds.
     pub(crate) idle_after: i64,
+    /// Pending late points at which further ones wait in the journal.
+    pub(crate) late_points: usize,
 }
+
+/// Late points of a shard that memory holds; further ones wait in the journal.
+pub(crate) const LATE_POINTS: usize = 262_144;
 
 /// The metrics of one worker.
 #[derive(Debug)]
@@ -112,7 +122,7 @@ pub(crate) struct ApplyContext<'a> {
 pub(crate) enum ApplyStop {
     /// The journal could not write a frame.
     Journal(JournalError),
-    /// Too many metrics are being created, or too many late points are pending.
+    /// Too many metrics are being created.
     Busy,
 }
 
@@ -160,10 +170,11 @@ impl Shard {
             if context.writer.is_full() {
                 context.writer.write_out().map_err(|e| (done, ApplyStop::Journal(e)))?;
             }
-            if self.late.is_full() || context.gate.is_full() {
+            if context.gate.is_full() {
                 return Err((done, ApplyStop::Busy));
             }
             self.segment = context.writer.segment();
+            self.check_late_room(|| Position::of_segment(context.writer.segment()));
             self.look_up(entries, &mut found);
             for (at, (hash, place)) in found.iter().zip(entries) {
                 let point = &batch.batch.points()[*place as usize];
@@ -210,7 +221,8 @@ impl Shard {
 
     /// Bytes of heads, windows, cells and table.
     pub(crate) fn bytes(&self) -> usize {
-        self.heads.bytes() + self.windows.bytes() + self.pool.bytes() + self.table.allocation_size()
+        let heads = self.heads.bytes() + self.windows.bytes() + self.pool.bytes();
+        heads + self.table.allocation_size() + self.late.waiting.bytes()
     }
 
     /// Adds a metric that has no head yet.
@@ -253,6 +265,11 @@ impl Shard {
             0,
             HeadState::default(),
         ))
+    }
+
+    /// What became of the shard's points.
+    pub(crate) fn ledger(&self) -> Ledger {
+        Ledger { waiting: self.late.waiting.points(), ..self.ledger }
     }
 
     /// Adds the changes of the ledger since the last call to the exported counters.
@@ -329,11 +346,16 @@ impl Shard {
         if age < -i64::from(ALLOWANCE * raw.resolution) {
             return self.accept_future(at, timestamp, value, -age, context);
         }
-        self.sequence = context.writer.point(head.number, timestamp, value);
+        let mut record = head.number;
+        let slot = raw.slot(timestamp);
+        if self.late.waiting.is_on() && head.is_late(slot) {
+            record |= KIND_LATE << NUMBER_BITS;
+        }
+        self.sequence = context.writer.point(record, timestamp, value);
         if head.segment == 0 {
             head.segment = context.writer.segment();
         }
-        self.put(at, raw.slot(timestamp), value, context.now);
+        self.put(at, slot, value, context.now);
     }
 
     /// Puts a point that is already in the journal into its head.
@@ -379,7 +401,9 @@ impl Shard {
     fn accept_aged(&mut self, at: u32, timestamp: u32, value: f64, age: i64, context: &mut ApplyContext<'_>) {
         let head = &self.heads[at];
         let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
-        let Some(stage) = layout.config.retention.stage_for_age(age) else {
+        let stage = layout.config.retention.stage_for_age(age);
+        // The journal has no kind for the stages beyond.
+        let Some(stage) = stage.filter(|stage| *stage < KIND_RELEASED_LATE as usize) else {
             return self.ledger.reject(Reject::TooOld);
         };
         self.sequence = context.writer.point(head.number | (stage as u32) << NUMBER_BITS, timestamp, value);

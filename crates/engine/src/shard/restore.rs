@@ -1,7 +1,9 @@
 //! A start: fills heads from state rows, then from newer journal records.
 
+use plumbago_journal::Position;
+
 use super::future::FuturePoint;
-use super::{KIND_FUTURE, KIND_RELEASED, NUMBER_BITS, Shard, table_hash};
+use super::{KIND_FUTURE, KIND_LATE, KIND_RELEASED, KIND_RELEASED_LATE, NUMBER_BITS, Shard, table_hash};
 use crate::router::NameHash;
 use crate::shard::head_state::mark;
 use crate::shard::state_row::State;
@@ -111,7 +113,11 @@ impl Shard {
         // State rows of other metrics may have set a later sequence than that of this record.
         let known = std::mem::replace(&mut self.sequence, record.sequence);
         self.segment = segment;
+        self.check_late_room(Position::default);
         self.put_again(at, record, now, segment);
+        if self.late.waiting.is_on() {
+            self.late.waiting.note_number(record.number(), at);
+        }
         self.sequence = known.max(record.sequence);
     }
 
@@ -122,12 +128,13 @@ impl Shard {
         if head.segment == 0 {
             head.segment = segment;
         }
-        if kind == KIND_RELEASED && self.replay_release(at, record.timestamp) {
+        let is_released = matches!(kind, KIND_RELEASED | KIND_RELEASED_LATE);
+        if is_released && self.replay_release(at, record.timestamp) {
             // The point was counted as recovered when it was kept.
             self.ledger.recovered -= 1;
         }
         match kind {
-            0 | KIND_RELEASED => {
+            0 | KIND_RELEASED | KIND_LATE | KIND_RELEASED_LATE => {
                 let slot = self.layouts[usize::from(self.heads[at].config)].raw.slot(record.timestamp);
                 self.put(at, slot, record.value, now);
             }

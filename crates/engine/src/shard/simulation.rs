@@ -2,11 +2,13 @@
 //! the end every slot and window must equal the results of a simple model. The seed is printed, so that a
 //! failure can be repeated.
 
+mod check;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plumbago_index::Index;
-use plumbago_journal::{Journal, JournalWriter};
+use plumbago_journal::{Journal, JournalWriter, Record};
 use plumbago_model::{Clock, ManualClock, MetricConfig, MetricId, PointBatch, Window};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{FlushStore, MetadataStore, MetricMeta, PointStore, ReadRequest, SlotRange};
@@ -17,11 +19,14 @@ use rand::{RngExt, SeedableRng};
 use super::flush::Extent;
 use super::head_state::{LifeEvent, mark};
 use super::*;
+use crate::late::LateWorks;
+use crate::late::rounds::Budget;
 use crate::recover::numbers::{FreeNumbers, Numbers};
 use crate::recover::{Sources, recover};
 use crate::router::Router;
 use crate::shard::jobs::{Done, Flushes, Job};
 use crate::shard::read::{HeadAnswer, HeadQuery};
+use crate::shard::restore::Replayed;
 use crate::worker::flusher::do_job;
 
 const START: i64 = 1_700_000_000;
@@ -67,7 +72,9 @@ struct World {
     store: Arc<MemoryStore>,
     config: Arc<MetricConfig>,
     spans: [i64; 3],
-    at_intervals: bool,
+    limits: Limits,
+    /// How much the flusher reads at a time.
+    budget: Budget,
     router: Router,
     stats: Stats,
     shard: Shard,
@@ -77,16 +84,24 @@ struct World {
     /// Jobs that the store has committed, but whose acknowledgement the shard has not received.
     unacknowledged: Vec<Done>,
     jobs: Vec<Job>,
+    /// Late points that the flusher works on.
+    late: LateWorks,
     model: BTreeMap<(usize, u32), f64>,
     /// The values of stage 1 windows that a point older than stage 0 replaced, by metric and window. `None`
     /// once a younger point caused the window to be folded again.
     aged: BTreeMap<(usize, u32), Option<f64>>,
     crashes: u32,
     forgotten: u32,
+    /// How often late points waited in the journal.
+    waited: u32,
 }
 
 impl World {
     fn new(seed: u64, method: &str, spans: [i64; 3], at_intervals: bool) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut few = |max: usize| if rng.random_bool(0.5) { rng.random_range(1..max) } else { 10_000 };
+        let limits = limits(at_intervals, few(20));
+        let budget = Budget { metric_slots: few(30) as u32, call_slots: few(100), kept_bytes: few(500) };
         let registry = Registry::new();
         let clock = Arc::new(ManualClock::at(START));
         let dir = tempfile::tempdir().unwrap();
@@ -100,10 +115,11 @@ impl World {
             x_files_factor: 0.0,
         });
         Self {
-            rng: StdRng::seed_from_u64(seed),
+            rng,
             runtime: tokio::runtime::Builder::new_current_thread().build().unwrap(),
-            shard: Shard::new(store.layout(), limits(at_intervals), stats.clone()),
-            at_intervals,
+            shard: Shard::new(store.layout(), limits, stats.clone()),
+            limits,
+            budget,
             clock,
             dir,
             store,
@@ -116,10 +132,12 @@ impl World {
             numbers: Numbers::default().free(),
             unacknowledged: Vec::new(),
             jobs: Vec::new(),
+            late: LateWorks::default(),
             model: BTreeMap::new(),
             aged: BTreeMap::new(),
             crashes: 0,
             forgotten: 0,
+            waited: 0,
         }
     }
 
@@ -218,6 +236,7 @@ impl World {
 
     fn build(&mut self) {
         self.release();
+        self.read_waiting();
         if let Some(flushes) = self.shard.take_aged(1, self.clock.now()) {
             self.jobs.extend(flushes.into_jobs());
         }
@@ -228,7 +247,7 @@ impl World {
         match self.rng.random_range(0..6) {
             0 => self.each(&mut job, Extent::State),
             1 => self.each(&mut job, Extent::All { now: self.clock.now() }),
-            3 if self.at_intervals => self.each(&mut job, Extent::Interval { open: true }),
+            3 if self.limits.at_intervals => self.each(&mut job, Extent::Interval { open: true }),
             2 => self.shard.sweep(10, 1, self.clock.now(), &mut job),
             _ => {
                 self.shard.begin_due();
@@ -247,10 +266,36 @@ impl World {
         }
     }
 
+    /// Reads a part of the journal again, if late points wait there and memory has room.
+    fn read_waiting(&mut self) {
+        self.waited += u32::from(self.shard.ledger().waiting > 0);
+        let (Some(position), Some(journal)) = (self.shard.waits_from(), &self.journal) else { return };
+        let (shard, now) = (&mut self.shard, self.clock.now());
+        let mut take = |record: Record<'_>| {
+            if let Record::Point { sequence, metric, timestamp, value } = record {
+                shard.take_again(&Replayed { sequence, metric, timestamp, value }, now);
+            }
+        };
+        let bytes = self.rng.random_range(1..5000);
+        let (next, is_end) = journal.read_again(position, bytes, &mut take).unwrap();
+        self.shard.end_reading(next, is_end);
+    }
+
+    /// Does the queued jobs, and some of the steps that late points take.
     fn work(&mut self) {
-        for mut job in std::mem::take(&mut self.jobs) {
-            let done = do_job(&*self.store, &*self.store, self.runtime.handle(), &mut job).unwrap();
-            self.unacknowledged.push(done);
+        for job in std::mem::take(&mut self.jobs) {
+            match job {
+                Job::Late(job) => self.late.push(job),
+                job => {
+                    let (store, runtime) = (&*self.store, self.runtime.handle());
+                    self.unacknowledged.push(do_job(store, store, runtime, job, &self.budget).unwrap());
+                }
+            }
+        }
+        for _ in 0..self.rng.random_range(0..20) {
+            let done =
+                self.late.step(&*self.store, &*self.store, self.runtime.handle(), &self.budget).unwrap();
+            self.unacknowledged.push(Done::Late(done));
         }
     }
 
@@ -274,10 +319,11 @@ impl World {
             self.work();
         }
         (self.jobs, self.unacknowledged) = (Vec::new(), Vec::new());
+        self.late = LateWorks::default();
         self.writer = None;
         self.journal.take().unwrap().close().unwrap();
         let journal = open(&self.dir, &self.clock);
-        let mut shards = [Shard::new(self.store.layout(), limits(self.at_intervals), self.stats.clone())];
+        let mut shards = [Shard::new(self.store.layout(), self.limits, self.stats.clone())];
         let config = Arc::clone(&self.config);
         let config_for: creation::ConfigFor = Arc::new(move |_| Arc::clone(&config));
         let metadata: Arc<dyn MetadataStore> = Arc::<MemoryStore>::clone(&self.store);
@@ -305,116 +351,32 @@ impl World {
 
     fn balance(&self) {
         assert_eq!(self.shard.ledger.missing(), 0, "{:?}", self.shard.ledger);
+        assert_eq!(self.shard.ledger.rejected[Reject::JournalDamaged as usize], 0);
     }
 
-    /// Compares every stage, read from heads and store, with the model.
-    fn check(&mut self) {
-        for metric in 0..3 {
-            let id = MetricId::of(&format!("m.{metric}"));
-            let hash = self.router.hash(&format!("m.{metric}"));
-            if self.shard.find(&hash).is_none() {
-                continue;
+    /// Lets all late points reach the store, in this many rounds at least.
+    fn settle(&mut self, rounds: u32) {
+        for round in 0.. {
+            if round >= rounds && self.shard.late.is_idle() {
+                return;
             }
-            for (stage, span) in self.spans.into_iter().enumerate() {
-                let now = self.clock.now();
-                let age = span - 1;
-                let query = HeadQuery { hashes: vec![hash], from: now - age, until: now, now };
-                let answer = self.shard.read(&query, &hash).unwrap();
-                assert_eq!(answer.stage, stage);
-                let range = SlotRange {
-                    id,
-                    stage: self.config.retention.stages()[stage],
-                    stage_index: stage as u8,
-                    aggregation: self.config.aggregation,
-                    from: answer.slots.0,
-                    until: answer.slots.1,
-                };
-                let request = ReadRequest { ranges: vec![range], ..Default::default() };
-                let mut column = self.runtime.block_on(self.store.read(&request)).unwrap().remove(0);
-                let whole = self.whole_first(&answer);
-                let got = crate::read::merge(&answer, &mut column, whole);
-                let expected = self.expected(metric, &answer);
-                let differ = got.iter().zip(&expected).enumerate().position(|(i, (a, b))| {
-                    bits(*a) != bits(*b) && !self.mixed(metric, stage, answer.slots.0 + i as u32)
-                });
-                if let Some(at) = differ {
-                    let slot = answer.slots.0 + at as u32;
-                    let base = answer.base;
-                    panic!(
-                        "metric {metric} stage {stage} slot {slot} base {base}: {} for {}",
-                        got[at], expected[at]
-                    );
-                }
-            }
-        }
-    }
-
-    /// With flushes at intervals, after a clean stop, the store alone must match the model.
-    fn check_store_alone(&mut self) {
-        if !self.at_intervals {
-            return;
-        }
-        for _ in 0..3 {
+            assert!(round < 10_000, "late points are left: {:?}", self.shard.late);
             self.build();
             self.work();
             self.acknowledge();
         }
-        let mut job = Flushes::default();
-        self.each(&mut job, Extent::Last);
-        self.jobs.extend(job.into_jobs());
-        self.work();
-        self.acknowledge();
-        // A head without slots contributes nothing to a read.
-        for at in 0..self.shard.len() as u32 {
-            let head = &mut self.shard.heads[at];
-            head.refill(&mut self.shard.pool, &mut self.shard.scratch, &[]);
-            head.clear(mark::PLACED);
-        }
-        self.check();
-    }
-
-    fn whole_first(&self, answer: &HeadAnswer) -> Option<plumbago_store::Column> {
-        let range = crate::read::window_ranges(answer)?;
-        let mut read = self
-            .runtime
-            .block_on(self.store.read(&ReadRequest { ranges: vec![range], ..Default::default() }))
-            .unwrap();
-        Some(read.remove(0))
-    }
-
-    /// True for a window of stage 2 that contains a replaced window of stage 1: its value depends on when it
-    /// was folded.
-    fn mixed(&self, metric: usize, stage: usize, slot: u32) -> bool {
-        let parts = PER[1] / PER[0];
-        stage == 2 && self.aged.range((metric, slot * parts)..(metric, (slot + 1) * parts)).next().is_some()
-    }
-
-    fn expected(&self, metric: usize, answer: &HeadAnswer) -> Vec<f64> {
-        let method = self.config.aggregation;
-        let per = if answer.stage == 0 { 1 } else { answer.layout.per[answer.stage - 1] };
-        (answer.slots.0..answer.slots.1)
-            .map(|slot| {
-                let slots =
-                    self.model.range((metric, slot * per)..(metric, (slot + 1) * per)).map(|(_, v)| *v);
-                if answer.stage == 0 {
-                    return self.model.get(&(metric, slot)).copied().unwrap_or(f64::NAN);
-                }
-                if let Some(Some(value)) = self.aged.get(&(metric, slot)).filter(|_| answer.stage == 1) {
-                    return method.finish(method.window_of(*value, per), per);
-                }
-                let window: Window = method.fold_all(slots);
-                method.finish(window, per)
-            })
-            .collect()
     }
 }
 
-fn bits(value: f64) -> u64 {
-    if value.is_nan() { u64::MAX } else { value.to_bits() }
-}
-
-fn limits(at_intervals: bool) -> Limits {
-    Limits { at_intervals, emit_open: false, future_max: 3600, checkpoint_segments: 1, idle_after: 60 }
+fn limits(at_intervals: bool, late_points: usize) -> Limits {
+    Limits {
+        at_intervals,
+        emit_open: false,
+        future_max: 3600,
+        checkpoint_segments: 1,
+        idle_after: 60,
+        late_points,
+    }
 }
 
 fn open(dir: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Journal {
@@ -426,7 +388,7 @@ fn open(dir: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Journal {
 #[test]
 fn every_slot_and_window_survives_crashes() {
     let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let (mut crashes, mut forgotten) = (0, 0);
+    let (mut crashes, mut forgotten, mut waited) = (0, 0, 0);
     for (i, method) in METHODS.iter().cycle().take(4 * METHODS.len()).enumerate() {
         let seed = first + i as u64;
         println!("seed {seed} {method}");
@@ -442,15 +404,19 @@ fn every_slot_and_window_survives_crashes() {
             world.work();
             world.acknowledge();
         }
+        world.settle(0);
         world.check();
         world.crash();
+        world.settle(0);
         world.check();
         world.check_store_alone();
         crashes += world.crashes;
         forgotten += world.forgotten;
+        waited += world.waited;
     }
     assert!(crashes > 60, "{crashes} crashes only");
     assert!(forgotten > 20, "{forgotten} metrics forgotten only");
+    assert!(waited > 200, "late points waited {waited} times only");
 }
 
 /// A flush of the whole head extends past its newest slot. A point after that slot can arrive while the flush
@@ -476,4 +442,49 @@ fn a_point_in_the_middle_of_a_whole_flush_is_kept() {
         world.acknowledge();
         world.check();
     }
+}
+
+/// The disk damages the part of the journal in which late points wait. They are counted as rejected.
+#[test]
+fn late_points_that_the_journal_loses_are_counted() {
+    let mut world = World::new(1, "sum", LONG, false);
+    world.limits.late_points = 2;
+    world.shard.limits = world.limits;
+    let send = |world: &mut World, timestamps: &[i64]| {
+        let mut batch = PointBatch::default();
+        timestamps.iter().for_each(|timestamp| batch.push("m.0", *timestamp as u32, 1.0));
+        let now = world.clock.now();
+        world.apply(batch, now);
+    };
+    send(&mut world, &[START]);
+    world.clock.advance(100);
+    let mut flushes = Flushes::default();
+    world.each(&mut flushes, Extent::All { now: START + 100 });
+    world.jobs.extend(flushes.into_jobs());
+    world.work();
+    world.acknowledge();
+    send(&mut world, &[START + 1, START + 2]);
+    send(&mut world, &[START + 3, START + 4, START + 5]);
+    assert_eq!((world.shard.ledger().waiting, world.shard.ledger.held), (3, 5));
+    for entry in std::fs::read_dir(world.dir.path().join("journal")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            let len = path.metadata().unwrap().len();
+            std::fs::write(&path, vec![0; len as usize]).unwrap();
+        }
+    }
+    while !world.shard.late.is_idle() {
+        world.build();
+        world.work();
+        for done in std::mem::take(&mut world.unacknowledged) {
+            match done {
+                Done::Flush(items) => world.shard.flush_done(items),
+                Done::Late(late) => world.shard.late_done(late),
+            }
+        }
+    }
+    let ledger = world.shard.ledger();
+    assert_eq!((ledger.missing(), ledger.held, ledger.waiting), (0, 0, 0), "{ledger:?}");
+    assert_eq!(ledger.rejected[Reject::JournalDamaged as usize], 3);
+    assert!(!world.shard.heads[0].state.has_late());
 }

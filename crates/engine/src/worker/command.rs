@@ -59,6 +59,8 @@ pub(crate) struct ShardGauges {
     pub(crate) applied: AtomicU64,
     /// Points held.
     pub(crate) held: AtomicU64,
+    /// Late points that wait in the journal.
+    pub(crate) late_waiting: AtomicU64,
     pub(crate) metrics: AtomicU64,
     /// Bytes of heads, cells and tables.
     pub(crate) bytes: AtomicU64,

@@ -1,17 +1,23 @@
-//! The flusher: a thread that commits the jobs of a shard in order. A job that fails is retried until it
+//! The flusher: a thread that commits the jobs of a shard. A call of the store that fails is retried until it
 //! succeeds; only then do its points leave the heads.
+//!
+//! Jobs without late points are done in order. Late points wait beside them: the metrics of several jobs take turns,
+//! and each is committed by itself, so that one with long windows delays no other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plumbago_store::{FlushBatch, FlushStore, PointStore, StoreError};
+use plumbago_store::{FlushStore, PointStore, StoreError};
 use plumbago_telemetry::Throttle;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 
-use crate::late::{self, close};
-use crate::shard::jobs::{Done, FlushJob, Job, LateJob};
+use crate::late::LateWorks;
+use crate::late::close::{self, Closing};
+use crate::late::rounds::Budget;
+use crate::shard::jobs::{Done, FlushJob, Job};
 use crate::stats::Stats;
 use crate::worker::ShardCommand;
 
@@ -50,39 +56,111 @@ impl StoreTrouble {
     }
 }
 
+/// What a flusher works on.
+#[derive(Debug, Default)]
+struct Progress {
+    flush: Option<Flushing>,
+    late: LateWorks,
+}
+
+/// A flush, and the windows that are still to be computed for it.
+#[derive(Debug)]
+struct Flushing {
+    job: FlushJob,
+    closing: Closing,
+    started: Instant,
+}
+
 impl Flusher {
     /// Runs until the worker has ended, or a stop has timed out.
     pub(crate) fn run(mut self) {
+        let mut progress = Progress::default();
         let throttle = Throttle::new(10_000);
-        while let Some(mut job) = self.jobs.blocking_recv() {
-            let mut pause = Duration::from_millis(20);
-            let mut failed = false;
+        while self.round(&mut progress, &throttle).is_some() {}
+    }
+
+    /// Takes a job if there is room for one, and does a part of the flush and of the late points. `None` when the
+    /// flusher ends.
+    fn round(&mut self, progress: &mut Progress, throttle: &Throttle) -> Option<()> {
+        self.take_job(progress)?;
+        if let Some(mut flushing) = progress.flush.take() {
+            let is_committed = self.retry(throttle, |flusher| flushing.step(flusher))?;
+            if is_committed {
+                self.stats.flush_seconds.record(flushing.started.elapsed());
+                self.report_done(Done::Flush(flushing.job.items))?;
+            } else {
+                progress.flush = Some(flushing);
+            }
+        }
+        if !progress.late.is_empty() {
             let started = Instant::now();
-            let done = loop {
-                let called = Instant::now();
-                let result = do_job(&*self.flush, &*self.points, &self.runtime, &mut job);
-                self.stats.commit_seconds.record(called.elapsed());
-                match result {
-                    Ok(done) => break done,
-                    Err(error) => {
-                        self.trouble.note(!failed, &error);
-                        failed = true;
-                        self.report(&throttle, &error);
+            let late = &mut progress.late;
+            let done = self.retry(throttle, |flusher| {
+                late.step(&*flusher.flush, &*flusher.points, &flusher.runtime, &Budget::USUAL)
+            })?;
+            if !done.is_empty() {
+                self.stats.flush_seconds.record(started.elapsed());
+                self.report_done(Done::Late(done))?;
+            }
+        }
+        Some(())
+    }
+
+    /// Waits for a job only when there is nothing else to do.
+    fn take_job(&mut self, progress: &mut Progress) -> Option<()> {
+        if progress.flush.is_some() || !progress.late.has_room() {
+            return Some(());
+        }
+        let job = if progress.late.is_empty() {
+            self.jobs.blocking_recv()?
+        } else {
+            match self.jobs.try_recv() {
+                Ok(job) => job,
+                Err(TryRecvError::Empty) => return Some(()),
+                Err(TryRecvError::Disconnected) => return None,
+            }
+        };
+        match job {
+            Job::Flush(job) => progress.flush = Some(Flushing::new(job)),
+            Job::Late(job) => progress.late.push(job),
+        }
+        Some(())
+    }
+
+    fn report_done(&self, done: Done) -> Option<()> {
+        self.worker.blocking_send(ShardCommand::Done(done)).ok()
+    }
+
+    /// Calls the store until it succeeds. `None` when a stop has timed out before.
+    fn retry<T>(
+        &self,
+        throttle: &Throttle,
+        mut call: impl FnMut(&Self) -> Result<T, StoreError>,
+    ) -> Option<T> {
+        let mut pause = Duration::from_millis(20);
+        let mut failed = false;
+        loop {
+            let called = Instant::now();
+            let result = call(self);
+            self.stats.commit_seconds.record(called.elapsed());
+            match result {
+                Ok(done) => {
+                    if failed {
+                        self.trouble.clear();
                     }
+                    return Some(done);
                 }
-                if self.give_up.load(Ordering::Relaxed) {
-                    return;
+                Err(error) => {
+                    self.trouble.note(!failed, &error);
+                    failed = true;
+                    self.report(throttle, &error);
                 }
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_secs(2));
-            };
-            if failed {
-                self.trouble.clear();
             }
-            self.stats.flush_seconds.record(started.elapsed());
-            if self.worker.blocking_send(ShardCommand::Done(done)).is_err() {
-                return;
+            if self.give_up.load(Ordering::Relaxed) {
+                return None;
             }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_secs(2));
         }
     }
 
@@ -99,45 +177,60 @@ impl Flusher {
     }
 }
 
-/// Does a job, without retrying.
+impl Flushing {
+    fn new(mut job: FlushJob) -> Self {
+        let closing = close::closing(std::mem::take(&mut job.closes));
+        Self { job, closing, started: Instant::now() }
+    }
+
+    /// Computes some windows, or commits when all are computed. Returns whether it has committed.
+    fn step(&mut self, flusher: &Flusher) -> Result<bool, StoreError> {
+        self.work(&*flusher.flush, &*flusher.points, &flusher.runtime, &Budget::USUAL)
+    }
+
+    fn work(
+        &mut self,
+        flush: &dyn FlushStore,
+        points: &dyn PointStore,
+        runtime: &Handle,
+        budget: &Budget,
+    ) -> Result<bool, StoreError> {
+        if !self.closing.is_empty() {
+            runtime.block_on(close::step(points, &mut self.closing, &mut self.job.batch.rows, budget))?;
+        }
+        if !self.closing.is_empty() {
+            return Ok(false);
+        }
+        flush.commit(&self.job.batch)?;
+        Ok(true)
+    }
+}
+
+/// Does a whole job, without retrying.
 ///
 /// # Errors
-/// If the store fails. The job can be retried.
+/// If the store fails.
+#[cfg(test)]
 pub(crate) fn do_job(
     flush: &dyn FlushStore,
     points: &dyn PointStore,
     runtime: &Handle,
-    job: &mut Job,
+    job: Job,
+    budget: &Budget,
 ) -> Result<Done, StoreError> {
     match job {
         Job::Flush(job) => {
-            commit_flush(flush, points, runtime, job)?;
-            Ok(Done::Flush(std::mem::take(&mut job.items)))
+            let mut flushing = Flushing::new(job);
+            while !flushing.work(flush, points, runtime, budget)? {}
+            Ok(Done::Flush(flushing.job.items))
         }
-        Job::Late(job) => commit_late(flush, points, runtime, job),
+        Job::Late(job) => {
+            let (mut late, mut done) = (LateWorks::default(), Vec::new());
+            late.push(job);
+            while !late.is_empty() {
+                done.extend(late.step(flush, points, runtime, budget)?);
+            }
+            Ok(Done::Late(done))
+        }
     }
-}
-
-fn commit_flush(
-    flush: &dyn FlushStore,
-    points: &dyn PointStore,
-    runtime: &Handle,
-    job: &mut FlushJob,
-) -> Result<(), StoreError> {
-    if !job.closes.is_empty() {
-        runtime.block_on(close::close(points, &job.closes, &mut job.batch.rows))?;
-        job.closes.clear();
-    }
-    flush.commit(&job.batch)
-}
-
-fn commit_late(
-    flush: &dyn FlushStore,
-    points: &dyn PointStore,
-    runtime: &Handle,
-    job: &LateJob,
-) -> Result<Done, StoreError> {
-    let (rows, done) = runtime.block_on(late::compute(points, job))?;
-    flush.commit(&FlushBatch { rows, states: Vec::new() })?;
-    Ok(Done::Late(done))
 }

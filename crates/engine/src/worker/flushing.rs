@@ -126,8 +126,9 @@ impl ShardWorker {
         } else {
             &self.jobs
         };
+        let is_flush = matches!(job, Job::Flush(_));
         match flusher.try_send(job) {
-            Ok(()) => self.state.in_flight += 1,
+            Ok(()) => self.state.in_flight += usize::from(is_flush),
             Err(TrySendError::Full(job) | TrySendError::Closed(job)) => self.state.ready.push_back(job),
         }
     }
@@ -203,7 +204,8 @@ impl ShardWorker {
 
     /// Ends a stop when nothing is left to do. Returns whether the worker ends.
     pub(super) fn end_if_stopped(&mut self) -> bool {
-        let idle = self.state.flush_all.is_none() && self.state.in_flight == 0 && self.state.ready.is_empty();
+        let is_flushing = self.state.in_flight > 0 || !self.state.ready.is_empty();
+        let idle = self.state.flush_all.is_none() && !is_flushing && self.shard.late.is_idle();
         if !idle || !self.state.drained || self.shard.has_unflushed() {
             return false;
         }
@@ -211,7 +213,7 @@ impl ShardWorker {
         self.shard.sweep.needed_from = self.journal.current_segment() + 1;
         self.update_gauges();
         if let Some(done) = self.state.stopping.take() {
-            let _ = done.send(self.shard.ledger);
+            let _ = done.send(self.shard.ledger());
         }
         true
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use plumbago_journal::{Journal, JournalError, JournalWriter};
+use plumbago_journal::{Journal, JournalError, JournalWriter, Record};
 use plumbago_model::Clock;
 use plumbago_telemetry::Throttle;
 use tokio::sync::{mpsc, oneshot};
@@ -19,10 +19,13 @@ use crate::router::ShardBatch;
 use crate::shard::head_state::LifeEvent;
 use crate::shard::jobs::{Done, Job};
 use crate::shard::read::{HeadAnswer, HeadQuery};
+use crate::shard::restore::Replayed;
 use crate::shard::{ApplyContext, ApplyStop, Shard};
 
 /// Journal frames are written out at least this often.
 pub(super) const WRITE_OUT: Duration = Duration::from_millis(10);
+/// Bytes of the journal that a tick reads again, about.
+const READ_AGAIN_BYTES: u64 = 1 << 20;
 /// How long a read waits for late points that are on their way to the store.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 /// Reads that may wait for late points. When there are more, all are answered at once.
@@ -60,7 +63,7 @@ pub(crate) struct Progress {
     pub(super) stopping: Option<oneshot::Sender<Ledger>>,
     /// The queue of points is closed and empty.
     pub(super) drained: bool,
-    /// Jobs that the flushers have.
+    /// Flushes that the flushers have. Late points in flight are known by metric.
     pub(super) in_flight: usize,
     /// Jobs that a flusher's queue had no room for.
     pub(super) ready: VecDeque<Job>,
@@ -142,9 +145,11 @@ impl ShardWorker {
                 }
             }
             ShardCommand::Done(done) => {
-                self.state.in_flight -= 1;
                 match done {
-                    Done::Flush(items) => self.shard.flush_done(items),
+                    Done::Flush(items) => {
+                        self.state.in_flight -= 1;
+                        self.shard.flush_done(items);
+                    }
                     Done::Late(late) => self.shard.late_done(late),
                 }
                 self.answer_reads();
@@ -172,7 +177,7 @@ impl ShardWorker {
             }
             ShardCommand::FlushAll(done) => self.begin_flush_all(done),
             ShardCommand::Ledger(answer) => {
-                let _ = answer.send(self.shard.ledger);
+                let _ = answer.send(self.shard.ledger());
             }
             ShardCommand::Stop(done) => self.state.stopping = Some(done),
         }
@@ -225,6 +230,7 @@ impl ShardWorker {
 
     fn tick(&mut self) {
         self.write_out();
+        self.read_waiting();
         self.gate.drain();
         self.answer_reads();
         let now = self.clock.now();
@@ -237,6 +243,29 @@ impl ShardWorker {
         self.stop_when_drained();
         self.end_flush_all();
         self.update_gauges();
+    }
+
+    /// Reads late points that wait in the journal again, when memory has room. A call reads little, so that it
+    /// delays no points that arrive meanwhile.
+    fn read_waiting(&mut self) {
+        let Some(position) = self.shard.waits_from() else { return };
+        let is_written = self.writer.pending_points() == 0;
+        let now = self.clock.now();
+        let shard = &mut self.shard;
+        let read = self.journal.read_again(position, READ_AGAIN_BYTES, &mut |record| {
+            if let Record::Point { sequence, metric, timestamp, value } = record {
+                shard.take_again(&Replayed { sequence, metric, timestamp, value }, now);
+            }
+        });
+        match read {
+            Ok((next, is_end)) => self.shard.end_reading(next, is_end && is_written),
+            Err(error) => {
+                if self.state.throttle.pass(self.clock.now_ms()).is_some() {
+                    let error: &(dyn std::error::Error + 'static) = &error;
+                    tracing::error!(error, "failed to read the journal again; late points wait there");
+                }
+            }
+        }
     }
 
     pub(super) fn write_out(&mut self) {
@@ -261,6 +290,7 @@ impl ShardWorker {
         let gauges = &self.gauges;
         gauges.applied.store(self.shard.ledger.received, Ordering::Relaxed);
         gauges.held.store(self.shard.ledger.held, Ordering::Relaxed);
+        gauges.late_waiting.store(self.shard.ledger().waiting, Ordering::Relaxed);
         gauges.metrics.store(self.shard.metrics() as u64, Ordering::Relaxed);
         gauges.bytes.store(self.shard.bytes() as u64, Ordering::Relaxed);
         gauges.needed_from.store(self.shard.sweep.needed_from, Ordering::Relaxed);

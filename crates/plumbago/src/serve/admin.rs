@@ -165,6 +165,7 @@ impl Whole {
             "stored": self.engine.stored,
             "held": self.engine.held,
             "queued": self.engine.queued,
+            "waiting": self.engine.waiting,
             "replaced": self.engine.replaced,
             "rejected": self.rejected(),
             "rejected_by_reason": reasons,

@@ -1,0 +1,124 @@
+//! Reads for many metrics in rounds: each call of the store reads a limited number of slots of each metric. So a
+//! metric with long windows delays no other one, and what is in memory at a time is bounded.
+
+use std::collections::VecDeque;
+
+use plumbago_store::{Column, PointStore, ReadRequest, StoreError};
+
+/// Limits on what is read and kept at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// Slots of one metric in a call.
+    pub(crate) metric_slots: u32,
+    /// Slots at which no further metric is added to a call.
+    pub(crate) call_slots: usize,
+    /// Bytes that all works keep from one call to the next. A work that needs more goes alone.
+    pub(crate) kept_bytes: usize,
+}
+
+impl Budget {
+    /// The limits of a flusher.
+    pub(crate) const USUAL: Self = Self { metric_slots: 4000, call_slots: 262_144, kept_bytes: 16 << 20 };
+}
+
+/// What one metric needs from the store, read piece by piece.
+pub(crate) trait InPieces {
+    /// Bytes that are kept from one call to the next, at most.
+    fn keeps(&self) -> usize;
+
+    /// True once it was asked for pieces.
+    fn has_begun(&self) -> bool;
+
+    /// True when nothing more has to be read.
+    fn is_complete(&self) -> bool;
+
+    /// Adds the next pieces to the request and returns the number of their slots, `slots_max` at most.
+    /// Without a [`InPieces::take`] after it, the next call asks for the same pieces.
+    fn ask(&mut self, slots_max: u32, request: &mut ReadRequest) -> usize;
+
+    /// Takes the columns of the pieces that were asked for last.
+    fn take(&mut self, columns: &mut dyn Iterator<Item = Column>);
+}
+
+/// Works that take turns.
+#[derive(Debug)]
+pub(crate) struct Rounds<W> {
+    works: VecDeque<W>,
+    /// Bytes that the works which have begun may keep.
+    reserved: usize,
+}
+
+impl<W> Default for Rounds<W> {
+    fn default() -> Self {
+        Self { works: VecDeque::new(), reserved: 0 }
+    }
+}
+
+impl<W: InPieces> Rounds<W> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.works.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, work: W) {
+        self.works.push_back(work);
+    }
+
+    /// Reads once and returns the works that are complete now.
+    ///
+    /// # Errors
+    /// If the store cannot be read. All works are as before the call.
+    pub(crate) async fn read(
+        &mut self,
+        store: &dyn PointStore,
+        budget: &Budget,
+    ) -> Result<Vec<W>, StoreError> {
+        let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
+        let mut chosen = self.choose(budget, &mut request);
+        let read = if request.ranges.is_empty() { Ok(Vec::new()) } else { store.read(&request).await };
+        let columns = match read {
+            Ok(columns) => columns,
+            Err(error) => {
+                chosen.into_iter().rev().for_each(|work| self.works.push_front(work));
+                return Err(error);
+            }
+        };
+        let mut columns = columns.into_iter().zip(&request.ranges).map(|(mut column, range)| {
+            column.merge_writers(range.aggregation);
+            column
+        });
+        chosen.iter_mut().for_each(|work| work.take(&mut columns));
+        let mut complete = Vec::new();
+        for work in chosen {
+            if work.is_complete() {
+                self.reserved -= work.keeps();
+                complete.push(work);
+            } else {
+                self.works.push_back(work);
+            }
+        }
+        Ok(complete)
+    }
+
+    /// Takes out the works whose turn it is. One that would need too much memory waits until others are complete,
+    /// and no later one with such a need passes it.
+    fn choose(&mut self, budget: &Budget, request: &mut ReadRequest) -> Vec<W> {
+        let (mut chosen, mut passed) = (Vec::new(), Vec::new());
+        let mut slots = 0;
+        while slots < budget.call_slots {
+            let Some(mut work) = self.works.pop_front() else { break };
+            if !work.has_begun() {
+                let keeps = work.keeps();
+                let is_too_much = self.reserved > 0 && self.reserved + keeps > budget.kept_bytes;
+                if keeps > 0 && (is_too_much || !passed.is_empty()) {
+                    passed.push(work);
+                    continue;
+                }
+                self.reserved += keeps;
+            }
+            slots += work.ask(budget.metric_slots, request);
+            chosen.push(work);
+        }
+        passed.into_iter().rev().for_each(|work| self.works.push_front(work));
+        chosen
+    }
+}
