@@ -95,7 +95,7 @@ async fn a_day_has_at_most_two_requests_a_metric() {
 async fn names_that_nobody_announces_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let (server, daemon) = busy(100, dir.path()).await;
-    run_clocks(&server, &[daemon.clock.clone()]);
+    run_clocks(&server, std::slice::from_ref(&daemon.clock));
     daemon.start().await;
     sleep(HOUR).await;
     let scans = || server.requests.lock().unwrap().of(&["scan"]);
@@ -150,7 +150,7 @@ async fn written_metrics_are_noted_when_it_is_due_and_at_a_rate() {
     let dir = tempfile::tempdir().unwrap();
     let (server, daemon) = busy(2000, dir.path()).await;
     server.names.create(&[metric("idle")]).await.unwrap();
-    run_clocks(&server, &[daemon.clock.clone()]);
+    run_clocks(&server, std::slice::from_ref(&daemon.clock));
     daemon.start().await;
     let requests =
         || [&server.note_reads, &server.note_writes].map(|counter| counter.load(Ordering::Relaxed));
@@ -178,7 +178,7 @@ async fn written_metrics_are_noted_when_it_is_due_and_at_a_rate() {
 async fn what_others_deleted_is_not_created_again() {
     let dir = tempfile::tempdir().unwrap();
     let (server, daemon) = busy(100, dir.path()).await;
-    run_clocks(&server, &[daemon.clock.clone()]);
+    run_clocks(&server, std::slice::from_ref(&daemon.clock));
     for name in names(100) {
         daemon.loaded.set_written_at(&name, NOW + 2 * HOUR as i64);
     }
