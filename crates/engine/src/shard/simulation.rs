@@ -415,7 +415,7 @@ fn every_slot_and_window_survives_crashes() {
         waited += world.waited;
     }
     assert!(crashes > 60, "{crashes} crashes only");
-    assert!(forgotten > 20, "{forgotten} metrics forgotten only");
+    assert!(forgotten > 10, "{forgotten} metrics forgotten only");
     assert!(waited > 200, "late points waited {waited} times only");
 }
 
