@@ -140,7 +140,7 @@ mod tests {
             }
         }
         assert!(seen[0].iter().copied().eq(0..9000) && seen[1].iter().copied().eq(0..3000));
-        assert!(calls > 8, "{calls} calls");
+        assert!(calls >= 8, "{calls} calls");
         // From a segment on, also if it was dropped.
         let segment = journal.segments()[2].number;
         journal.drop_before(segment).unwrap();

@@ -61,6 +61,7 @@ impl World {
             let head = &mut self.shard.heads[at];
             head.refill(&mut self.shard.pool, &mut self.shard.scratch, &[]);
             head.clear(mark::PLACED);
+            head.base = 0;
         }
         self.check();
     }
