@@ -158,7 +158,7 @@ impl Chaos {
             let sent = self.load.step();
             let first = |sent: &&Sent| {
                 let turn = sent.point.timestamp.div_euclid(TURN) as usize;
-                (turn + sent.metric) % 2 == 0
+                (turn + sent.metric).is_multiple_of(2)
             };
             let (mine, others): (Vec<&Sent>, Vec<&Sent>) = sent.iter().partition(first);
             let all: Vec<&Sent> = sent.iter().collect();
