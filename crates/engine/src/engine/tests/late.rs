@@ -113,6 +113,11 @@ async fn a_start_finds_the_late_points_that_waited_in_the_journal() {
     world.faults.set_down(true);
     send(&world, &engine, &names).await;
     assert!(applied(&engine).await.waiting > 0);
+    // A kill loses what the kernel does not have yet.
+    let written = || engine.0.parts.registry.value("plumbago_journal_written_points_total");
+    while written() != Some(SENT as f64) {
+        tokio::task::yield_now().await;
+    }
     // The stop stores nothing, as a kill would.
     let ledger = engine.stop(Duration::from_millis(1)).await;
     assert_eq!(ledger.missing(), 0);
@@ -128,6 +133,7 @@ async fn a_start_finds_the_late_points_that_waited_in_the_journal() {
     // New late points queue behind those of the journal: the last value of a slot wins.
     assert!(engine.push(batch(&names, START - 5, -1.0)).await);
     assert!(engine.push(of_all(&names, START - 5)).await);
+    applied(&engine).await;
     world.commits.set_closed(false);
     engine.flush_all().await.unwrap();
     let ledger = applied(&engine).await;
