@@ -15,7 +15,7 @@ use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::{LineSender, Point};
-use plumbago_tests::wait::wait_until;
+use plumbago_tests::wait::{wait_ok, wait_until};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -257,8 +257,12 @@ impl Chaos {
         }
         let closed = self.load.now + 2 * 3600;
         for writer in &mut self.writers {
-            let repaired = writer.setup.clock(closed).run(&["repair", "windows", "--rate", "0"]);
-            assert!(repaired.status.success(), "{}", repaired.output);
+            let setup = writer.setup.clock(closed);
+            // A stopped process may have left the lease of the job, which expires.
+            wait_ok("the repair of the windows", || {
+                let ended = setup.run(&["repair", "windows", "--rate", "0"]);
+                if ended.status.success() { Ok(()) } else { Err(ended.output) }
+            });
         }
         for replica in REPLICAS {
             let mut reader = Writer::new(replica, &self.cluster.contact_points());

@@ -31,7 +31,7 @@ mod cost {
     /// Bytes of a point in the journal.
     pub(super) const JOURNAL_POINT: f64 = 16.1;
     /// Bytes of a raw row on a node's disk, with LZ4 and with Zstd.
-    pub(super) const DISK_ROW: [f64; 2] = [12.0, 8.0];
+    pub(super) const DISK_ROW: [f64; 2] = [15.0, 10.4];
     /// Bits of a partition in the bloom filter of a node, at the default of one wrong answer in a hundred.
     pub(super) const BLOOM_BITS: f64 = 10.0;
 }

@@ -329,7 +329,7 @@ impl Settings {
     /// What is said while no node is connected.
     fn lost(&self) -> String {
         format!(
-            "no node of the cluster of {} is connected any more (contact points {}); new rows wait in the spool",
+            "no node of the cluster of {} is connected any more; the contact points are {}",
             self.role,
             self.contact_points.join(", ")
         )

@@ -29,11 +29,8 @@ impl SharedStore for CassandraStore {
     }
 
     fn down_reason(&self) -> Option<String> {
-        if self.is_up() {
-            return None;
-        }
-        let why = self.trouble().map(|why| format!(" ({why})")).unwrap_or_default();
-        Some(format!("Cassandra cannot be reached{why}: points are kept in the spool"))
+        let why = self.trouble()?;
+        Some(format!("Cassandra cannot be reached ({why}): points are kept in the spool"))
     }
 
     fn node_starts(&self) -> Vec<NodeStart> {
