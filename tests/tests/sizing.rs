@@ -119,7 +119,7 @@ impl Plan {
             ("write requests a second, to all nodes", count(self.requests())),
             ("rows a second on each node", count(self.per_node(rows))),
             (
-                "so many cores for rows on each node",
+                "cores of each node for rows",
                 format!("{:.1}", self.per_node(rows) / cost::ROWS_PER_NODE),
             ),
             ("disk of each node, LZ4", disk(cost::DISK_ROW[0])),
