@@ -118,10 +118,7 @@ impl Plan {
             ("points a second", count(points)),
             ("write requests a second, to all nodes", count(self.requests())),
             ("rows a second on each node", count(self.per_node(rows))),
-            (
-                "cores of each node for rows",
-                format!("{:.1}", self.per_node(rows) / cost::ROWS_PER_NODE),
-            ),
+            ("cores of each node for rows", format!("{:.1}", self.per_node(rows) / cost::ROWS_PER_NODE)),
             ("disk of each node, LZ4", disk(cost::DISK_ROW[0])),
             ("disk of each node, Zstd", disk(cost::DISK_ROW[1])),
             ("partitions on each node", count(self.per_node(self.metrics * self.partitions()))),
