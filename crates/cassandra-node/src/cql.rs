@@ -11,17 +11,17 @@ use crate::error::NodeError;
 pub const SUPERUSER: (&str, &str) = ("cassandra", "cassandra");
 
 const REQUEST: u8 = 0x04;
-const ERROR: u8 = 0x00;
+pub(crate) const ERROR: u8 = 0x00;
 const STARTUP: u8 = 0x01;
 const READY: u8 = 0x02;
 const AUTHENTICATE: u8 = 0x03;
-const QUERY: u8 = 0x07;
-const RESULT: u8 = 0x08;
+pub(crate) const QUERY: u8 = 0x07;
+pub(crate) const RESULT: u8 = 0x08;
 const AUTH_RESPONSE: u8 = 0x0f;
 const AUTH_SUCCESS: u8 = 0x10;
 
 /// Largest accepted response, in bytes.
-const MAX_ANSWER: usize = 256 << 20;
+pub(crate) const MAX_ANSWER: usize = 256 << 20;
 
 /// How many replicas must respond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,6 +22,7 @@ mod pace;
 pub mod peers;
 mod reads;
 mod registration;
+mod replace;
 mod resend;
 mod scan;
 mod scan_file;

@@ -12,6 +12,8 @@ use plumbago_store::NodeStart;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::replace::replace;
+
 const FILE: &str = "nodes";
 const HEADING: &str = "plumbago-nodes 1";
 /// A server that was not listed for this long has left the cluster.
@@ -102,14 +104,7 @@ impl NodesFile {
             let _ = writeln!(text, "node {node} {start}");
         }
         let _ = writeln!(text, "end {}", self.starts.len());
-        let new = self.path.with_extension("new");
-        let mut file = fs::File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
-        if let Some(dir) = self.path.parent() {
-            fs::File::open(dir)?.sync_all()?;
-        }
+        replace(&self.path, |file| file.write_all(text.as_bytes()))?;
         self.is_saved = true;
         Ok(())
     }

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use plumbago_store::WriterIdentity;
 use uuid::Uuid;
 
+use crate::replace::replace;
+
 const FILE: &str = "writer-id";
 const HEADING: &str = "plumbago-writer 1";
 
@@ -77,19 +79,13 @@ impl WriterFile {
     }
 
     fn save(&self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        let mut file = fs::File::create(&new)?;
-        // The inode tells this file from a copy of it, which has another one.
-        let inode = file.metadata()?.ino();
-        let (replica, id, instance) = (self.identity.replica(), self.identity.first_id(), self.instance);
-        writeln!(file, "{HEADING}\nreplica {replica}\nwriter {id}\ninstance {instance}\ninode {inode}")?;
-        writeln!(file, "host {}\npath {}", machine(), self.path.display())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
-        if let Some(dir) = self.path.parent() {
-            fs::File::open(dir)?.sync_all()?;
-        }
-        Ok(())
+        replace(&self.path, |file| {
+            // The inode tells this file from a copy of it, which has another one.
+            let inode = file.metadata()?.ino();
+            let (replica, id, instance) = (self.identity.replica(), self.identity.first_id(), self.instance);
+            writeln!(file, "{HEADING}\nreplica {replica}\nwriter {id}\ninstance {instance}\ninode {inode}")?;
+            writeln!(file, "host {}\npath {}", machine(), self.path.display())
+        })
     }
 }
 

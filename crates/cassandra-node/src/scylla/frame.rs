@@ -3,12 +3,10 @@
 use std::io::{self, Read};
 
 use super::words::{self, Refusal};
+use crate::cql::{ERROR, MAX_ANSWER, QUERY, RESULT};
 use crate::release::Release;
 
-const ERROR: u8 = 0x00;
 const SUPPORTED: u8 = 0x06;
-const QUERY: u8 = 0x07;
-const RESULT: u8 = 0x08;
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0a;
 
@@ -20,9 +18,6 @@ const ONE_TABLE: [u8; 4] = [0, 0, 0, 1];
 /// The type of a text column.
 const VARCHAR: [u8; 2] = [0, 0x0d];
 const NULL: [u8; 4] = [0xff; 4];
-
-/// Largest frame of the protocol, in bytes.
-const MAX_BODY: usize = 256 << 20;
 
 /// The release that ScyllaDB reports.
 const RELEASE: &str = "3.0.8";
@@ -52,7 +47,7 @@ impl Frame {
         from.read_exact(&mut header)?;
         let [version, flags, high, low, opcode, length @ ..] = header;
         let length = u32::from_be_bytes(length) as usize;
-        if length > MAX_BODY {
+        if length > MAX_ANSWER {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut body = vec![0; length];
