@@ -64,7 +64,7 @@ impl Ledger {
             stored: counters.sum("plumbago_engine_stored_points_total"),
             held: counters.sum("plumbago_engine_held_points"),
             replaced: counters.sum("plumbago_engine_replaced_points_total"),
-            rejected: counters.sum("plumbago_engine_rejected_points_total"),
+            rejected: counters.with("plumbago_rejected_points_total", "stage=\"engine\""),
         }
     }
 

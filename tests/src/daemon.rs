@@ -105,12 +105,12 @@ impl Setup {
         command
     }
 
-    /// Starts the daemon and waits until it is ready.
+    /// Starts the daemon and waits until it is ready, or accepts points while its store is away.
     pub fn start(&self) -> Daemon {
         let mut starting = self.launch();
         let ready = wait_for("the daemon to be ready", || {
             let lines = starting.stdout();
-            let ready = lines.iter().any(|l| l.trim() == "ready");
+            let ready = lines.iter().any(|l| l.trim() == "ready" || l.starts_with("accepting points"));
             drop(lines);
             (ready || !starting.process.runs()).then_some(ready)
         });
@@ -136,7 +136,7 @@ impl Setup {
                 kept.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         });
-        Daemon { process, lines, reader: Some(reader) }
+        Daemon { process, lines, reader: Some(reader), data: self.data() }
     }
 
     /// Runs a command of the binary until it ends by itself.
@@ -169,6 +169,7 @@ pub struct Daemon {
     process: Guarded,
     lines: Arc<Mutex<Vec<String>>>,
     reader: Option<std::thread::JoinHandle<()>>,
+    data: PathBuf,
 }
 
 impl Daemon {
@@ -249,8 +250,19 @@ impl Daemon {
 
     /// Flushes all points to the store.
     pub fn flush(&self) {
-        let response = http::post(self.admin(), "/admin/flush", "");
+        let response = self.post_admin("/admin/flush");
         assert!(response.status < 300, "flush: {response:?}");
+    }
+
+    /// Sends a POST request to the admin port with the secret of the data directory.
+    pub fn post_admin(&self, path: &str) -> Response {
+        http::request(self.admin(), "POST", path, &self.authorization(), "")
+    }
+
+    /// The header line that lets a request to the admin port change or stop something.
+    pub fn authorization(&self) -> String {
+        let secret = std::fs::read_to_string(self.data.join("admin-secret")).unwrap();
+        format!("Authorization: Bearer {}\r\n", secret.trim())
     }
 
     /// Scrapes the counters.

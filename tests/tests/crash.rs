@@ -117,7 +117,7 @@ impl Run {
             kill(id, Signal::SIGKILL).unwrap();
         });
         let mut flushes = Vec::new();
-        let admin = daemon.admin();
+        let (admin, owner) = (daemon.admin(), daemon.authorization());
         while !killed.load(Ordering::SeqCst) {
             let sent = self.load.step();
             let clock = format!("/admin/clock?now={}", self.load.now);
@@ -128,9 +128,12 @@ impl Run {
                 break;
             }
             match self.random.random_range(0..12) {
-                0 => flushes.push(std::thread::spawn(move || {
-                    let _ = http::try_request(admin, "POST", "/admin/flush", "", "");
-                })),
+                0 => {
+                    let owner = owner.clone();
+                    flushes.push(std::thread::spawn(move || {
+                        let _ = http::try_request(admin, "POST", "/admin/flush", &owner, "");
+                    }));
+                }
                 1..=4 => self.prove(&mut process),
                 5 if !process.shape.ordered => self.prove_all(&mut process, &killed),
                 _ => std::thread::sleep(Duration::from_millis(self.random.random_range(0..20))),

@@ -357,8 +357,7 @@ fn without_a_schema_and_without_a_table() {
     wait_until("the problem to be reported", || run.ready().body.contains("1440p_10s"));
     run.syncdb();
     // The spool retains rows after the server acknowledged them, so the rows of the table can be sent again.
-    let response =
-        http::post(run.daemon().admin(), &format!("/admin/replay?since={}", run.load.start - 3600), "");
+    let response = run.daemon().post_admin(&format!("/admin/replay?since={}", run.load.start - 3600));
     assert!(response.status < 300, "{response:?}");
     run.sent();
     run.check("after the table was made again");

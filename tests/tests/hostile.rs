@@ -379,7 +379,7 @@ fn outcome(setup: &Setup) -> Outcome {
     let mut daemon = setup.launch();
     let mut ready = false;
     wait_until("the daemon to be ready or to end", || {
-        ready = daemon.stdout().iter().any(|l| l.trim() == "ready");
+        ready = daemon.stdout().iter().any(|l| l.trim() == "ready" || l.starts_with("accepting points"));
         ready || !daemon.runs()
     });
     if ready {
@@ -390,7 +390,9 @@ fn outcome(setup: &Setup) -> Outcome {
         return Outcome::Started { points, code: status.code(), said, panicked: output.contains("panicked") };
     }
     let Ended { status, output } = daemon.wait();
-    let named = output.contains(setup.data().to_str().unwrap());
+    // Every start says which directory it uses; the refusal must say it too.
+    let mut errors = output.lines().filter(|line| line.contains("ERROR"));
+    let named = errors.any(|line| line.contains(setup.data().to_str().unwrap()));
     Outcome::Refused { code: status.code(), named, said: output.trim().to_owned() }
 }
 

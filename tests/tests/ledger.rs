@@ -45,6 +45,7 @@ fn adds_up_at_every_moment() {
     setup.clock(load.now).set("engine.shards", "2");
     let daemon = setup.start();
     let (stop, admin) = (Arc::new(AtomicBool::new(false)), daemon.admin());
+    let owner = daemon.authorization();
     let flag = Arc::clone(&stop);
     let watcher = std::thread::spawn(move || {
         let mut looks = 0;
@@ -52,7 +53,7 @@ fn adds_up_at_every_moment() {
             Ledger::of(admin).assert_balanced();
             looks += 1;
             if looks % 50 == 0 {
-                assert!(http::post(admin, "/admin/flush", "").status < 300);
+                assert!(http::request(admin, "POST", "/admin/flush", &owner, "").status < 300);
             }
         }
         looks

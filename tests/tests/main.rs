@@ -4,7 +4,9 @@
 mod carbonapi;
 mod chaos;
 mod compare;
+mod conditions;
 mod crash;
+mod damage;
 mod dev;
 mod disk_full;
 mod faults;
@@ -19,6 +21,7 @@ mod memory;
 mod mistakes;
 mod old_data;
 mod older;
+mod operator;
 mod oracle_events;
 mod oracle_find;
 mod oracle_formats;

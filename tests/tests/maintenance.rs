@@ -64,8 +64,8 @@ fn a_daemon_cleans_when_it_is_asked() {
     // A running daemon cleans with its own settings, so other ones are refused.
     let refused = setup.run(&["clean", "--max-age", "60d"]);
     assert_eq!(refused.status.code(), Some(2), "{}", refused.output);
-    let unknown = http::post(daemon.admin(), "/admin/maintenance?job=coffee", "");
-    assert!(unknown.status >= 400 && unknown.body.contains("clean_rows"), "{unknown:?}");
+    let unknown = daemon.post_admin("/admin/maintenance?job=coffee");
+    assert!(unknown.status == 404 && unknown.body.contains("clean_rows"), "{unknown:?}");
 
     // A deleted metric can be created again. Its old points do not come back.
     put(&daemon, "hosts.dead.cpu", LATER);
@@ -138,7 +138,7 @@ fn job(daemon: &Daemon, name: &str) -> Value {
 }
 
 fn ask(daemon: &Daemon, name: &str) {
-    let asked = http::post(daemon.admin(), &format!("/admin/maintenance?job={name}"), "");
+    let asked = daemon.post_admin(&format!("/admin/maintenance?job={name}"));
     assert_eq!(asked.status, 200, "{asked:?}");
 }
 

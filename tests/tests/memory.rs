@@ -61,8 +61,7 @@ fn holds(mib: u64) {
     daemon.applied_at(received);
     // The counters are exported a little after the ledger is written.
     let refused = wait_for("the ledger to contain only refusals of new metrics", || {
-        let refused =
-            daemon.counters().with("plumbago_engine_rejected_points_total", "reason=\"memory_limited\"");
+        let refused = daemon.counters().with("plumbago_rejected_points_total", "reason=\"memory_limited\"");
         let ledger = daemon.ledger();
         assert!(ledger.balances(), "{ledger:?}");
         (refused > 0 && ledger.rejected == refused).then_some(refused)

@@ -165,7 +165,8 @@ fn names_that_the_tables_cannot_hold() {
     assert_eq!(daemon.names(), ["a.b.c.d"]);
     let counters = daemon.counters();
     for (reason, count) in [("name_too_deep", 3), ("name_reserved", 3), ("name_too_long", 6)] {
-        let counted = counters.with("plumbago_engine_rejected_points_total", &format!("reason=\"{reason}\""));
+        let counted =
+            counters.with("plumbago_rejected_points_total", &format!("stage=\"engine\",reason=\"{reason}\""));
         assert_eq!(counted, count, "{reason}");
     }
     assert!(daemon.log().contains("more than 4 components"), "{}", daemon.log());

@@ -65,8 +65,8 @@ impl Run {
 
     /// Asks for a flush and does not wait for it: it takes as long as the store refuses writes.
     fn ask_for_flush(&self) {
-        let admin = self.daemon().admin();
-        std::thread::spawn(move || http::try_request(admin, "POST", "/admin/flush", "", ""));
+        let (admin, owner) = (self.daemon().admin(), self.daemon().authorization());
+        std::thread::spawn(move || http::try_request(admin, "POST", "/admin/flush", &owner, ""));
     }
 
     /// Waits until what was sent is in the journal and synced there, or in the store and synced there.

@@ -139,6 +139,9 @@ fn the_container_files_use_settings_that_exist() {
 fn check(what: &str, arguments: &[&str], settings: &[(&str, &str)]) {
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PLUMBAGO_")) {
+        command.env_remove(name);
+    }
     command.args(["config", "check"]).args(arguments).envs(settings.iter().copied());
     let output = command.current_dir(directory.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -97,7 +97,7 @@ fn job(daemon: &Daemon, name: &str) -> Value {
 /// Runs a job and waits for its end.
 fn run_job(daemon: &Daemon, name: &str) -> Value {
     let before = job(daemon, name)["runs"].as_u64().unwrap();
-    let asked = http::post(daemon.admin(), &format!("/admin/maintenance?job={name}"), "");
+    let asked = daemon.post_admin(&format!("/admin/maintenance?job={name}"));
     assert_eq!(asked.status, 200, "{asked:?}");
     wait_until("the job to end", || job(daemon, name)["runs"].as_u64().unwrap() > before);
     let ended = job(daemon, name);

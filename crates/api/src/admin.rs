@@ -1,37 +1,39 @@
 //! The port for operators: self-metrics, health, and actions such as a flush or a stop.
 
+mod access;
 mod guard;
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use axum::extract::{DefaultBodyLimit, Query, Request, State};
-use axum::middleware::{self, Next};
+use axum::extract::{Query, Request, State};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use plumbago_telemetry::Registry;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use plumbago_telemetry::{Condition, Registry, Severity};
 use serde_json::{Value, json};
-use subtle::ConstantTimeEq;
 
+use crate::admin::access::Access;
 use crate::config::AdminConfig;
 use crate::error::{AdminError, missing, plain};
 use crate::peer_heads::{HEADS_PATH, MESSAGE_BYTES_MAX, PeerHeads};
 
+pub use access::AdminSecret;
+
+/// Sets the clock of a process that runs for a test.
+const CLOCK_PATH: &str = "/admin/clock";
+/// How long a peer may take to send its request.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The health of the process, as `/readyz` reports it.
 pub trait Readiness: Send + Sync + Debug {
-    /// Why requests cannot be answered, one sentence each; empty if the process is ready.
-    fn reasons(&self) -> Vec<String>;
-
-    /// Conditions that need an operator's attention while requests are still answered, one sentence each.
-    /// `/readyz` lists them as warnings.
-    fn warnings(&self) -> Vec<String> {
-        Vec::new()
-    }
+    /// The conditions that hold now. The process is ready if none of them [blocks](plumbago_telemetry::Severity::blocks).
+    fn conditions(&self) -> Vec<Condition>;
 }
 
 /// Actions that an operator can start through the admin port.
@@ -80,15 +82,15 @@ pub trait AdminActions: Send + Sync + Debug {
     ///
     /// `AdminError` if the process has no maintenance jobs. The default implementation always returns it.
     async fn maintenance(&self) -> Result<Value, AdminError> {
-        Err(AdminError("this process has no maintenance jobs".to_owned()))
+        Err(AdminError::Unknown("this process has no maintenance jobs".to_owned()))
     }
     /// Requests a run of a maintenance job. It starts once no other job runs.
     ///
     /// # Errors
     ///
-    /// `AdminError` if there is no such job. The default implementation always returns it.
+    /// `AdminError::Unknown` if there is no such job. The default implementation always returns it.
     async fn run_maintenance(&self, _request: MaintenanceRequest) -> Result<Value, AdminError> {
-        Err(AdminError("this process has no maintenance jobs".to_owned()))
+        Err(AdminError::Unknown("this process has no maintenance jobs".to_owned()))
     }
 }
 
@@ -118,25 +120,25 @@ pub struct AdminHandles {
     pub heads: Arc<dyn PeerHeads>,
     /// The self-metrics that `/metrics` shows.
     pub registry: Registry,
+    /// What a request has to know that changes or stops something, beside `admin.token`.
+    pub secret: AdminSecret,
 }
 
 /// Routes of the admin port. Only `/healthz` and `/readyz` are open to requests without the token. None is open to
 /// pages of other sites.
 pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Router {
-    let mut guarded = Router::new()
+    let access = Arc::new(Access::new(&config.token, handles.secret.clone()));
+    let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/admin/ledger", get(ledger))
         .route("/admin/flush", post(flush))
         .route("/admin/shutdown", post(shutdown))
-        .route("/admin/clock", post(set_clock))
+        .route(CLOCK_PATH, post(set_clock))
         .route("/admin/replay", post(replay))
         .route("/admin/maintenance", get(maintenance).post(run_maintenance))
-        .route(HEADS_PATH, post(heads).layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX)))
-        .fallback(missing);
-    if !config.token.is_empty() {
-        let token: Arc<str> = config.token.as_str().into();
-        guarded = guarded.layer(middleware::from_fn_with_state(token, check_token));
-    }
+        .route(HEADS_PATH, post(heads))
+        .fallback(missing)
+        .layer(middleware::from_fn_with_state(access, access::check));
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -145,27 +147,17 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .with_state(handles.clone())
 }
 
-async fn check_token(State(token): State<Arc<str>>, request: Request, next: Next) -> Response {
-    let given = request.headers().get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
-    let is_right = given.is_some_and(|(scheme, given)| {
-        scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(given.ct_eq(token.as_bytes()))
-    });
-    if is_right {
-        return next.run(request).await;
-    }
-    let mut response = plain(
-        StatusCode::UNAUTHORIZED,
-        "this request needs the header Authorization with admin.token as its bearer token\n",
-    );
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
-}
-
 /// Answers a request to `/admin/heads`.
-async fn heads(State(handles): State<AdminHandles>, message: Bytes) -> Response {
+async fn heads(State(handles): State<AdminHandles>, request: Request) -> Response {
+    let reading = axum::body::to_bytes(request.into_body(), MESSAGE_BYTES_MAX);
+    let message = match tokio::time::timeout(MESSAGE_TIMEOUT, reading).await {
+        Ok(Ok(message)) => message,
+        Ok(Err(error)) => return plain(StatusCode::BAD_REQUEST, format!("{error}\n")),
+        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time\n"),
+    };
     match handles.heads.pending(&message).await {
         Ok(answer) => answer.into_response(),
-        Err(error) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Err(error) => error.into_response(),
     }
 }
 
@@ -177,10 +169,26 @@ async fn metrics(State(handles): State<AdminHandles>) -> Response {
 }
 
 async fn ready(State(handles): State<AdminHandles>) -> Response {
-    let (reasons, warnings) = (handles.readiness.reasons(), handles.readiness.warnings());
-    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let held = handles.readiness.conditions();
+    let texts = |wanted: fn(Severity) -> bool| -> Vec<&str> {
+        held.iter().filter(|held| wanted(held.severity)).map(|held| held.text.as_str()).collect()
+    };
+    let reasons = texts(Severity::blocks);
     let ready = reasons.is_empty();
-    (status, Json(json!({"ready": ready, "reasons": reasons, "warnings": warnings}))).into_response()
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = json!({
+        "ready": ready,
+        "reasons": reasons,
+        "warnings": texts(|severity| severity == Severity::Warning),
+        "hints": texts(|severity| severity == Severity::Hint),
+        "conditions": held.iter().map(condition).collect::<Vec<_>>(),
+    });
+    (status, Json(body)).into_response()
+}
+
+fn condition(held: &Condition) -> Value {
+    let since = held.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    json!({ "name": held.name, "severity": held.severity.label(), "since": since })
 }
 
 async fn ledger(State(handles): State<AdminHandles>) -> Response {
@@ -237,6 +245,6 @@ async fn run_maintenance(
 fn done(result: Result<Value, AdminError>) -> Response {
     match result {
         Ok(value) => Json(value).into_response(),
-        Err(error) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Err(error) => error.into_response(),
     }
 }

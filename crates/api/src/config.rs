@@ -132,7 +132,8 @@ impl TlsConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortLimits {
-    /// Most connections open at once. Further ones are closed; unencrypted ones get a 503 first.
+    /// Most connections open at once. A further one takes the place of the one that has been idle longest, for
+    /// at least a second. If there is none, it is closed; an unencrypted one gets a 503 first.
     pub connections: usize,
     /// How long the server waits for a complete request head, on a new connection or after a response. Then
     /// it closes the connection.
@@ -152,7 +153,8 @@ impl Default for PortLimits {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Most connections open at once. Further ones are closed; unencrypted ones get a 503 first.
+    /// Most connections open at once. A further one takes the place of the one that has been idle longest, for
+    /// at least a second. If there is none, it is closed; an unencrypted one gets a 503 first.
     pub connections: usize,
     /// How long the server waits for a complete request head, on a new connection or after a response. Then
     /// it closes the connection.
@@ -213,7 +215,7 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Checks the section `[api]`. Returns one text of the form `key: message` per problem.
+    /// Checks the section `[api]` and reads the files that it names. Returns one text of the form `key: message` per problem.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check_listen("api.listen", &self.listen, &mut problems);
@@ -240,7 +242,7 @@ impl Config {
 }
 
 impl AdminConfig {
-    /// Checks the section `[admin]`. Returns one text of the form `key: message` per problem.
+    /// Checks the section `[admin]` and reads the files that it names. Returns one text of the form `key: message` per problem.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check_listen("admin.listen", &self.listen, &mut problems);
@@ -306,9 +308,7 @@ fn check_listen(key: &str, listen: &str, problems: &mut Vec<String>) {
 }
 
 fn check_tls(key: &str, tls: &TlsConfig, problems: &mut Vec<String>) {
-    if tls.cert.as_os_str().is_empty() != tls.key.as_os_str().is_empty() {
-        problems.push(format!("{key}: cert and key are needed together"));
-    }
+    problems.extend(tls.files().problems().iter().map(|error| format!("{key}.{}: {error}", error.setting())));
 }
 
 /// Splits `host:port` or `[v6]:port`.
@@ -360,13 +360,14 @@ mod tests {
             "api.url_prefix",
             "api.cors_allowed_origins",
             "api.time_zone",
-            "api.tls",
+            "api.tls.cert: a.pem: cannot be read",
+            "api.tls.cert: cert and key must be set together",
             "api.limits.points",
             "api.limits.idle",
         ] {
             assert!(problems.iter().any(|p| p.starts_with(key)), "{key} is not in {problems:?}");
         }
-        assert_eq!(problems.len(), 7);
+        assert_eq!(problems.len(), 8);
     }
 
     #[test]

@@ -21,6 +21,10 @@ pub(crate) enum ApiError {
     /// The request exceeds `api.limits.request_time`. The value is that limit.
     #[error("the request took longer than {0} (api.limits.request_time)")]
     TooSlow(plumbago_model::Period),
+    /// The client has not sent the whole body in time (status 408). The value is half of
+    /// `api.limits.request_time`.
+    #[error("the request's body did not arrive within {0:?}, half of api.limits.request_time")]
+    SlowBody(std::time::Duration),
     /// All requests together exceed a limit (status 429). The same request may succeed later.
     #[error("{0}")]
     Busy(String),
@@ -43,6 +47,7 @@ impl ApiError {
             Self::Invalid(_) | Self::Target(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::TooLarge(_) | Self::TooSlow(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -113,8 +118,28 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// Why an action was refused or failed, as a sentence for the client.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct AdminError(pub String);
+pub enum AdminError {
+    /// The request names something that does not exist (status 404).
+    #[error("{0}")]
+    Unknown(String),
+    /// The request is malformed (status 400).
+    #[error("{0}")]
+    Invalid(String),
+    /// The action cannot be carried out at the moment, or with these settings (status 503).
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl IntoResponse for AdminError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::Unknown(_) => StatusCode::NOT_FOUND,
+            Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        plain(status, format!("{self}\n"))
+    }
+}
 
 /// The response for a path without an endpoint.
 pub(crate) async fn missing(uri: Uri) -> Response {

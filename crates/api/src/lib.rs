@@ -20,13 +20,14 @@ mod metadata;
 mod meter;
 mod params;
 mod peer_heads;
+mod places;
 mod router;
 pub mod server;
 mod state;
 mod stream;
 mod tagging;
 
-pub use admin::{AdminActions, AdminHandles, MaintenanceRequest, Readiness};
+pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, Readiness};
 pub use config::{AdminConfig, CacheConfig, Config, Limits, PortLimits, TlsConfig};
 pub use error::AdminError;
 pub use events::EventLog;

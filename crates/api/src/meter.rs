@@ -112,6 +112,8 @@ pub(crate) struct ConnectionMeter {
     pub(crate) refused: Counter,
     /// Connections closed because the TLS handshake failed.
     pub(crate) failed: Counter,
+    /// Idle connections closed because a new one needed their place.
+    pub(crate) idle: Counter,
     pub(crate) open: Gauge,
 }
 
@@ -134,7 +136,16 @@ impl ConnectionMeter {
                 "HTTP connections turned away",
                 Some("tls"),
             ),
-            open: registry.gauge("plumbago_http_connections", "open HTTP connections", &[("port", port)]),
+            idle: counter(
+                "plumbago_http_idle_connections_closed_total",
+                "idle HTTP connections closed for a new one, because limits.connections were open",
+                None,
+            ),
+            open: registry.gauge(
+                "plumbago_http_open_connections",
+                "open HTTP connections",
+                &[("port", port)],
+            ),
         }
     }
 }

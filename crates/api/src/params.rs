@@ -161,13 +161,17 @@ fn form(method: &Method, headers: &HeaderMap) -> Form {
     }
 }
 
-/// Reads the whole body. Fails if it is larger than `api.limits.body`.
+/// Reads the whole body. Fails if it is larger than `api.limits.body`, or does not arrive within
+/// half of `api.limits.request_time`, so that the rest of the time is left for the answer.
 pub(crate) async fn body(request: Request, limits: &Limits) -> Result<bytes::Bytes, ApiError> {
-    match Limited::new(request.into_body(), limits.body.bytes()).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
+    let reading = Limited::new(request.into_body(), limits.body.bytes()).collect();
+    let limit = *limits.request_time / 2;
+    match tokio::time::timeout(limit, reading).await {
+        Err(_) => Err(ApiError::SlowBody(limit)),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
             Err(beyond("bytes of the request's body", "body", limits.body.bytes()))
         }
-        Err(error) => Err(ApiError::Invalid(format!("the request's body could not be read: {error}"))),
+        Ok(Err(error)) => Err(ApiError::Invalid(format!("the request's body could not be read: {error}"))),
     }
 }

@@ -53,15 +53,13 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
         }
     }
     // Load balancers and people try this page first.
-    router = router.route(
-        "/",
-        methods(&api, Meter::new(registry, "root"), |_, _| async {
-            plain(
-                StatusCode::OK,
-                "Plumbago answers Graphite's API here: /render, /metrics/find, /tags, /events, /functions\n",
-            )
-        }),
-    );
+    let root = methods(&api, Meter::new(registry, "root"), |_, _| async {
+        plain(
+            StatusCode::OK,
+            "Plumbago answers Graphite's API here: /render, /metrics/find, /tags, /events, /functions\n",
+        )
+    });
+    router = router.route("/", root.clone());
     router = router.fallback(missing);
     if config.gzip {
         router = router.layer(CompressionLayer::new().compress_when(compressible()));
@@ -72,7 +70,9 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
     if config.url_prefix.is_empty() {
         router
     } else {
-        Router::new().nest(&config.url_prefix, router).fallback(missing)
+        // Nesting serves the root of `router` only without the last slash.
+        let with_slash = format!("{}/", config.url_prefix);
+        Router::new().nest(&config.url_prefix, router).route(&with_slash, root).fallback(missing)
     }
 }
 

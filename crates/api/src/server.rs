@@ -1,5 +1,6 @@
 //! An HTTP port: accepts connections, limits their number, and drains them on shutdown.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -7,20 +8,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use plumbago_telemetry::{Registry, Throttle};
 use plumbago_tls::{Certificates, TlsError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{AdminHandles, admin_router};
 use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};
 use crate::meter::ConnectionMeter;
+use crate::places::{Place, Places};
 use crate::router::api_router;
 use crate::state::Handles;
 
@@ -126,7 +131,7 @@ impl Server {
             port: self.port,
             router: self.router,
             certificates: self.certificates,
-            places: Arc::new(Semaphore::new(self.limits.connections)),
+            places: Places::new(self.limits.connections),
             limits: self.limits,
             meter: self.meter,
             shutdown: shutdown.clone(),
@@ -148,9 +153,9 @@ impl Server {
                     continue;
                 }
             };
-            match Arc::clone(&shared.places).try_acquire_owned() {
-                Ok(place) => drop(connections.spawn(Arc::clone(&shared).connection(stream, place))),
-                Err(_) => shared.refuse(&stream),
+            match shared.places.take() {
+                Some(place) => drop(connections.spawn(Arc::clone(&shared).connection(stream, place))),
+                None => shared.refuse(&stream),
             }
         }
         drop(listener);
@@ -172,7 +177,7 @@ struct Shared {
     port: &'static str,
     router: Router,
     certificates: Arc<Certificates>,
-    places: Arc<Semaphore>,
+    places: Places,
     limits: PortLimits,
     meter: ConnectionMeter,
     shutdown: CancellationToken,
@@ -180,31 +185,45 @@ struct Shared {
 }
 
 impl Shared {
-    async fn connection(self: Arc<Self>, stream: TcpStream, place: OwnedSemaphorePermit) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, place: Place) {
         self.meter.accepted.add(1);
         self.count_open();
         // A failure is harmless: the option only tunes the connection.
         let _ = stream.set_nodelay(true);
         let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED));
-        match self.certificates.acceptor() {
-            None => self.serve(stream).await,
-            Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => self.serve(stream).await,
-                _ => self.meter.failed.add(1),
-            },
+        tokio::select! {
+            () = self.serve_any(stream, &place) => {}
+            () = place.given_away() => self.meter.idle.add(1),
         }
         drop(place);
         self.count_open();
     }
 
     fn count_open(&self) {
-        self.meter.open.set((self.limits.connections - self.places.available_permits()) as f64);
+        self.meter.open.set(self.places.taken() as f64);
+    }
+
+    async fn serve_any(&self, stream: TcpStream, place: &Place) {
+        match self.certificates.acceptor() {
+            None => self.serve(stream, place).await,
+            Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => self.serve(stream, place).await,
+                _ => self.meter.failed.add(1),
+            },
+        }
     }
 
     /// Serves requests until the client disconnects, takes longer than `limits.idle` for a request head, or
     /// the port stops. In the last case requests in progress are completed, unless `abort` is cancelled.
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) {
-        let service = TowerToHyperService::new(self.router.clone());
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, place: &Place) {
+        let routes = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(|request: Request<Incoming>| {
+            let (busy, answer) = (place.busy(), routes.call(request));
+            async move {
+                let response: Response = answer.await?;
+                Ok::<_, Infallible>(response.map(|body| busy.until_the_end_of(body)))
+            }
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(*self.limits.idle)

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ureq::Agent;
 use ureq::http::Response;
+use ureq::{Agent, RequestBuilder};
 
 use crate::BenchError;
 
@@ -54,10 +54,7 @@ impl Client {
     /// [`BenchError::Request`] when no answer came. An answer with an error status is not an error here.
     pub fn get(&self, path: &str) -> Result<Answer, BenchError> {
         let url = self.url(path);
-        let mut request = self.agent.get(&url);
-        if let Some(token) = &self.token {
-            request = request.header("Authorization", format!("Bearer {token}"));
-        }
+        let request = self.authorized(self.agent.get(&url));
         read(url, request.call())
     }
 
@@ -67,11 +64,15 @@ impl Client {
     /// As [`Client::get`].
     pub fn post(&self, path: &str) -> Result<Answer, BenchError> {
         let url = self.url(path);
-        let mut request = self.agent.post(&url);
-        if let Some(token) = &self.token {
-            request = request.header("Authorization", format!("Bearer {token}"));
-        }
+        let request = self.authorized(self.agent.post(&url));
         read(url, request.send_empty())
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header("Authorization", format!("Bearer {token}")),
+            None => request,
+        }
     }
 
     fn url(&self, path: &str) -> String {

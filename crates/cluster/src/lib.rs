@@ -35,7 +35,7 @@ pub use clocks::RowTimestamps;
 pub use error::ClusterError;
 pub use lease::LeaseKeeper;
 pub use local::{LocalMetrics, Outbox};
-pub use member::{Member, MemberParts};
+pub use member::{CONDITIONS, Member, MemberParts};
 pub use names::Names;
 pub use nodes_file::NodesFile;
 pub use reads::NotedReads;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plumbago_model::Clock;
 use plumbago_store::{SchemaNeeds, SchemaStatus, SharedStore, WriterIdentity};
+use plumbago_telemetry::{Conditions, Severity, with_causes};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +21,18 @@ use crate::{
 
 /// Pause after a failed call before it is retried.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(2);
+
+/// The conditions that [`Member::report`] states.
+pub const CONDITIONS: [&str; 8] = [
+    "schema",
+    "store_down",
+    "refused_tables",
+    "join",
+    "unacknowledged",
+    "spool",
+    "features_off",
+    "clock_ahead",
+];
 
 /// What a [`Member`] works with.
 #[derive(Debug)]
@@ -113,9 +126,15 @@ impl Member {
     /// If the schema has a problem, it is checked again in the background until the problem is gone.
     pub async fn join(&self, stop: &CancellationToken) -> bool {
         let joined = async {
+            let mut logged = None;
             while let Err(error) = self.check_and_register().await {
-                self.set_join_error(Some(with_causes(&error)));
-                tracing::warn!(error = &error as &dyn Error, "the shared store is not ready; retrying");
+                let why = with_causes(&error);
+                // Retries are frequent. Each reason is logged once.
+                if logged.as_ref() != Some(&why) {
+                    tracing::warn!("the shared store is not ready, points wait in the spool: {why}");
+                }
+                logged = Some(why.clone());
+                self.set_join_error(Some(why));
                 tokio::time::sleep(with_jitter(RETRY_PAUSE)).await;
             }
             self.look_before_sending().await;
@@ -140,30 +159,36 @@ impl Member {
         spawn_until(stop, self.clone().resend_after_restarts());
     }
 
-    /// Why this daemon is not ready, for operators. Empty if it is ready.
-    pub fn reasons(&self) -> Vec<String> {
-        let mut reasons = self.0.schema.status().fatal;
+    /// States in `conditions` why this daemon is not ready, which features are off although it is, and what is
+    /// wrong with its clock.
+    pub fn report(&self, conditions: &Conditions) {
+        let status = self.0.schema.status();
         let down = self.0.store.down_reason();
+        // While no server can be reached, these two would only repeat it.
         let is_up = down.is_none();
-        reasons.extend(down);
-        reasons.extend(self.0.store.refused_tables());
-        if let Some(error) = self.join_error().clone().filter(|_| is_up) {
-            reasons.push(format!(
+        let join_error = self.join_error().clone().filter(|_| is_up).map(|error| {
+            format!(
                 "rows stay in the spool because this daemon could not join the cluster; retrying: {error}"
-            ));
+            )
+        });
+        let send_error = self
+            .0
+            .outbox
+            .last_error()
+            .filter(|_| is_up)
+            .map(|error| format!("rows stay in the spool because they are not acknowledged: {error}"));
+        for (name, text) in [
+            ("schema", listed(status.fatal)),
+            ("store_down", down),
+            ("refused_tables", listed(self.0.store.refused_tables())),
+            ("join", join_error),
+            ("unacknowledged", send_error),
+            ("spool", self.0.outbox.trouble()),
+        ] {
+            conditions.set(Severity::NotReady, name, text);
         }
-        if let Some(error) = self.0.outbox.last_error().filter(|_| is_up) {
-            reasons.push(format!("rows stay in the spool because they are not acknowledged: {error}"));
-        }
-        reasons.extend(self.0.outbox.trouble());
-        reasons
-    }
-
-    /// Features that are off although this daemon is ready, and problems with its clock, for operators.
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.0.schema.status().features_off;
-        warnings.extend(self.ahead().clone());
-        warnings
+        conditions.set(Severity::Warning, "features_off", listed(status.features_off));
+        conditions.set(Severity::Warning, "clock_ahead", self.ahead().clone());
     }
 
     /// The identity under which this daemon writes.
@@ -300,17 +325,12 @@ impl Member {
     }
 }
 
-/// The messages of an error and of its causes, in one line.
-fn with_causes(error: &dyn Error) -> String {
-    let (mut text, mut source) = (error.to_string(), error.source());
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
-}
-
 fn spawn_until(stop: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) {
     let stop = stop.clone();
     tokio::spawn(async move { stop.run_until_cancelled(work).await });
+}
+
+/// Several messages as one text; `None` if there is none.
+fn listed(messages: Vec<String>) -> Option<String> {
+    (!messages.is_empty()).then(|| messages.join("; "))
 }

@@ -8,13 +8,29 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{Daemon, NOW, metric, server, wait_until};
-use plumbago_cluster::{LeaseKeeper, LocalMetrics, TaggedSeries};
+use plumbago_cluster::{LeaseKeeper, LocalMetrics, Member, TaggedSeries};
 use plumbago_index::Index;
 use plumbago_model::ManualClock;
 use plumbago_store::{MetadataStore, NodeStart, SharedStore, WriterIdentity};
-use plumbago_telemetry::Registry;
+use plumbago_telemetry::{Conditions, Registry};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+/// The texts of the conditions that keep this daemon from being ready (`blocks`), or of the others.
+fn conditions(member: &Member, blocks: bool) -> Vec<String> {
+    let conditions = Conditions::new(&Registry::new());
+    member.report(&conditions);
+    let held = conditions.list().into_iter().filter(|held| held.severity.blocks() == blocks);
+    held.map(|held| held.text).collect()
+}
+
+fn reasons(member: &Member) -> Vec<String> {
+    conditions(member, true)
+}
+
+fn warnings(member: &Member) -> Vec<String> {
+    conditions(member, false)
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_taken_writer_id_is_replaced_at_the_start_and_later() {
@@ -56,9 +72,9 @@ async fn a_daemon_without_a_free_writer_id_says_so() {
     }
     let (member, stop) = (daemon.member.clone(), daemon.stop.clone());
     let joining = tokio::spawn(async move { member.join(&stop).await });
-    wait_until("the reason", async || !daemon.member.reasons().is_empty()).await;
-    let reasons = daemon.member.reasons();
-    assert!(reasons[0].contains("no writer id of replica 0 is free"), "{reasons:?}");
+    wait_until("the reason", async || !reasons(&daemon.member).is_empty()).await;
+    let found = reasons(&daemon.member);
+    assert!(found[0].contains("no writer id of replica 0 is free"), "{found:?}");
 
     server.writers.lock().unwrap().remove(&WriterIdentity::new(0, 16));
     assert!(joining.await.unwrap());
@@ -70,9 +86,9 @@ async fn timestamps_ahead_of_the_server_are_said_while_they_are() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let daemon = Daemon::new(&server, 1, dir.path());
     daemon.start().await;
-    let says = async |part: &str| daemon.member.warnings().iter().any(|text| text.contains(part));
+    let says = async |part: &str| warnings(&daemon.member).iter().any(|text| text.contains(part));
     tokio::time::sleep(Duration::from_secs(90)).await;
-    assert_eq!(daemon.member.warnings(), [""; 0]);
+    assert_eq!(warnings(&daemon.member), [""; 0]);
 
     daemon.clock.set(NOW + 100);
     daemon.outbox.last_us.store((NOW + 100) * 1_000_000, Ordering::Relaxed);
@@ -81,8 +97,8 @@ async fn timestamps_ahead_of_the_server_are_said_while_they_are() {
     daemon.clock.set(NOW);
     wait_until("the other warning", async || says("was ahead: for 100 s more").await).await;
     daemon.outbox.last_us.store(NOW * 1_000_000, Ordering::Relaxed);
-    wait_until("the end", async || daemon.member.warnings().is_empty()).await;
-    assert_eq!(daemon.member.reasons(), [""; 0]);
+    wait_until("the end", async || warnings(&daemon.member).is_empty()).await;
+    assert_eq!(reasons(&daemon.member), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,13 +108,13 @@ async fn a_daemon_that_cannot_join_is_not_ready_and_says_why() {
     let daemon = Daemon::new(&server, 1, dir.path());
     let (member, stop) = (daemon.member.clone(), daemon.stop.clone());
     let joining = tokio::spawn(async move { member.join(&stop).await });
-    wait_until("the reason", async || !daemon.member.reasons().is_empty()).await;
-    let reasons = daemon.member.reasons();
-    assert!(reasons.len() == 1 && reasons[0].contains("register the writer"), "{reasons:?}");
+    wait_until("the reason", async || !reasons(&daemon.member).is_empty()).await;
+    let found = reasons(&daemon.member);
+    assert!(found.len() == 1 && found[0].contains("register the writer"), "{found:?}");
 
     server.forbids_writers.store(false, Ordering::Relaxed);
     assert!(joining.await.unwrap());
-    assert_eq!(daemon.member.reasons(), [""; 0]);
+    assert_eq!(reasons(&daemon.member), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,10 +124,10 @@ async fn the_schema_is_read_once_for_each_check() {
     let daemon = Daemon::new(&server, 1, dir.path());
     daemon.start().await;
     assert_eq!(server.checks.load(Ordering::Relaxed), 1);
-    assert_eq!(daemon.member.reasons(), ["a table is missing"]);
+    assert_eq!(reasons(&daemon.member), ["a table is missing"]);
 
     server.schema.lock().unwrap().fatal.clear();
-    wait_until("the daemon to be ready", async || daemon.member.reasons().is_empty()).await;
+    wait_until("the daemon to be ready", async || reasons(&daemon.member).is_empty()).await;
     let checks = server.checks.load(Ordering::Relaxed);
     assert_eq!(checks, 2, "the check that found the table is the one that is used");
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -137,7 +153,7 @@ async fn a_start_needs_no_server_once_the_names_are_copied() {
     server.is_down.store(true, Ordering::Relaxed);
     let page = daemon.names.scan(None, 100).await.unwrap();
     assert_eq!(page.entries.len(), 2);
-    assert!(daemon.member.reasons()[0].contains("down"));
+    assert!(reasons(&daemon.member)[0].contains("down"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,9 @@ pub struct Ledger {
     pub replaced: u64,
     /// Rejected points by reason.
     pub rejected: [u64; REASONS],
+    /// Points known to be lost by damaged files, found since the start. They never came in, so they are not part of
+    /// the balance.
+    pub lost: u64,
 }
 
 impl Ledger {
@@ -66,6 +69,7 @@ impl std::ops::AddAssign for Ledger {
         self.held += other.held;
         self.queued += other.queued;
         self.waiting += other.waiting;
+        self.lost += other.lost;
         self.replaced += other.replaced;
         for (a, b) in self.rejected.iter_mut().zip(other.rejected) {
             *a += b;

@@ -34,3 +34,16 @@ pub use read::Reader;
 pub use recover::{Recovered, StartError};
 pub use refusal::{NameCheck, NameRefusal};
 pub use shard::creation::ConfigFor;
+pub use shard::crowded::{CrowdedMetric, CrowdedMetrics};
+
+/// The conditions that the engine states.
+pub const CONDITIONS: [&str; 8] = [
+    memory::FULL,
+    memory::PAUSED,
+    "create_limited",
+    "future",
+    "future_full",
+    "journal",
+    "store",
+    "late_points",
+];

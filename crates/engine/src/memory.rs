@@ -23,9 +23,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const SHORT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Name of the condition under which new metrics are refused.
-const FULL: &str = "memory";
+pub(crate) const FULL: &str = "memory";
 /// Name of the condition under which reading pauses.
-const PAUSED: &str = "memory_paused";
+pub(crate) const PAUSED: &str = "memory_paused";
 
 /// The number of metrics that may be created before the next measurement. All shards share it.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use plumbago_telemetry::{Conditions, Counter};
 use crate::config::Config;
 use crate::stats::{Reject, Stats};
 
-/// Number of refused points at which a condition begins.
+/// Number of points with a wrong time at which a condition begins: a few of them are the fault of one sender.
 const MANY: u64 = 100;
 /// Seconds without a refusal after which the condition ends and the count starts again at zero. Longer than
 /// the interval of most senders.
@@ -23,6 +23,8 @@ struct Watched {
     name: &'static str,
     text: String,
     counter: Counter,
+    /// Number of refused points at which the condition begins.
+    many: u64,
     /// The counter's value at the last call of `look`.
     seen: u64,
     /// When the counter last increased, in seconds since the epoch.
@@ -61,6 +63,8 @@ impl Refusals {
             name: Reject::NAMES[reason as usize],
             text,
             counter: stats.rejected[reason as usize].clone(),
+            // A metric that is not created is missing, so each refusal counts.
+            many: if reason == Reject::CreateLimited { 1 } else { MANY },
             seen: 0,
             grew: 0,
             refused: 0,
@@ -73,7 +77,7 @@ impl Refusals {
     pub(crate) fn look(&mut self, now: i64) {
         for watched in &mut self.watched {
             watched.look(watched.counter.get(), now);
-            if watched.refused >= MANY {
+            if watched.refused >= watched.many {
                 self.conditions.begin(watched.name, watched.text.clone());
             } else {
                 self.conditions.end(watched.name);
@@ -106,14 +110,14 @@ mod tests {
         let registry = Registry::new();
         let (stats, conditions) = (Stats::new(&registry), Conditions::new(&registry));
         let mut refusals = Refusals::new(&Config::default(), &stats, conditions.clone());
-        for (reason, name, setting) in [
-            (Reject::CreateLimited, "create_limited", "engine.max_creates_per_minute"),
-            (Reject::Future, "future", "engine.future_max"),
-            (Reject::FutureFull, "future_full", "engine.future_max"),
+        for (reason, name, setting, many) in [
+            (Reject::CreateLimited, "create_limited", "engine.max_creates_per_minute", 1),
+            (Reject::Future, "future", "engine.future_max", MANY),
+            (Reject::FutureFull, "future_full", "engine.future_max", MANY),
         ] {
             let counter = &stats.rejected[reason as usize];
             let mut now = 1_700_000_000;
-            counter.add(MANY - 1);
+            counter.add(many - 1);
             refusals.look(now);
             assert!(!conditions.contains(name), "a few are no condition");
             counter.add(1);

@@ -81,6 +81,10 @@ pub(crate) struct Stats {
     pub(crate) late_waiting: Gauge,
     /// State rows that could not be decoded at start.
     pub(crate) damaged_states: Counter,
+    /// Metrics that get several points for each slot of their raw stage.
+    pub(crate) crowded: Gauge,
+    /// Metrics that a flush of everything has still to write.
+    pub(crate) flush_all_left: Gauge,
     /// Bytes of heads, cells and tables.
     pub(crate) head_bytes: Gauge,
     /// 1 while reading pauses because memory is at its ceiling or the disk does not take the journal.
@@ -94,9 +98,9 @@ impl Stats {
         let gauge = |name: &str, help: &str| registry.gauge(&format!("plumbago_engine_{name}"), help, &[]);
         let rejected = Reject::NAMES.iter().map(|reason| {
             registry.counter(
-                "plumbago_engine_rejected_points_total",
-                "points that the engine rejected",
-                &[("reason", reason)],
+                "plumbago_rejected_points_total",
+                "points that were refused, by the stage that refused them and the reason",
+                &[("stage", "engine"), ("reason", reason)],
             )
         });
         Self {
@@ -131,6 +135,14 @@ impl Stats {
             damaged_states: counter(
                 "damaged_state_rows_total",
                 "state rows that could not be decoded at start",
+            ),
+            crowded: gauge(
+                "crowded_metrics",
+                "metrics that get several points for each slot of their raw stage, among a sample of 1024 for each shard",
+            ),
+            flush_all_left: gauge(
+                "flush_all_left",
+                "metrics that a flush of everything, on request or at a stop, has still to write",
             ),
             head_bytes: gauge("head_bytes", "bytes of heads, cells and tables"),
             paused: gauge("paused", "1 while reading of points pauses"),

@@ -132,7 +132,11 @@ pub fn io_cause(error: &io::Error, access: Access) -> Cause {
         return Cause::Damaged;
     }
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => Cause::Damaged,
+        // A table that is shorter than its trailer: a seek to before its start.
+        io::ErrorKind::NotFound
+        | io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::InvalidData
+        | io::ErrorKind::InvalidInput => Cause::Damaged,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Cause::Forbidden,
         _ => Cause::Unavailable,
     }
@@ -161,7 +165,11 @@ impl HostError {
                     Self::Unavailable { operation: format!("open {}", dir.display()), reason: text(&error) }
                 }
                 Cause::Damaged => Self::Corrupt {
-                    reason: crate::diagnosis::find(dir).unwrap_or_else(|| text(&error)),
+                    reason: format!(
+                        "{}. {}",
+                        crate::diagnosis::find(dir).unwrap_or_else(|| text(&error)),
+                        crate::check::REPAIR
+                    ),
                     path,
                 },
                 Cause::Forbidden | Cause::Internal => Self::failed(format!("open {}", dir.display()), error),

@@ -12,7 +12,8 @@ const VERSION: u32 = 1;
 ///
 /// # Errors
 ///
-/// [`HostError::Format`] if another version or program has written the directory, [`HostError::Failed`] if
+/// [`HostError::Format`] if another version has written the directory, [`HostError::Corrupt`] if the file says
+/// something else, [`HostError::Failed`] if
 /// the file cannot be read.
 pub(crate) fn check(dir: &Path, name: &str) -> Result<(), HostError> {
     let path = dir.join(FILE);
@@ -24,7 +25,14 @@ pub(crate) fn check(dir: &Path, name: &str) -> Result<(), HostError> {
     let version = text.strip_prefix(name).and_then(|rest| rest.trim_start().parse::<u32>().ok());
     match version {
         Some(VERSION) => Ok(()),
-        _ => Err(HostError::Format { path, found: format!("{text:?}, not \"{name} {VERSION}\"") }),
+        Some(_) => Err(HostError::Format { path, found: format!("{text:?}, not \"{name} {VERSION}\"") }),
+        None => {
+            let reason = format!(
+                "it says {text:?}. If the directory is of this version of Plumbago, restore the file from a backup or \
+                 write the line \"{name} {VERSION}\" into it; nothing else was touched"
+            );
+            Err(HostError::Corrupt { path, reason })
+        }
     }
 }
 

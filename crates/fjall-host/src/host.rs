@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use std::time::{Duration, Instant};
 
 use fjall::{Database, PersistMode};
-use plumbago_telemetry::{Counter, Gauge, Registry};
+use plumbago_telemetry::{Counter, Damage, Gauge, Registry};
 
 use crate::open::{Opened, open};
 use crate::{HostError, Repair, Settings, error};
@@ -50,6 +50,7 @@ pub struct Host<T> {
     last_attempt: Mutex<Option<Instant>>,
     trouble: Mutex<Option<String>>,
     metrics: Metrics,
+    damage: Damage,
 }
 
 struct Metrics {
@@ -93,7 +94,13 @@ impl<T: Contents> Host<T> {
             last_attempt: Mutex::default(),
             trouble: Mutex::default(),
             metrics,
+            damage: Damage::of(registry),
         }
+    }
+
+    /// The list of damage that this host reports to.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
     }
 
     /// The directory of the database.
@@ -153,6 +160,11 @@ impl<T: Contents> Host<T> {
     /// restarts too.
     pub fn committed(&self, number: u64) {
         self.acknowledged.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// The number of the newest commit that was acknowledged since the process started. 0 if there was none.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Acquire)
     }
 
     /// Makes everything written to `contents` so far survive power loss.
@@ -217,6 +229,9 @@ impl<T: Contents> Host<T> {
             return Err(self.refusal());
         }
         let opened = open(&self.settings).inspect_err(|error| self.set_trouble(error.to_string()))?;
+        for mended in &opened.found {
+            self.damage.found(&mended.path, mended.text.as_str());
+        }
         Ok(Some(Opening { host: self, slot, opened }))
     }
 

@@ -4,19 +4,27 @@
 //!
 //! Must not know: what the rows mean. Start at [`Host`].
 
+mod batches;
+mod bytes;
+mod check;
 mod damage;
 mod diagnosis;
 mod error;
 mod format;
 mod host;
 mod log;
+mod manifest;
 mod open;
 pub mod pressure;
 mod repair;
+mod rescue;
 pub mod space;
 
+pub use check::Mended;
 pub use damage::scan;
+pub use diagnosis::{damaged_files, damaged_in};
 pub use error::{Access, Cause, HostError, cause_of, io_cause};
 pub use host::{Contents, Host, Opening};
 pub use open::{Opened, Settings, damaged_file, open, rows_in_order};
 pub use repair::Repair;
+pub use rescue::{RESCUED, RescueStep, rescue};

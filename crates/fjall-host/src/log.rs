@@ -18,13 +18,17 @@ pub(crate) fn logs(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut logs: Vec<(u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if let Some(number) = name.strip_suffix(".jnl").and_then(|number| number.parse().ok()) {
+        if let Some(number) = log_number(&path) {
             logs.push((number, path));
         }
     }
     logs.sort_unstable();
     Ok(logs.into_iter().map(|(_, path)| path).collect())
+}
+
+/// The number of a log file. `None` if the path is no log's.
+pub(crate) fn log_number(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.strip_suffix(".jnl")?.parse().ok()
 }
 
 /// Overwrites the newest log in `dir` with its own content and syncs it.

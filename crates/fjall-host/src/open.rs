@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use fjall::config::{CompressionPolicy, FilterPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions};
 
+use crate::batches::{TakenOut, take_out_damage};
+use crate::check::{self, Mended, REPAIR};
 use crate::log::{self, LogEnds};
 use crate::repair::{Repair, clear_unfinished, lock_database, repair};
 use crate::{HostError, diagnosis, format};
@@ -34,6 +36,8 @@ pub struct Opened {
     pub database: Database,
     /// How a damaged log was cut. `None` if none had to be.
     pub repaired: Option<Repair>,
+    /// Damage that was found and skipped or mended.
+    pub found: Vec<Mended>,
 }
 
 /// Opens or creates a database, without the supervision of [`crate::Host`].
@@ -46,7 +50,8 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     std::fs::create_dir_all(dir).map_err(|cause| HostError::io(dir, "create", cause))?;
     format::check(dir, settings.format)?;
     clear_unfinished(dir)?;
-    write_log_anew(dir)?;
+    let mut found = check::check(dir)?;
+    found.extend(write_logs_anew(dir)?);
     let ends = LogEnds::of(dir);
     let mut repaired = None;
     let opened = match open_fjall(settings) {
@@ -58,20 +63,32 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     };
     let Ok(opened) = opened else {
         let reason = diagnosis::find(dir).unwrap_or_else(|| "its files do not fit together".to_owned());
-        return Err(HostError::Corrupt { path: dir.clone(), reason });
+        return Err(HostError::Corrupt { path: dir.clone(), reason: format!("{reason}. {REPAIR}") });
     };
     let database = opened.map_err(|cause| HostError::opening(dir, cause))?;
     if repaired.is_none() {
         report_cuts(&ends);
     }
     format::write(dir, settings.format)?;
-    Ok(Opened { database, repaired })
+    Ok(Opened { database, repaired, found })
 }
 
-/// Rewrites the newest log under the lock of the database, because another process could be writing to it.
-fn write_log_anew(dir: &Path) -> Result<(), HostError> {
+/// Takes damaged batches out of the logs and rewrites the newest log, under the lock of the database, because
+/// another process could be writing to it.
+fn write_logs_anew(dir: &Path) -> Result<Vec<Mended>, HostError> {
     let _lock = lock_database(dir)?;
-    log::write_anew(dir).map_err(|cause| HostError::io(dir, "write anew the newest log of", cause))
+    let failed = |cause| HostError::io(dir, "write anew the newest log of", cause);
+    let logs = match log::logs(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        logs => logs.map_err(failed)?,
+    };
+    let mut found = Vec::new();
+    for path in &logs {
+        let is_newest = logs.last() == Some(path);
+        found.extend(take_out_damage(path, is_newest).map_err(failed)?.map(TakenOut::describe));
+    }
+    log::write_anew(dir).map_err(failed)?;
+    Ok(found)
 }
 
 /// Opens the database. The outer error is a panic, which some damaged files cause in fjall.

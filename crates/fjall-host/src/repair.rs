@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::HostError;
 use crate::log::logs;
 
-const PAGE: usize = 4096;
+/// The unit in which the kernel writes to the disk.
+pub(crate) const PAGE: usize = 4096;
 
 /// How a log file was repaired: it was cut at a hole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub(crate) fn repair(dir: &Path) -> Result<Repair, HostError> {
     let Some((kept_bytes, end)) = find_hole(&file).map_err(|error| failed("read", &file, error))? else {
         return corrupt(&file, "its checksum is wrong, and it has no hole at which it could be cut");
     };
-    let copy = free_name(&file);
+    let copy = free_name(&file, "torn");
     copy_start(&file, end, &copy).map_err(|error| failed("copy", &file, error))?;
     cut(&file, kept_bytes).map_err(|error| failed("cut", &file, error))?;
     let cut_bytes = end - kept_bytes;
@@ -129,11 +130,11 @@ fn cut(path: &Path, len: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// An unused path in the same directory. fjall does not treat a file with this name as a log.
-fn free_name(file: &Path) -> PathBuf {
+/// An unused path in the same directory, with the reason for the copy in it. fjall does not treat a file with this name as a log.
+pub(crate) fn free_name(file: &Path, why: &str) -> PathBuf {
     let mut number = 1;
     loop {
-        let path = file.with_extension(format!("jnl.torn-{number}"));
+        let path = file.with_extension(format!("jnl.{why}-{number}"));
         if !path.exists() {
             return path;
         }

@@ -95,7 +95,8 @@ pub struct ReloadError {
 impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rules = self.rules.iter().map(ToString::to_string);
-        let tls = self.tls.iter().map(|(listener, error)| format!("ingest.{listener}.tls: {error}"));
+        let tls = self.tls.iter();
+        let tls = tls.map(|(listener, error)| format!("ingest.{listener}.tls.{}: {error}", error.setting()));
         f.write_str(&rules.chain(tls).collect::<Vec<_>>().join("\n"))
     }
 }

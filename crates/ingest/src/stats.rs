@@ -157,25 +157,29 @@ impl ListenerStats {
         let counter = |name: &str, help: &str| registry.counter(name, help, &[label]);
         Self {
             listener,
-            received: counter("plumbago_ingest_received_total", "Points received, accepted or not"),
-            accepted: counter("plumbago_ingest_accepted_total", "Points accepted by the engine"),
+            received: counter("plumbago_ingest_received_total", "points received, accepted or not"),
+            accepted: counter(
+                "plumbago_ingest_passed_total",
+                "points passed to the engine, which may refuse some of them",
+            ),
             rejected: Reject::ALL.map(|reason| {
-                let labels = [label, ("reason", reason.label())];
-                registry.counter("plumbago_ingest_rejected_total", "Points refused", &labels)
+                let labels = [("stage", "ingest"), label, ("reason", reason.label())];
+                let help = "points that were refused, by the stage that refused them and the reason";
+                registry.counter("plumbago_rejected_points_total", help, &labels)
             }),
-            messages: counter("plumbago_ingest_messages_total", "Lines or frames, empty ones included"),
-            bytes: counter("plumbago_ingest_bytes_total", "Bytes read"),
+            messages: counter("plumbago_ingest_messages_total", "lines or frames, empty ones included"),
+            bytes: counter("plumbago_ingest_bytes_total", "bytes read"),
             batch_seconds: registry.histogram(
                 "plumbago_ingest_batch_seconds",
-                "Time until the engine has accepted a batch of points that was read at once",
+                "time until the engine has accepted a batch of points that was read at once",
                 &[label],
             ),
-            opened: counter("plumbago_ingest_connections_total", "Connections accepted"),
+            opened: counter("plumbago_ingest_connections_total", "connections accepted"),
             closed: Closed::ALL.map(|(_, cause)| {
                 let labels = [label, ("cause", cause)];
-                registry.counter("plumbago_ingest_connections_closed_total", "Connections closed", &labels)
+                registry.counter("plumbago_ingest_connections_closed_total", "connections closed", &labels)
             }),
-            active: registry.gauge("plumbago_ingest_active_connections", "Open connections", &[label]),
+            active: registry.gauge("plumbago_ingest_active_connections", "open connections", &[label]),
             open: Mutex::new(0),
             samples: [const { Throttle::new(SAMPLE_EVERY_MS) }; Reject::COUNT],
         }

@@ -21,7 +21,7 @@ impl FileId {
     }
 
     /// Parses a file name. `None` if it is no name of a log file.
-    fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let (segment, part) = name.strip_suffix(".log")?.split_once('-')?;
         let id = Self { segment: segment.parse().ok()?, part: part.parse().ok()? };
         (id.name() == name).then_some(id)

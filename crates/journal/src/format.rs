@@ -14,7 +14,7 @@ pub(crate) const JOURNAL: &str = "plumbago-journal";
 ///
 /// # Errors
 ///
-/// `Format` if the file states another format, `Failed` if it cannot be read.
+/// `Corrupt` if the file states another format, `Failed` if it cannot be read.
 pub(crate) fn version(dir: &Path, name: &str) -> Result<Option<u32>, JournalError> {
     let path = dir.join(FILE);
     let text = match std::fs::read(&path) {
@@ -25,7 +25,13 @@ pub(crate) fn version(dir: &Path, name: &str) -> Result<Option<u32>, JournalErro
     let version = text.strip_prefix(name).and_then(|rest| rest.trim_start().parse().ok());
     version
         .map(Some)
-        .ok_or_else(|| JournalError::Format { path, found: format!("{text:?}, not {name:?} and a number") })
+        .ok_or_else(|| JournalError::Corrupt {
+            reason: format!(
+                "it says {text:?}. If the directory is of this version of Plumbago, restore the file from a backup or \
+                 write the line \"{name} 2\" into it; nothing else was touched"
+            ),
+            path,
+        })
 }
 
 /// The error for a version newer than `known`, the newest one that can be read.

@@ -14,7 +14,7 @@ pub(crate) const RECORDS_MAX: usize = 4096;
 const VERSION: u8 = 1;
 pub(crate) const HEADER_BYTES: usize = 24;
 const CRC_AT: usize = 20;
-const POINT_BYTES: usize = 16;
+pub(crate) const POINT_BYTES: usize = 16;
 const EVENT_BYTES: usize = 12;
 const CREATION: u8 = 1;
 const REMOVAL: u8 = 2;
@@ -222,6 +222,17 @@ fn checksum(value: &[u8]) -> u32 {
 /// Length in bytes of the frame with this header of [`HEADER_BYTES`] bytes. The header is not checked.
 pub(crate) fn encoded_len(header: &[u8]) -> usize {
     HEADER_BYTES + usize::from(u16_at(header, 2)) * POINT_BYTES + u32_at(header, 16) as usize
+}
+
+/// The number of points that a header of [`HEADER_BYTES`] bytes states. `None` if the header cannot be right.
+pub(crate) fn points_in(header: &[u8]) -> Option<u64> {
+    let (points, events, event_bytes) = (u16_at(header, 2), u16_at(header, 4), u32_at(header, 16));
+    let records = usize::from(points) + usize::from(events);
+    let is_right = header[..2] == [VERSION, 0]
+        && header[6..8] == [0, 0]
+        && (1..=RECORDS_MAX).contains(&records)
+        && (events > 0) == (event_bytes > 0);
+    is_right.then_some(u64::from(points))
 }
 
 /// The sequence number of the first record of an intact frame.

@@ -27,8 +27,8 @@ impl Journal {
     /// # Errors
     ///
     /// `Locked` if another process has the journal open, `Format` if a newer version has written it,
-    /// `Corrupt` if the newest file has damage that power loss does not explain, `Unavailable` if the disk is
-    /// full, `Failed` for any other failure.
+    /// `Corrupt` if a journal of format 1 is damaged, `Unavailable` if the disk is full, `Failed` for any other
+    /// failure. Damaged frames are no error: [`Journal::replay`] skips them.
     pub fn open(
         dir: &Path,
         config: Config,

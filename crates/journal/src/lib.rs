@@ -19,6 +19,7 @@ mod format;
 pub mod frame;
 mod journal;
 mod legacy;
+mod listed;
 mod log;
 mod metrics;
 mod open_log;

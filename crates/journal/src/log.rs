@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::files::{FileId, LogFile};
 use crate::frame::Place;
-use crate::{Config, JournalError, SegmentInfo};
+use crate::{Config, JournalError, SegmentInfo, listed};
 
 /// Files reserve disk space in steps of this many bytes.
 const ALLOCATION_BYTES: u64 = 4 << 20;
@@ -145,6 +145,7 @@ impl Log {
         let file =
             file.map_err(|error| unavailable(format!("creating {} failed: {error}", path.display())))?;
         self.files.insert(id, LogFile::new(path, file));
+        self.write_list();
         Ok(id)
     }
 
@@ -232,6 +233,12 @@ impl Log {
                 file.is_linked = true;
             }
         }
+        self.write_list();
+    }
+
+    /// Writes the list of files.
+    pub(crate) fn write_list(&self) {
+        listed::write(&self.dir, &self.files);
     }
 
     /// Closes the files of the segments before `segment`. Nothing may be appended to them any more.

@@ -1,6 +1,10 @@
 //! The journal's self-metrics.
 
+use std::path::Path;
+
 use plumbago_telemetry::{Counter, Gauge, Registry};
+
+use crate::scan::Damage;
 
 pub(crate) struct Metrics {
     pub(crate) written_points: Counter,
@@ -14,6 +18,7 @@ pub(crate) struct Metrics {
     pub(crate) segments: Gauge,
     pub(crate) bytes: Gauge,
     pub(crate) healthy: Gauge,
+    damage: plumbago_telemetry::Damage,
 }
 
 impl Metrics {
@@ -50,6 +55,56 @@ impl Metrics {
             segments: gauge("plumbago_journal_segments", "live segments of the journal"),
             bytes: gauge("plumbago_journal_bytes", "bytes of frames in live segments"),
             healthy: gauge("plumbago_journal_healthy", "1 while the journal accepts points, else 0"),
+            damage: plumbago_telemetry::Damage::of(registry),
         }
+    }
+
+    /// Notes the damaged places of a file, which are skipped.
+    pub(crate) fn note_damage(&self, file: &Path, places: &[Damage]) {
+        let Some(first) = places.first() else { return };
+        self.corrupt_frames.add(places.len() as u64);
+        let points: u64 = places.iter().map(|place| place.points).sum();
+        self.damage.lose_points(points);
+        self.damage.found(
+            file,
+            format!(
+                "{} damaged places of this journal file are skipped, the first from byte {} to byte {}; up to {points} \
+                 points in them are lost unless they were stored already. Nothing has to be done: the file is removed \
+                 once its other points are stored",
+                places.len(),
+                first.from,
+                first.to
+            ),
+        );
+    }
+
+    /// Notes synced bytes that are missing at the end of a file, or with the whole file.
+    pub(crate) fn note_missing(&self, file: &Path, bytes: u64) {
+        self.corrupt_frames.add(1);
+        let points = bytes / crate::frame::POINT_BYTES as u64;
+        self.damage.lose_points(points);
+        self.damage.found(
+            file,
+            format!(
+                "{bytes} bytes of this journal file are missing, although they were on the disk: up to {points} points in \
+                 them are lost unless they were stored already. Restore the file from a backup if there is one"
+            ),
+        );
+    }
+
+    /// Notes a damaged frame at the end of a file, which was cut off.
+    pub(crate) fn note_damaged_tail(&self, file: &Path, copy: &Path, tail: Damage) {
+        self.corrupt_frames.add(1);
+        self.damage.lose_points(tail.points);
+        self.damage.found(
+            file,
+            format!(
+                "the last frame of this journal file, from byte {} on, is damaged and was cut off; up to {} points in \
+                 it are lost. {} is a copy of it, which may be removed",
+                tail.from,
+                tail.points,
+                copy.display()
+            ),
+        );
     }
 }

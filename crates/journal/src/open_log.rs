@@ -2,15 +2,15 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::files::{self, FileId, LogFile};
 use crate::frame::RECORDS_MAX;
 use crate::log::{Log, State};
-use crate::scan::{Scan, scan};
-use crate::{Config, JournalError, format, legacy};
+use crate::scan::{Damage, Scan, scan};
+use crate::{Config, JournalError, format, legacy, listed};
 
 /// The version of the format. Version 1 was a fjall database.
 const VERSION: u32 = 2;
@@ -24,6 +24,10 @@ pub(crate) struct Opened {
     pub(crate) torn_tails: u64,
     /// Number of damaged frames that the conversion from format 1 left out.
     pub(crate) corrupt_frames: u64,
+    /// Files whose last frame is damaged, with the copies of what was cut off.
+    pub(crate) damaged_tails: Vec<(PathBuf, PathBuf, Damage)>,
+    /// Files that are missing or end too early, and how many synced bytes are missing.
+    pub(crate) missing: Vec<(PathBuf, u64)>,
 }
 
 /// Opens the log in `dir`, or creates it.
@@ -46,9 +50,17 @@ pub(crate) fn open(dir: &Path, config: &Config, disk: Arc<dyn Disk>) -> Result<O
     }
     let lock = lock_dir(dir)?;
     let log = Log::new(dir, config, disk, Some(lock));
-    let mut opened = Opened { log, last_sequence: 0, torn_tails: 0, corrupt_frames };
+    let mut opened = Opened {
+        log,
+        last_sequence: 0,
+        torn_tails: 0,
+        corrupt_frames,
+        damaged_tails: Vec::new(),
+        missing: Vec::new(),
+    };
     opened.find_files()?;
     opened.make_durable()?;
+    opened.log.write_list();
     Ok(opened)
 }
 
@@ -94,15 +106,20 @@ impl Opened {
     fn find_files(&mut self) -> Result<(), JournalError> {
         // Power loss can leave a hole only in the newest file that has content.
         let mut is_newest = true;
+        let mut listed = listed::read(&self.log.dir);
         for id in list(&self.log.dir)?.into_iter().rev() {
             let path = self.log.dir.join(id.name());
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let file = file.map_err(|error| failed("open", &path, error))?;
             let mut found = scan(&file, id.segment, 0).map_err(|error| failed("read", &path, error))?;
             let note = files::read_note(&path);
+            let synced = listed.remove(&id).unwrap_or(0);
             if is_newest {
-                cut_at_hole(&path, &mut found, note)?;
+                cut_at_hole(&mut found, note, synced);
                 is_newest = found.end == 0 && found.tail_bytes == 0;
+            }
+            if found.end < synced && found.damaged_tail.is_none() {
+                self.missing.push((path.clone(), synced - found.end));
             }
             self.cut_tail(&path, &file, &found)?;
             if found.end == 0 {
@@ -120,6 +137,8 @@ impl Opened {
             log_file.synced = note.unwrap_or(0).min(found.end);
             self.log.files.insert(id, log_file);
         }
+        let gone = listed.into_iter().filter(|(_, synced)| *synced > 0);
+        self.missing.extend(gone.map(|(id, synced)| (self.log.dir.join(id.name()), synced)));
         Ok(())
     }
 
@@ -127,11 +146,16 @@ impl Opened {
     fn cut_tail(&mut self, path: &Path, file: &File, found: &Scan) -> Result<(), JournalError> {
         if found.tail_bytes > 0 {
             let copy = files::copy_aside(path, found.end, found.end + found.tail_bytes)?;
-            self.torn_tails += 1;
-            tracing::warn!(
-                file = %path.display(), copy = %copy.display(), kept_bytes = found.end, cut_bytes = found.tail_bytes,
-                "a journal file ended in an unfinished write, which was copied to another file and cut off"
-            );
+            if let Some(damage) = found.damaged_tail {
+                self.damaged_tails.push((path.to_owned(), copy, damage));
+            } else {
+                self.torn_tails += 1;
+                tracing::warn!(
+                    file = %path.display(), copy = %copy.display(), kept_bytes = found.end,
+                    cut_bytes = found.tail_bytes,
+                    "a journal file ended in an unfinished write, which was copied to another file and cut off"
+                );
+            }
         }
         file.set_len(found.end).map_err(|error| failed("cut", path, error))
     }
@@ -173,29 +197,14 @@ impl Opened {
     }
 }
 
-/// Cuts the newest file at damage left by power loss: a page of zeros that is followed by frames.
-///
-/// # Errors
-///
-/// `Corrupt` for any other damage, because it may be the disk's fault.
-fn cut_at_hole(path: &Path, found: &mut Scan, note: Option<u64>) -> Result<(), JournalError> {
-    let Some(damage) = found.damage.first().copied() else { return Ok(()) };
-    if note.is_some_and(|synced| synced <= damage.from) {
-        return Ok(());
+/// Cuts the newest file at damage left by power loss: a page of zeros that is followed by frames. Nothing from
+/// there on was synced. Other damage stays, and replay skips it: holes in front of what is known to be `synced` too.
+fn cut_at_hole(found: &mut Scan, note: Option<u64>, synced: u64) {
+    let Some(damage) = found.damage.iter().find(|damage| damage.to > synced).copied() else { return };
+    // Data after a failed sync is written again as far as it can be read.
+    if damage.hole && note.is_none_or(|synced| synced > damage.from) {
+        found.cut(damage.from);
     }
-    if !damage.hole {
-        return Err(JournalError::Corrupt {
-            path: path.to_owned(),
-            reason: format!(
-                "the frame at byte {} does not match its checksum, and sound frames follow from byte {} on, so \
-                 this is not an unfinished write. Check the disk. To start without the records in this file \
-                 that are not stored yet, move it to another directory",
-                damage.from, damage.to
-            ),
-        });
-    }
-    found.cut(damage.from);
-    Ok(())
 }
 
 fn failed(what: &str, path: &Path, error: io::Error) -> JournalError {

@@ -119,9 +119,8 @@ impl<'a> Cursor<'a> {
         let mut cursor = Self { source, reader, frames: found.frames };
         // Several writers append to one file, so its frames are not in order.
         cursor.frames.sort_by_key(|frame| Reverse(frame.first_sequence));
-        for damage in &found.damage {
-            cursor.note_damage(*damage, metrics, report);
-        }
+        metrics.note_damage(&source.path, &found.damage);
+        report.corrupt_frames += found.damage.len() as u64;
         Ok(cursor)
     }
 
@@ -147,20 +146,13 @@ impl<'a> Cursor<'a> {
                 report.bytes += len as u64;
             }
             _ => {
-                let damage = Damage { from: frame.at, to: frame.at, hole: false };
-                self.note_damage(damage, metrics, report);
+                // The frame was sound a moment ago.
+                let damage = Damage { from: frame.at, to: frame.at, hole: false, points: 0 };
+                metrics.note_damage(&self.source.path, &[damage]);
+                report.corrupt_frames += 1;
             }
         }
         Ok(())
-    }
-
-    fn note_damage(&self, damage: Damage, metrics: &Metrics, report: &mut ReplayReport) {
-        report.corrupt_frames += 1;
-        metrics.corrupt_frames.add(1);
-        tracing::error!(
-            file = %self.source.path.display(), from = damage.from, to = damage.to,
-            "a damaged part of the journal was skipped; its points are lost unless they were stored"
-        );
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Damage {
     pub(crate) to: u64,
     /// True if a whole page is zero. Such a page did not reach the disk before power was lost.
     pub(crate) hole: bool,
+    /// Number of points in these frames, as far as their headers can be read; else the most that fit.
+    pub(crate) points: u64,
 }
 
 /// The content of a file.
@@ -39,12 +41,15 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
     /// Number of bytes from `end` to the last byte that is not zero: a partly written frame.
     pub(crate) tail_bytes: u64,
+    /// The tail, if it holds a frame that was written as a whole: this is damage and no unfinished write.
+    pub(crate) damaged_tail: Option<Damage>,
 }
 
 impl Scan {
     /// Ends the content at `at`, the start of damage. Everything after it becomes the tail.
     pub(crate) fn cut(&mut self, at: u64) {
         self.tail_bytes += self.end - at;
+        self.damaged_tail = None;
         self.end = at;
         self.frames.retain(|frame| frame.at < at);
         self.damage.retain(|damage| damage.from < at);
@@ -65,11 +70,17 @@ pub(crate) fn scan(file: &File, segment: u32, from: u64) -> io::Result<Scan> {
             scan.frames.push(FrameAt { first_sequence: frame::first_sequence(frame), at });
             at += frame::stored_len(frame.len());
         } else if let Some(to) = reader.next_frame(at)? {
-            scan.damage.push(Damage { from: at, to, hole: reader.has_zero_page(at, to)? });
+            let (hole, points) = (reader.has_zero_page(at, to)?, reader.count_points(at, to)?);
+            scan.damage.push(Damage { from: at, to, hole, points });
             at = to;
         } else {
             scan.end = at;
-            scan.tail_bytes = reader.data_end(at)? - at;
+            let to = reader.data_end(at)?;
+            scan.tail_bytes = to - at;
+            if reader.is_whole(at)? && !reader.has_zero_page(at, to)? {
+                let points = reader.count_points(at, to)?;
+                scan.damaged_tail = Some(Damage { from: at, to, hole: false, points });
+            }
             return Ok(scan);
         }
     }
@@ -116,6 +127,44 @@ impl<'a> FrameReader<'a> {
             at += PLACE_BYTES as u64;
         }
         Ok(None)
+    }
+
+    /// The stored length and the number of points of the frame at `at`, if its header can be right.
+    fn header(&mut self, at: u64, to: u64) -> io::Result<Option<(u64, u64)>> {
+        let Some(header) = self.bytes(at + PLACE_BYTES as u64, frame::HEADER_BYTES)? else { return Ok(None) };
+        let (len, points) = (frame::stored_len(frame::encoded_len(header)), frame::points_in(header));
+        Ok(points.filter(|_| at + len <= to.next_multiple_of(PLACE_BYTES as u64)).map(|points| (len, points)))
+    }
+
+    /// Whether the bytes at `at` are a frame that was written to its end, or whose header is wrong. Either way they
+    /// are damaged, and not the beginning of an unfinished write.
+    fn is_whole(&mut self, at: u64) -> io::Result<bool> {
+        const LAST: u64 = 16;
+        let from = at + PLACE_BYTES as u64;
+        let Some(header) = self.bytes(from, frame::HEADER_BYTES)? else { return Ok(false) };
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        if frame::points_in(header).is_none() {
+            // A header on two pages may be written only in part.
+            let on_one_page = from / PAGE == (from + frame::HEADER_BYTES as u64 - 1) / PAGE;
+            return Ok(on_one_page && !is_zero(header));
+        }
+        let end = at + frame::stored_len(frame::encoded_len(header));
+        // A record has 12 bytes or more and is not zero, so an unfinished write ends in more zeros.
+        let last = self.bytes(end.saturating_sub(LAST), LAST as usize)?;
+        Ok(last.is_some_and(|bytes| !is_zero(bytes)))
+    }
+
+    /// The number of points in damaged frames from `at` to `to`. Counts 16 bytes as a point where a header cannot
+    /// be right.
+    fn count_points(&mut self, mut at: u64, to: u64) -> io::Result<u64> {
+        let mut points = 0;
+        while at < to {
+            let Some((len, n)) = self.header(at, to)? else { break };
+            points += n;
+            at += len;
+        }
+        let rest = to.saturating_sub(at).saturating_sub((PLACE_BYTES + frame::HEADER_BYTES) as u64);
+        Ok(points + rest / frame::POINT_BYTES as u64)
     }
 
     fn has_zero_page(&mut self, from: u64, to: u64) -> io::Result<bool> {

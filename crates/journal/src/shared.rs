@@ -43,9 +43,16 @@ impl Shared {
         disk: Arc<dyn Disk>,
     ) -> Result<Self, JournalError> {
         let metrics = Metrics::new(registry);
-        let Opened { log, last_sequence, torn_tails, corrupt_frames } = open_log::open(dir, config, disk)?;
+        let Opened { log, last_sequence, torn_tails, corrupt_frames, damaged_tails, missing } =
+            open_log::open(dir, config, disk)?;
         metrics.torn_tails.add(torn_tails);
         metrics.corrupt_frames.add(corrupt_frames);
+        for (file, copy, tail) in &damaged_tails {
+            metrics.note_damaged_tail(file, copy, *tail);
+        }
+        for (file, bytes) in &missing {
+            metrics.note_missing(file, *bytes);
+        }
         let shared = Self {
             dir: dir.to_owned(),
             next_sequence: AtomicU64::new(last_sequence.saturating_add(1)),
@@ -146,7 +153,11 @@ impl Shared {
         let _guard = lock(&self.changes);
         let (mut files, disk) = {
             let mut log = lock(&self.log);
-            (log.take_before(segment)?, Arc::clone(&log.disk))
+            let files = log.take_before(segment)?;
+            if !files.is_empty() {
+                log.write_list();
+            }
+            (files, Arc::clone(&log.disk))
         };
         let dropped = remove_files(&*disk, &self.dir, &mut files);
         lock(&self.log).files.append(&mut files);

@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use common::{Fixture, Seen, replay, replay_all};
-use plumbago_journal::{Journal, JournalError};
+use plumbago_journal::Journal;
+use plumbago_telemetry::Damage;
 
 const PAGE: u64 = 4096;
 
@@ -75,6 +76,8 @@ fn a_hole_in_the_log_is_cut() {
         let (log, _) = log_of(fixture.dir.path());
         let file = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
         file.write_all_at(&[0; PAGE as usize], page * PAGE).unwrap();
+        // The list says what was synced; here nothing was.
+        std::fs::remove_file(fixture.dir.path().join("files")).unwrap();
         let journal = fixture.open();
         let seen = replay_all(&journal);
         assert!(expected.starts_with(&seen), "page {page}");
@@ -97,17 +100,34 @@ fn a_hole_in_the_log_is_cut() {
     assert!(repaired > 0, "no file was cut");
 }
 
+/// A flipped byte anywhere in the newest file: only its frame is lost, and the damage is named and counted.
 #[test]
-fn a_flipped_byte_in_the_log_is_a_refusal_that_names_the_file() {
-    let mut fixture = Fixture::new();
-    {
+fn a_flipped_byte_in_the_log_costs_its_frame_only() {
+    let mut whole = Fixture::new();
+    let expected = {
+        let journal = whole.open();
+        write_frames(&journal, 30)
+    };
+    let (_, end) = log_of(whole.dir.path());
+    let points = |records: &[Seen]| records.iter().filter(|r| matches!(r, Seen::Point(..))).count() as u64;
+    for at in (0..end).step_by(5003).chain([end - 20]) {
+        let mut fixture = Fixture::new();
+        copy_all(whole.dir.path(), fixture.dir.path());
+        let (log, _) = log_of(fixture.dir.path());
+        flip(&log, at);
         let journal = fixture.open();
-        write_frames(&journal, 30);
+        let (seen, _) = replay(&journal);
+        let mut all = expected.iter();
+        assert!(seen.iter().all(|record| all.any(|other| other == record)), "{at}: wrong records");
+        let lost = points(&expected) - points(&seen);
+        assert!(seen.len() < expected.len() && lost <= 1200, "{at}: {lost} points are lost");
+        let damage = Damage::of(&fixture.registry);
+        assert_eq!(damage.list().iter().map(|found| &found.path).collect::<Vec<_>>(), [&log], "{at}");
+        assert!((lost..=lost + 20).contains(&damage.lost_points()), "{at}: {lost}, {damage:?}");
+        assert_eq!(fixture.metric("plumbago_journal_torn_tails_total"), 0.0, "{at}");
+        drop(journal);
+        assert_eq!(replay(&fixture.open()).0, seen, "{at}");
     }
-    let (log, end) = log_of(fixture.dir.path());
-    flip(&log, end / 2);
-    let error = fixture.try_open().err().unwrap();
-    assert!(matches!(&error, JournalError::Corrupt { path, .. } if *path == log), "{error}");
 }
 
 fn flip(file: &Path, at: u64) {
@@ -147,6 +167,37 @@ fn a_flipped_byte_in_an_older_file_costs_that_place_only() {
     let mut all = expected.iter();
     assert!(seen.iter().all(|record| all.any(|other| other == record)), "wrong records");
     assert!(older.exists());
+}
+
+/// A file that is missing, or that ends before what was synced, is named, with the most that it can have held.
+#[test]
+fn a_synced_end_or_file_that_is_missing_is_said() {
+    let mut whole = Fixture::new();
+    let expected = {
+        let journal = whole.open();
+        let expected = write_frames(&journal, 12);
+        journal.close().unwrap();
+        expected
+    };
+    let (_, end) = log_of(whole.dir.path());
+    for cut in [None, Some(0), Some(end / 2), Some(end - 3)] {
+        let mut fixture = Fixture::new();
+        copy_all(whole.dir.path(), fixture.dir.path());
+        let (log, _) = log_of(fixture.dir.path());
+        match cut {
+            None => std::fs::remove_file(&log).unwrap(),
+            Some(len) => std::fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(len).unwrap(),
+        }
+        let journal = fixture.open();
+        let seen = replay_all(&journal);
+        let damage = Damage::of(&fixture.registry);
+        assert_eq!(damage.list().iter().map(|found| &found.path).collect::<Vec<_>>(), [&log], "{cut:?}");
+        let lost = expected.len() - seen.len();
+        assert!(lost > 0 && damage.lost_points() as usize >= lost - 12, "{cut:?}: {lost}, {damage:?}");
+        drop(journal);
+        fixture.open();
+        assert!(Damage::of(&fixture.registry).is_empty(), "{cut:?}: said again");
+    }
 }
 
 /// A kill or power loss during a write, at any byte of it: the frames before it are replayed, and the partial

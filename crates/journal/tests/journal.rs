@@ -133,10 +133,13 @@ fn a_newer_format_is_refused() {
     let mut fixture = Fixture::new();
     fixture.open().close().unwrap();
     let file = fixture.dir.path().join("plumbago-format");
-    for text in ["plumbago-journal 3\n", "", "something else"] {
+    std::fs::write(&file, "plumbago-journal 3\n").unwrap();
+    let error = fixture.try_open().err().unwrap();
+    assert!(matches!(&error, JournalError::Format { path, .. } if *path == file), "{error}");
+    for text in ["", "something else"] {
         std::fs::write(&file, text).unwrap();
         let error = fixture.try_open().err().unwrap();
-        assert!(matches!(&error, JournalError::Format { path, .. } if *path == file), "{error}");
+        assert!(matches!(&error, JournalError::Corrupt { path, .. } if *path == file), "{error}");
     }
     std::fs::write(&file, "plumbago-journal 2\n").unwrap();
     fixture.open().close().unwrap();

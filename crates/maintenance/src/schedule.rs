@@ -1,5 +1,6 @@
 //! The schedule of jobs in a daemon: at their intervals, and one at a time.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -221,7 +222,11 @@ impl Scheduler {
         inner.lease.release(job.lease()).await;
         match &result {
             Ok(report) => tracing::info!(
-                job = job.name(), scanned = report.scanned, done = ?report.done, kept = ?report.kept, dry_run,
+                job = job.name(),
+                scanned = report.scanned,
+                done = counts(&report.done),
+                kept = counts(&report.kept),
+                dry_run,
                 "the maintenance job finished"
             ),
             Err(error) => {
@@ -270,6 +275,11 @@ fn first_run(inner: &Inner, job: &dyn Job, every: Duration) -> Option<Instant> {
 /// An interval made longer or shorter by up to the fraction `part`; `random` is between 0 and 1.
 fn spread(every: Duration, part: f64, random: f64) -> Duration {
     every.mul_f64(1.0 + part * (2.0 * random - 1.0))
+}
+
+/// Numbers by kind, as `rows 3, directories 1`.
+fn counts(numbers: &BTreeMap<String, u64>) -> String {
+    numbers.iter().map(|(kind, n)| format!("{kind} {n}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

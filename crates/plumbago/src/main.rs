@@ -10,6 +10,7 @@ mod config;
 mod error;
 mod machine;
 mod output;
+mod secret;
 mod serve;
 
 use std::process::ExitCode;

@@ -46,6 +46,11 @@ impl From<HostError> for SpoolError {
 }
 
 impl SpoolError {
+    /// True when files are damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Open(HostError::Corrupt { .. }))
+    }
+
     /// True when a retry can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Unavailable { .. })

@@ -7,6 +7,8 @@ use std::time::Duration;
 use plumbago_model::{Period, setting};
 use serde::{Deserialize, Deserializer, de};
 
+use crate::tls::{self, TlsProblem};
+
 /// The `[store.cassandra]` section of the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -123,6 +125,20 @@ impl Config {
             }
         }
         found
+    }
+
+    /// Problems of the files that the settings name, each as `key: what is wrong`. A connection needs these files
+    /// only if the daemon uses this store.
+    pub fn file_problems(&self) -> Vec<String> {
+        let mut sections = vec![("store.cassandra.tls", &self.tls)];
+        if self.has_metadata_cluster() {
+            sections.push(("store.cassandra.metadata.tls", &self.metadata.tls));
+        }
+        let of = |(key, tls): (&str, &Tls)| -> Vec<String> {
+            let problems = tls::problems(tls).into_iter();
+            problems.map(|TlsProblem { setting, text }| format!("{key}.{setting}: {text}")).collect()
+        };
+        sections.into_iter().flat_map(of).collect()
     }
 }
 
@@ -311,10 +327,12 @@ impl ExpiryLimit {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Loose {
-    Number(u32),
+    Number(i64),
     Switch(bool),
     Texts(Vec<String>),
     Text(String),
+    /// Anything else, so that it is refused with our message.
+    Other(de::IgnoredAny),
 }
 
 fn number<'de, D: Deserializer<'de>>(
@@ -324,7 +342,7 @@ fn number<'de, D: Deserializer<'de>>(
     max: u32,
 ) -> Result<u32, D::Error> {
     let number = match Loose::deserialize(deserializer)? {
-        Loose::Number(number) => Some(number),
+        Loose::Number(number) => u32::try_from(number).ok(),
         Loose::Text(text) => text.parse().ok(),
         _ => None,
     };
@@ -400,6 +418,28 @@ mod tests {
     }
 
     #[test]
+    fn files_are_read_before_a_connection_needs_them() {
+        let tls = Tls { ca: "/nowhere/ca.pem".into(), ..Tls::default() };
+        let mut config = Config { tls, ..Config::default() };
+        assert!(config.file_problems().is_empty(), "TLS is off");
+        config.tls.enabled = true;
+        config.tls.cert = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into();
+        config.tls.key = "/nowhere/key.pem".into();
+        config.metadata.contact_points = vec!["b:9042".to_owned()];
+        config.metadata.tls.enabled = true;
+        let found = config.file_problems();
+        for start in [
+            "store.cassandra.tls.ca: cannot use /nowhere/ca.pem: No such file",
+            "store.cassandra.tls.cert: cannot use ",
+            "store.cassandra.tls.key: cannot use /nowhere/key.pem: No such file",
+            "store.cassandra.metadata.tls.ca: needed",
+        ] {
+            assert!(found.iter().any(|text| text.starts_with(start)), "{start} in {found:#?}");
+        }
+        assert_eq!(found.len(), 4, "{found:#?}");
+    }
+
+    #[test]
     fn refuses_wrong_settings() {
         for wrong in [
             r#"{"replica": 4}"#,
@@ -407,10 +447,13 @@ mod tests {
             r#"{"replication": {"data": "0"}}"#,
             r#"{"replication": {"data": "dc1:x"}}"#,
             r#"{"rows_per_request": 0}"#,
+            r#"{"rows_per_request": 1.5}"#,
             r#"{"hosts": []}"#,
         ] {
             assert!(serde_json::from_str::<Config>(wrong).is_err(), "{wrong}");
         }
+        let negative = serde_json::from_str::<Config>(r#"{"replica": -1}"#).unwrap_err();
+        assert!(negative.to_string().starts_with("replica is a number from 0 to 3"), "{negative}");
         for keyspace in ["", "a b", "1a", "a\"; DROP", &"x".repeat(40)] {
             let config = Config { keyspace: keyspace.to_owned(), ..Config::default() };
             assert_eq!(config.problems().len(), 1, "{keyspace}");

@@ -61,6 +61,12 @@ pub(crate) fn are_several(replicas: &[BTreeSet<String>]) -> bool {
     replicas.iter().any(|of| of.len() > 1)
 }
 
+/// The names of all data centres with replicas, for messages.
+pub(crate) fn list(replicas: &[BTreeSet<String>]) -> String {
+    let all: BTreeSet<&str> = replicas.iter().flatten().map(String::as_str).collect();
+    all.into_iter().collect::<Vec<_>>().join(", ")
+}
+
 /// Why a data centre in the settings cannot be used; `None` if it can.
 pub(crate) fn unknown(datacenter: &str, key: &str, nodes: &BTreeSet<String>) -> Option<String> {
     (!datacenter.is_empty() && !nodes.is_empty() && !nodes.contains(datacenter)).then(|| {

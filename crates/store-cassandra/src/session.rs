@@ -188,6 +188,11 @@ impl Cluster {
         Err(StoreError::with(ErrorKind::Unavailable, operation, why))
     }
 
+    /// Whether an attempt to connect has failed and none has succeeded.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(&*self.shared.link.borrow(), Link::Failed(_))
+    }
+
     /// Why no request can be answered at the moment, as text for operators; `None` if a node is connected.
     pub(crate) fn trouble(&self) -> Option<String> {
         if let Err(down) = self.current() {
@@ -275,10 +280,21 @@ async fn run(shared: Arc<Shared>, tls: Option<Arc<rustls::ClientConfig>>) {
 fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
     shared.stats.connects_failed.add(1);
     let why = error.source.as_ref().map_or_else(|| error.to_string(), ToString::to_string);
+    let why = innermost(&why).to_owned();
     if first {
         tracing::warn!(role = shared.settings.role, %why, "the cluster cannot be reached; retrying");
     }
     shared.link.send_replace(Link::Failed(why));
+}
+
+/// The last cause in a text of the driver. What is before it are the driver's layers, which help nobody.
+fn innermost(why: &str) -> &str {
+    const LAYERS: [&str; 3] = [
+        "Failed to perform initial cluster metadata fetch: ",
+        "Control connection pool error: ",
+        "The pool is broken; Last connection failed with: ",
+    ];
+    LAYERS.iter().fold(why, |rest, layer| rest.strip_prefix(layer).unwrap_or(rest))
 }
 
 fn profile(settings: &Settings, datacenter: &str) -> ExecutionProfile {
@@ -365,7 +381,11 @@ impl Shared {
             let mut handle = session.get_default_execution_profile_handle().clone();
             handle.map_to_another_profile(profile(&self.settings, &datacenter));
         }
-        tracing::debug!(?strategies, datacenter, "the replication of the keyspaces is known");
+        tracing::debug!(
+            keyspaces = strategies.len(),
+            datacenter,
+            "the replication of the keyspaces is known"
+        );
         *replication = Replication { strategies, datacenter: datacenter.into() };
         self.changes.fetch_add(1, Ordering::Release);
     }
@@ -376,7 +396,10 @@ impl Shared {
         let set = &self.settings.datacenter;
         if !set.is_empty() {
             if replicas.iter().any(|of| !of.is_empty() && !of.contains(set)) {
-                tracing::warn!(datacenter = set, ?replicas, "a keyspace has no replicas in {key}");
+                let found = datacenter::list(&replicas);
+                tracing::warn!(
+                    "a keyspace has no replicas in {set:?}, as {key} says; there are replicas in {found}"
+                );
             }
             return set.clone();
         }
@@ -387,8 +410,9 @@ impl Shared {
                 "{key} is not set and there are replicas in several data centres: that of the contact points is used"
             ),
             None if datacenter::are_several(&replicas) => tracing::warn!(
-                ?replicas,
-                "{key} is not set, and no contact point is in a data centre with replicas of all keyspaces: set it"
+                "{key} is not set, and no contact point is in a data centre with replicas of all keyspaces: set it \
+                 to one of {}",
+                datacenter::list(&replicas)
             ),
             None => {}
         }
@@ -397,13 +421,7 @@ impl Shared {
 
     fn counted(&self, known: usize, up: usize) {
         let is_lost = known > 0 && up == 0;
-        if self.is_lost.swap(is_lost, Ordering::AcqRel) != is_lost {
-            if is_lost {
-                tracing::warn!("{}", self.settings.lost());
-            } else {
-                tracing::info!(role = self.settings.role, "a node of the cluster is connected again");
-            }
-        }
+        self.is_lost.store(is_lost, Ordering::Release);
         // With two clusters, the gauges are about the one for points.
         if self.settings.role != NAMES {
             self.stats.nodes.set(known as f64);
@@ -471,6 +489,14 @@ fn replicas(session: &Session, keyspace: &str, datacenter: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_layers_of_the_driver_are_left_out() {
+        let stacked = "Failed to perform initial cluster metadata fetch: Control connection pool error: The pool \
+                       is broken; Last connection failed with: Connection refused (os error 111)";
+        assert_eq!(innermost(stacked), "Connection refused (os error 111)");
+        assert_eq!(innermost("another text"), "another text");
+    }
 
     #[test]
     fn a_read_that_decides_asks_at_least_as_many_as_a_write() {

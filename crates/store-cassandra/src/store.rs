@@ -97,6 +97,11 @@ impl CassandraStore {
         self.clusters.is_up()
     }
 
+    /// Whether an attempt to connect to one of the clusters has failed, and none has succeeded since.
+    pub fn has_failed(&self) -> bool {
+        self.clusters.points.has_failed() || self.clusters.names.has_failed()
+    }
+
     /// Why a cluster is not connected, as text for operators; `None` if all are.
     pub fn trouble(&self) -> Option<String> {
         self.clusters.points.trouble().or_else(|| self.clusters.names.trouble())

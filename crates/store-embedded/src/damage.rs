@@ -1,47 +1,80 @@
-//! Damaged rows are counted, logged at a bounded rate, and skipped.
+//! Damaged rows are counted and skipped. The files that hold them are named once.
 
+use std::collections::HashSet;
 use std::fmt::Display;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use fjall::Keyspace;
-use plumbago_model::Clock;
-use plumbago_telemetry::{Counter, Throttle};
+use plumbago_fjall_host::damaged_in;
+use plumbago_telemetry::Counter;
 
-/// Counts and logs damage.
+use crate::store::lock;
+
+/// What reads of points do about damage, and what to do.
+const SKIPPED: &str = "its damaged rows are left out of answers, and their points are lost unless a backup has them. \
+                       `plumbago repair store --dry-run` counts what can still be read";
+
+/// Counts and reports damage.
 #[derive(Debug, Clone)]
 pub(crate) struct Damage {
     counter: Counter,
-    throttle: Arc<Throttle>,
-    clock: Arc<dyn Clock>,
+    all: plumbago_telemetry::Damage,
+    /// Keyspaces whose damaged files were looked for.
+    examined: Arc<Mutex<HashSet<PathBuf>>>,
 }
 
 impl Damage {
-    pub(crate) fn new(counter: Counter, clock: Arc<dyn Clock>) -> Self {
-        Self { counter, throttle: Arc::new(Throttle::new(10_000)), clock }
+    pub(crate) fn new(counter: Counter, all: plumbago_telemetry::Damage) -> Self {
+        Self { counter, all, examined: Arc::default() }
     }
 
-    /// Counts and logs one damaged row, or one damaged block of rows that cannot be told apart.
+    /// Counts one damaged row, or one damaged block of rows that cannot be told apart. The first one of a keyspace
+    /// starts a search for the damaged files, on a thread of its own.
     pub(crate) fn report(&self, keyspace: &Keyspace, what: &dyn Display, why: &dyn Display) {
         self.counter.add(1);
-        if let Some(held_back) = self.throttle.pass(self.clock.now_ms()) {
-            tracing::error!(
-                path = %keyspace.path().display(), keyspace = %&**keyspace.name(), what = %what, why = %why, held_back,
-                "skipped stored data that is damaged"
-            );
+        let path = keyspace.path().to_owned();
+        let name = keyspace.name().to_string();
+        tracing::debug!(path = %path.display(), keyspace = name, %what, %why, "skipped stored data that is damaged");
+        if lock(&self.examined).insert(path.clone()) {
+            let this = self.clone();
+            std::thread::spawn(move || {
+                this.name_files(&path, &format!("it holds rows of {name}; {SKIPPED}"));
+            });
         }
     }
-}
 
-/// Visits rows in key order from `from` on. Damaged blocks are counted, logged and skipped. Stops when
-/// `visit` returns `false`.
-pub(crate) fn scan_around_damage(
-    keyspace: &Keyspace,
-    from: &[u8],
-    damage: &Damage,
-    mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-) {
-    let mut damaged = |last: &[u8], error: &fjall::Error| {
-        damage.report(keyspace, &format_args!("rows after {}", last.escape_ascii()), error);
-    };
-    plumbago_fjall_host::scan(keyspace, from, None, &mut damaged, &mut |key, value| visit(key, &value));
+    /// Counts damage whose consequence the caller knows, and names the damaged files of the keyspace.
+    pub(crate) fn found(&self, keyspace: &Keyspace, places: u64, text: &str) {
+        self.counter.add(places);
+        let path = keyspace.path();
+        lock(&self.examined).insert(path.to_owned());
+        self.name_files(path, text);
+    }
+
+    /// Reports that synced commits are missing. They were in the newest log.
+    pub(crate) fn commits_missing(&self, dir: &Path, commits: u64) {
+        self.counter.add(1);
+        let logs = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let newest = logs.filter(|path| path.extension().is_some_and(|extension| extension == "jnl")).max();
+        let text = format!(
+            "the end of this log is missing: {commits} commits that were on the disk are lost, and their points unless \
+             the journal still has them. Restore the directory from a backup if there is one"
+        );
+        self.all.found(&newest.unwrap_or_else(|| dir.to_owned()), text);
+    }
+
+    /// Says more about damage that was found, and adds to the number of lost points.
+    pub(crate) fn retext(&self, files: &[PathBuf], text: &str, lost: u64) {
+        self.all.lose_points(lost);
+        files.iter().for_each(|file| self.all.found(file, text));
+    }
+
+    fn name_files(&self, keyspace: &Path, text: &str) {
+        let files = damaged_in(keyspace);
+        if files.is_empty() {
+            self.all.found(keyspace, text);
+        }
+        files.iter().for_each(|file| self.all.found(file, text));
+    }
 }

@@ -99,6 +99,7 @@ impl EmbeddedStore {
 
     fn run(&self, all: bool, progress: &mut dyn FnMut(&Step) -> bool) -> Result<Report, StoreError> {
         let _one = lock(&self.core.maintenance);
+        crate::names::fill_copy(&self.core, &*self.core.open()?)?;
         let report = self.run_on(&*self.core.open()?, all, progress)?;
         if self.core.open()?.is_worn() {
             self.core.renew()?;
@@ -154,6 +155,14 @@ impl EmbeddedStore {
         }
         gauge(core, open);
         Ok(report)
+    }
+
+    /// Updates the gauges of the disk: bytes of tables and logs, and free space. Reads directories only. Does
+    /// nothing while the database is closed.
+    pub fn measure(&self) {
+        if let Ok(open) = self.core.open() {
+            gauge(&self.core, &open);
+        }
     }
 }
 

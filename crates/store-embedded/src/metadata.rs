@@ -2,6 +2,7 @@
 //! Configurations are few and shared: a metric's row holds the number of its configuration.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use plumbago_fjall_host::pressure;
 use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
 
-use crate::damage::{Damage, scan_around_damage};
+use crate::damage::Damage;
 use crate::errors::{host_error, read_error, write_error};
 use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, read, run_blocking, write};
@@ -28,6 +29,8 @@ const PAGE_MAX: usize = 100_000;
 pub(crate) struct Configs {
     rows: Keyspace,
     known: RwLock<Known>,
+    /// A row was added since the last [`Configs::take_changed`].
+    changed: AtomicBool,
     /// Held while metrics are created or deleted.
     pub(crate) changes: Mutex<()>,
 }
@@ -52,7 +55,16 @@ impl Configs {
             known.by_number.insert(number, Arc::new(config));
             known.by_text.insert(text, number);
         }
-        Ok(Self { rows, known: RwLock::new(known), changes: Mutex::default() })
+        let changed = AtomicBool::new(false);
+        Ok(Self { rows, known: RwLock::new(known), changed, changes: Mutex::default() })
+    }
+
+    fn take_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn keyspace(&self) -> &Keyspace {
+        &self.rows
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<Arc<MetricConfig>> {
@@ -68,6 +80,7 @@ impl Configs {
         let mut known = write(&self.known);
         let number = known.by_number.keys().max().map_or(0, |last| last + 1);
         batch.insert(&self.rows, number.to_be_bytes(), text.as_str());
+        self.changed.store(true, Ordering::Release);
         known.by_number.insert(number, config.clone());
         known.by_text.insert(text, number);
         number
@@ -76,7 +89,7 @@ impl Configs {
 
 fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreError> {
     let failed = |error| write_error(format!("create metrics in {}", core.dir.display()), error);
-    pressure::wait(&open.fjall, [&open.names].into_iter()).map_err(host_error)?;
+    pressure::wait(&open.fjall, [&open.names.rows, &open.names.copy].into_iter()).map_err(host_error)?;
     let _changes = lock(&open.configs.changes);
     let mut batch = fjall::OwnedWriteBatch::with_capacity(open.fjall.clone(), metrics.len() + 1)
         .durability(Some(PersistMode::Buffer));
@@ -99,22 +112,20 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
             _ => date_of(core, open, &metric.name).unwrap_or(metric.created_on),
         };
         last = Some((&metric.name, created_on));
-        batch.insert(&open.names, metric.name.as_bytes(), to_row(created_on, number));
+        open.names.insert(&mut batch, metric.name.as_bytes(), to_row(created_on, number));
     }
     batch
         .commit()
-        .and_then(|()| pressure::rotate_when_full(&open.names, core.config.memtable_bytes.0))
-        .map_err(failed)
+        .and_then(|()| open.names.rotate_when_full(core.config.memtable_bytes.0))
+        .map_err(failed)?;
+    if open.configs.take_changed() {
+        crate::second_copy::refresh(&core.dir, &open.system, open.configs.keyspace());
+    }
+    Ok(())
 }
 
 fn date_of(core: &Core, open: &Open, name: &str) -> Option<u32> {
-    match open.names.get(name) {
-        Ok(row) => row.and_then(|row| parse_row(&row)).map(|(date, _)| date),
-        Err(error) => {
-            core.damage.report(&open.names, &name, &error);
-            None
-        }
-    }
+    open.names.get(name, &core.damage).and_then(|row| parse_row(&row)).map(|(date, _)| date)
 }
 
 fn to_row(created_on: u32, config: u32) -> [u8; 8] {
@@ -130,13 +141,10 @@ pub(crate) fn parse_row(row: &[u8]) -> Option<(u32, u32)> {
 }
 
 fn get(core: &Core, open: &Open, name: &str) -> Option<MetricMeta> {
-    let row = open.names.get(name).unwrap_or_else(|error| {
-        core.damage.report(&open.names, &name, &error);
-        None
-    })?;
+    let row = open.names.get(name, &core.damage)?;
     let found = parse_row(&row).and_then(|(date, number)| Some((date, open.configs.get(number)?)));
     if found.is_none() {
-        core.damage.report(&open.names, &name, &"its row is not metadata");
+        core.damage.report(&open.names.rows, &name, &"its row is not metadata");
     }
     let (created_on, config) = found?;
     Some(MetricMeta { name: name.to_owned(), config, created_on })
@@ -146,7 +154,7 @@ fn delete(core: &Core, open: &Open, names: &[String]) -> Result<(), StoreError> 
     let _changes = lock(&open.configs.changes);
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
     for name in names.iter().filter(|name| !name.is_empty()) {
-        batch.remove(&open.names, name.as_bytes());
+        open.names.remove(&mut batch, name.as_bytes());
         if name.contains(';') {
             batch.remove(&open.system, hidden_key(name));
         }
@@ -186,7 +194,7 @@ fn hidden(open: &Open, damage: &Damage) -> Result<Vec<(String, u32)>, StoreError
 fn scan(open: &Open, damage: &Damage, position: Option<Vec<u8>>, limit: usize) -> MetaPage {
     let limit = limit.clamp(1, PAGE_MAX);
     let mut page = MetaPage::default();
-    scan_around_damage(&open.names, &position.unwrap_or_default(), damage, |key, row| {
+    let met = open.names.scan(&position.unwrap_or_default(), &mut |key, row| {
         if page.entries.len() == limit {
             page.next = Some(key.to_vec());
             return false;
@@ -198,10 +206,11 @@ fn scan(open: &Open, damage: &Damage, position: Option<Vec<u8>>, limit: usize) -
                 let name_end = page.text.len() as u32;
                 page.entries.push(MetaEntry { name_end, created_on, config });
             }
-            _ => damage.report(&open.names, &key.escape_ascii(), &"its row is not metadata"),
+            _ => damage.report(&open.names.rows, &key.escape_ascii(), &"its row is not metadata"),
         }
         true
     });
+    met.report(open, damage);
     page
 }
 

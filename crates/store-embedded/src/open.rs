@@ -14,14 +14,20 @@ use crate::catalogue::{Bucket, Catalogue, KEYSPACES_MAX, Kind, Layer, StageBucke
 use crate::commit::Missing;
 use crate::errors::{host_error, read_error, write_error};
 use crate::metadata::Configs;
+use crate::names::Names;
 use crate::options;
+use crate::rebuild::{self, Role};
+use crate::second_copy;
 use crate::store::{Core, lock, read, write};
+use crate::synced;
 
 /// The longest time that a stop waits for tables.
 const WRITE_TABLES_MAX: Duration = Duration::from_secs(5);
 const STAGE_PREFIX: &str = "stage/";
 const BUCKET_PREFIX: &str = "bucket/";
 const COMMITS: &str = "commits";
+/// Left by a repair that took tables out.
+const RESCUED: &str = plumbago_fjall_host::RESCUED;
 const KEEPER_PREFIX: &str = "keeper.";
 /// fjall's list of keyspaces takes 66 MB after 250 of them (measured); see [`Open::is_worn`].
 const CREATED_MAX: usize = 128;
@@ -32,7 +38,9 @@ pub(crate) struct Open {
     /// Rows of the catalogue.
     pub(crate) system: Keyspace,
     pub(crate) state: Keyspace,
-    pub(crate) names: Keyspace,
+    pub(crate) names: Names,
+    /// Damage was met in the names; see [`crate::rebuild`].
+    pub(crate) names_damaged: AtomicBool,
     pub(crate) configs: Configs,
     pub(crate) catalogue: RwLock<Catalogue>,
     /// Held from reading rows until their new versions are committed, and while layers are replaced.
@@ -65,7 +73,8 @@ impl Open {
     pub(crate) fn write_tables(&self) {
         let began = Instant::now();
         let catalogue = read(&self.catalogue);
-        let mut keyspaces = vec![&self.system, &self.names, &self.state];
+        let (names, configs) = (&self.names, self.configs.keyspace());
+        let mut keyspaces = vec![&self.system, &names.rows, &names.copy, &self.state, configs];
         keyspaces.extend(catalogue.layers().map(|layer| &layer.keyspace));
         // A failure or timeout only makes the next start slower.
         keyspaces.retain(|keyspace| keyspace.rotate_memtable().is_ok_and(|rotated| rotated));
@@ -75,18 +84,43 @@ impl Open {
     }
 
     pub(crate) fn from_disk(core: &Core, fjall: fjall::Database) -> Result<Self, StoreError> {
-        let keyspace = |name: &str, options: fn() -> fjall::KeyspaceCreateOptions| {
-            fjall.keyspace(name, options).map_err(|error| write_error(format!("open keyspace {name}"), error))
-        };
-        let system = keyspace("system", options::small)?;
+        let (system, damaged_system) = second_copy::open_system(&core.dir, &fjall)?;
+        if let Some(damaged) = &damaged_system {
+            let text = "it holds the catalogue, which was written anew from its second copy; nothing is lost";
+            core.damage.found(damaged, 1, text);
+        }
+        // Tables were taken out: their rows are restored from copies.
+        let rescued = core.dir.join(RESCUED);
+        let is_rescued = rescued.exists();
         let newest = system.get(COMMITS).map_err(|error| read_error("read the catalogue", error))?;
         let newest = newest.and_then(|number| number[..].try_into().ok()).map_or(0, u64::from_be_bytes);
+        let is_known = !is_rescued && damaged_system.is_none();
+        let missing = synced::read(&core.dir).saturating_sub(newest);
+        if missing > 0 && is_known {
+            core.damage.commits_missing(&core.dir, missing);
+        }
+        let is_sound = is_known && missing == 0;
+        if !is_sound {
+            second_copy::restore_catalogue(&core.dir, &fjall, &system)?;
+        }
+        let is_new = !fjall.keyspace_exists("names");
+        let role = |role: Role| role.open(&fjall, &system, newest > 0);
+        let names = Names { rows: role(Role::Names)?, copy: role(Role::NamesCopy)? };
+        if is_new {
+            names.mark_whole(&system)?;
+        }
+        let mut configs = role(Role::Configs)?;
+        if !second_copy::are_sound(&configs) {
+            configs = rebuild::rebuild_configs(core, &fjall, &system, &configs)?;
+        }
+        second_copy::restore_configs(&core.dir, &fjall, &configs)?;
         let open = Self {
             commits: AtomicU64::new(newest),
+            state: role(Role::State)?,
+            configs: Configs::load(configs)?,
+            names,
+            names_damaged: AtomicBool::new(false),
             system,
-            state: keyspace("state", options::state)?,
-            names: keyspace("names", options::names)?,
-            configs: Configs::load(keyspace("configs", options::small)?)?,
             catalogue: RwLock::default(),
             writer: Mutex::default(),
             creation: Mutex::default(),
@@ -97,7 +131,17 @@ impl Open {
         };
         let now = core.clock.now();
         *write(&open.catalogue) = open.load_catalogue(now)?;
-        open.drop_orphans()?;
+        if is_rescued {
+            open.names.unite(&open)?;
+            std::fs::remove_file(&rescued).map_err(|error| {
+                StoreError::with(ErrorKind::Unavailable, format!("remove {}", rescued.display()), error)
+            })?;
+        }
+        // After damage, a keyspace that nothing names may be all that is left of some points.
+        if is_sound {
+            open.drop_orphans()?;
+        }
+        second_copy::refresh(&core.dir, &open.system, open.configs.keyspace());
         Ok(open)
     }
 
@@ -176,10 +220,15 @@ impl Open {
     fn drop_orphans(&self) -> Result<(), StoreError> {
         let catalogue = read(&self.catalogue);
         let known: Vec<&str> = catalogue.layers().map(|layer| &**layer.keyspace.name()).collect();
+        let in_use = [&self.names.rows, &self.names.copy, &self.state, self.configs.keyspace()];
+        let in_use = in_use.map(|keyspace| &**keyspace.name());
         let mut orphans = Vec::new();
         for name in self.fjall.list_keyspace_names() {
             if name.starts_with(LAYER_PREFIX) && !known.contains(&&*name) {
                 tracing::info!(keyspace = %&*name, "deleting a keyspace that an interrupted merge or expiry has left");
+                orphans.push(self.layer_keyspace(&name, Kind::Merged { block_slots: 1 })?);
+            } else if Role::had(&name) && !in_use.contains(&&*name) {
+                tracing::info!(keyspace = %&*name, "deleting a keyspace that was written anew because of damage");
                 orphans.push(self.layer_keyspace(&name, Kind::Merged { block_slots: 1 })?);
             }
         }
@@ -275,7 +324,9 @@ impl Open {
     fn save(&self, core: &Core, row: &str, value: &str) -> Result<(), StoreError> {
         let written = if value.is_empty() { self.system.remove(row) } else { self.system.insert(row, value) };
         written.map_err(|error| write_error(format!("write catalogue row {row}"), error))?;
-        core.host.sync(self, PersistMode::SyncAll).map_err(host_error)
+        core.host.sync(self, PersistMode::SyncAll).map_err(host_error)?;
+        second_copy::refresh(&core.dir, &self.system, self.configs.keyspace());
+        Ok(())
     }
 
     /// Deletes keyspaces. Their files go with the last handle.

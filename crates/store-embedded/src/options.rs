@@ -59,6 +59,16 @@ pub(crate) fn names() -> KeyspaceCreateOptions {
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
 }
 
+/// The copy of the names: written with them, and read in order or not at all.
+pub(crate) fn names_copy() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(NEVER)
+        .data_block_size_policy(BlockSizePolicy::all(16 << 10))
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+        .filter_policy(FilterPolicy::disabled())
+        .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
+}
+
 /// A keyspace of few rows.
 pub(crate) fn small() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(NEVER)

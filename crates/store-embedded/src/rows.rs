@@ -3,10 +3,8 @@
 
 use async_trait::async_trait;
 use fjall::PersistMode;
-use plumbago_fjall_host::pressure;
 use plumbago_store::{MetricRow, RowPage, RowProblem, RowStore, Share, StoreError};
 
-use crate::damage::scan_around_damage;
 use crate::errors::write_error;
 use crate::metadata::parse_row;
 use crate::open::Open;
@@ -33,7 +31,7 @@ fn scan(core: &Core, open: &Open, share: Share, position: Option<Vec<u8>>, limit
     let limit = limit.clamp(1, PAGE_MAX);
     let mut page = RowPage::default();
     let mut looked_at = 0;
-    scan_around_damage(&open.names, &position.unwrap_or_default(), &core.damage, |key, value| {
+    let met = open.names.scan(&position.unwrap_or_default(), &mut |key, value| {
         if looked_at == limit {
             page.next = Some(key.to_vec());
             return false;
@@ -42,21 +40,16 @@ fn scan(core: &Core, open: &Open, share: Share, position: Option<Vec<u8>>, limit
         match std::str::from_utf8(key) {
             Ok(name) if is_in(share, key) => page.rows.push(row(open, name, value)),
             Ok(_) => {}
-            Err(_) => core.damage.report(&open.names, &key.escape_ascii(), &"its name is not UTF-8"),
+            Err(_) => core.damage.report(&open.names.rows, &key.escape_ascii(), &"its name is not UTF-8"),
         }
         true
     });
+    met.report(open, &core.damage);
     page
 }
 
 fn look_up(core: &Core, open: &Open, name: &str) -> Option<MetricRow> {
-    match open.names.get(name) {
-        Ok(found) => found.map(|value| row(open, name, &value)),
-        Err(error) => {
-            core.damage.report(&open.names, &name, &error);
-            None
-        }
-    }
+    open.names.get(name, &core.damage).map(|value| row(open, name, &value))
 }
 
 /// Deletes rows created up to `as_of_us`: rows have no timestamp but their date of creation, in seconds.
@@ -66,12 +59,12 @@ fn delete(core: &Core, open: &Open, names: &[String], as_of_us: i64) -> Result<(
     for name in names.iter().filter(|name| !name.is_empty()) {
         let found = look_up(core, open, name);
         if found.is_some_and(|row| i64::from(row.created_on).saturating_mul(1_000_000) <= as_of_us) {
-            batch.remove(&open.names, name.as_bytes());
+            open.names.remove(&mut batch, name.as_bytes());
         }
     }
     batch
         .commit()
-        .and_then(|()| pressure::rotate_when_full(&open.names, core.config.memtable_bytes.0))
+        .and_then(|()| open.names.rotate_when_full(core.config.memtable_bytes.0))
         .map_err(|error| write_error(format!("delete metrics in {}", core.dir.display()), error))
 }
 

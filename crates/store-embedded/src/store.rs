@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -16,7 +17,7 @@ use plumbago_telemetry::Registry;
 
 use crate::Config;
 use crate::columns::Columns;
-use crate::damage::{Damage, scan_around_damage};
+use crate::damage::Damage;
 use crate::errors::host_error;
 use crate::open::Open;
 use crate::stats::Stats;
@@ -43,6 +44,10 @@ pub(crate) struct Core {
     pub(crate) damage: Damage,
     pub(crate) columns: Columns,
     pub(crate) host: Host<Open>,
+    /// Ranges of ids whose state rows were damaged at the start.
+    pub(crate) state_gaps: Mutex<Vec<(MetricId, MetricId)>>,
+    /// The damaged files that held them.
+    pub(crate) state_files: Mutex<Vec<PathBuf>>,
     /// Held by a maintenance run: there is one at a time.
     pub(crate) maintenance: Mutex<()>,
 }
@@ -61,7 +66,7 @@ impl EmbeddedStore {
     ) -> Result<Self, StoreError> {
         let dir = dir.as_ref().to_owned();
         let stats = Stats::new(registry);
-        let damage = Damage::new(stats.damaged.clone(), clock.clone());
+        let damage = Damage::new(stats.damaged.clone(), plumbago_telemetry::Damage::of(registry));
         let settings = Settings {
             dir: dir.clone(),
             format: "plumbago-store",
@@ -76,6 +81,8 @@ impl EmbeddedStore {
             clock,
             stats,
             damage,
+            state_gaps: Mutex::default(),
+            state_files: Mutex::default(),
             maintenance: Mutex::new(()),
         };
         core.reopen().map_err(|error| name_the_file(&core.dir, error))?;
@@ -217,21 +224,72 @@ impl FlushStore for EmbeddedStore {
 
     fn sync(&self) -> Result<(), StoreError> {
         let open = self.core.open_to_sync()?;
-        self.core.host.sync(&open, PersistMode::SyncData).map_err(host_error)
+        let newest = self.core.host.acknowledged();
+        self.core.host.sync(&open, PersistMode::SyncData).map_err(host_error)?;
+        if newest > 0 {
+            crate::synced::note(&self.core.dir, newest);
+        }
+        Ok(())
     }
 
     fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError> {
         let open = self.core.open()?;
-        scan_around_damage(&open.state, &[], &self.core.damage, |key, bytes| {
-            match key.try_into() {
-                Ok(id) => visit(MetricId(id), bytes),
-                Err(_) => {
-                    self.core.damage.report(&open.state, &key.escape_ascii(), &"no state row has such a key");
-                }
+        let gaps = crate::state::scan(&open, &self.core.damage, visit);
+        if !gaps.is_empty() {
+            *lock(&self.core.state_files) = plumbago_fjall_host::damaged_in(open.state.path());
+        }
+        let (state, names) = (!gaps.is_empty(), open.names_damaged.load(Ordering::Acquire));
+        *lock(&self.core.state_gaps) = gaps;
+        let mut rebuilt = Ok(());
+        if state {
+            rebuilt = crate::rebuild::rebuild_state(&self.core, &open);
+        }
+        if names && rebuilt.is_ok() {
+            rebuilt = crate::rebuild::rebuild_names(&self.core, &open);
+        }
+        drop(open);
+        match self.core.watch(rebuilt) {
+            Ok(()) if state || names => self.core.renew(),
+            Ok(()) => Ok(()),
+            // For example on a full disk. The start can go on, and the next one tries again.
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "damaged rows could not be written anew; until that succeeds, newer versions of them are skipped \
+                     at each start too"
+                );
+                Ok(())
             }
-            true
-        });
-        Ok(())
+        }
+    }
+
+    fn damaged_states(&self) -> Vec<(MetricId, MetricId)> {
+        lock(&self.core.state_gaps).clone()
+    }
+
+    fn note_numbers(&self, count: usize, numbers: &mut dyn Iterator<Item = (u32, MetricId)>) {
+        if let Err(error) = crate::numbers::write(&self.core.dir, count, numbers) {
+            let dir = self.core.dir.display();
+            tracing::warn!(%dir, %error, "cannot write the second copy of the metrics' numbers");
+        }
+    }
+
+    fn noted_numbers(&self, visit: &mut dyn FnMut(u32, MetricId)) {
+        crate::numbers::read(&self.core.dir, visit);
+    }
+
+    fn note_held(&self, points: u64) -> Result<(), StoreError> {
+        let open = self.core.open_to_write()?;
+        crate::state::note_held(&open, points)
+    }
+
+    fn take_held(&self) -> Result<Option<u64>, StoreError> {
+        let open = self.core.open()?;
+        crate::state::take_held(&open)
+    }
+
+    fn report_damaged_states(&self, text: &str, lost: u64) {
+        self.core.damage.retext(&lock(&self.core.state_files), text, lost);
     }
 }
 

@@ -63,7 +63,7 @@ impl EmbeddedStore {
         let mut usage = Usage {
             stages: Vec::new(),
             state_bytes: open.state.disk_space(),
-            metadata_bytes: open.names.disk_space(),
+            metadata_bytes: open.names.rows.disk_space() + open.names.copy.disk_space(),
             log_bytes: open.fjall.journal_disk_space().unwrap_or(0),
         };
         for stage in stages {

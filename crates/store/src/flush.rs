@@ -47,4 +47,35 @@ pub trait FlushStore: Store {
     /// # Errors
     /// If the rows cannot be read; `visit` may have been called for some of them by then.
     fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError>;
+
+    /// Ranges of ids, including both ends, whose state rows the last [`FlushStore::scan_states`] could not read.
+    fn damaged_states(&self) -> Vec<(MetricId, MetricId)> {
+        Vec::new()
+    }
+
+    /// Says what the damage to state rows costs: a text for operators, and the number of lost points as far as it is
+    /// known.
+    fn report_damaged_states(&self, _text: &str, _lost: u64) {}
+
+    /// Notes the numbers of metrics in the journal, `count` of them: a second copy of what is in the state rows.
+    fn note_numbers(&self, _count: usize, _numbers: &mut dyn Iterator<Item = (u32, MetricId)>) {}
+
+    /// Visits the numbers of the last [`FlushStore::note_numbers`], as far as they can be read.
+    fn noted_numbers(&self, _visit: &mut dyn FnMut(u32, MetricId)) {}
+
+    /// Notes at a clean stop how many points the state rows hold.
+    ///
+    /// # Errors
+    /// If the note cannot be written.
+    fn note_held(&self, _points: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The number noted at the last clean stop, and removes it. `None` after a crash.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn take_held(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
 }

@@ -2,17 +2,48 @@
 //! One list serves the health page, the log and the gauge `plumbago_condition`.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use crate::{Gauge, Registry};
+
+/// What a condition means for an operator. The greater, the worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Nothing is refused, delayed or missing, but a setting could be better. The log has it at INFO.
+    Hint,
+    /// Requests are answered, but an operator should act.
+    Warning,
+    /// A start or a stop: the process is not ready, and nobody has to act. The log has it at INFO.
+    Phase,
+    /// The process is not ready, and an operator has to act.
+    NotReady,
+}
+
+impl Severity {
+    /// The word for programs, such as `not_ready`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Hint => "hint",
+            Self::Warning => "warning",
+            Self::Phase => "phase",
+            Self::NotReady => "not_ready",
+        }
+    }
+
+    /// Whether the process is not ready while a condition of this severity holds.
+    pub fn blocks(self) -> bool {
+        self >= Self::Phase
+    }
+}
 
 /// One condition that holds now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     /// Short and stable, for programs: `memory`, `create_limited`.
     pub name: &'static str,
+    /// What it means for an operator.
+    pub severity: Severity,
     /// What happens, which setting decides it, and what to do.
     pub text: String,
     /// When it began.
@@ -33,7 +64,6 @@ struct Inner {
 struct Held {
     condition: Condition,
     began: Instant,
-    gauge: Gauge,
 }
 
 impl Conditions {
@@ -42,29 +72,53 @@ impl Conditions {
         Self(Arc::new(Inner { registry: registry.clone(), held: Mutex::default() }))
     }
 
-    /// States that a condition holds. Logs one warning when it begins. While it holds, a further call replaces
-    /// its text and logs nothing.
-    pub fn begin(&self, name: &'static str, text: impl Into<String>) {
-        let text = text.into();
-        match self.held().entry(name) {
-            Entry::Occupied(mut held) => held.get_mut().condition.text = text,
-            Entry::Vacant(free) => {
-                tracing::warn!(condition = name, "{text}");
-                let help = "1 while the condition of this name holds; /readyz has its text";
-                let gauge = self.0.registry.gauge("plumbago_condition", help, &[("name", name)]);
-                gauge.set(1.0);
-                let condition = Condition { name, text, since: SystemTime::now() };
-                free.insert(Held { condition, began: Instant::now(), gauge });
-            }
+    /// Shows the gauges of these conditions from now on, also while the conditions do not hold.
+    pub fn declare(&self, names: impl IntoIterator<Item = &'static str>) {
+        let held = self.held();
+        for name in names {
+            self.gauge(name).set(f64::from(u8::from(held.contains_key(name))));
         }
+    }
+
+    /// States that a condition holds, as a warning. Logs one line when it begins. While it holds, a further
+    /// call replaces its text and logs nothing.
+    pub fn begin(&self, name: &'static str, text: impl Into<String>) {
+        self.begin_as(Severity::Warning, name, text);
+    }
+
+    /// States that a condition of this severity holds. Logs one line when it begins or its severity changes.
+    /// While it holds, a further call replaces its text and logs nothing.
+    pub fn begin_as(&self, severity: Severity, name: &'static str, text: impl Into<String>) {
+        let text = text.into();
+        let mut list = self.held();
+        let before = list.get_mut(name).map(|held| &mut held.condition);
+        if let Some(condition) = before.filter(|condition| condition.severity == severity) {
+            condition.text = text;
+            return;
+        }
+        match severity {
+            Severity::Hint | Severity::Phase => tracing::info!(condition = name, "{text}"),
+            Severity::Warning | Severity::NotReady => tracing::warn!(condition = name, "{text}"),
+        }
+        self.gauge(name).set(1.0);
+        let condition = Condition { name, severity, text, since: SystemTime::now() };
+        list.insert(name, Held { condition, began: Instant::now() });
     }
 
     /// States that a condition does not hold, or no longer. Logs one line when it ends.
     pub fn end(&self, name: &'static str) {
         if let Some(held) = self.held().remove(name) {
-            held.gauge.set(0.0);
+            self.gauge(name).set(0.0);
             let seconds = held.began.elapsed().as_secs();
             tracing::info!(condition = name, seconds, "ended: {}", held.condition.text);
+        }
+    }
+
+    /// States that a condition holds if there is a text, and that it does not hold otherwise.
+    pub fn set(&self, severity: Severity, name: &'static str, text: Option<String>) {
+        match text {
+            Some(text) => self.begin_as(severity, name, text),
+            None => self.end(name),
         }
     }
 
@@ -76,6 +130,11 @@ impl Conditions {
     /// The conditions that hold now, by name.
     pub fn list(&self) -> Vec<Condition> {
         self.held().values().map(|held| held.condition.clone()).collect()
+    }
+
+    fn gauge(&self, name: &str) -> Gauge {
+        let help = "1 while the condition of this name holds; /readyz has its text";
+        self.0.registry.gauge("plumbago_condition", help, &[("name", name)])
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<&'static str, Held>> {
@@ -102,5 +161,23 @@ mod tests {
         conditions.end("disk");
         assert!(!conditions.contains("memory"));
         assert_eq!(registry.value("plumbago_condition"), Some(0.0));
+    }
+
+    #[test]
+    fn only_severe_conditions_make_the_process_unready() {
+        let registry = Registry::new();
+        let conditions = Conditions::new(&registry);
+        conditions.declare(["disk", "start"]);
+        assert_eq!(registry.value("plumbago_condition"), Some(0.0));
+        conditions.set(Severity::Warning, "disk", Some("9 of 10 used".to_owned()));
+        conditions.set(Severity::Phase, "start", Some("replaying".to_owned()));
+        let blocks = |conditions: &Conditions| -> Vec<&'static str> {
+            conditions.list().iter().filter(|held| held.severity.blocks()).map(|held| held.name).collect()
+        };
+        assert_eq!(blocks(&conditions), ["start"]);
+        conditions.set(Severity::NotReady, "disk", Some("10 of 10 used".to_owned()));
+        conditions.set(Severity::Phase, "start", None);
+        assert_eq!(blocks(&conditions), ["disk"]);
+        assert!(registry.prometheus().contains("plumbago_condition{name=\"start\"} 0"));
     }
 }

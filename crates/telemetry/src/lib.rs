@@ -4,11 +4,15 @@
 //! its instruments once and keeps them in a struct of its own.
 
 pub mod conditions;
+pub mod damage;
 pub mod instrument;
+pub mod line;
 pub mod log;
 pub mod registry;
 
-pub use conditions::{Condition, Conditions};
+pub use conditions::{Condition, Conditions, Severity};
+pub use damage::{DAMAGED_DATA, DAMAGED_TEXT, Damage, Found};
 pub use instrument::{Counter, Gauge, Histogram};
+pub use line::with_causes;
 pub use log::Throttle;
 pub use registry::Registry;

@@ -8,26 +8,45 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::line::Fields;
+
 /// Changes the log level of a running process.
 pub type LevelHandle = tracing_subscriber::reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
-/// Sends log lines to standard error. `level` is a level such as `info`, or a filter such as
+/// Sends log lines to standard error, each event as one line with time and level. `level` is a level such as `info`, or a filter such as
 /// `warn,plumbago_engine=debug`. Returns `None` if the filter does not parse, or if logging is already set up.
 pub fn init(level: &str) -> Option<LevelHandle> {
     let filter = filter(level)?;
     let (filter, handle) = tracing_subscriber::reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer()
+        .fmt_fields(Fields)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     tracing_subscriber::registry().with(filter).with(lines).try_init().ok()?;
     Some(handle)
 }
 
-/// Parses a level or filter; `None` if it is not one. Unless the filter names them, fjall is limited to warnings
+/// Sends panics to the log instead of printing them, so that they have time and level too.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let text = info.payload_as_str().unwrap_or("no message");
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("without a name");
+        tracing::error!(place, "internal error, please report it: thread {thread} panicked: {text}");
+    }));
+}
+
+/// Parses a level or filter; `None` if it is not one. Unless the filter names them, fjall is limited to warnings,
+/// what its tables say about damage is left out because it names no file,
 /// and the Cassandra driver is silenced: it logs every second while a server is away, which the daemon already
 /// reports at a slower rate.
 pub fn filter(level: &str) -> Option<EnvFilter> {
-    let store = if level.contains("fjall") { "" } else { ",fjall=warn,lsm_tree=warn" };
+    let store = if level.contains("fjall") {
+        ""
+    } else {
+        ",fjall=warn,lsm_tree=warn,lsm_tree::table=off,lsm_tree::error=off,sfa=off"
+    };
     let driver = if level.contains("scylla") { "" } else { ",scylla=off" };
     EnvFilter::try_new(format!("{level}{store}{driver}")).ok()
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
+use crate::damage::DamageList;
 use crate::instrument::{BUCKETS_SECONDS, Counter, Gauge, Histogram};
 
 /// All self-metrics of one process. Clones share them; two registries made by [`Registry::new`] share nothing.
@@ -18,6 +19,8 @@ struct Inner {
     recorder: PrometheusRecorder,
     exporter: PrometheusHandle,
     entries: Mutex<Vec<Entry>>,
+    texts: Mutex<Vec<Box<dyn Fn() -> String + Send>>>,
+    damage: DamageList,
 }
 
 struct Entry {
@@ -41,7 +44,21 @@ impl Registry {
         let builder = PrometheusBuilder::new().set_buckets(&BUCKETS_SECONDS).unwrap_or_default();
         let recorder = builder.build_recorder();
         let exporter = recorder.handle();
-        Self { inner: Arc::new(Inner { recorder, exporter, entries: Mutex::new(Vec::new()) }) }
+        let (entries, texts, damage) = (Mutex::default(), Mutex::default(), DamageList::default());
+        Self { inner: Arc::new(Inner { recorder, exporter, entries, texts, damage }) }
+    }
+
+    /// An empty registry that shares the list of damage ([`crate::Damage`]) with this one.
+    pub fn apart(&self) -> Self {
+        let mut registry = Self::new();
+        if let Some(inner) = Arc::get_mut(&mut registry.inner) {
+            inner.damage = self.damage_list();
+        }
+        registry
+    }
+
+    pub(crate) fn damage_list(&self) -> DamageList {
+        self.inner.damage.clone()
     }
 
     /// Registers a counter, or returns the one that has this name and these labels. `help` is shown by
@@ -110,7 +127,16 @@ impl Registry {
             }
         }
         self.inner.exporter.run_upkeep();
-        self.inner.exporter.render()
+        let mut text = self.inner.exporter.render();
+        let texts = self.inner.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.iter().for_each(|more| text.push_str(&more()));
+        text
+    }
+
+    /// Adds what `text` returns to each export. It must be in Prometheus' text format, with names that are not
+    /// registered here.
+    pub fn add_text(&self, text: impl Fn() -> String + Send + 'static) {
+        self.inner.texts.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(text));
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {

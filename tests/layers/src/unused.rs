@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::metadata::{Kind, Metadata, Package};
 
-/// Dependencies that no code names, because they only pin a version: fjall would take any later `lsm-tree`, and the
-/// files on the disk depend on it.
-const PINS: &[&str] = &["lsm-tree"];
+/// Dependencies that no code names, because they only pin a version.
+const PINS: &[&str] = &[];
 
 /// One message per dependency of a crate that its code never names, and per entry of
 /// `[workspace.dependencies]` that no crate asks for.

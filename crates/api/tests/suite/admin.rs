@@ -1,33 +1,37 @@
 //! The admin port, over HTTP.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{Answer, exchange};
 use async_trait::async_trait;
-use plumbago_api::{AdminActions, AdminConfig, AdminError, AdminHandles, PeerHeads, Readiness, Server};
-use plumbago_telemetry::Registry;
+use plumbago_api::{
+    AdminActions, AdminConfig, AdminError, AdminHandles, AdminSecret, MaintenanceRequest, PeerHeads,
+    PortLimits, Readiness, Server,
+};
+use plumbago_telemetry::{Condition, Conditions, Registry, Severity};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Process {
-    reasons: Mutex<Vec<String>>,
+    conditions: Conditions,
     shutdowns: AtomicUsize,
 }
 
 impl Readiness for Process {
-    fn reasons(&self) -> Vec<String> {
-        self.reasons.lock().unwrap().clone()
+    fn conditions(&self) -> Vec<Condition> {
+        self.conditions.list()
     }
 }
 
 #[async_trait]
 impl AdminActions for Process {
     async fn flush(&self) -> Result<Value, AdminError> {
-        Err(AdminError("the disk is full".to_owned()))
+        Err(AdminError::Failed("the disk is full".to_owned()))
     }
 
     async fn ledger(&self) -> Result<Value, AdminError> {
@@ -46,6 +50,10 @@ impl AdminActions for Process {
     async fn set_clock(&self, now: i64) -> Result<Value, AdminError> {
         Ok(json!({ "now": now }))
     }
+
+    async fn run_maintenance(&self, request: MaintenanceRequest) -> Result<Value, AdminError> {
+        Err(AdminError::Unknown(format!("there is no job {}", request.job)))
+    }
 }
 
 #[async_trait]
@@ -55,20 +63,10 @@ impl PeerHeads for Process {
     }
 }
 
+const SECRET: &str = "fedcba9876543210";
+
 async fn serve(token: &str) -> (Arc<Process>, impl AsyncFn(&str, &str) -> Answer) {
-    let (process, registry) = (Arc::new(Process::default()), Registry::new());
-    registry.counter("plumbago_test_total", "a counter", &[]).add(7);
-    let handles = AdminHandles {
-        readiness: Arc::clone(&process) as Arc<dyn Readiness>,
-        actions: Arc::clone(&process) as Arc<dyn AdminActions>,
-        heads: Arc::clone(&process) as Arc<dyn PeerHeads>,
-        registry,
-    };
-    let config =
-        AdminConfig { listen: "127.0.0.1:0".to_owned(), token: token.to_owned(), ..AdminConfig::default() };
-    let server = Server::bind_admin(&config, &handles).await.unwrap().unwrap();
-    let address = server.address();
-    tokio::spawn(server.run(CancellationToken::new()));
+    let (process, address) = open(token, PortLimits::default()).await;
     let ask = async move |request: &str, headers: &str| {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let host = if headers.contains("host:") { "" } else { "host: localhost\r\n" };
@@ -78,25 +76,66 @@ async fn serve(token: &str) -> (Arc<Process>, impl AsyncFn(&str, &str) -> Answer
     (process, ask)
 }
 
+async fn open(token: &str, limits: PortLimits) -> (Arc<Process>, SocketAddr) {
+    let registry = Registry::new();
+    let process =
+        Arc::new(Process { conditions: Conditions::new(&registry), shutdowns: AtomicUsize::new(0) });
+    registry.counter("plumbago_test_total", "a counter", &[]).add(7);
+    let handles = AdminHandles {
+        readiness: Arc::clone(&process) as Arc<dyn Readiness>,
+        actions: Arc::clone(&process) as Arc<dyn AdminActions>,
+        heads: Arc::clone(&process) as Arc<dyn PeerHeads>,
+        registry,
+        secret: AdminSecret { value: SECRET.to_owned(), file: "data/admin-secret".into() },
+    };
+    let config = AdminConfig {
+        listen: "127.0.0.1:0".to_owned(),
+        token: token.to_owned(),
+        limits,
+        ..AdminConfig::default()
+    };
+    let server = Server::bind_admin(&config, &handles).await.unwrap().unwrap();
+    let address = server.address();
+    tokio::spawn(server.run(CancellationToken::new()));
+    (process, address)
+}
+
+/// Headers of a request without a body that knows a token or secret.
+fn bearer(known: &str) -> String {
+    format!("authorization: Bearer {known}\r\ncontent-length: 0\r\n")
+}
+
 #[tokio::test]
 async fn health_metrics_and_actions() {
     let (process, ask) = serve("").await;
     assert_eq!(ask("GET /healthz", "").await.text(), "ok\n");
-    assert_eq!(ask("GET /readyz", "").await.json(), json!({"ready": true, "reasons": [], "warnings": []}));
-    process.reasons.lock().unwrap().push("the journal is being replayed".to_owned());
+    let nothing = json!({"ready": true, "reasons": [], "warnings": [], "hints": [], "conditions": []});
+    assert_eq!(ask("GET /readyz", "").await.json(), nothing);
+    process.conditions.begin("memory", "the memory is full");
     let ready = ask("GET /readyz", "").await;
-    assert_eq!((ready.status, &ready.json()["reasons"][0]), (503, &json!("the journal is being replayed")));
+    assert_eq!((ready.status, &ready.json()["warnings"]), (200, &json!(["the memory is full"])));
+    process.conditions.begin_as(Severity::Hint, "rules", "keep more");
+    process.conditions.begin_as(Severity::Phase, "starting", "the journal is being replayed");
+    let ready = ask("GET /readyz", "").await;
+    let found = ready.json();
+    assert_eq!((ready.status, &found["reasons"]), (503, &json!(["the journal is being replayed"])));
+    assert_eq!((&found["hints"], &found["ready"]), (&json!(["keep more"]), &json!(false)));
+    assert_eq!(found["conditions"][0]["name"], "memory");
+    assert_eq!(found["conditions"][2]["severity"], "phase");
+    assert!(found["conditions"][0]["since"].as_u64().unwrap() > 1_700_000_000);
     let metrics = ask("GET /metrics", "").await;
     assert!(metrics.text().contains("plumbago_test_total 7"), "{}", metrics.text());
     assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     assert_eq!(ask("GET /admin/ledger", "").await.json(), json!({"received": 3}));
-    let flush = ask("POST /admin/flush", "content-length: 0\r\n").await;
+    let flush = ask("POST /admin/flush", &bearer(SECRET)).await;
     assert_eq!((flush.status, flush.text()), (503, "the disk is full\n"));
     assert_eq!(ask("GET /admin/shutdown", "").await.status, 405);
     assert_eq!(process.shutdowns.load(Ordering::SeqCst), 0);
-    assert_eq!(ask("POST /admin/shutdown", "content-length: 0\r\n").await.status, 200);
+    assert_eq!(ask("POST /admin/shutdown", &bearer(SECRET)).await.status, 200);
     assert_eq!(process.shutdowns.load(Ordering::SeqCst), 1);
     assert_eq!(ask("GET /nothing", "").await.status, 404);
+    let unknown = ask("POST /admin/maintenance?job=coffee", &bearer(SECRET)).await;
+    assert_eq!((unknown.status, unknown.text()), (404, "there is no job coffee\n"));
 }
 
 /// A page in a browser on this machine can neither change nor read anything.
@@ -118,13 +157,52 @@ async fn pages_of_other_sites_are_refused() {
     }
     assert_eq!(process.shutdowns.load(Ordering::SeqCst), 0);
     let own = "host: 127.0.0.1:8081\r\norigin: http://127.0.0.1:8081\r\nsec-fetch-site: same-origin\r\n";
-    assert_eq!(ask("POST /admin/shutdown", &format!("{own}content-length: 0\r\n")).await.status, 200);
+    assert_eq!(ask("POST /admin/shutdown", &format!("{own}{}", bearer(SECRET))).await.status, 200);
+}
+
+/// Other users of this machine can reach the port, but cannot read the secret.
+#[tokio::test]
+async fn what_changes_something_needs_the_secret() {
+    let (process, ask) = serve("").await;
+    for wrong in ["content-length: 0\r\n", &bearer(""), &bearer("fedcba9876543211"), "authorization: x\r\n"] {
+        for path in ["shutdown", "flush", "replay?since=1", "maintenance?job=clean_rows"] {
+            let answer = ask(&format!("POST /admin/{path}"), wrong).await;
+            assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")), "{path}");
+            assert!(answer.text().contains("data/admin-secret"), "{}", answer.text());
+        }
+    }
+    assert_eq!(process.shutdowns.load(Ordering::SeqCst), 0);
+    assert_eq!(ask("GET /metrics", "").await.status, 200);
+    assert_eq!(ask("POST /admin/clock?now=1", "content-length: 0\r\n").await.status, 200);
+}
+
+/// Idle connections cannot keep the port from answering.
+#[tokio::test]
+async fn idle_connections_give_way() {
+    let limits = PortLimits { connections: 4, ..PortLimits::default() };
+    let (_, address) = open("", limits).await;
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /rea").await.unwrap();
+        idle.push(stream);
+    }
+    let ask = async || {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        exchange(&mut stream, "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await
+    };
+    // For their first second they may be about to send a request.
+    while ask().await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..8 {
+        assert_eq!(ask().await.status, 200);
+    }
 }
 
 #[tokio::test]
 async fn the_token_guards_all_but_health() {
     let (process, ask) = serve("0123456789abcdef").await;
-    let bearer = |token: &str| format!("authorization: Bearer {token}\r\ncontent-length: 0\r\n");
     for wrong in
         ["", "authorization: x\r\n", &bearer("0123456789abcdeF"), &bearer(""), &bearer("0123456789abcdef0")]
     {
@@ -142,4 +220,5 @@ async fn the_token_guards_all_but_health() {
     assert_eq!(process.shutdowns.load(Ordering::SeqCst), 0);
     assert_eq!(ask("GET /metrics", &bearer("0123456789abcdef")).await.status, 200);
     assert_eq!(ask("POST /admin/shutdown", &bearer("0123456789abcdef")).await.status, 200);
+    assert_eq!(ask("POST /admin/shutdown", &bearer(SECRET)).await.status, 200);
 }

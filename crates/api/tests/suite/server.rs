@@ -30,37 +30,53 @@ async fn connections_are_kept_and_requests_counted() {
         "plumbago_api_requests_total{endpoint=\"render\",status=\"2xx\"} 3",
         "plumbago_api_requests_total{endpoint=\"render\",status=\"4xx\"} 1",
         "plumbago_http_connections_total{port=\"api\"} 1",
-        "plumbago_http_connections{port=\"api\"} 1",
+        "plumbago_http_open_connections{port=\"api\"} 1",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     drop(stream);
     eventually("the connections to close", || {
-        server.registry.value("plumbago_http_connections") == Some(0.0)
+        server.registry.value("plumbago_http_open_connections") == Some(0.0)
     })
     .await;
 }
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_turned_away() {
-    let server = start(limited(Limits { connections: 2, ..Limits::default() }), metrics()).await;
-    let mut kept = Vec::new();
+    let slow = Made { delay: Duration::from_secs(3600), ..metrics() };
+    let server = start(limited(Limits { connections: 2, ..Limits::default() }), slow).await;
+    let mut busy = Vec::new();
     for _ in 0..2 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
-        assert_eq!(exchange(&mut stream, VERSION).await.status, 200);
-        kept.push(stream);
+        stream.write_all(RENDER.as_bytes()).await.unwrap();
+        busy.push(stream);
     }
+    eventually("the requests to start", || server.source.started.load(Ordering::SeqCst) == 2).await;
     let mut third = TcpStream::connect(server.address).await.unwrap();
     let answer = read_answer(&mut third, false).await;
     assert_eq!((answer.status, answer.text()), (503, "too many connections (api.limits.connections)\n"));
     assert_eq!(server.registry.value("plumbago_http_connections_refused_total"), Some(1.0));
-    assert_eq!(exchange(&mut kept[0], VERSION).await.status, 200);
-    kept.clear();
+    busy.clear();
     eventually("the connections to close", || {
-        server.registry.value("plumbago_http_connections") == Some(0.0)
+        server.registry.value("plumbago_http_open_connections") == Some(0.0)
     })
     .await;
     assert_eq!(server.get("/version").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_answered() {
+    let limits = Limits { request_time: "200ms".parse().unwrap(), ..Limits::default() };
+    let server = start(limited(limits), metrics()).await;
+    for kind in ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!(
+            "POST /render HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\ncontent-length: 30\r\n\r\ntarget="
+        );
+        let answer = exchange(&mut stream, &head).await;
+        assert_eq!(answer.status, 408, "{kind}: {}", answer.text());
+        assert!(answer.text().contains("api.limits.request_time"), "{}", answer.text());
+    }
 }
 
 #[tokio::test]
@@ -266,6 +282,9 @@ async fn origins_prefix_and_compression() {
         server.ask(&request).await
     };
     assert_eq!(ask("GET", "/version", "").await.status, 404);
+    for root in ["/graphite", "/graphite/"] {
+        assert_eq!(ask("GET", root, "").await.status, 200, "{root}");
+    }
     let origin = "origin: https://grafana.example.org\r\n";
     let answer = ask("GET", "/graphite/version/", origin).await;
     assert_eq!(answer.text(), "1.1.10\n");

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use plumbago_model::Period;
 use serde::Deserialize;
 
+use super::connect;
+
 /// The `[cluster]` section.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -27,7 +29,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns all problems of the section, each as `key: message`.
+    /// Returns all problems of the section, each as `key: message`. Reads the file `ca`.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for peer in &self.peers {
@@ -36,6 +38,11 @@ impl Config {
                 problems
                     .push(format!("cluster.peers: {peer:?} is not a host and port like \"10.0.0.2:8081\""));
             }
+        }
+        if !self.ca.as_os_str().is_empty()
+            && let Err(error) = connect::tls(&self.ca)
+        {
+            problems.push(format!("cluster.ca: {error}"));
         }
         if self.timeout.is_zero() {
             problems.push("cluster.timeout: must not be 0".to_owned());
@@ -53,9 +60,16 @@ mod tests {
         let config = Config {
             peers: ["a:1", "[::1]:2", "a", ":3", "b:0", "c:x"].map(str::to_owned).to_vec(),
             timeout: Period::default(),
+            ca: "/nowhere/ca.pem".into(),
             ..Config::default()
         };
-        assert_eq!(config.problems().len(), 5);
+        let problems = config.problems();
+        assert_eq!(problems.len(), 6);
+        assert!(
+            problems
+                .iter()
+                .any(|text| text.starts_with("cluster.ca: cannot use /nowhere/ca.pem: No such file"))
+        );
         assert!(Config::default().problems().is_empty());
     }
 }

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -35,13 +35,16 @@ pub(super) struct Tls {
 pub(super) fn tls(ca: &Path) -> Result<Tls, TlsError> {
     let failed = |reason: String| TlsError { path: ca.to_owned(), reason };
     let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(ca).map_err(|error| failed(error.to_string()))?;
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+    let unreadable = |error| match error {
+        pem::Error::Io(error) => failed(error.to_string()),
+        error => failed(format!("it is no valid PEM file: {error}")),
+    };
+    for certificate in CertificateDer::pem_file_iter(ca).map_err(unreadable)? {
+        let certificate = certificate.map_err(unreadable)?;
         roots.add(certificate).map_err(|error| failed(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(failed("it has no certificate".to_owned()));
+        return Err(failed("it contains no certificate in PEM format".to_owned()));
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -96,6 +96,7 @@ impl Engine {
         let queued = inner.stats.received.get().saturating_sub(applied);
         inner.stats.held.set((sum(|s| s.held.load(Ordering::Relaxed)) + queued) as f64);
         inner.stats.late_waiting.set(sum(|s| s.late_waiting.load(Ordering::Relaxed)) as f64);
+        inner.stats.flush_all_left.set(sum(|s| s.flush_all_left.load(Ordering::Relaxed)) as f64);
         inner.stats.metrics.set(sum(|s| s.metrics.load(Ordering::Relaxed)) as f64);
         inner.stats.head_bytes.set(sum(|s| s.bytes.load(Ordering::Relaxed)) as f64);
         let waits = inner.gauges.iter().any(|s| s.paused.load(Ordering::Relaxed));

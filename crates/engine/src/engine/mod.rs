@@ -13,7 +13,7 @@ use plumbago_index::Index;
 use plumbago_journal::Journal;
 use plumbago_model::{Clock, PointBatch};
 use plumbago_store::{FetchError, FlushStore, MetadataStore, MetricMeta, PointStore};
-use plumbago_telemetry::{Conditions, Registry};
+use plumbago_telemetry::{Conditions, Damage, Registry};
 use tokio::sync::mpsc::Permit;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,6 +27,7 @@ use crate::refusal::NameCheck;
 use crate::router::{NameHash, Router, ShardBatch};
 use crate::shard::Shard;
 use crate::shard::creation::ConfigFor;
+use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::live::Adopted;
 use crate::stats::{Stats, store_call};
 use crate::worker::flusher::StoreTrouble;
@@ -340,6 +341,20 @@ impl Engine {
         Ok(self.with_queues(whole))
     }
 
+    /// Returns metrics that get several points for each slot of their raw stage most of the time, so that all but
+    /// the last of them are replaced. Only a sample of the metrics is watched.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn crowded(&self) -> Result<CrowdedMetrics, FetchError> {
+        let parts =
+            try_join_all(self.0.workers.iter().map(|shard| ask(shard, ShardCommand::Crowded))).await?;
+        let mut whole = CrowdedMetrics::default();
+        parts.into_iter().for_each(|part| whole.merge(part));
+        self.0.stats.crowded.set(whole.count as f64);
+        Ok(whole)
+    }
+
     /// Flushes the points held now and returns once all are committed.
     ///
     /// # Errors
@@ -378,6 +393,14 @@ impl Engine {
             let _ =
                 tokio::task::spawn_blocking(move || threads.into_iter().for_each(|t| drop(t.join()))).await;
         }
+        if !self.0.give_up.load(Ordering::Relaxed)
+            && let Err(error) = self.0.parts.flush.note_held(whole.held.saturating_sub(whole.waiting))
+        {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot note how many points state rows hold"
+            );
+        }
         self.sync_and_drop().await;
         self.with_queues(whole)
     }
@@ -387,6 +410,7 @@ impl Engine {
         ledger.queued = received.saturating_sub(ledger.received);
         ledger.held += ledger.queued;
         ledger.received = ledger.received.max(received);
+        ledger.lost = Damage::of(&self.0.parts.registry).lost_points();
         ledger
     }
 }

@@ -109,6 +109,9 @@ pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Resu
     // The metadata store gets these metrics later. Their points can be read at once.
     sources.index.insert(creations.iter().flatten().map(|metric| metric.name.as_str()));
     report.replay = began.elapsed();
+    let known =
+        numbers.known().map(|(number, (shard, at))| (number, shards[usize::from(shard)].heads[at].id));
+    sources.flush.note_numbers(numbers.known().count(), &mut { known });
     let sequence = shards.iter().map(|s| s.sequence).max().unwrap_or(0);
     let last = sources.journal.sequence().max(sequence);
     sources.journal.start_at(last + 1);

@@ -34,6 +34,13 @@ impl HeadAddresses {
         self.by_id.sort_unstable_by_key(|(id, _)| *id);
     }
 
+    /// The metrics in a range of ids, including both ends.
+    pub(crate) fn between(&self, from: &MetricId, to: &MetricId) -> &[(MetricId, HeadAddress)] {
+        let start = self.by_id.partition_point(|(id, _)| id < from);
+        let end = self.by_id.partition_point(|(id, _)| id <= to);
+        self.by_id.get(start..end).unwrap_or_default()
+    }
+
     pub(crate) fn find(&mut self, id: &MetricId) -> Option<HeadAddress> {
         if self.by_id.get(self.at).is_none_or(|(last, _)| last > id) {
             self.at = self.by_id.partition_point(|(known, _)| known < id);
@@ -102,6 +109,12 @@ impl Numbers {
     /// True when the state row of a deleted metric with this number covers the record.
     pub(crate) fn orphan_covers(&self, number: u32, sequence: u64) -> bool {
         self.orphan_numbers.get(&number).is_some_and(|covered| sequence <= *covered)
+    }
+
+    /// All metrics with a number.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (u32, HeadAddress)> {
+        let numbered = (0..).zip(&self.places);
+        numbered.filter_map(|(number, entry)| entry.as_ref().map(|(place, _)| (number, *place)))
     }
 
     /// True when the number is not free.

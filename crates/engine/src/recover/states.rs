@@ -1,5 +1,6 @@
 //! Fills heads from state rows. One thread reads rows from the store while this one restores them.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::SyncSender;
 
 use plumbago_model::MetricId;
@@ -52,6 +53,7 @@ pub(super) fn load(
     report: &mut Recovered,
 ) -> Result<(), StartError> {
     let mut target = Target { shards, places, numbers, report, damaged: Vec::new(), values: Vec::new() };
+    let held = sources.flush.take_held()?;
     std::thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<Rows>(QUEUE);
         let reading = scope.spawn(move || read(sources.flush, &sender));
@@ -60,7 +62,11 @@ pub(super) fn load(
         }
         reading.join().map_err(|_| StartError::Aborted)?.map_err(StartError::from)
     })?;
-    target.recover_damaged();
+    target.lose_ranges(sources.flush, &sources.flush.damaged_states());
+    let lost = target.recover_damaged();
+    if !lost.is_empty() {
+        report_lost(sources, shards, &lost, held);
+    }
     Ok(())
 }
 
@@ -100,8 +106,8 @@ impl Target<'_> {
     }
 
     /// Prepares the metrics of damaged rows for the replay: all their journal records will be applied, also
-    /// those that the row covered.
-    fn recover_damaged(self) {
+    /// those that the row covered. Returns the metrics.
+    fn recover_damaged(self) -> Vec<MetricId> {
         for row in &self.damaged {
             if let Some((shard, at)) = row.place {
                 self.shards[usize::from(shard)].lose_state(at);
@@ -120,16 +126,57 @@ impl Target<'_> {
         if let Some(first) = self.damaged.first() {
             let shard = first.place.map_or(0, |(shard, _)| usize::from(shard));
             self.shards[shard].stats.damaged_states.add(self.damaged.len() as u64);
-            let metrics: Vec<String> =
-                self.damaged.iter().take(NAMED_MAX).map(|row| row.id.to_string()).collect();
-            tracing::error!(
-                rows = self.damaged.len(),
-                first_metric_ids = metrics.join(" "),
-                "state rows cannot be decoded: unflushed points of these metrics are recovered as far as the \
-                 journal has them, older ones are lost"
-            );
+        }
+        self.damaged.iter().map(|row| row.id).collect()
+    }
+
+    /// Adds the metrics in ranges of ids whose rows the store cannot read. Only those that a row may have had.
+    /// Their numbers come from the store's second copy, so that their records in the journal are found.
+    fn lose_ranges(&mut self, flush: &dyn FlushStore, ranges: &[(MetricId, MetricId)]) {
+        let mut noted = HashMap::new();
+        if !ranges.is_empty() {
+            flush.noted_numbers(&mut |number, id| {
+                if is_number(&number) && ranges.iter().any(|(from, to)| (from..=to).contains(&&id)) {
+                    noted.insert(id, number);
+                }
+            });
+        }
+        for (from, to) in ranges {
+            for (id, place) in self.places.between(from, to) {
+                if self.shards[usize::from(place.0)].heads[place.1].number == 0 {
+                    let number = noted.get(id).copied();
+                    self.damaged.push(Damaged { id: *id, number, place: Some(*place) });
+                }
+            }
         }
     }
+}
+
+/// Says which metrics have lost their state rows, and how many points are lost if the last stop was a clean one:
+/// `held` is how many all rows had then.
+fn report_lost(sources: &Sources<'_>, shards: &[Shard], lost: &[MetricId], held: Option<u64>) {
+    let ids: HashSet<&MetricId> = lost.iter().collect();
+    let mut named = Vec::new();
+    sources.index.for_each(&mut |name| {
+        if named.len() < NAMED_MAX && ids.contains(&MetricId::of(name)) {
+            named.push(name.to_owned());
+        }
+    });
+    let found: u64 = shards.iter().map(|shard| shard.ledger.recovered).sum();
+    let points = held.map(|held| held.saturating_sub(found));
+    let cost = match points {
+        Some(points) => format!("{points} points that were not in blocks yet are lost"),
+        None => "points in them that neither the journal nor a block has are lost".to_owned(),
+    };
+    let text = format!(
+        "state rows of {} metrics cannot be read ({}{}): {cost}. Their open windows are folded again from blocks and \
+         journal. Nothing has to be done; a backup of the data directory may have the points",
+        lost.len(),
+        named.join(", "),
+        if lost.len() > named.len() { ", …" } else { "" },
+    );
+    tracing::error!(rows = lost.len(), "{text}");
+    sources.flush.report_damaged_states(&text, points.unwrap_or(0));
 }
 
 fn take_row(

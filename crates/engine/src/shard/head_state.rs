@@ -68,6 +68,8 @@ pub(crate) mod mark {
     pub(crate) const FUTURE: u16 = 1 << 12;
     /// Its state row is lost, so its open windows must be folded from the store's slots.
     pub(crate) const REFOLD: u16 = 1 << 13;
+    /// Its points are watched: does it get several for each slot?
+    pub(crate) const WATCHED: u16 = 1 << 14;
 }
 
 /// Whether a metric has the head.

@@ -3,6 +3,7 @@
 
 pub(crate) mod chunked;
 pub(crate) mod creation;
+pub(crate) mod crowded;
 pub(crate) mod downsample;
 pub(crate) mod flush;
 pub(crate) mod future;
@@ -101,6 +102,7 @@ pub(crate) struct Shard {
     /// False while the flusher that reads from the store has no room.
     pub(crate) may_read: bool,
     pub(crate) sweep: sweep::Sweep,
+    crowded: crowded::Crowded,
     pub(crate) ledger: Ledger,
     exported: Ledger,
     /// The last journal sequence applied.
@@ -147,6 +149,7 @@ impl Shard {
             future: future::FuturePoints::default(),
             may_read: true,
             sweep: sweep::Sweep::default(),
+            crowded: crowded::Crowded::default(),
             ledger: Ledger::default(),
             exported: Ledger::default(),
             sequence: 0,
@@ -310,7 +313,8 @@ impl Shard {
         let mut at = at;
         if at == u32::MAX {
             // An earlier point of this batch may have created the metric.
-            let known = self.find(hash).or_else(|| self.create(hash, batch.name(point), context));
+            let known =
+                self.find(hash).or_else(|| self.create(hash, batch.name(point), point.timestamp, context));
             let Some(known) = known else { return };
             at = known;
         }
@@ -318,6 +322,29 @@ impl Shard {
             return self.ledger.reject(Reject::MemoryLimited);
         }
         self.accept(at, point.timestamp, point.value, context);
+        if self.heads[at].is(mark::WATCHED) {
+            self.watch(at, hash, batch.name(point), point.timestamp);
+        }
+    }
+
+    #[cold]
+    fn watch(&mut self, at: u32, hash: &NameHash, name: &str, timestamp: u32) {
+        let raw = self.layouts[usize::from(self.heads[at].config)].raw;
+        if !self.crowded.note(at, *hash, name, raw, timestamp) {
+            self.heads[at].clear(mark::WATCHED);
+        }
+    }
+
+    /// The metrics that get several points for each slot of their raw stage. `now` is in seconds since the
+    /// epoch.
+    pub(crate) fn crowded(&mut self, now: i64) -> crowded::CrowdedMetrics {
+        let (found, released) = self.crowded.judge(now);
+        for (at, hash) in released {
+            if self.heads[at].hash == hash {
+                self.heads[at].clear(mark::WATCHED);
+            }
+        }
+        found
     }
 
     /// Gives a number to a metric that came from the metadata store without one: another program created it,
@@ -371,7 +398,12 @@ impl Shard {
         let head = &mut self.heads[at];
         match head.apply(&mut self.pool, &mut self.scratch, slot, value) {
             Applied::Held => self.ledger.held += 1,
-            Applied::Replaced => self.ledger.replaced += 1,
+            Applied::Replaced => {
+                self.ledger.replaced += 1;
+                if self.crowded.has_room() {
+                    head.set(mark::WATCHED);
+                }
+            }
             Applied::Advanced => {
                 self.ledger.held += 1;
                 self.check_due(at);
@@ -401,9 +433,7 @@ impl Shard {
     fn accept_aged(&mut self, at: u32, timestamp: u32, value: f64, age: i64, context: &mut ApplyContext<'_>) {
         let head = &self.heads[at];
         let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
-        let stage = layout.config.retention.stage_for_age(age);
-        // The journal has no kind for the stages beyond.
-        let Some(stage) = stage.filter(|stage| *stage < KIND_RELEASED_LATE as usize) else {
+        let Some(stage) = aged_stage(&layout.config, age) else {
             return self.ledger.reject(Reject::TooOld);
         };
         self.sequence = context.writer.point(head.number | (stage as u32) << NUMBER_BITS, timestamp, value);
@@ -438,13 +468,26 @@ impl Shard {
         self.push_late(at, stage as u8, layout.stage(stage).slot(timestamp), value, now);
     }
 
-    fn create(&mut self, hash: &NameHash, name: &str, context: &mut ApplyContext<'_>) -> Option<u32> {
-        let allowed = context.gate.check(name).and_then(|()| context.gate.admit(context.now));
-        if let Err(reason) = allowed {
+    /// Creates the metric of a point, unless the metric or the point has to be refused.
+    fn create(
+        &mut self,
+        hash: &NameHash,
+        name: &str,
+        timestamp: u32,
+        context: &mut ApplyContext<'_>,
+    ) -> Option<u32> {
+        let age = context.now - i64::from(timestamp);
+        let allowed = if -age > self.limits.future_max { Err(Reject::Future) } else { Ok(()) };
+        let allowed = allowed.and_then(|()| context.gate.check(name));
+        if let Err(reason) = allowed.and_then(|()| context.gate.admit(context.now)) {
             self.ledger.reject(reason);
             return None;
         }
         let config = context.gate.config_for(name);
+        if let Err(reason) = self.check_age(&config, age) {
+            self.ledger.reject(reason);
+            return None;
+        }
         let Some(number) = context.gate.next_number() else {
             self.ledger.reject(Reject::MemoryLimited);
             return None;
@@ -455,6 +498,25 @@ impl Shard {
         context.gate.submit(NewMetric { at, name: name.to_owned(), config, created_on: context.now as u32 });
         Some(at)
     }
+
+    /// Refuses a point by its age in seconds (negative if it is ahead of now), as [`Shard::accept`] would for a
+    /// metric with this configuration.
+    fn check_age(&self, config: &MetricConfig, age: i64) -> Result<(), Reject> {
+        let raw = config.retention.finest();
+        if age > raw.duration() as i64 && aged_stage(config, age).is_none() {
+            return Err(Reject::TooOld);
+        }
+        if age < -i64::from(ALLOWANCE * raw.resolution) && self.future.is_full() {
+            return Err(Reject::FutureFull);
+        }
+        Ok(())
+    }
+}
+
+/// The stage that takes a point older than the raw stage; `None` if no stage does, or the journal has no kind
+/// for it.
+fn aged_stage(config: &MetricConfig, age: i64) -> Option<usize> {
+    config.retention.stage_for_age(age).filter(|stage| *stage < KIND_RELEASED_LATE as usize)
 }
 
 fn table_hash(hash: &NameHash) -> u64 {

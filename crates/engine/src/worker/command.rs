@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::ledger::Ledger;
 use crate::router::NameHash;
+use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::jobs::Done;
 use crate::shard::live::Adopted;
 use crate::shard::read::{HeadAnswer, HeadQuery};
@@ -31,6 +32,8 @@ pub(crate) enum ShardCommand {
     Forget(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
     /// Up to which time (seconds since the epoch) are all windows of these metrics closed?
     ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
+    /// Which metrics get several points for each slot of their raw stage?
+    Crowded(oneshot::Sender<CrowdedMetrics>),
     /// Answer with the shard's ledger.
     Ledger(oneshot::Sender<Ledger>),
     /// Flush every held point. Answers once all are committed.
@@ -61,6 +64,8 @@ pub(crate) struct ShardGauges {
     pub(crate) held: AtomicU64,
     /// Late points that wait in the journal.
     pub(crate) late_waiting: AtomicU64,
+    /// Metrics that a flush of everything has still to write.
+    pub(crate) flush_all_left: AtomicU64,
     pub(crate) metrics: AtomicU64,
     /// Bytes of heads, cells and tables.
     pub(crate) bytes: AtomicU64,

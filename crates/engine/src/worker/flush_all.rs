@@ -19,6 +19,11 @@ pub(super) struct FlushAll {
 }
 
 impl FlushAll {
+    /// Heads that are not flushed yet.
+    pub(super) fn left(&self) -> u64 {
+        (self.order.len() + self.sent.len()) as u64
+    }
+
     /// True while nothing else is flushed.
     pub(super) fn goes_first(&self) -> bool {
         !self.slots || !self.order.is_empty()

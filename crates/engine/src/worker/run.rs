@@ -176,6 +176,9 @@ impl ShardWorker {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.closed_until(hash)).collect());
             }
             ShardCommand::FlushAll(done) => self.begin_flush_all(done),
+            ShardCommand::Crowded(answer) => {
+                let _ = answer.send(self.shard.crowded(self.clock.now()));
+            }
             ShardCommand::Ledger(answer) => {
                 let _ = answer.send(self.shard.ledger());
             }
@@ -291,6 +294,8 @@ impl ShardWorker {
         gauges.applied.store(self.shard.ledger.received, Ordering::Relaxed);
         gauges.held.store(self.shard.ledger.held, Ordering::Relaxed);
         gauges.late_waiting.store(self.shard.ledger().waiting, Ordering::Relaxed);
+        let flush_all_left = self.state.flush_all.as_ref().map_or(0, FlushAll::left);
+        gauges.flush_all_left.store(flush_all_left, Ordering::Relaxed);
         gauges.metrics.store(self.shard.metrics() as u64, Ordering::Relaxed);
         gauges.bytes.store(self.shard.bytes() as u64, Ordering::Relaxed);
         gauges.needed_from.store(self.shard.sweep.needed_from, Ordering::Relaxed);

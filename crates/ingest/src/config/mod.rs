@@ -3,7 +3,6 @@
 mod tcp;
 mod tls;
 
-use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -89,15 +88,12 @@ impl Default for UdpConfig {
 }
 
 impl Config {
-    /// All problems of the settings, each as `key: message`. Reads the files that the settings name.
+    /// All problems of the settings, each as `key: message`. Reads the files that the settings name. Does not
+    /// compare the addresses of the listeners, because other ports of the process may overlap with them too.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Problems(Vec::new());
-        let mut taken = HashMap::new();
         for (TcpProtocol { name, limit, .. }, section) in self.tcp.iter() {
-            let address = problems.address(name, &section.listen);
-            if let Some(other) = address.filter(|a| a.port() != 0).and_then(|a| taken.insert(a, name)) {
-                problems.add(name, "listen", format!("{} is already used by ingest.{other}", section.listen));
-            }
+            problems.address(name, &section.listen);
             problems.range(name, "connections_max", section.connections_max as u64, 1, 1 << 20);
             problems.range(name, limit.key, section.message_bytes_max, limit.least, limit.most);
             problems.tls(name, &section.tls);
@@ -113,7 +109,7 @@ impl Config {
                 .push("ingest.frame_memory_bytes: must be at least twice the largest frame_bytes_max".into());
         }
         if let Err(error) = Rules::load(self) {
-            problems.0.extend(error.0.iter().map(|problem| format!("ingest: {problem}")));
+            problems.0.extend(error.0.iter().map(|problem| format!("ingest.{}: {problem}", problem.setting)));
         }
         problems.0
     }
@@ -171,16 +167,9 @@ impl Problems {
         self.0.push(format!("ingest.{section}.{key}: {message}"));
     }
 
-    fn address(&mut self, section: &str, listen: &str) -> Option<SocketAddr> {
-        if listen.is_empty() {
-            return None;
-        }
-        match resolve(listen) {
-            Ok(address) => Some(address),
-            Err(message) => {
-                self.add(section, "listen", message);
-                None
-            }
+    fn address(&mut self, section: &str, listen: &str) {
+        if let (false, Err(message)) = (listen.is_empty(), resolve(listen)) {
+            self.add(section, "listen", message);
         }
     }
 
@@ -191,8 +180,8 @@ impl Problems {
     }
 
     fn tls(&mut self, section: &str, tls: &TlsConfig) {
-        if let Err(error) = tls.load() {
-            self.add(section, "tls", error);
+        for error in tls.files().problems() {
+            self.add(section, &format!("tls.{}", error.setting()), error);
         }
     }
 }
@@ -250,7 +239,6 @@ mod tests {
         pickle.connections_max = 0;
         pickle.tls.cert = "/nowhere/cert.pem".into();
         let protobuf = config.tcp.get_mut("protobuf").unwrap();
-        protobuf.listen = "127.0.0.1:2004".into();
         protobuf.message_bytes_max = 1 << 40;
         config.blacklist = "/nowhere/blacklist.conf".into();
         let problems = config.problems();
@@ -258,11 +246,11 @@ mod tests {
             "ingest.line.listen: \"2003\" is not an address",
             "ingest.line.line_bytes_max: 1 is not between 64",
             "ingest.pickle.connections_max: 0",
-            "ingest.pickle.tls: ",
-            "ingest.protobuf.listen: 127.0.0.1:2004 is already used by ingest.pickle",
+            "ingest.pickle.tls.cert: /nowhere/cert.pem: cannot be read",
+            "ingest.pickle.tls.cert: cert and key must be set together",
             "ingest.protobuf.frame_bytes_max: ",
             "ingest.frame_memory_bytes: ",
-            "ingest: /nowhere/blacklist.conf: ",
+            "ingest.blacklist: /nowhere/blacklist.conf: ",
         ] {
             assert!(problems.iter().any(|p| p.starts_with(key)), "{key} in {problems:#?}");
         }

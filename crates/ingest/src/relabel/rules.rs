@@ -17,6 +17,8 @@ pub struct Rules(Arc<ArcSwap<Relabel>>);
 /// A problem in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleProblem {
+    /// The setting of `[ingest]` that names the file: `blacklist`, `whitelist` or `rewrite_rules`.
+    pub setting: &'static str,
     /// The file.
     pub file: PathBuf,
     /// Its line, counted from 1. 0 if the file could not be read.
@@ -64,24 +66,27 @@ impl Rules {
 }
 
 fn read(config: &Config) -> Result<Relabel, RulesError> {
-    let files = [&config.blacklist, &config.whitelist, &config.rewrite_rules];
-    let files = files.map(|file| (!file.is_empty()).then(|| PathBuf::from(file)));
+    let files = [
+        ("blacklist", &config.blacklist),
+        ("whitelist", &config.whitelist),
+        ("rewrite_rules", &config.rewrite_rules),
+    ];
     let mut found = Vec::new();
-    let texts = files.each_ref().map(|file| {
-        let Some(file) = file else { return String::new() };
+    let mut problem = |(setting, file): (&'static str, &String), line: usize, message: String| {
+        found.push(RuleProblem { setting, file: PathBuf::from(file), line, message });
+    };
+    let texts = files.map(|(setting, file)| {
+        if file.is_empty() {
+            return String::new();
+        }
         std::fs::read_to_string(file).unwrap_or_else(|error| {
-            found.push(RuleProblem { file: file.clone(), line: 0, message: error.to_string() });
+            problem((setting, file), 0, format!("cannot be read: {error}"));
             String::new()
         })
     });
     let (relabel, problems) = Relabel::parse(&texts[0], &texts[1], &texts[2]);
-    for (file, problems) in files.iter().zip(problems) {
-        let Some(file) = file else { continue };
-        found.extend(problems.into_iter().map(|(line, message)| RuleProblem {
-            file: file.clone(),
-            line,
-            message,
-        }));
+    for (file, problems) in files.into_iter().zip(problems) {
+        problems.into_iter().for_each(|(line, message)| problem(file, line, message));
     }
     if found.is_empty() { Ok(relabel) } else { Err(RulesError(found)) }
 }

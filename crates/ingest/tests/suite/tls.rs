@@ -91,11 +91,11 @@ async fn clients_without_a_certificate_are_refused_when_one_is_asked_for() {
 #[test]
 fn wrong_certificates_are_reported() {
     for (cert, key, client_ca, expected) in [
-        ("server.pem", "", "", "ingest.line.tls: cert and key must be set together"),
-        ("", "", "ca.pem", "ingest.line.tls: client_ca needs cert and key to be set as well"),
+        ("server.pem", "", "", "ingest.line.tls.cert: cert and key must be set together"),
+        ("", "", "ca.pem", "ingest.line.tls.client_ca: client_ca needs cert and key to be set as well"),
         ("server.key", "server.key", "", "server.key: contains no certificate"),
-        ("server.pem", "missing.key", "", "missing.key: "),
-        ("server.pem", "client.key", "", "ingest.line.tls: "),
+        ("server.pem", "missing.key", "", "missing.key: cannot be read: No such file"),
+        ("server.pem", "client.key", "", "client.key is not the private key of the certificate in "),
     ] {
         let path = |name: &str| if name.is_empty() { String::new() } else { text(name) };
         let mut config = config();

@@ -39,6 +39,8 @@ const X_FILES_FACTOR: f64 = 0.5;
 #[derive(Debug)]
 pub struct StorageRules {
     schemas: Choices<Retention>,
+    /// The names of the sections of the schemas, in the order in which they are tried.
+    schema_names: Vec<String>,
     aggregations: Choices<(Aggregation, f64)>,
     /// One configuration for each pair of a retention and an aggregation. All metrics with the pair share it.
     configs: Vec<Arc<MetricConfig>>,
@@ -52,13 +54,15 @@ impl StorageRules {
         let mut found = Vec::new();
         let mut problems = Problems { file: RuleFile::Schemas, found: &mut found };
         let schemas = sections::schemas(schemas.unwrap_or(BUILT_IN_SCHEMAS), &mut problems);
+        let schema_names = schemas.iter().map(|(name, ..)| name.clone()).collect();
+        let schemas = schemas.into_iter().map(|(_, pattern, retention)| (pattern, retention)).collect();
         let schemas = Choices::new(schemas, default_retention(), &mut problems);
         problems.file = RuleFile::Aggregation;
         let aggregations = sections::aggregations(aggregation.unwrap_or(BUILT_IN_AGGREGATION), &mut problems);
         let otherwise = (Aggregation::Average, X_FILES_FACTOR);
         let aggregations = Choices::new(aggregations, otherwise, &mut problems);
         found.sort_by_key(|p| (p.file == RuleFile::Aggregation, p.line));
-        (Self::combine(schemas, aggregations), found)
+        (Self { schema_names, ..Self::combine(schemas, aggregations) }, found)
     }
 
     /// The rules if neither file is configured.
@@ -74,13 +78,19 @@ impl StorageRules {
                 configs.push(Arc::new(MetricConfig { retention, aggregation, x_files_factor }));
             }
         }
-        Self { schemas, aggregations, configs }
+        Self { schemas, schema_names: Vec::new(), aggregations, configs }
     }
 
     /// The configuration for a metric of this name. Equal configurations share one `Arc`.
     pub fn config_for(&self, name: &str) -> Arc<MetricConfig> {
         let (retention, aggregation) = (self.schemas.choose(name), self.aggregations.choose(name));
         self.configs[retention * self.aggregations.distinct.len() + aggregation].clone()
+    }
+
+    /// The name of the section of `storage-schemas.conf` that decides the retention of a metric of this name.
+    /// `None` if none matches, so that carbon's default applies.
+    pub fn schema_for(&self, name: &str) -> Option<&str> {
+        self.schema_names.get(self.schemas.patterns.find(name)?).map(String::as_str)
     }
 
     /// All configurations that the rules can give.

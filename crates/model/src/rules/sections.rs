@@ -12,8 +12,8 @@ use crate::{Aggregation, Retention, RetentionError};
 const SCHEMA_KEYS: [&str; 4] = ["pattern", "retentions", "priority", "compressed"];
 const AGGREGATION_KEYS: [&str; 3] = ["pattern", "xfilesfactor", "aggregationmethod"];
 
-/// The patterns and retentions, in the order in which they are tried.
-pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<(Pattern, Retention)> {
+/// The names of the sections, their patterns and retentions, in the order in which they are tried.
+pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<(String, Pattern, Retention)> {
     let mut rules = Vec::new();
     for section in ini::read(text, problems) {
         unknown_keys(&section, &SCHEMA_KEYS, problems);
@@ -21,12 +21,12 @@ pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<(Pattern, 
         let retention = retention(&section, problems);
         let pattern = pattern(&section, problems);
         if let (Some(pattern), Some(retention)) = (pattern, retention) {
-            rules.push((priority, pattern, retention));
+            rules.push((priority, section.name, pattern, retention));
         }
     }
     // A stable sort: sections of equal priority stay in the order of the file.
     rules.sort_by_key(|(priority, ..)| Reverse(*priority));
-    rules.into_iter().map(|(_, pattern, retention)| (pattern, retention)).collect()
+    rules.into_iter().map(|(_, name, pattern, retention)| (name, pattern, retention)).collect()
 }
 
 /// The patterns, aggregation methods and factors, in the order in which they are tried.

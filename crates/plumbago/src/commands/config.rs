@@ -23,7 +23,7 @@ pub fn run(command: ConfigCommand, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn check(file: Option<&Path>) -> Result<(), Failure> {
-    match config::load(file) {
+    match config::load_for_daemon(file) {
         Ok(loaded) => {
             for warning in &loaded.warnings {
                 print(&format!("{warning}\n"))?;
@@ -44,7 +44,13 @@ fn check(file: Option<&Path>) -> Result<(), Failure> {
 fn summary(loaded: &Loaded) -> String {
     let file = loaded.file.as_ref().map_or("no file, defaults".to_owned(), |f| f.display().to_string());
     let rules = kinds(&loaded.rules);
-    format!("OK: {file}; {rules}; {} warning(s)\n", loaded.warnings.len())
+    let dir = config::shown_dir(&loaded.config.data_dir);
+    format!(
+        "OK: {file}; {rules}; {} can be used by {}; {} warning(s)\n",
+        dir.display(),
+        config::me(),
+        loaded.warnings.len()
+    )
 }
 
 fn kinds(rules: &StorageRules) -> String {

@@ -18,14 +18,17 @@ use plumbago_maintenance::windows::Selection;
 use plumbago_maintenance::{Context, Job, JobError, Report};
 use plumbago_model::Period;
 use plumbago_store::Share;
-use plumbago_telemetry::log;
+use plumbago_store_embedded::damaged_files;
+use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::since;
+use super::rescue::{self, RescueArgs};
+use super::{expect_data, since};
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::output::print;
+use crate::secret;
 use crate::serve;
 
 /// Pause between two requests for the progress of a daemon's job.
@@ -45,8 +48,20 @@ pub struct MaintainArgs {
     pub rate: Option<u32>,
 }
 
+const CLEAN_EXAMPLES: &str = "\
+Examples:
+  plumbago clean --dry-run                       what would be removed
+  plumbago clean --dry-run --max-age 90d         metrics without a point for 90 days, too
+  plumbago clean --shard 0/4                     the first quarter of the rows";
+
+const REPAIR_EXAMPLES: &str = "\
+Examples:
+  plumbago repair --dry-run                      what would be repaired
+  plumbago repair windows --dry-run              windows that differ from their raw points";
+
 /// Options of `clean`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = CLEAN_EXAMPLES)]
 pub struct CleanArgs {
     /// Delete metrics without a point for this long, like 30d; at least 6d
     #[arg(long, value_name = "PERIOD")]
@@ -57,7 +72,7 @@ pub struct CleanArgs {
 
 /// Options of `repair`.
 #[derive(Debug, Clone, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = REPAIR_EXAMPLES)]
 pub struct RepairArgs {
     #[command(subcommand)]
     what: Option<RepairCommand>,
@@ -71,6 +86,9 @@ pub enum RepairCommand {
     /// Fold closed windows of the coarser stages again from their raw points, and correct those that differ
     #[command(after_help = WINDOWS_EXAMPLES)]
     Windows(WindowsArgs),
+    /// Make a damaged store open again, after a start refused it
+    #[command(after_help = rescue::EXAMPLES)]
+    Store(RescueArgs),
 }
 
 const WINDOWS_EXAMPLES: &str = "\
@@ -135,10 +153,14 @@ pub fn clean(args: &CleanArgs, file: Option<&Path>) -> Result<(), Failure> {
 /// If the configuration has errors, an option cannot be used, the store or the daemon cannot be reached,
 /// another process runs one of the jobs, or a job fails or is interrupted.
 pub fn repair(args: &RepairArgs, file: Option<&Path>) -> Result<(), Failure> {
-    let Some(RepairCommand::Windows(windows)) = &args.what else {
-        let jobs = &["repair_directories", "clean_rows"];
-        let selection = Selection::default();
-        return run(&Wanted { jobs, args: &args.common, max_age: None, selection }, file);
+    let windows = match &args.what {
+        Some(RepairCommand::Windows(windows)) => windows,
+        Some(RepairCommand::Store(args)) => return rescue::run(args, file),
+        None => {
+            let jobs = &["repair_directories", "clean_rows"];
+            let selection = Selection::default();
+            return run(&Wanted { jobs, args: &args.common, max_age: None, selection }, file);
+        }
     };
     let WindowsArgs { glob, from, until, common } = windows.clone();
     let selection = Selection { names: glob, from, until };
@@ -172,9 +194,19 @@ fn run(wanted: &Wanted<'_>, file: Option<&Path>) -> Result<(), Failure> {
     if let Some(rate) = args.rate {
         loaded.config.maintenance.rows_per_second = rate;
     }
+    if loaded.config.store.kind == StoreKind::Embedded {
+        expect_data(&loaded.config, "store")?;
+    } else if !loaded.config.data_dir.is_dir() {
+        expect_data(&loaded.config, "spool")?;
+    }
     log::init("warn");
+    let damaged = if args.dry_run { damaged_files(&loaded.config.store_dir()) } else { Vec::new() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run_here(wanted, loaded))
+    runtime.block_on(run_here(wanted, loaded))?;
+    for file in &damaged {
+        print(&format!("{} is damaged\n", file.display()))?;
+    }
+    if damaged.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
 }
 
 /// Returns whether a daemon is using the data directory.
@@ -186,6 +218,10 @@ pub fn is_held(config: &Config) -> bool {
 
 async fn run_here(wanted: &Wanted<'_>, loaded: Loaded) -> Result<(), Failure> {
     let args = wanted.args;
+    if loaded.config.store.kind == StoreKind::Cassandra {
+        // The stores wait long for a server that is away. Whoever waits for a command should know soon.
+        super::cassandra::connect(&loaded.config.store.cassandra).await?;
+    }
     serve::at_rest(loaded, async |config: &Config, core: &serve::Core| {
         let jobs = serve::jobs_of(config, core);
         let stop = CancellationToken::new();
@@ -216,7 +252,11 @@ async fn run_here(wanted: &Wanted<'_>, loaded: Loaded) -> Result<(), Failure> {
             lease.release(&lease_name).await;
             result?;
         }
-        Ok(())
+        let found = core.damage().list();
+        for Found { path, text } in &found {
+            print(&format!("{} is damaged: {text}\n", path.display()))?;
+        }
+        if found.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
     })
     .await
 }
@@ -296,7 +336,7 @@ fn ask_daemon(config: &Config, wanted: &Wanted<'_>) -> Result<(), Failure> {
         let hint = format!("a daemon uses {}, but its admin port cannot be used", config.data_dir.display());
         Failure::new(Exit::Store, error.context(hint))
     };
-    let client = Client::new(&config.admin.listen).with_token(&config.admin.token);
+    let client = Client::new(&config.admin.listen).with_token(&secret::for_requests(config).map_err(failed)?);
     let known = status(&client).map_err(failed)?;
     let dry_run = wanted.args.dry_run;
     for name in wanted.jobs.iter().filter(|name| known.iter().any(|job| job["job"] == **name)) {
@@ -311,7 +351,21 @@ fn ask_daemon(config: &Config, wanted: &Wanted<'_>) -> Result<(), Failure> {
         let report = follow(&client, name, &known).map_err(failed)?;
         print(&summary(&report, dry_run, config.maintenance.grace))?;
     }
-    Ok(())
+    check_damage(&client).map_err(failed)?
+}
+
+/// Prints the damage that the daemon has found.
+///
+/// # Errors
+/// If the daemon does not answer. The inner error says that there is damage.
+fn check_damage(client: &Client) -> anyhow::Result<Result<(), Failure>> {
+    let ready: Value = serde_json::from_slice(&client.get("/readyz")?.body)?;
+    let warnings = ready["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let damage: Vec<&str> = warnings.filter(|warning| warning.starts_with(DAMAGED_TEXT)).collect();
+    for warning in &damage {
+        print(&format!("{warning}\n"))?;
+    }
+    Ok(if damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) })
 }
 
 fn query(job: &str, wanted: &Wanted<'_>) -> String {

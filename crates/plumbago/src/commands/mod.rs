@@ -1,24 +1,63 @@
 //! The commands of the command line, one file or directory each.
 
 pub mod bench;
+mod cassandra;
 pub mod config;
 pub mod dev;
 pub mod maintain;
 pub mod replay;
+pub mod rescue;
 pub mod schema;
 pub mod serve;
 
+use anyhow::anyhow;
 use plumbago_model::{Clock as _, Period, SystemClock};
+
+use crate::config::Config;
+use crate::error::{Exit, Failure};
+
+/// The earliest time that a number on the command line can mean, in 2001. A smaller number is a period whose unit
+/// was forgotten.
+const EARLIEST: i64 = 1_000_000_000;
 
 /// Parses a time on the command line: a period back from now, or seconds since the epoch.
 fn since(text: &str) -> Result<i64, String> {
-    if let Ok(epoch) = text.parse::<i64>() {
-        return Ok(epoch);
+    let now = SystemClock.now();
+    match (text.parse::<i64>(), text.parse::<Period>()) {
+        (Ok(epoch), _) if (EARLIEST..=now).contains(&epoch) => Ok(epoch),
+        (Ok(epoch), _) if epoch > now => Err(format!(
+            "{text} is in the future; write seconds since the epoch, like {}, or a period back from now, like 30m",
+            now - 1800
+        )),
+        (Ok(_), _) => {
+            let number = text.trim_start_matches('-');
+            Err(format!("{text} has no unit; write a period back from now, like {number}m or {number}h"))
+        }
+        (_, Ok(back)) => Ok(now.saturating_sub(i64::try_from(back.as_secs()).unwrap_or(i64::MAX)).max(0)),
+        _ => {
+            Err(format!("{text:?} is neither a period back from now, like 30m, nor seconds since the epoch"))
+        }
     }
-    let back: Period = text.parse().map_err(|_| {
-        format!("{text:?} is neither a time back from now, like 30m, nor seconds since the epoch")
-    })?;
-    Ok(SystemClock.now() - back.as_secs() as i64)
+}
+
+/// Refuses to work on a data directory that no daemon has used, so that a wrong path does not make an empty store.
+/// `part` is the directory inside it that the command needs.
+///
+/// # Errors
+///
+/// If there is no such part.
+fn expect_data(config: &Config, part: &str) -> Result<(), Failure> {
+    if config.data_dir.join(part).is_dir() {
+        return Ok(());
+    }
+    let dir = crate::config::shown_dir(&config.data_dir);
+    let what = if dir.exists() { format!("has no directory {part}") } else { "does not exist".to_owned() };
+    let error = anyhow!(
+        "no data to work on: the data directory {} {what}. Nothing was made. Name the daemon's configuration with \
+         --config, or its directory with data_dir",
+        dir.display()
+    );
+    Err(Failure::new(Exit::Store, error))
 }
 
 #[cfg(test)]
@@ -30,6 +69,24 @@ mod tests {
         assert_eq!(since("1700000000"), Ok(1_700_000_000));
         let ago = SystemClock.now() - since("2h").unwrap();
         assert!((7199..7300).contains(&ago), "{ago}");
+        assert_eq!(since("5").unwrap_err(), "5 has no unit; write a period back from now, like 5m or 5h");
+        assert!(since("-5").unwrap_err().contains("like 5m"));
+        for wrong in ["1700000000000", "99999999999"] {
+            assert!(since(wrong).unwrap_err().contains("in the future"), "{wrong}");
+        }
         assert!(since("lately").unwrap_err().contains("30m"));
+        assert_eq!(since("300000w"), Ok(0));
+    }
+
+    #[test]
+    fn a_directory_without_data_is_refused_and_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { data_dir: directory.path().join("typo"), ..Config::default() };
+        let said = expect_data(&config, "store").unwrap_err().to_string();
+        assert!(said.contains("typo does not exist"), "{said}");
+        assert!(!config.data_dir.exists());
+        std::fs::create_dir_all(config.data_dir.join("journal")).unwrap();
+        assert!(expect_data(&config, "store").unwrap_err().to_string().contains("has no directory store"));
+        assert!(expect_data(&config, "journal").is_ok());
     }
 }

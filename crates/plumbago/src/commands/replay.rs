@@ -13,13 +13,22 @@ use plumbago_telemetry::{Registry, log};
 use serde_json::Value;
 
 use super::maintain::is_held;
-use super::since;
+use super::{expect_data, since};
 use crate::config::{self, Config, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::output::print;
+use crate::secret;
+
+const EXAMPLES: &str = "\
+Examples:
+  plumbago replay --since 30m                   rows that were acknowledged in the last half hour
+  plumbago replay --since 1700000000            everything since then that the spool still has
+
+Rows older than spool.retain are no longer there. Sending a row twice changes nothing.";
 
 /// Options of `plumbago replay`.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ReplayArgs {
     /// Send rows that were acknowledged since then: a period like 30m, or seconds since the epoch. Rows older
     /// than `spool.retain` are no longer there
@@ -48,6 +57,7 @@ pub fn run(args: &ReplayArgs, file: Option<&Path>) -> Result<(), Failure> {
     let bytes = if is_held {
         ask_daemon(&config, args).map_err(|error| Failure::new(Exit::Store, error))?
     } else {
+        expect_data(&config, "spool")?;
         mark(&config, args.since).map_err(|error| Failure::new(Exit::Store, error))?
     };
     let whose = if is_held { "the daemon sends" } else { "the next start sends" };
@@ -56,7 +66,7 @@ pub fn run(args: &ReplayArgs, file: Option<&Path>) -> Result<(), Failure> {
 
 fn ask_daemon(config: &Config, args: &ReplayArgs) -> anyhow::Result<u64> {
     let admin = args.admin.as_ref().unwrap_or(&config.admin.listen);
-    let client = Client::new(admin).with_token(&config.admin.token);
+    let client = Client::new(admin).with_token(&secret::for_requests(config)?);
     let answer = client.post(&format!("/admin/replay?since={}", args.since)).with_context(|| {
         format!("a daemon uses {}, but its admin port {admin} cannot be used", config.data_dir.display())
     })?;
@@ -71,11 +81,6 @@ fn ask_daemon(config: &Config, args: &ReplayArgs) -> anyhow::Result<u64> {
 fn mark(config: &Config, since: i64) -> anyhow::Result<u64> {
     log::init("warn");
     let dir = config.data_dir.join("spool");
-    anyhow::ensure!(
-        dir.is_dir(),
-        "{} is missing: no daemon has sent rows from this data directory",
-        dir.display()
-    );
     let spool = Spool::open(&dir, config.spool.clone(), Arc::new(SystemClock), &Registry::new())
         .context("cannot open the spool")?;
     let bytes = spool

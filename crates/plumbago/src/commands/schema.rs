@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use plumbago_model::{Clock, Period, Retention, SystemClock};
-use plumbago_store::WriterIdentity;
 use plumbago_store::{ErrorKind, StoreError};
 use plumbago_store_cassandra::layout::Table;
 use plumbago_store_cassandra::schema::ddl::{Engine, Makes, Server, Statement};
-use plumbago_store_cassandra::schema::{self, Compression, Options, Purpose, Schema, Severity, TableDef};
+use plumbago_store_cassandra::schema::{
+    self, Compression, LiveKeyspace, LiveSchema, Options, Purpose, Schema, Severity, TableDef,
+};
 use plumbago_store_cassandra::{CassandraStore, Config, Report, SyncPlan, parse_retention};
-use plumbago_telemetry::Registry;
 
+use super::cassandra::connect;
 use crate::config;
 use crate::error::{Exit, Failure};
 use crate::output::print;
@@ -36,13 +35,10 @@ storage-schemas.conf has new retentions.";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
-  plumbago schema                               tables, and how the server differs; exit code 5 if a table
-                                                cannot be used
+  plumbago schema                               what the server has, what is needed, and how they differ;
+                                                exit code 5 if a table cannot be used
   plumbago schema --cql > schema.cql            print the statements for an empty server; none is
                                                 contacted";
-
-/// How long to wait until a server answers.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Options of `plumbago syncdb`.
 #[derive(Debug, Args)]
@@ -105,7 +101,7 @@ pub fn syncdb(args: &SyncdbArgs, file: Option<&Path>) -> Result<(), Failure> {
     })
 }
 
-/// Runs `plumbago schema`: prints the expected tables and how the server's differ.
+/// Runs `plumbago schema`: prints what the server has, the tables needed, and how the server's differ.
 ///
 /// # Errors
 ///
@@ -116,9 +112,12 @@ pub fn schema(args: &SchemaArgs, file: Option<&Path>) -> Result<(), Failure> {
     if args.cql {
         return Ok(print(&wanted.text(Server::DEFAULT))?);
     }
-    print(&listing(&wanted))?;
     run(async {
         let store = connect(&config).await?;
+        let live = store.live_schema().await.map_err(|error| unreachable(&store, error))?;
+        let keyspaces = [config.keyspace.clone(), config.metadata_keyspace()];
+        print(&found(&live, &keyspaces, &config.contact_points.join(", ")))?;
+        print(&format!("\nNeeded for the storage rules:\n{}\n", listing(&wanted)))?;
         let report = store.check(&tables).await.map_err(|error| unreachable(&store, error))?;
         verdict(&report)
     })
@@ -139,24 +138,6 @@ fn wanted(given: &[Retention], file: Option<&Path>) -> Result<(Config, BTreeSet<
 fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime").map_err(Failure::from)?.block_on(work)
-}
-
-async fn connect(config: &Config) -> Result<CassandraStore, Failure> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    // These commands write no points, so the writer id does not matter.
-    let identity = WriterIdentity::new(config.replica, 0);
-    let store = CassandraStore::connect(config, identity, clock, &Registry::new())
-        .map_err(|error| Failure::new(Exit::Config, error))?;
-    match tokio::time::timeout(PATIENCE, store.wait()).await {
-        Ok(Ok(())) => Ok(store),
-        Ok(Err(error)) => Err(Failure::new(Exit::Store, error)),
-        Err(_) => {
-            let nodes = config.contact_points.join(", ");
-            let why = store.trouble().unwrap_or_default();
-            let error = anyhow!("{why}").context(format!("no answer from {nodes}; see store.cassandra"));
-            Err(Failure::new(Exit::Store, error))
-        }
-    }
 }
 
 fn unreachable(store: &CassandraStore, error: StoreError) -> Failure {
@@ -202,6 +183,29 @@ fn name_of(makes: &Makes) -> String {
         Makes::Table(keyspace, name) => format!("table {keyspace}.{name}"),
         Makes::Index(keyspace, _, name) => format!("index {keyspace}.{name}"),
     }
+}
+
+/// What the server has in the two keyspaces.
+fn found(live: &LiveSchema, keyspaces: &[String; 2], nodes: &str) -> String {
+    let mut text = format!("{} at {nodes} has:\n", server_name(live.server));
+    for keyspace in keyspaces {
+        let Some(LiveKeyspace { replication, durable_writes }) = live.keyspaces.get(keyspace) else {
+            let _ = writeln!(text, "{keyspace}: no such keyspace; `plumbago syncdb` makes it");
+            continue;
+        };
+        let durable = if *durable_writes { "" } else { ", no commit log" };
+        let class = replication.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or(class));
+        let factors = replication.iter().filter(|(key, _)| *key != "class");
+        let factors: String = factors.map(|(key, n)| format!(", {key} {n}")).collect();
+        let _ = writeln!(text, "{keyspace}: {class}{factors}{durable}");
+        for ((_, name), table) in live.tables.iter().filter(|((of, _), _)| of == keyspace) {
+            let indexes = live.indexes.iter().filter(|i| i.keyspace == *keyspace && i.table == *name).count();
+            let indexes = if indexes > 0 { format!(", {indexes} indexes") } else { String::new() };
+            let ttl = if table.ttl > 0 { format!(", TTL {}s", table.ttl) } else { String::new() };
+            let _ = writeln!(text, "  {name:<34} {} columns{indexes}{ttl}", table.columns.len());
+        }
+    }
+    text
 }
 
 fn listing(schema: &Schema) -> String {

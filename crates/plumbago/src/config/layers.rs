@@ -24,11 +24,11 @@ pub(super) struct Layers {
     variables: HashMap<String, String>,
 }
 
-/// Returns the environment variables of this process that set keys.
+/// Returns the environment variables of this process that set keys, or look as if they did.
 pub(super) fn environment() -> Environment {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
-        .filter(|(name, _)| name.starts_with("PLUMBAGO__"))
+        .filter(|(name, _)| name.starts_with("PLUMBAGO_"))
         .collect()
 }
 
@@ -39,7 +39,9 @@ pub(super) fn read(file: Option<&Path>, environment: Environment, problems: &mut
     if let Some(path) = file {
         match std::fs::read_to_string(path) {
             Ok(text) => layers.file = Some((path.to_owned(), text)),
-            Err(error) => problems.error(Place::File(path.to_owned(), 0), "", error.to_string()),
+            Err(error) => {
+                problems.error(Place::File(path.to_owned(), 0), "", format!("cannot be read: {error}"));
+            }
         }
     }
     layers.root = layers.merge(environment, problems);

@@ -22,6 +22,8 @@ const BASE: u64 = 32 * MIB;
 pub struct Budget {
     /// Memory that the process may take, in bytes.
     pub ceiling: u64,
+    /// Whether the ceiling was set; else it follows from the machine's memory.
+    is_set: bool,
     /// The part of `ceiling` in bytes that the program itself, caches, queues and requests may take. The rest
     /// is for metrics.
     pub reserved: u64,
@@ -33,6 +35,7 @@ impl Budget {
     /// Divides the ceiling of `config`. Fills in each bound that is not in `set`, which has the settings of
     /// the file and the environment. `machine` is the memory of the machine in bytes, or 0 if unknown.
     pub fn divide(config: &mut Config, set: &Value, machine: u64) -> Self {
+        let is_ceiling_set = config.engine.memory_max.0 != 0;
         let ceiling = match config.engine.memory_max.0 {
             0 => (machine / 2).max(LEAST),
             bytes => bytes,
@@ -42,7 +45,7 @@ impl Budget {
         let largest =
             config.ingest.tcp.iter().map(|(_, section)| section.message_bytes_max).max().unwrap_or(0);
         if !is_set(set, "ingest.frame_memory_bytes") {
-            let bytes = (ceiling / 16).max(2 * largest).min(256 * MIB);
+            let bytes = (ceiling / 16).max(largest.saturating_mul(2)).min(256 * MIB);
             config.ingest.frame_memory_bytes = bytes;
         }
         let mut parts = vec![("ingest.frame_memory_bytes", config.ingest.frame_memory_bytes)];
@@ -71,18 +74,20 @@ impl Budget {
         // one may be on its way to disk. The spool needs no more: it has fewer memtables and one cache of
         // that size.
         parts.push(("", 6 * memtable));
-        let reserved = BASE + parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        Self { ceiling, reserved, parts }
+        let reserved = parts.iter().fold(BASE, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        Self { ceiling, is_set: is_ceiling_set, reserved, parts }
     }
 
-    /// Returns why the program cannot run with this ceiling, or `None` if it can. At least an eighth of the
-    /// ceiling must be left for metrics.
-    pub fn problem(&self) -> Option<String> {
+    /// Returns why the program cannot run with this ceiling, and the setting to change; `None` if it can. At
+    /// least an eighth of the ceiling must be left for metrics. `enough` is a ceiling to advise.
+    pub fn problem(&self, enough: Option<ByteSize>) -> Option<(&'static str, String)> {
+        const CEILING: &str = "engine.memory_max";
         let (ceiling, least) = (ByteSize(self.ceiling), ByteSize(LEAST));
         if self.ceiling < LEAST {
-            return Some(format!("{ceiling} is too little; set {least} or more"));
+            return Some((CEILING, format!("{ceiling} is too little; set {least} or more")));
         }
-        if self.reserved + self.ceiling / 8 <= self.ceiling {
+        let needed = self.reserved.saturating_add(self.ceiling / 8);
+        if needed <= self.ceiling {
             return None;
         }
         let keys: Vec<String> = self
@@ -91,11 +96,28 @@ impl Budget {
             .filter(|(key, _)| !key.is_empty())
             .map(|(key, bytes)| format!("{key} = {}", shown(*bytes)))
             .collect();
-        Some(format!(
-            "{ceiling} leaves no room for metrics: {} is reserved for the program and for {}; raise this or lower those",
-            shown(self.reserved),
-            keys.join(", ")
+        let whose = if self.is_set { "" } else { "half of the memory, " };
+        let advice = enough.map_or_else(String::new, |enough| format!("set it to {enough} or more, or "));
+        Some((
+            CEILING,
+            format!(
+                "{whose}{ceiling}, leaves no room for metrics: {} is reserved for the program and for {}; \
+                 {advice}lower those",
+                shown(self.reserved),
+                keys.join(", ")
+            ),
         ))
+    }
+
+    /// Returns a ceiling with which `config` would have room for metrics; `None` if none is large enough.
+    pub fn enough(config: &Config, set: &Value) -> Option<ByteSize> {
+        let fits = |mib: &u64| {
+            let mut config = config.clone();
+            config.engine.memory_max = ByteSize::mib(*mib);
+            Self::divide(&mut config, set, 0).problem(None).is_none()
+        };
+        let next = |mib: &u64| Some((mib + mib / 8).next_multiple_of(16)).filter(|mib| *mib < 1 << 40);
+        std::iter::successors(Some(LEAST / MIB), next).find(fits).map(ByteSize::mib)
     }
 }
 
@@ -105,7 +127,7 @@ fn shown(bytes: u64) -> ByteSize {
 }
 
 /// Returns whether the file or the environment set `key`, a path like `api.cache.bytes`.
-fn is_set(set: &Value, key: &str) -> bool {
+pub(super) fn is_set(set: &Value, key: &str) -> bool {
     set.pointer(&format!("/{}", key.replace('.', "/"))).is_some()
 }
 
@@ -124,12 +146,12 @@ mod tests {
     #[test]
     fn bounds_follow_from_the_ceiling() {
         let (config, budget) = divided(json!({}));
-        assert_eq!((budget.ceiling, budget.problem()), (8 << 30, None));
+        assert_eq!((budget.ceiling, budget.problem(None)), (8 << 30, None));
         assert_eq!(config.store.embedded.cache_bytes, ByteSize::mib(64));
         assert_eq!(config.api.limits.memory_total, ByteSize::mib(1024));
         for mib in [128, 192, 256, 400, 1024] {
             let (config, budget) = divided(json!({"engine": {"memory_max": format!("{mib}MiB")}}));
-            assert_eq!(budget.problem(), None);
+            assert_eq!(budget.problem(None), None);
             assert!(config.store.embedded.cache_bytes.0 <= budget.ceiling / 16);
             assert!(
                 budget.ceiling - budget.reserved >= budget.ceiling / 6,
@@ -144,14 +166,26 @@ mod tests {
         let (config, budget) = divided(json!({
             "engine": {"memory_max": "1GiB"}, "store": {"embedded": {"cache_bytes": "300MiB"}}
         }));
-        assert_eq!((config.store.embedded.cache_bytes, budget.problem()), (ByteSize::mib(300), None));
+        assert_eq!((config.store.embedded.cache_bytes, budget.problem(None)), (ByteSize::mib(300), None));
         let (_, budget) = divided(json!({
             "engine": {"memory_max": "256MiB"}, "store": {"embedded": {"cache_bytes": "200MiB"}}
         }));
-        let problem = budget.problem().unwrap();
+        let (key, problem) = budget.problem(None).unwrap();
         assert!(problem.contains("store.embedded.cache_bytes = 200MiB"), "{problem}");
+        assert_eq!(key, "engine.memory_max");
+        let set = json!({"store": {"embedded": {"cache_bytes": "200MiB"}}});
+        let enough = Budget::enough(&serde_json::from_value(set.clone()).unwrap(), &set).unwrap();
+        let (_, budget) = divided(json!({
+            "engine": {"memory_max": enough.to_string()}, "store": {"embedded": {"cache_bytes": "200MiB"}}
+        }));
+        assert_eq!(budget.problem(None), None, "{enough} was said to be enough");
         let (_, budget) = divided(json!({"engine": {"memory_max": "100MiB"}}));
-        assert!(budget.problem().unwrap().contains("128MiB or more"));
+        assert!(budget.problem(None).unwrap().1.contains("128MiB or more"));
+        // Two sizes whose sum does not fit into 64 bits.
+        let (_, budget) = divided(json!({
+            "store": {"embedded": {"cache_bytes": "10000000TiB", "columns_bytes": "10000000TiB"}}
+        }));
+        assert!(budget.problem(None).is_some());
     }
 
     #[test]
@@ -159,6 +193,6 @@ mod tests {
         let mut config = Config::default();
         let budget = Budget::divide(&mut config, &json!({}), 0);
         assert_eq!((budget.ceiling, config.engine.memory_max), (LEAST, ByteSize(LEAST)));
-        assert_eq!(budget.problem(), None);
+        assert_eq!(budget.problem(None), None);
     }
 }

@@ -3,15 +3,21 @@
 //! Each crate owns the `Config` of its section. This module composes them and is the only place that reads
 //! the file or the environment. All problems are reported at once, not only the first. Start at [`load`].
 
+mod changes;
+mod check;
+mod data_dir;
 mod layers;
 mod memory;
+mod ports;
 mod problem;
 mod renamed;
 mod rules;
 mod show;
 mod strict;
+mod suggest;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 use std::path::{Path, PathBuf};
 
@@ -21,9 +27,10 @@ use serde_json::Value;
 
 use crate::machine;
 
+pub use changes::{Change, changes, file_keys, is_reloadable, take, text};
+pub use data_dir::{is_used, me, shown as shown_dir};
 pub use memory::Budget;
 pub use problem::{Place, Problem, Problems};
-pub use rules::load_rules;
 pub use show::effective;
 
 /// The text of `default.toml`: every key with its default and its explanation.
@@ -207,9 +214,16 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// The keys that the file and the environment set, with their values, as nested objects.
     pub set: Value,
+    /// Where each key was set.
+    places: layers::Layers,
 }
 
 impl Loaded {
+    /// Returns whether the file or the environment set `key`, a path like `engine.shards`.
+    pub fn is_set(&self, key: &str) -> bool {
+        memory::is_set(&self.set, key)
+    }
+
     /// Divides the memory ceiling, and sets the bounds that the file and the environment do not set.
     pub fn divide_memory(&mut self) -> Budget {
         Budget::divide(&mut self.config, &self.set, machine::memory_bytes())
@@ -222,88 +236,84 @@ impl Loaded {
 ///
 /// All problems, warnings included, if at least one of them is an error.
 pub fn load(file: Option<&Path>) -> Result<Loaded, Problems> {
+    let Read { loaded, problems } = read(file);
+    finished(loaded, problems)
+}
+
+/// Like [`load`], and checks what a daemon needs on this machine: its data directory. Nothing is changed.
+///
+/// # Errors
+///
+/// As [`load`], and if this user cannot use the data directory.
+pub fn load_for_daemon(file: Option<&Path>) -> Result<Loaded, Problems> {
+    let Read { loaded, mut problems } = read(file);
+    let dir = &loaded.config.data_dir;
+    if let Some(message) = (!dir.as_os_str().is_empty()).then(|| data_dir::problem(dir)).flatten() {
+        problems.error(loaded.places.near("data_dir"), "data_dir", message);
+    }
+    finished(loaded, problems)
+}
+
+/// A configuration as far as it could be read, with its problems.
+#[derive(Debug)]
+pub struct Read {
+    /// The settings. A value with a problem is replaced by its default.
+    pub loaded: Loaded,
+    /// All problems.
+    pub problems: Problems,
+}
+
+/// Reads the same as [`load`] and returns what is valid, even if there are errors.
+pub fn read(file: Option<&Path>) -> Read {
     let file = file.map(Path::to_path_buf).or_else(|| {
         let default = PathBuf::from(DEFAULT_FILE);
         default.exists().then_some(default)
     });
-    load_from(file, layers::environment())
+    read_from(file, layers::environment())
 }
 
+#[cfg(test)]
 fn load_from(file: Option<PathBuf>, environment: layers::Environment) -> Result<Loaded, Problems> {
+    let Read { loaded, problems } = read_from(file, environment);
+    finished(loaded, problems)
+}
+
+fn read_from(file: Option<PathBuf>, mut environment: layers::Environment) -> Read {
     let mut problems = Problems::default();
+    variables::sort_out(&mut environment, &mut problems);
     let layers = layers::read(file.as_deref(), environment, &mut problems);
     let set = strict::typed(&layers, &mut problems);
     let config = strict::build(&set, &layers, &mut problems);
-    check(&config, &layers, &mut problems);
-    let budget = Budget::divide(&mut config.clone(), &set, machine::memory_bytes());
-    if let Some(message) = budget.problem() {
-        problems.error(layers.near("engine.memory_max"), "engine.memory_max", message);
-    }
-    let rules = load_rules(&config, &mut problems);
+    check::check(&config, &set, &layers, &mut problems);
+    let rules = rules::load_rules(&config, &layers, &mut problems);
+    Read { loaded: Loaded { config, rules, warnings: Vec::new(), file, set, places: layers }, problems }
+}
+
+/// Builds the settings from keys and values that were valid before.
+///
+/// # Errors
+///
+/// If a value is not valid after all.
+pub fn from_values(set: &Value) -> Result<Config, serde_json::Error> {
+    serde_json::from_value(set.clone())
+}
+
+/// Reads the storage rules that `config` names.
+///
+/// # Errors
+///
+/// If a file cannot be read or has an error.
+pub fn read_rules(config: &Config) -> Result<StorageRules, Problems> {
+    let mut problems = Problems::default();
+    let rules = rules::load_rules(config, &layers::Layers::default(), &mut problems);
+    if problems.any_error() { Err(problems) } else { Ok(rules) }
+}
+
+fn finished(mut loaded: Loaded, mut problems: Problems) -> Result<Loaded, Problems> {
     problems.sort();
     if problems.any_error() {
         return Err(problems);
     }
-    Ok(Loaded { config, rules, warnings: problems.into_vec(), file, set })
-}
-
-/// Checks values and combinations of values that their types allow.
-fn check(config: &Config, layers: &layers::Layers, problems: &mut Problems) {
-    if config.data_dir.as_os_str().is_empty() {
-        problems.error(layers.near("data_dir"), "data_dir", "must not be empty");
-    }
-    if !is_log_filter(&config.log.level) {
-        let message =
-            format!("{:?} is no log level; use error, warn, info, debug or trace", config.log.level);
-        problems.error(layers.near("log.level"), "log.level", message);
-    }
-    let of_sections = [
-        config.ingest.problems(),
-        config.api.problems(),
-        config.admin.problems(),
-        config.store.cassandra.problems(),
-        config.cluster.problems(),
-        config.maintenance.problems(),
-    ];
-    for text in of_sections.concat() {
-        let (key, message) = text.split_once(": ").unwrap_or(("", &text));
-        problems.error(layers.near(key), key, message);
-    }
-    if config.index.mode == IndexMode::Sasi && config.store.kind != StoreKind::Cassandra {
-        let message = "\"sasi\" needs store.kind = \"cassandra\"";
-        problems.error(layers.near("index.mode"), "index.mode", message);
-    }
-    if !config.cluster.peers.is_empty() && config.store.kind != StoreKind::Cassandra {
-        let message = "peers need a shared store: set store.kind = \"cassandra\"";
-        problems.error(layers.near("cluster.peers"), "cluster.peers", message);
-    }
-    for (key, other, listen) in taken_twice(config) {
-        problems.error(layers.near(key), key, format!("{listen} is taken by {other}"));
-    }
-}
-
-/// Finds HTTP ports whose address another port has: the key, the key of the other port, and the address.
-/// `ingest` compares its own listeners.
-fn taken_twice(config: &Config) -> Vec<(&'static str, String, &str)> {
-    let ingest = config.ingest.tcp.iter();
-    let ingest =
-        ingest.map(|(protocol, section)| (format!("ingest.{}.listen", protocol.name), &section.listen));
-    let mut taken: Vec<(String, &str)> = ingest.map(|(key, listen)| (key, listen.as_str())).collect();
-    let mut found = Vec::new();
-    for (key, listen) in [("api.listen", config.api.listen.as_str()), ("admin.listen", &config.admin.listen)]
-    {
-        let free_choice = listen.is_empty() || listen.ends_with(":0");
-        if let Some((other, _)) = taken.iter().find(|(_, taken)| *taken == listen && !free_choice) {
-            found.push((key, other.clone(), listen));
-        }
-        taken.push((key.to_owned(), listen));
-    }
-    found
-}
-
-/// Returns whether a text is a list of `level` and `crate=level`. The logger would take any other word as the
-/// name of a crate and log nothing but that crate.
-fn is_log_filter(text: &str) -> bool {
-    let level = |part: &str| matches!(part, "off" | "error" | "warn" | "info" | "debug" | "trace");
-    text.split(',').all(|part| level(part.rsplit_once('=').map_or(part, |(_, level)| level).trim()))
+    loaded.warnings = problems.into_vec();
+    Ok(loaded)
 }

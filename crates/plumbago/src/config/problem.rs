@@ -78,6 +78,16 @@ impl Problems {
         self.0.iter()
     }
 
+    /// Writes each problem to the log, as a line of its own.
+    pub fn log(&self) {
+        for problem in &self.0 {
+            match problem.error {
+                true => tracing::error!("{problem}"),
+                false => tracing::warn!("{problem}"),
+            }
+        }
+    }
+
     /// Sorts by place, so that the problems of a file are in the order of its lines.
     pub(super) fn sort(&mut self) {
         self.0.sort_by(|a, b| a.place.cmp(&b.place));

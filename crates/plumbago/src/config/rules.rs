@@ -6,13 +6,14 @@ use plumbago_model::StorageRules;
 use plumbago_model::rules::{RuleFile, Severity};
 
 use super::Config;
+use super::layers::Layers;
 use super::problem::{Place, Problems};
 
 /// Reads both rules files and adds their problems to `problems`. A file that cannot be read is an error. An
 /// empty path means the built-in rules.
-pub fn load_rules(config: &Config, problems: &mut Problems) -> StorageRules {
-    let schemas = text(&config.storage_schemas, "storage_schemas", problems);
-    let aggregation = text(&config.storage_aggregation, "storage_aggregation", problems);
+pub(super) fn load_rules(config: &Config, layers: &Layers, problems: &mut Problems) -> StorageRules {
+    let schemas = text(&config.storage_schemas, "storage_schemas", layers, problems);
+    let aggregation = text(&config.storage_aggregation, "storage_aggregation", layers, problems);
     let (rules, found) = StorageRules::parse(schemas.as_deref(), aggregation.as_deref());
     for problem in found {
         let file = match problem.file {
@@ -30,14 +31,15 @@ pub fn load_rules(config: &Config, problems: &mut Problems) -> StorageRules {
     rules
 }
 
-fn text(path: &Path, key: &str, problems: &mut Problems) -> Option<String> {
+fn text(path: &Path, key: &str, layers: &Layers, problems: &mut Problems) -> Option<String> {
     if path.as_os_str().is_empty() {
         return None;
     }
+    let shown = path.display();
     match std::fs::read(path).map(String::from_utf8) {
         Ok(Ok(text)) => return Some(text),
-        Ok(Err(_)) => problems.error(Place::File(path.to_owned(), 0), key, "is not UTF-8"),
-        Err(error) => problems.error(Place::File(path.to_owned(), 0), key, error.to_string()),
+        Ok(Err(_)) => problems.error(layers.near(key), key, format!("{shown} is not UTF-8 text")),
+        Err(error) => problems.error(layers.near(key), key, format!("{shown} cannot be read: {error}")),
     }
     None
 }

@@ -23,8 +23,7 @@ fn section(out: &mut String, path: &str, keys: &Value, defaults: Option<&Value>,
     for key in table.iter().filter(|(_, v)| !v.is_object()).map(|(key, _)| key) {
         let chosen = set.and_then(|v| v.get(key));
         if let Some(value) = chosen.or_else(|| defaults.and_then(|v| v.get(key))) {
-            let secret = SECRETS.contains(&key.as_str()) && value.as_str().is_some_and(|s| !s.is_empty());
-            let shown = if secret { "\"***\"".to_owned() } else { value.to_string() };
+            let shown = shown(key, value);
             let note = if chosen.is_some() { "" } else { "  # default" };
             // Writing to a string cannot fail.
             let _ = writeln!(out, "{key} = {shown}{note}");
@@ -35,4 +34,10 @@ fn section(out: &mut String, path: &str, keys: &Value, defaults: Option<&Value>,
         let _ = writeln!(out, "\n[{path}]");
         section(out, &path, inner, defaults.and_then(|v| v.get(key)), set.and_then(|v| v.get(key)));
     }
+}
+
+/// Returns a value as TOML, or a substitute if the key (without its section) holds a secret.
+pub(super) fn shown(key: &str, value: &Value) -> String {
+    let secret = SECRETS.contains(&key) && value.as_str().is_some_and(|text| !text.is_empty());
+    if secret { "\"***\"".to_owned() } else { value.to_string() }
 }

@@ -9,10 +9,12 @@ use std::sync::OnceLock;
 use config::{Config as Raw, File, FileFormat, Map, Source, Value as RawValue, ValueKind};
 use serde_json::{Map as Table, Value};
 
+use plumbago_model::{ByteSize, Period};
+
 use super::layers::Layers;
 use super::problem::Problems;
-use super::renamed;
 use super::{Config, DEFAULT_TOML};
+use super::{renamed, suggest};
 
 /// Every key with a value of its type: the documented defaults, with optional keys (`#key = …`) set to their
 /// examples.
@@ -77,9 +79,18 @@ impl Walk<'_> {
             ValueKind::Table(inner) if self.layers.place(path) == super::Place::Default => {
                 inner.iter().for_each(|(key, value)| self.unknown(value, &format!("{path}.{key}")));
             }
-            _ => match renamed::new_name(path) {
-                Some(name) => self.problem(path, &format!("is called {name} now; rename it")),
-                None => self.problem(path, "there is no such key; `plumbago config default` lists them all"),
+            _ => match (renamed::new_name(path), suggest::similar(path)) {
+                (Some(name), _) => self.problem(path, &format!("is called {name} now; rename it")),
+                (None, Some(key)) => {
+                    let key = match self.layers.in_environment(path) {
+                        true => suggest::variable(key),
+                        false => key.to_owned(),
+                    };
+                    self.problem(path, &format!("there is no such key; did you mean {key}?"));
+                }
+                (None, None) => {
+                    self.problem(path, "there is no such key; `plumbago config default` lists them all");
+                }
             },
         }
     }
@@ -93,7 +104,7 @@ impl Walk<'_> {
             _ => untyped(raw.clone()).and_then(|value| same_type(value, example)),
         };
         if value.is_none() {
-            self.problem(path, &format!("must be {}, like {}", type_name(example), shown(example)));
+            self.problem(path, &must_be(example, &given(raw)));
         }
         value
     }
@@ -110,7 +121,8 @@ fn from_text(text: &str, example: &Value) -> Option<Value> {
         Value::String(_) => Some(Value::from(text)),
         Value::Bool(_) => trimmed.parse::<bool>().ok().map(Value::from),
         Value::Number(n) if n.is_f64() => trimmed.parse::<f64>().ok().map(Value::from),
-        Value::Number(_) => trimmed.parse::<i64>().ok().map(Value::from),
+        // As in the file, `_` may group digits.
+        Value::Number(_) => trimmed.replace('_', "").parse::<i64>().ok().map(Value::from),
         Value::Array(_) if trimmed.is_empty() => Some(Value::Array(Vec::new())),
         Value::Array(_) => Some(trimmed.split(',').map(|item| Value::from(item.trim())).collect()),
         _ => None,
@@ -136,6 +148,33 @@ fn type_name(example: &Value) -> &'static str {
         Value::Number(_) => "a whole number",
         Value::Array(_) => "a list",
         _ => "a [section]",
+    }
+}
+
+/// What a key of this type must be, and what was given.
+fn must_be(example: &Value, given: &str) -> String {
+    let (wanted, example) = (type_name(example), shown(example));
+    let has_unit = |text: &str| text.parse::<Period>().is_ok() || text.parse::<ByteSize>().is_ok();
+    match given {
+        "" => format!("must be {wanted}, like {example}"),
+        number if has_unit(example.trim_matches('"')) && number.parse::<f64>().is_ok() => {
+            format!("must have a unit and quotes, like {example}; {number} has none")
+        }
+        _ => format!("must be {wanted}, like {example}, not {given}"),
+    }
+}
+
+/// A value as the user wrote it, if it is short.
+fn given(raw: &RawValue) -> String {
+    match &raw.kind {
+        ValueKind::Boolean(value) => value.to_string(),
+        ValueKind::I64(number) => number.to_string(),
+        ValueKind::U64(number) => number.to_string(),
+        ValueKind::I128(number) => number.to_string(),
+        ValueKind::U128(number) => number.to_string(),
+        ValueKind::Float(number) => format!("{number:?}"),
+        ValueKind::String(text) if text.len() <= 40 => format!("{text:?}"),
+        _ => String::new(),
     }
 }
 
@@ -173,11 +212,38 @@ pub(super) fn build(set: &Value, layers: &Layers, problems: &mut Problems) -> Co
         };
         let path = error.path().to_string();
         let path = path.split('[').next().unwrap_or_default();
-        problems.error(layers.place(path), path, error.inner().to_string());
+        problems.error(layers.place(path), path, plain(&error.inner().to_string()));
         if !remove(&mut left, path) {
             return Config::default();
         }
     }
+}
+
+/// Says in the words of a user what serde says in those of Rust.
+fn plain(message: &str) -> String {
+    let quoted =
+        |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    if let Some(rest) = message.strip_prefix("invalid value: integer `")
+        && let Some((number, expected)) = rest.split_once("`, expected ")
+    {
+        let most = match expected {
+            "u8" => format!("from 0 to {}", u8::MAX),
+            "u16" => format!("from 0 to {}", u16::MAX),
+            "u32" => format!("from 0 to {}", u32::MAX),
+            _ => "of 0 or more".to_owned(),
+        };
+        return format!("must be a whole number {most}, not {number}");
+    }
+    if message.starts_with("unknown variant") {
+        let words: Vec<String> = quoted(message).iter().map(|word| format!("{word:?}")).collect();
+        if let Some((given, known @ [_, ..])) = words.split_first() {
+            return format!("must be {}, not {given}", known.join(" or "));
+        }
+    }
+    if message.starts_with("invalid type: ") && message.ends_with("expected a string") {
+        return "must be a list of texts in quotes, like [\"a\", \"b\"]".to_owned();
+    }
+    message.to_owned()
 }
 
 fn remove(root: &mut Value, path: &str) -> bool {

@@ -88,14 +88,14 @@ fn every_problem_is_found_at_once() {
     let found =
         problems(text, &[("PLUMBAGO__JOURNAL__MIN_FREE_BYTES", "much"), ("PLUMBAGO__STORE__KIND", "sqlite")]);
     let starts = [
-        "plumbago.toml:1 data_dir must be a text, like \"data\"",
+        "plumbago.toml:1 data_dir must be a text, like \"data\", not 7",
         "plumbago.toml:3 log.level \"loud\" is no log level",
         "plumbago.toml:4 log.colour there is no such key",
-        "plumbago.toml:6 journal.sync must be a text, like \"1s\"",
+        "plumbago.toml:6 journal.sync must have a unit and quotes, like \"1s\"; 1 has none",
         "plumbago.toml:7 journal.segment \"5\" is not a period",
         "plumbago.toml:8 extra there is no such key",
         "environment PLUMBAGO__JOURNAL__MIN_FREE_BYTES journal.min_free_bytes \"much\" is not a size",
-        "environment PLUMBAGO__STORE__KIND store.kind unknown variant `sqlite`",
+        "environment PLUMBAGO__STORE__KIND store.kind must be \"embedded\" or \"cassandra\", not \"sqlite\"",
     ];
     assert_eq!(found.len(), starts.len(), "{found:#?}");
     for (found, start) in found.iter().zip(starts) {
@@ -118,7 +118,9 @@ fn the_environment_overrides_the_file_and_keeps_texts_as_they_are() {
 fn a_misspelt_variable_is_named() {
     let found = problems("", &[("PLUMBAGO__JOURNAL__SINC", "1s")]);
     assert_eq!(found.len(), 1);
-    assert!(found[0].starts_with("environment PLUMBAGO__JOURNAL__SINC journal.sinc there is no such key"));
+    let said = "environment PLUMBAGO__JOURNAL__SINC journal.sinc there is no such key; did you mean \
+                PLUMBAGO__JOURNAL__SYNC?";
+    assert!(found[0].starts_with(said), "{}", found[0]);
 }
 
 #[test]
@@ -151,9 +153,13 @@ fn problems_of_the_rules_are_problems_of_the_configuration() {
     let found =
         problems(&format!("storage_schemas = {:?}\nstorage_aggregation = \"none.conf\"\n", rules), &[]);
     assert_eq!(found.len(), 3, "{found:#?}");
-    assert!(found[0].starts_with("storage-schemas.conf:2 [a] pattern \"(\": "), "{}", found[0]);
-    assert!(found[1].starts_with("storage-schemas.conf:4 [b] no retentions"), "{}", found[1]);
-    assert!(found[2].starts_with("none.conf:0 storage_aggregation "), "{}", found[2]);
+    for start in [
+        "plumbago.toml:2 storage_aggregation none.conf cannot be read: No such file",
+        "storage-schemas.conf:2 [a] pattern \"(\": ",
+        "storage-schemas.conf:4 [b] no retentions",
+    ] {
+        assert!(found.iter().any(|text| text.starts_with(start)), "{start}\n{found:#?}");
+    }
 }
 
 #[test]
@@ -179,4 +185,48 @@ fn problems_of_the_sections_point_to_where_they_are_set() {
     for (found, start) in found.iter().zip(starts) {
         assert!(found.starts_with(start), "{found}\n{start}");
     }
+}
+
+#[test]
+fn numbers_are_said_as_the_user_wrote_them() {
+    let text = "[engine]\nshards = -1\nmax_creates_per_minute = 1e6\n[api.limits]\ntargets = \"ten\"\n\n[ingest.line]\nconnections_max = -4\n[store.cassandra]\nreplica = -1\n[engine2]\n";
+    let found = problems(text, &[("PLUMBAGO__API__LIMITS__SERIES", "many")]);
+    for line in [
+        "plumbago.toml:2 engine.shards must be a whole number of 0 or more, not -1",
+        "plumbago.toml:3 engine.max_creates_per_minute must be a whole number, like 0, not 1000000.0",
+        "plumbago.toml:5 api.limits.targets must be a whole number, like 1000, not \"ten\"",
+        "environment PLUMBAGO__API__LIMITS__SERIES api.limits.series must be a whole number, like 100000, not \"many\"",
+        "plumbago.toml:8 ingest.line.connections_max must be a whole number of 0 or more, not -4",
+        "plumbago.toml:10 store.cassandra.replica replica is a number from 0 to 3",
+    ] {
+        assert!(found.iter().any(|text| text.starts_with(line)), "{line}\n{found:#?}");
+    }
+    assert!(!found.iter().any(|text| text.contains("usize")), "{found:#?}");
+    let grouped = load_text("", &[("PLUMBAGO__API__LIMITS__SERIES", "1_000")]).unwrap();
+    assert_eq!(grouped.config.api.limits.series, 1000);
+}
+
+#[test]
+fn missing_files_are_all_named_with_the_lines_that_name_them() {
+    let text = "storage_schemas = \"/nowhere/s.conf\"\n[ingest]\nblacklist = \"/nowhere/black\"\nwhitelist = \"/nowhere/white\"\n[ingest.line.tls]\ncert = \"/nowhere/c.pem\"\nkey = \"/nowhere/k.pem\"\n[api.tls]\ncert = \"/nowhere/ac.pem\"\nkey = \"/nowhere/ak.pem\"\n[store]\nkind = \"cassandra\"\n[store.cassandra.tls]\nenabled = true\nca = \"/nowhere/ca.pem\"\n[cluster]\nca = \"/nowhere/peers.pem\"\n";
+    let found = problems(text, &[]);
+    for (line, key, file) in [
+        (1, "storage_schemas", "s.conf"),
+        (3, "ingest.blacklist", "black"),
+        (4, "ingest.whitelist", "white"),
+        (6, "ingest.line.tls.cert", "c.pem"),
+        (7, "ingest.line.tls.key", "k.pem"),
+        (9, "api.tls.cert", "ac.pem"),
+        (10, "api.tls.key", "ak.pem"),
+        (15, "store.cassandra.tls.ca", "ca.pem"),
+        (17, "cluster.ca", "peers.pem"),
+    ] {
+        let start = format!("plumbago.toml:{line} {key} ");
+        let said = found
+            .iter()
+            .find(|text| text.starts_with(&start))
+            .unwrap_or_else(|| panic!("{start}: {found:#?}"));
+        assert!(said.contains(&format!("/nowhere/{file}")) && said.contains("No such file"), "{said}");
+    }
+    assert_eq!(found.len(), 9, "{found:#?}");
 }

@@ -1,24 +1,22 @@
-//! The actions and the health page of the admin port.
+//! The actions of the admin port.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use plumbago_api::{AdminActions, AdminError, MaintenanceRequest, Readiness};
-use plumbago_cluster::peers::Client;
+use plumbago_api::{AdminActions, AdminError, MaintenanceRequest};
 use plumbago_engine::{Engine, Ledger, Reader};
 use plumbago_ingest::Reject;
 use plumbago_maintenance::windows::Selection;
-use plumbago_maintenance::{Request, Scheduler};
-use plumbago_telemetry::Conditions;
+use plumbago_maintenance::{Request, RequestError, Scheduler};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::backend::Keeper;
 use super::clock;
 
-/// Carries out the actions of the admin port and answers its health page.
+/// Carries out the actions of the admin port.
 #[derive(Debug, Clone)]
 pub(crate) struct Control {
     engine: Engine,
@@ -28,27 +26,26 @@ pub(crate) struct Control {
     listeners: plumbago_ingest::Handle,
     ready: Arc<AtomicBool>,
     scheduler: Scheduler,
-    peers: Arc<Client>,
-    conditions: Conditions,
 }
 
 impl Control {
     pub(crate) fn new(
-        (engine, keeper, peers, conditions): (Engine, Keeper, Arc<Client>, Conditions),
+        (engine, keeper): (Engine, Keeper),
         stop: CancellationToken,
         clock: clock::Setting,
         listeners: plumbago_ingest::Handle,
         scheduler: Scheduler,
     ) -> Self {
-        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler, peers, conditions }
+        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler }
+    }
+
+    /// Whether the points of earlier runs can be read.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
     }
 
     pub(crate) fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
     }
 
     pub(super) fn keeper(&self) -> &Keeper {
@@ -61,36 +58,15 @@ impl Control {
     }
 }
 
-impl Readiness for Control {
-    fn reasons(&self) -> Vec<String> {
-        let mut reasons = Vec::new();
-        if !self.is_ready() {
-            reasons.push("the journal is being replayed".to_owned());
-        }
-        reasons.extend(self.keeper.reasons());
-        if self.stop.is_cancelled() {
-            reasons.push("stopping".to_owned());
-        }
-        reasons
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.keeper.warnings();
-        warnings.extend(self.peers.troubles());
-        warnings.extend(self.conditions.list().into_iter().map(|held| held.text));
-        warnings
-    }
-}
-
 #[async_trait]
 impl AdminActions for Control {
     async fn flush(&self) -> Result<Value, AdminError> {
-        self.engine.flush_all().await.map_err(|error| AdminError(error.to_string()))?;
+        self.engine.flush_all().await.map_err(|error| AdminError::Failed(error.to_string()))?;
         self.ledger().await
     }
 
     async fn ledger(&self) -> Result<Value, AdminError> {
-        let ledger = self.engine.ledger().await.map_err(|error| AdminError(error.to_string()))?;
+        let ledger = self.engine.ledger().await.map_err(|error| AdminError::Failed(error.to_string()))?;
         Ok(Whole::new(ledger, &self.listeners).json())
     }
 
@@ -100,7 +76,7 @@ impl AdminActions for Control {
     }
 
     async fn replay(&self, since: i64) -> Result<Value, AdminError> {
-        let bytes = self.keeper.replay(since).map_err(|error| AdminError(format!("{error:#}")))?;
+        let bytes = self.keeper.replay(since).map_err(|error| AdminError::Failed(format!("{error:#}")))?;
         Ok(json!({ "bytes": bytes }))
     }
 
@@ -108,21 +84,25 @@ impl AdminActions for Control {
         if self.clock.set(now) {
             Ok(json!({ "now": now }))
         } else {
-            Err(AdminError(
+            Err(AdminError::Failed(
                 "the daemon runs on the machine's clock; start it with debug.clock set".to_owned(),
             ))
         }
     }
 
     async fn maintenance(&self) -> Result<Value, AdminError> {
-        serde_json::to_value(self.scheduler.status()).map_err(|error| AdminError(error.to_string()))
+        serde_json::to_value(self.scheduler.status()).map_err(|error| AdminError::Failed(error.to_string()))
     }
 
     async fn run_maintenance(&self, request: MaintenanceRequest) -> Result<Value, AdminError> {
         let MaintenanceRequest { job, dry_run, glob, from, until } = request;
         let selection = Selection { names: glob, from, until };
         let asked = self.scheduler.ask(&job, &Request { dry_run, selection });
-        asked.map_err(|error| AdminError(error.to_string()))?;
+        asked.map_err(|error| match error {
+            RequestError::UnknownJob { .. } => AdminError::Unknown(error.to_string()),
+            RequestError::TooMany => AdminError::Failed(error.to_string()),
+            _ => AdminError::Invalid(error.to_string()),
+        })?;
         Ok(json!({ "job": job, "dry_run": dry_run }))
     }
 }
@@ -170,6 +150,7 @@ impl Whole {
             "rejected": self.rejected(),
             "rejected_by_reason": reasons,
             "missing": self.engine.missing() as i64,
+            "lost": self.engine.lost,
         })
     }
 }
@@ -188,6 +169,9 @@ impl fmt::Display for Whole {
             self.refused.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
         if !reasons.is_empty() {
             write!(f, " ({})", reasons.join(", "))?;
+        }
+        if self.engine.lost > 0 {
+            write!(f, "; lost by damaged files {}", self.engine.lost)?;
         }
         write!(f, "; missing {}", self.engine.missing())
     }

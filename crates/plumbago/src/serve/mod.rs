@@ -3,12 +3,19 @@
 mod admin;
 mod backend;
 mod clock;
+mod greeting;
+mod health;
 mod info;
 mod maintenance;
 mod peers;
+mod process;
+mod ready;
+mod reload;
+mod retention_hint;
 mod rules;
 mod self_metrics;
 mod sink;
+mod stopping;
 mod tagging;
 mod watchdog;
 
@@ -18,24 +25,25 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use plumbago_api::{AdminHandles, Handles, Server};
+use plumbago_api::{AdminHandles, AdminSecret, Handles, Server};
 use plumbago_cluster::NotedReads;
 use plumbago_cluster::peers::Client;
-use plumbago_engine::{Engine, EngineParts, Reader, Recovered};
+use plumbago_engine::{Engine, EngineParts, Reader, Recovered, StartError};
 use plumbago_index::Index;
 use plumbago_ingest::{Ingest, Listener};
-use plumbago_journal::Journal;
+use plumbago_journal::{Journal, JournalError};
 use plumbago_maintenance::{JobLease, Scheduler, Stores};
 use plumbago_model::Clock;
-use plumbago_store::SeriesSource;
-use plumbago_telemetry::{Conditions, Registry, log};
+use plumbago_store::{ErrorKind, SeriesSource};
+use plumbago_telemetry::{Conditions, Damage, Registry, log};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use self::stopping::{Reporter, Step};
 use crate::config::{Budget, Config, Loaded};
 use crate::error::{Exit, Failure};
-use crate::machine;
+use crate::{machine, secret};
 
 /// Pause between two runs that drop expired points and merge closed buckets.
 const MAINTENANCE: Duration = Duration::from_secs(300);
@@ -54,16 +62,12 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) fn run(mut loaded: Loaded, file: Option<&Path>) -> Result<(), Failure> {
     let budget = loaded.divide_memory();
     let level = log::init(&loaded.config.log.level);
+    log::log_panics();
     raise_file_limit();
     // All listeners share one TLS crypto provider. The call fails only if one is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let reload = rules::Reload {
-        file: file.map(Path::to_path_buf),
-        config: loaded.config.clone(),
-        level,
-        certificates: Vec::new(),
-    };
+    let reload = reload::Reload::new(&loaded, file, level);
     let result = runtime.block_on(serve(loaded, &budget, reload));
     runtime.shutdown_timeout(Duration::from_secs(5));
     result
@@ -82,6 +86,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// Returns the list of damage found.
+    pub(crate) fn damage(&self) -> Damage {
+        Damage::of(&self.registry)
+    }
+
     /// Returns the leases that decide which process on the shared store runs a job.
     pub(crate) fn job_lease(&self) -> Arc<dyn JobLease> {
         self.keeper.job_lease()
@@ -111,7 +120,8 @@ impl Core {
     }
 }
 
-async fn serve(loaded: Loaded, budget: &Budget, mut reload: rules::Reload) -> Result<(), Failure> {
+async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> Result<(), Failure> {
+    let before = greeting::Before::look(&loaded);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
@@ -122,13 +132,16 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: rules::Reload) -> Re
     let stop = CancellationToken::new();
     let mut hangup = stop_on_signals(&stop)?;
     let core = open(config, budget, &rules, clock.shared(), &stop)?;
+    before.opened();
     let ingest = bind_ingest(config, &core)?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
     let jobs = maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
     let scheduler = Scheduler::new(jobs, core.job_context(config), core.job_lease());
     let peers = Arc::new(peers::open(config, &core.registry)?);
-    let parts = (core.engine.clone(), core.keeper.clone(), Arc::clone(&peers), core.conditions.clone());
+    let parts = (core.engine.clone(), core.keeper.clone());
     let control = admin::Control::new(parts, stop.clone(), clock, listeners.clone(), scheduler.clone());
+    let health =
+        health::Health::new(core.conditions.clone(), core.keeper.clone(), Arc::clone(&peers), stop.clone());
     let tagging = Arc::new(tagging::Tags::new(&core, rules.config_for()));
     let handles = Handles {
         index: Arc::clone(&core.index),
@@ -141,19 +154,27 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: rules::Reload) -> Re
         registry: core.registry.clone(),
     };
     let admin_handles = AdminHandles {
-        readiness: Arc::new(control.clone()),
+        readiness: Arc::new(health.clone()),
         actions: Arc::new(control.clone()),
         heads: Arc::new(control.clone()),
         registry: core.registry.clone(),
+        secret: AdminSecret {
+            value: secret::load_or_create(&config.data_dir)
+                .map_err(|error| Failure::new(Exit::Store, error))?,
+            file: secret::path(&config.data_dir),
+        },
     };
     let api = Server::bind(&config.api, &handles).await.context("api.listen").map_err(internal)?;
     let admin =
         Server::bind_admin(&config.admin, &admin_handles).await.context("admin.listen").map_err(internal)?;
     for (section, port) in [("api", &api), ("admin", &admin)] {
-        reload.certificates.extend(port.iter().map(|port| (section, port.certificates())));
+        port.iter().for_each(|port| reload.add_port(section, port.certificates()));
     }
+    reload.report_to(&core.conditions, &core.registry);
     print_addresses(&addresses, api.as_ref(), admin.as_ref());
 
+    tokio::spawn(health.clone().run());
+    process::register(&core.registry);
     let http_stop = CancellationToken::new();
     let admin = admin.map(|server| tokio::spawn(server.run(http_stop.clone())));
     let ingest_stop = CancellationToken::new();
@@ -163,19 +184,10 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: rules::Reload) -> Re
         end_reading(reading).await;
         return close(core).await;
     };
-    tracing::info!(
-        metrics = found.metrics,
-        state_rows = found.states,
-        replayed = found.replayed,
-        covered = found.covered,
-        unexplained = found.unexplained,
-        names_ms = found.names.as_millis() as u64,
-        load_ms = found.load.as_millis() as u64,
-        replay_ms = found.replay.as_millis() as u64,
-        "started"
-    );
+    before.found(&found);
     let _ = stop.run_until_cancelled(tagging.series().sync_marks()).await;
     control.set_ready();
+    health.set_started();
     // The API port was bound before the replay but not served yet. Connections made since then wait in its
     // queue.
     let api_address = api.as_ref().map(Server::address);
@@ -183,24 +195,33 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: rules::Reload) -> Re
     spawn_chores(config, &core, &listeners, &stop);
     tokio::spawn(Arc::clone(tagging.series()).run(stop.clone()));
     let maintenance = tokio::spawn(scheduler.run(stop.clone()));
-    print_ready(addresses.of(Listener::LINE), api_address);
+    let hints = greeting::hints(config, addresses.of(Listener::LINE), api_address);
+    ready::announce(&health, hints, &stop);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tokio::spawn(watchdog::run(core.engine.clone(), stop.clone()));
+    let hints = (core.engine.clone(), rules.clone(), core.conditions.clone());
+    tokio::spawn(retention_hint::run(hints.0, hints.1, hints.2, stop.clone()));
 
     wait(&stop, &mut hangup, &mut reload, &rules, &listeners).await;
 
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    let stopping = Reporter::start(core.registry.clone(), core.conditions.clone());
     ingest_stop.cancel();
     // An interrupted job continues from its last checkpoint at its next run.
     maintenance.abort();
     end_reading(reading).await;
+    stopping.begin(Step::Metrics);
     let ledger = core.engine.stop(STORE_TIMEOUT).await;
+    stopping.begin(Step::Requests);
     http_stop.cancel();
     for server in [api, admin].into_iter().flatten() {
         let _ = server.await;
     }
     println!("{}", admin::Whole::new(ledger, &listeners));
-    close(core).await
+    stopping.begin(Step::Closing);
+    close(core).await?;
+    greeting::stopped(&config.data_dir);
+    Ok(())
 }
 
 /// Makes SIGTERM and SIGINT cancel `stop`. Called early, so that signals during the start count too. Returns
@@ -222,7 +243,7 @@ fn stop_on_signals(stop: &CancellationToken) -> Result<Signal, Failure> {
 /// Loads the state of earlier runs. Returns `None` if a stop was requested meanwhile.
 async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recovered>, Failure> {
     match stop.run_until_cancelled(engine.start()).await {
-        Some(found) => found.context("start").map_err(start_failure).map(Some),
+        Some(found) => found.map_err(start_failure).map(Some),
         None => Ok(None),
     }
 }
@@ -240,7 +261,7 @@ pub(crate) async fn at_rest<T>(
     let rules = rules::Live::new(loaded.rules);
     let (clock, stop) = (clock::Setting::from(loaded.config.debug.clock), CancellationToken::new());
     let core = open(&loaded.config, &budget, &rules, clock.shared(), &stop)?;
-    core.engine.start().await.context("start").map_err(start_failure)?;
+    core.engine.start().await.map_err(start_failure)?;
     let result = work(&loaded.config, &core).await;
     core.engine.stop(STORE_TIMEOUT).await;
     stop.cancel();
@@ -268,10 +289,13 @@ fn open(
     let registry = Registry::new();
     let backend = backend::Backend::open(config, rules, &clock, &registry, stop)?;
     let journal = Journal::open(&config.journal_dir(), config.journal.clone(), Arc::clone(&clock), &registry)
-        .context("cannot open the journal")
-        .map_err(|error| Failure::new(Exit::Store, error))?;
+        .map_err(|error| {
+            let exit = if matches!(error, JournalError::Corrupt { .. }) { Exit::Data } else { Exit::Store };
+            Failure::new(exit, anyhow::Error::new(error).context("cannot open the journal"))
+        })?;
     let index = Arc::new(Index::new(&registry));
     let conditions = Conditions::new(&registry);
+    Damage::of(&registry).attach(&conditions);
     let stores = backend.stores();
     let parts = EngineParts {
         clock: Arc::clone(&clock),
@@ -324,12 +348,13 @@ async fn end_reading(reading: JoinHandle<()>) {
 async fn wait(
     stop: &CancellationToken,
     hangup: &mut Signal,
-    reload: &mut rules::Reload,
+    reload: &mut reload::Reload,
     rules: &rules::Live,
     listeners: &plumbago_ingest::Handle,
 ) {
     while stop.run_until_cancelled(hangup.recv()).await.is_some() {
-        reload.reload(rules, listeners);
+        // It reads files and resolves names.
+        tokio::task::block_in_place(|| reload.reload(rules, listeners));
     }
     tracing::info!("stopping");
 }
@@ -353,18 +378,6 @@ fn print_addresses(ingest: &plumbago_ingest::Addresses, api: Option<&Server>, ad
     }
 }
 
-fn print_ready(line: Option<std::net::SocketAddr>, api: Option<std::net::SocketAddr>) {
-    println!("ready");
-    if let (Some(line), Some(api)) = (line, api) {
-        let (ip, port) = (line.ip(), line.port());
-        println!();
-        println!("Send a point:  bash -c 'echo \"test.count 42 $(date +%s)\" > /dev/tcp/{ip}/{port}'");
-        println!("Look at it:    curl 'http://{api}/render?target=test.count&from=-10min&format=json'");
-        println!("Add it as a Graphite data source to Grafana: http://{api}");
-        println!("Stop with Ctrl-C. All settings, explained:   plumbago config default");
-    }
-}
-
 /// Raises the limit on open files as far as the system allows, since connections and tables of the store need
 /// many.
 fn raise_file_limit() {
@@ -380,6 +393,8 @@ fn internal(error: anyhow::Error) -> Failure {
     Failure::new(Exit::Internal, error)
 }
 
-fn start_failure(error: anyhow::Error) -> Failure {
-    Failure::new(Exit::Store, error)
+fn start_failure(error: StartError) -> Failure {
+    let is_damaged = matches!(&error, StartError::Store(error) if error.kind == ErrorKind::Corrupt);
+    let exit = if is_damaged { Exit::Data } else { Exit::Store };
+    Failure::new(exit, anyhow::Error::new(error).context("start"))
 }

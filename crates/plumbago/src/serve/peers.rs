@@ -19,13 +19,13 @@ pub(super) fn open(config: &Config, registry: &Registry) -> Result<Client, Failu
 #[async_trait]
 impl PeerHeads for Control {
     async fn pending(&self, message: &[u8]) -> Result<Vec<u8>, AdminError> {
-        let failed = |error: &dyn std::fmt::Display| AdminError(error.to_string());
+        let failed = |error: &dyn std::fmt::Display| AdminError::Failed(error.to_string());
         // Until the replay is done, heads are incomplete.
         if !self.is_ready() {
-            return Err(AdminError("the journal is being replayed".to_owned()));
+            return Err(AdminError::Failed("the journal is being replayed".to_owned()));
         }
         let Some((replica, writer)) = self.keeper().writer() else {
-            return Err(AdminError("this store is not shared with other daemons".to_owned()));
+            return Err(AdminError::Failed("this store is not shared with other daemons".to_owned()));
         };
         let request = wire::read_request(message).map_err(|error| failed(&error))?;
         let series = self.reader().pending(&request).await.map_err(|error| failed(&error))?;

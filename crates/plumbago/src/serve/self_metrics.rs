@@ -10,6 +10,7 @@ use plumbago_model::{Clock, PointBatch};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
 
+use super::process;
 use crate::config::SelfMetrics;
 use crate::machine;
 
@@ -92,7 +93,7 @@ async fn totals(source: &Source) -> Totals {
         errors: stats.rejected() as f64,
         blacklisted: stats.rejected_for(Reject::Blacklist) as f64,
         not_whitelisted: stats.rejected_for(Reject::Whitelist) as f64,
-        cpu: cpu_seconds(),
+        cpu: process::cpu_seconds(),
     }
 }
 
@@ -100,15 +101,6 @@ async fn totals(source: &Source) -> Totals {
 fn dropped_creates(ledger: &Ledger) -> u64 {
     let refused = |reason: &str| matches!(reason, "create_limited" | "memory_limited");
     ledger.rejected_by_reason().filter(|(reason, _)| refused(reason)).map(|(_, n)| n).sum()
-}
-
-/// CPU time of the process in seconds.
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field, the command name, may contain blanks, so fields are counted from its closing bracket.
-    let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(11) + ticks(12)) / 100.0
 }
 
 /// The host's name with `_` for dots, as carbon writes it.

@@ -236,6 +236,16 @@ impl Database {
         damaged
     }
 
+    /// The directory of the state rows.
+    pub(super) fn states(&self) -> &Path {
+        self.states.path()
+    }
+
+    /// The directory of the slices.
+    pub(super) fn slices(&self) -> &Path {
+        self.slices.path()
+    }
+
     /// Visits state rows in id order. Skips damaged places and returns how many there were.
     pub(super) fn visit_states(&self, visit: &mut dyn FnMut(Id, &[u8])) -> u64 {
         let mut damaged = 0;

@@ -169,9 +169,28 @@ impl Shared {
         synced.map_err(|error| self.note_failure(error))
     }
 
+    /// Counts damaged places of a keyspace and names its damaged files.
+    fn note_damage(&self, keyspace: &Path, places: u64, text: &str) {
+        self.metrics.damaged.add(places);
+        if places == 0 {
+            return;
+        }
+        let files = plumbago_fjall_host::damaged_in(keyspace);
+        if files.is_empty() {
+            self.host.damage().found(keyspace, text);
+        }
+        files.iter().for_each(|file| self.host.damage().found(file, text));
+    }
+
     pub(super) fn scan_states(&self, visit: &mut dyn FnMut(Id, &[u8])) -> Result<(), SpoolError> {
-        let damaged = self.host.get()?.visit_states(visit);
-        self.metrics.damaged.add(damaged);
+        let database = self.host.get()?;
+        let damaged = database.visit_states(visit);
+        self.note_damage(
+            database.states(),
+            damaged,
+            "it holds state rows: points in them that were not sent to the store are lost unless the journal has them. \
+             Nothing has to be done",
+        );
         Ok(())
     }
 
@@ -260,8 +279,14 @@ impl Shared {
         to: Key,
         visit: &mut dyn FnMut(Key, fjall::Slice) -> bool,
     ) -> Result<(), SpoolError> {
-        let damaged = self.host.get()?.visit_slices(from, to, visit);
-        self.metrics.damaged.add(damaged);
+        let database = self.host.get()?;
+        let damaged = database.visit_slices(from, to, visit);
+        self.note_damage(
+            database.slices(),
+            damaged,
+            "it holds rows for the store: the damaged ones are skipped and lost unless the store has them already. \
+             Nothing has to be done: the file is removed once its other rows are sent",
+        );
         Ok(())
     }
 

@@ -46,7 +46,8 @@ fn a_newer_or_foreign_format_is_refused() {
     for text in ["plumbago-store 2\n", "something else", ""] {
         fs::write(dir.path().join("plumbago-format"), text).unwrap();
         let (kind, message) = refusal(dir.path());
-        assert_eq!(kind, ErrorKind::Invalid);
+        let is_newer = text.starts_with("plumbago-store");
+        assert_eq!(kind, if is_newer { ErrorKind::Invalid } else { ErrorKind::Corrupt });
         assert!(message.contains("plumbago-format"), "{message}");
     }
 }
@@ -57,7 +58,9 @@ fn tables(dir: &Path) -> Vec<PathBuf> {
     let tables = keyspaces
         .filter(|path| !path.ends_with("0"))
         .filter_map(|path| fs::read_dir(path.join("tables")).ok());
-    tables.flatten().map(|entry| entry.unwrap().path()).collect()
+    let mut tables: Vec<PathBuf> = tables.flatten().map(|entry| entry.unwrap().path()).collect();
+    tables.sort();
+    tables
 }
 
 #[test]
@@ -165,8 +168,68 @@ fn damage_that_keeps_it_from_opening_is_named() {
     refused(&manifest);
     fs::write(&manifest, &manifest_whole).unwrap();
 
+    // These two files follow from others.
     fs::write(dir.path().join("version"), b"what").unwrap();
-    assert!(refusal(dir.path()).1.contains("version"));
-    fs::write(dir.path().join("version"), b"FJL\x03").unwrap();
-    open(dir.path()).store.close().unwrap();
+    fs::remove_file(keyspace.join("current")).unwrap();
+    let opened = open(dir.path());
+    assert_eq!(opened.registry.value("plumbago_damaged_files"), Some(2.0));
+    opened.store.close().unwrap();
+    assert_eq!(fs::read(dir.path().join("version")).unwrap(), b"FJL\x03");
+
+    // Without its log the database is refused, and nothing is deleted.
+    let before = tables(dir.path());
+    let log = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let log = log.filter(|path| path.extension().is_some_and(|extension| extension == "jnl")).max().unwrap();
+    fs::rename(&log, dir.path().join("aside")).unwrap();
+    refused(&dir.path().join("0.jnl"));
+    assert_eq!(tables(dir.path()), before);
+}
+
+/// One table of names is damaged, or of their copy: all names are found. The start writes the damaged keyspace anew.
+#[test]
+fn names_come_back_from_their_copy() {
+    let whole = tempfile::tempdir().unwrap();
+    let config = std::sync::Arc::new(MetricConfig {
+        retention: "60s:7d".parse().unwrap(),
+        aggregation: plumbago_model::Aggregation::Average,
+        x_files_factor: 0.5,
+    });
+    let names: Vec<String> =
+        (0..20_000).map(|i| format!("servers.host{i:05}.cpu.{:x}", i * 2_654_435_761_u64)).collect();
+    let metas: Vec<MetricMeta> = names
+        .iter()
+        .map(|name| MetricMeta { name: name.clone(), config: config.clone(), created_on: 1 })
+        .collect();
+    {
+        let store = open(whole.path()).store;
+        block_on(store.create(&metas)).unwrap();
+        store.write_tables().unwrap();
+        store.close().unwrap();
+    }
+    let mut met = 0;
+    for table in tables(whole.path()) {
+        let len = fs::metadata(&table).unwrap().len();
+        if len < 100_000 {
+            continue;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let copied =
+            std::process::Command::new("cp").arg("-a").arg(whole.path().join(".")).arg(dir.path()).status();
+        assert!(copied.unwrap().success());
+        let damaged = dir.path().join(table.strip_prefix(whole.path()).unwrap());
+        let mut bytes = fs::read(&damaged).unwrap();
+        bytes[len as usize / 3] ^= 0x10;
+        fs::write(&damaged, bytes).unwrap();
+        for round in 0..2 {
+            let opened = open(dir.path());
+            let page = block_on(opened.store.scan(None, 100_000)).unwrap();
+            assert!(page.iter().map(|(name, _)| name).eq(names.iter()), "{} names", page.entries.len());
+            let found = opened.registry.value("plumbago_damaged_files").unwrap();
+            assert!(found <= f64::from(1 - round), "round {round}: {found} damaged files");
+            met += u32::from(found > 0.0);
+            opened.store.scan_states(&mut |_, _| {}).unwrap();
+            opened.store.close().unwrap();
+        }
+    }
+    assert_eq!(met, 1, "damage in the table of names");
 }

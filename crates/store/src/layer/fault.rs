@@ -194,6 +194,30 @@ impl<S: FlushStore> FlushStore for Faulty<S> {
         self.before("scan state rows")?;
         self.inner.scan_states(visit)
     }
+
+    fn damaged_states(&self) -> Vec<(MetricId, MetricId)> {
+        self.inner.damaged_states()
+    }
+
+    fn report_damaged_states(&self, text: &str, lost: u64) {
+        self.inner.report_damaged_states(text, lost);
+    }
+
+    fn note_numbers(&self, count: usize, numbers: &mut dyn Iterator<Item = (u32, MetricId)>) {
+        self.inner.note_numbers(count, numbers);
+    }
+
+    fn noted_numbers(&self, visit: &mut dyn FnMut(u32, MetricId)) {
+        self.inner.noted_numbers(visit);
+    }
+
+    fn note_held(&self, points: u64) -> Result<(), StoreError> {
+        self.inner.note_held(points)
+    }
+
+    fn take_held(&self) -> Result<Option<u64>, StoreError> {
+        self.inner.take_held()
+    }
 }
 
 #[async_trait]

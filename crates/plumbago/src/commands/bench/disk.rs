@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use clap::Args;
 use plumbago_bench::Report;
 use plumbago_model::SystemClock;
@@ -10,12 +11,19 @@ use plumbago_store::StoreError;
 use plumbago_store_embedded::{EmbeddedStore, StageUsage};
 use plumbago_telemetry::Registry;
 
+use super::super::expect_data;
 use super::print_report;
-use crate::config::{self, Config};
+use crate::config::{self, Config, StoreKind};
 use crate::error::{Exit, Failure};
+
+const EXAMPLES: &str = "\
+Examples:
+  plumbago bench disk                            of the configured data directory; its daemon must be stopped
+  plumbago bench disk --json";
 
 /// Options of `plumbago bench disk`.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct DiskArgs {
     /// Data directory of a stopped daemon; by default the configured one
     #[arg(long)]
@@ -39,6 +47,12 @@ pub fn run(args: &DiskArgs, file: Option<&Path>) -> Result<(), Failure> {
     if let Some(data_dir) = &args.data_dir {
         config.data_dir = data_dir.clone();
     }
+    if config.store.kind == StoreKind::Cassandra && args.data_dir.is_none() {
+        let error =
+            anyhow!("the points are in Cassandra (store.kind): `nodetool tablestats` shows their disk use");
+        return Err(Failure::new(Exit::Usage, error));
+    }
+    expect_data(&config, "store")?;
     let mut report = Report::default();
     measure(&config, args.merge, &mut report)?;
     print_report(&report, args.json)

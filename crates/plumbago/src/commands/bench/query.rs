@@ -27,8 +27,18 @@ struct ServerArgs {
     json: bool,
 }
 
+const FIND_EXAMPLES: &str = "\
+Examples:
+  plumbago bench find                            searches that match the names of `bench load --names hosts`
+  plumbago bench find 'servers.*.cpu.user' --count 50";
+
+const RENDER_EXAMPLES: &str = "\
+Examples:
+  plumbago bench render 'sumSeries(servers.*.cpu.user)' --from -1h";
+
 /// Options of `plumbago bench find`.
 #[derive(Debug, Args)]
+#[command(after_help = FIND_EXAMPLES)]
 pub struct FindArgs {
     #[command(flatten)]
     server: ServerArgs,
@@ -44,6 +54,7 @@ pub struct FindArgs {
 
 /// Options of `plumbago bench render`.
 #[derive(Debug, Args)]
+#[command(after_help = RENDER_EXAMPLES)]
 pub struct RenderArgs {
     #[command(flatten)]
     server: ServerArgs,
@@ -51,10 +62,10 @@ pub struct RenderArgs {
     #[arg(required = true)]
     targets: Vec<String>,
     /// Start of the time range
-    #[arg(long, default_value = "-24h")]
+    #[arg(long, default_value = "-24h", allow_hyphen_values = true)]
     from: String,
     /// End of the time range
-    #[arg(long, default_value = "now")]
+    #[arg(long, default_value = "now", allow_hyphen_values = true)]
     until: String,
     /// Format of the answer
     #[arg(long, default_value = "json")]

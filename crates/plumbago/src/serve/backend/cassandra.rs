@@ -55,7 +55,7 @@ impl Cassandra {
         let writer =
             WriterFile::load(&config.data_dir, settings.replica).context("writer id").map_err(local)?;
         let spool = open_spool(config, clock, registry)?;
-        let copy = open_copy(&config.data_dir.join("names"), config, clock)?;
+        let copy = open_copy(&config.data_dir.join("names"), config, clock, registry)?;
         let store = CassandraStore::connect(settings, writer.identity(), Arc::clone(clock), registry)
             .context("store.cassandra")
             .map_err(local)?;
@@ -115,7 +115,10 @@ impl Cassandra {
     /// Waits up to `DRAIN_TIMEOUT` for pending rows to be acknowledged, then closes the spool and the copy.
     pub(super) async fn close(self) -> anyhow::Result<()> {
         if self.store.is_up() && !self.spooled.drain(DRAIN_TIMEOUT).await {
-            tracing::warn!(spool = ?self.spooled.status(), "some rows were not sent; the spool keeps them");
+            let status = self.spooled.status();
+            let why = status.last_error.unwrap_or_else(|| "the servers were too slow".to_owned());
+            let rows = status.spool.pending_rows;
+            tracing::warn!(rows, why, "not all rows were sent; the spool keeps them for the next start");
         }
         self.sending.cancel();
         self.copy.close()?;
@@ -133,15 +136,21 @@ impl Cassandra {
 
 fn open_spool(config: &Config, clock: &Arc<dyn Clock>, registry: &Registry) -> Result<Spool, Failure> {
     let dir = config.data_dir.join("spool");
-    Spool::open(&dir, config.spool.clone(), Arc::clone(clock), registry)
-        .context("cannot open the spool")
-        .map_err(local)
+    Spool::open(&dir, config.spool.clone(), Arc::clone(clock), registry).map_err(|error| {
+        let exit = if error.is_damage() { Exit::Data } else { Exit::Store };
+        Failure::new(exit, anyhow::Error::new(error).context("cannot open the spool"))
+    })
 }
 
 /// Opens the local copy of the names: an embedded store without points. It gets a registry of its own,
 /// because its self-metrics have the same names as those of a store with points.
-fn open_copy(dir: &Path, config: &Config, clock: &Arc<dyn Clock>) -> Result<EmbeddedStore, Failure> {
-    EmbeddedStore::open(dir, config.store.embedded.clone(), Arc::clone(clock), &Registry::new())
+fn open_copy(
+    dir: &Path,
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    registry: &Registry,
+) -> Result<EmbeddedStore, Failure> {
+    EmbeddedStore::open(dir, config.store.embedded.clone(), Arc::clone(clock), &registry.apart())
         .map_err(super::failure)
 }
 

@@ -5,6 +5,7 @@ mod cassandra;
 mod sasi;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use plumbago_api::NameFinder;
@@ -15,7 +16,7 @@ use plumbago_store::{
     DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, SharedStore, SharedWindows, StoreError,
 };
 use plumbago_store_embedded::EmbeddedStore;
-use plumbago_telemetry::Registry;
+use plumbago_telemetry::{Conditions, Registry, Severity};
 use tokio_util::sync::CancellationToken;
 
 use self::adapters::JobLeases;
@@ -23,6 +24,9 @@ use self::cassandra::Cassandra;
 use super::{MAINTENANCE, rules};
 use crate::config::{Config, StoreKind};
 use crate::error::{Exit, Failure};
+
+/// Pause between two updates of the gauges of the disk.
+const MEASURE: Duration = Duration::from_secs(10);
 
 /// The opened stores, by the traits through which others use them.
 pub(super) struct Backend {
@@ -101,7 +105,10 @@ impl Keeper {
     /// Starts the background tasks of the store.
     pub(super) fn spawn_chores(&self, engine: &Engine, stop: &CancellationToken) {
         match self {
-            Self::Embedded(store) => drop(tokio::spawn(maintain(store.clone(), stop.clone()))),
+            Self::Embedded(store) => {
+                tokio::spawn(measure(store.clone(), stop.clone()));
+                tokio::spawn(maintain(store.clone(), stop.clone()));
+            }
             Self::Cassandra(cassandra) => cassandra.spawn_tasks(engine, stop),
         }
     }
@@ -153,19 +160,11 @@ impl Keeper {
         }
     }
 
-    /// Why the store is not ready, for operators. Empty if it is ready.
-    pub(super) fn reasons(&self) -> Vec<String> {
+    /// States in `conditions` what is wrong with the store.
+    pub(super) fn report(&self, conditions: &Conditions) {
         match self {
-            Self::Embedded(store) => store.trouble().into_iter().collect(),
-            Self::Cassandra(cassandra) => cassandra.member.reasons(),
-        }
-    }
-
-    /// Features that do not work although the store is ready, for operators.
-    pub(super) fn warnings(&self) -> Vec<String> {
-        match self {
-            Self::Embedded(_) => Vec::new(),
-            Self::Cassandra(cassandra) => cassandra.member.warnings(),
+            Self::Embedded(store) => conditions.set(Severity::NotReady, "store_broken", store.trouble()),
+            Self::Cassandra(cassandra) => cassandra.member.report(conditions),
         }
     }
 
@@ -191,15 +190,32 @@ impl Keeper {
     }
 }
 
+/// Updates the gauges of the store at once and at each `MEASURE` interval until `stop`.
+async fn measure(store: EmbeddedStore, stop: CancellationToken) {
+    loop {
+        let store = store.clone();
+        let _ = tokio::task::spawn_blocking(move || store.measure()).await;
+        if stop.run_until_cancelled(tokio::time::sleep(MEASURE)).await.is_none() {
+            return;
+        }
+    }
+}
+
 /// Drops expired points and merges closed time buckets at each `MAINTENANCE` interval until `stop`.
 async fn maintain(store: EmbeddedStore, stop: CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(MAINTENANCE)).await.is_some() {
         let (store, stop) = (store.clone(), stop.clone());
         let job = tokio::task::spawn_blocking(move || store.maintain(&mut |_| !stop.is_cancelled()));
         match job.await {
-            Ok(Ok(report)) if report != Default::default() => {
-                tracing::info!(?report, "maintenance of the embedded store finished");
-            }
+            Ok(Ok(report)) if report != Default::default() => tracing::info!(
+                expired_buckets = report.expired_buckets,
+                merged_buckets = report.merged_buckets,
+                merged_points = report.merged_points,
+                bytes_before = report.bytes_before,
+                bytes_after = report.bytes_after,
+                failed_buckets = report.failed_buckets,
+                "old points were dropped and blocks merged"
+            ),
             Ok(Err(error)) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,

@@ -1,0 +1,78 @@
+//! Who may use the admin port: those who know the token, or the secret of the data directory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode};
+use subtle::ConstantTimeEq;
+
+use super::CLOCK_PATH;
+use crate::error::plain;
+use crate::peer_heads::HEADS_PATH;
+
+/// A secret that only those know who can read a file of this machine.
+#[derive(Debug, Clone)]
+pub struct AdminSecret {
+    /// The content of the file.
+    pub value: String,
+    /// The file, for messages.
+    pub file: PathBuf,
+}
+
+/// What a request has to know.
+#[derive(Debug)]
+pub(super) struct Access {
+    /// `admin.token`; empty if there is none.
+    token: String,
+    secret: AdminSecret,
+}
+
+impl Access {
+    pub(super) fn new(token: &str, secret: AdminSecret) -> Self {
+        Self { token: token.to_owned(), secret }
+    }
+
+    /// Whether a request must know the token or the secret. With a token, every request must. Otherwise only
+    /// those that change or stop something, since other users of this machine can reach the port too. Asking
+    /// for the points in memory changes nothing, and the clock can be set only in a process that runs for a
+    /// test.
+    fn is_needed(&self, method: &Method, path: &str) -> bool {
+        let reads = matches!(*method, Method::GET | Method::HEAD) || [HEADS_PATH, CLOCK_PATH].contains(&path);
+        !self.token.is_empty() || !reads
+    }
+
+    fn is_known(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
+        let Some((scheme, given)) = given else { return false };
+        let is = |known: &str| !known.is_empty() && bool::from(given.ct_eq(known.as_bytes()));
+        scheme.eq_ignore_ascii_case(b"bearer ") && (is(&self.token) | is(&self.secret.value))
+    }
+
+    fn refusal(&self) -> Response {
+        let text = if self.token.is_empty() {
+            let file = self.secret.file.display();
+            format!(
+                "requests that change or stop something need the content of {file} as bearer token, which the owner \
+                 of the data directory can read; or set admin.token and send that: \
+                 curl -X POST -H \"Authorization: Bearer $(cat {file})\" …\n"
+            )
+        } else {
+            "this request needs the header Authorization with admin.token as its bearer token\n".to_owned()
+        };
+        let mut response = plain(StatusCode::UNAUTHORIZED, text);
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        response
+    }
+}
+
+/// Refuses requests that do not know what they must (status 401).
+pub(super) async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    if access.is_needed(request.method(), request.uri().path()) && !access.is_known(request.headers()) {
+        return access.refusal();
+    }
+    next.run(request).await
+}

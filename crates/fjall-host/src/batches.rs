@@ -1,0 +1,266 @@
+//! Reads fjall's write-ahead logs without fjall: finds damaged batches that sound ones follow, and takes them out.
+//!
+//! fjall takes the first thing that it cannot read for the end of the log and cuts it there, with everything after
+//! it. An unfinished commit at the end is a normal trace of a crash. Damage before sound batches is not.
+//!
+//! A batch is a start (`1`, u32 items, u64 sequence number), its items (`2`: u8 type, u8 compression, u64 keyspace,
+//! u16 key length, u32 and u32 value lengths, key, value; `4`: u64 keyspace), and an end (`3`, u64 XXH3 of the
+//! items, `FJL` and 3). All numbers are little-endian.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::bytes::{take, take_u32, take_u64};
+use crate::check::Mended;
+use crate::repair::{PAGE, free_name};
+
+const START: u8 = 1;
+const ITEM: u8 = 2;
+const END: u8 = 3;
+const CLEAR: u8 = 4;
+const MAGIC: &[u8] = b"FJL\x03";
+
+/// A damaged part of a log that sound batches follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// Byte offset of the first damaged batch.
+    pub(crate) from: usize,
+    /// Byte offset of the next sound batch.
+    pub(crate) to: usize,
+    /// Rows of the damaged batches, as far as their starts can be read.
+    pub(crate) rows: u64,
+}
+
+/// What was taken out of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TakenOut {
+    pub(crate) file: PathBuf,
+    /// Copy of the log as it was.
+    pub(crate) copy: PathBuf,
+    pub(crate) gaps: Vec<Gap>,
+}
+
+impl TakenOut {
+    pub(crate) fn describe(self) -> Mended {
+        let rows: u64 = self.gaps.iter().map(|gap| gap.rows).sum();
+        let bytes: usize = self.gaps.iter().map(|gap| gap.to - gap.from).sum();
+        let text = format!(
+            "{} damaged places of this log, the first at byte {}, were taken out: about {rows} rows ({bytes} bytes) are \
+             lost unless the journal still has them. {} is a copy of the whole log, which may be removed",
+            self.gaps.len(),
+            self.gaps.first().map_or(0, |gap| gap.from),
+            self.copy.display()
+        );
+        Mended { path: self.file, text }
+    }
+}
+
+/// Takes damaged batches out of a log. Copies the log first. Only the newest log can end in an unfinished batch.
+///
+/// # Errors
+/// If a file cannot be read or written. The log is then unchanged.
+pub(crate) fn take_out_damage(file: &Path, is_newest: bool) -> io::Result<Option<TakenOut>> {
+    let bytes = fs::read(file)?;
+    let gaps = gaps(&bytes, is_newest);
+    if gaps.is_empty() {
+        return Ok(None);
+    }
+    let copy = free_name(file, "damaged");
+    write_synced(&copy, &[&bytes])?;
+    let mut parts = Vec::new();
+    let mut at = 0;
+    for gap in &gaps {
+        parts.push(&bytes[at..gap.from]);
+        at = gap.to;
+    }
+    parts.push(&bytes[at..]);
+    let new = file.with_extension("jnl.new");
+    write_synced(&new, &parts)?;
+    fs::rename(&new, file)?;
+    if let Some(dir) = file.parent() {
+        fs::File::open(dir)?.sync_all()?;
+    }
+    Ok(Some(TakenOut { file: file.to_owned(), copy, gaps }))
+}
+
+fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    file.sync_all()
+}
+
+/// The damaged parts of a log: those that sound batches follow, and a last batch that was written to its end.
+fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    let mut at = 0;
+    let data_end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let mut last = 0;
+    while at < data_end {
+        let gap = |to| Gap { from: at, to, rows: rows(&bytes[at..to]) };
+        if let Some((len, sequence)) = batch(&bytes[at..]) {
+            // The checksum does not cover the sequence numbers, but they rise.
+            let next = batch(&bytes[at + len..]).map(|(_, next)| next).filter(|next| *next >= last);
+            if sequence < last || next.is_some_and(|next| sequence > next) {
+                gaps.push(gap(at + len));
+            } else {
+                last = sequence;
+            }
+            at += len;
+            continue;
+        }
+        let next = next_batch(&bytes[..data_end], at);
+        let ends = bytes[at..data_end].ends_with(MAGIC) && !has_zero_page(bytes, at, data_end);
+        let is_whole = ends || !is_newest;
+        let Some(to) = next.or(is_whole.then_some(data_end)) else { break };
+        gaps.push(gap(to));
+        at = to;
+    }
+    gaps
+}
+
+/// Whether power loss can explain wrong content: a page that was never written.
+fn has_zero_page(bytes: &[u8], from: usize, to: usize) -> bool {
+    let pages = bytes[..to].chunks(PAGE).skip(from.div_ceil(PAGE));
+    pages.into_iter().any(|page| page.len() == PAGE && page.iter().all(|byte| *byte == 0))
+}
+
+/// The length and the sequence number of the sound batch that `bytes` begin with.
+fn batch(bytes: &[u8]) -> Option<(usize, u64)> {
+    let mut rest = bytes;
+    let input = &mut rest;
+    if take(input, 1)? != [START] {
+        return None;
+    }
+    let items = take_u32(input)?;
+    let sequence = take_u64(input)?;
+    let body = *input;
+    for _ in 0..items {
+        skip_item(input)?;
+    }
+    let body = &body[..body.len() - input.len()];
+    if take(input, 1)? != [END] || take_u64(input)? != xxh3_64(body) || take(input, MAGIC.len())? != MAGIC {
+        return None;
+    }
+    Some((bytes.len() - rest.len(), sequence))
+}
+
+fn skip_item(input: &mut &[u8]) -> Option<()> {
+    match take(input, 1)?[0] {
+        ITEM => {
+            take(input, 1 + 1 + 8)?;
+            let key = u16::from_le_bytes(take(input, 2)?.try_into().ok()?);
+            take_u32(input)?;
+            let value = take_u32(input)?;
+            take(input, usize::from(key))?;
+            take(input, value as usize)?;
+        }
+        CLEAR => {
+            take_u64(input)?;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Where the next sound batch begins.
+fn next_batch(bytes: &[u8], from: usize) -> Option<usize> {
+    (from + 1..bytes.len()).find(|at| bytes[*at] == START && batch(&bytes[*at..]).is_some())
+}
+
+/// Rows of the batches in a damaged part, as their starts state them.
+fn rows(mut damaged: &[u8]) -> u64 {
+    let mut rows = 0;
+    while let Some(start) = damaged.get(..5).filter(|start| start[0] == START) {
+        let items = u32::from_le_bytes([start[1], start[2], start[3], start[4]]);
+        // Each item has 9 bytes or more.
+        if u64::from(items) * 9 > damaged.len() as u64 {
+            break;
+        }
+        rows += u64::from(items);
+        let Some(end) = find(damaged, MAGIC) else { break };
+        damaged = &damaged[end + MAGIC.len()..];
+    }
+    rows
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(items: u32, value: u8) -> Vec<u8> {
+        let mut body = Vec::new();
+        for _ in 0..items {
+            body.extend([ITEM, 0, 0]);
+            body.extend(7_u64.to_le_bytes());
+            body.extend(3_u16.to_le_bytes());
+            body.extend([20, 0, 0, 0, 20, 0, 0, 0]);
+            body.extend(b"key");
+            body.extend([value; 20]);
+        }
+        let mut bytes = vec![START];
+        bytes.extend(items.to_le_bytes());
+        bytes.extend((u64::from(value) * 100).to_le_bytes());
+        bytes.extend(&body);
+        bytes.push(END);
+        bytes.extend(xxh3_64(&body).to_le_bytes());
+        bytes.extend(MAGIC);
+        bytes
+    }
+
+    #[test]
+    fn damage_before_sound_batches_is_taken_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("3.jnl");
+        let (first, second, third) = (made(3, 1), made(5, 2), made(2, 3));
+        let whole = [first.clone(), second.clone(), third.clone(), vec![0; 5000]].concat();
+        // A wrong sequence number is seen if it is not between its neighbours.
+        for at in (0..second.len()).filter(|at| *at != 5) {
+            let mut bytes = whole.clone();
+            bytes[first.len() + at] ^= 0x40;
+            fs::write(&file, &bytes).unwrap();
+            let done = take_out_damage(&file, true).unwrap();
+            let Some(done) = done else { panic!("byte {at} of the second batch") };
+            assert_eq!(fs::read(&done.copy).unwrap(), bytes);
+            let left = fs::read(&file).unwrap();
+            assert_eq!(left, [first.clone(), third.clone(), vec![0; 5000]].concat(), "byte {at}");
+            fs::remove_file(&done.copy).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_last_batch_that_was_written_to_its_end_is_damaged() {
+        let whole = [made(3, 1), made(5, 2)].concat();
+        let first = made(3, 1).len();
+        for at in first..whole.len() - MAGIC.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x40;
+            let found = gaps(&bytes, true);
+            // Nothing shows whether the last sequence number is right, if it is no lower than the one before.
+            if (first + 5..first + 13).contains(&at) {
+                continue;
+            }
+            assert_eq!(
+                found.iter().map(|gap| (gap.from, gap.to)).collect::<Vec<_>>(),
+                [(first, whole.len())]
+            );
+        }
+    }
+
+    #[test]
+    fn an_unfinished_batch_at_the_end_is_no_damage() {
+        let whole = [made(3, 1), made(5, 2)].concat();
+        for len in 0..=whole.len() {
+            let mut bytes = whole[..len].to_vec();
+            assert_eq!(gaps(&bytes, true), [], "{len} bytes");
+            bytes.resize(whole.len() + 4096, 0);
+            assert_eq!(gaps(&bytes, true), [], "{len} bytes and zeros");
+        }
+    }
+}

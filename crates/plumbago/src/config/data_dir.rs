@@ -1,0 +1,163 @@
+//! Checks that the daemon can use its data directory, without changing anything.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, Group, Uid, User, eaccess, geteuid};
+
+/// Most files and directories inside the data directory that are looked at.
+const LOOKED_AT: usize = 10_000;
+
+/// Returns why this process cannot use `dir` as its data directory, and what to do; `None` if it can. A directory
+/// that does not exist can be used if it can be made.
+pub fn problem(dir: &Path) -> Option<String> {
+    match std::fs::metadata(dir) {
+        Ok(found) if !found.is_dir() => {
+            Some(format!("{} is a file; set data_dir to a directory, or move the file away", dir.display()))
+        }
+        Ok(_) => unwritable(dir).or_else(|| inside(dir)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => missing(dir),
+        Err(error) => Some(format!("{} cannot be used by {}: {error}", dir.display(), me())),
+    }
+}
+
+/// Names the user of this process: `user "plumbago" (uid 998)`.
+pub fn me() -> String {
+    user(geteuid())
+}
+
+fn user(uid: Uid) -> String {
+    match User::from_uid(uid) {
+        Ok(Some(user)) => format!("user {:?} (uid {uid})", user.name),
+        _ => format!("the user with uid {uid}"),
+    }
+}
+
+/// The directory does not exist: its nearest existing parent must let this process make it.
+fn missing(dir: &Path) -> Option<String> {
+    if let Ok(target) = std::fs::read_link(dir) {
+        return Some(format!(
+            "{} is a link to {}, which does not exist; is its disk mounted?",
+            dir.display(),
+            target.display()
+        ));
+    }
+    let absolute = std::path::absolute(dir).ok()?;
+    let parent = absolute.ancestors().skip(1).find(|parent| parent.exists())?;
+    if !parent.is_dir() {
+        return Some(format!("{} cannot be made, because {} is a file", dir.display(), parent.display()));
+    }
+    let why = refusal(parent)?;
+    Some(format!(
+        "{} does not exist, and {} cannot make it in {}: {why}; make it as root: install -d -o {} {}",
+        dir.display(),
+        me(),
+        parent.display(),
+        geteuid(),
+        absolute.display()
+    ))
+}
+
+fn unwritable(path: &Path) -> Option<String> {
+    let why = refusal(path)?;
+    Some(format!(
+        "{} cannot write to {}: {why}; run `chown -R {} {}` as root, or run the daemon as the owner",
+        me(),
+        path.display(),
+        geteuid(),
+        path.display()
+    ))
+}
+
+/// Finds a file or directory inside that another user made, for example a start as root by hand.
+fn inside(dir: &Path) -> Option<String> {
+    let mut left = vec![dir.to_path_buf()];
+    let mut looked_at = 0;
+    while let Some(next) = left.pop() {
+        for entry in std::fs::read_dir(&next).into_iter().flatten().flatten() {
+            looked_at += 1;
+            let (path, kind) = (entry.path(), entry.file_type());
+            if kind.as_ref().is_ok_and(|kind| kind.is_symlink()) || looked_at > LOOKED_AT {
+                continue;
+            }
+            if path.file_name().is_some_and(|name| name == "lost+found") {
+                continue;
+            }
+            if refusal(&path).is_some() {
+                let first = unwritable(&path)?;
+                let all = format!("`chown -R {} {}`", geteuid(), path.display());
+                return Some(first.replace(&all, &format!("`chown -R {} {}`", geteuid(), dir.display())));
+            }
+            if kind.is_ok_and(|kind| kind.is_dir()) {
+                left.push(path);
+            }
+        }
+    }
+    None
+}
+
+/// Why this process may not write to a file or directory; `None` if it may.
+fn refusal(path: &Path) -> Option<String> {
+    let found = std::fs::metadata(path).ok()?;
+    let mut wanted = AccessFlags::W_OK | AccessFlags::R_OK;
+    if found.is_dir() {
+        wanted |= AccessFlags::X_OK;
+    }
+    match eaccess(path, wanted) {
+        Ok(()) => None,
+        Err(nix::errno::Errno::EACCES) => Some(owned_by(&found)),
+        Err(error) => Some(error.desc().to_owned()),
+    }
+}
+
+fn owned_by(found: &Metadata) -> String {
+    let group = Group::from_gid(found.gid().into()).ok().flatten();
+    let group = group.map_or_else(|| found.gid().to_string(), |group| group.name);
+    let owner = user(Uid::from_raw(found.uid()));
+    format!("it belongs to {owner}, group {group}, with mode {:o}", found.mode() & 0o7777)
+}
+
+/// The files by which a data directory with points is recognised.
+const MARKS: [&str; 3] = ["journal", "store", "spool"];
+
+/// Returns whether a daemon has used `dir` as its data directory.
+pub fn is_used(dir: &Path) -> bool {
+    MARKS.iter().any(|name| dir.join(name).is_dir())
+}
+
+/// Returns `dir` as an absolute path, for messages: a relative one says nothing without the working directory.
+pub fn shown(dir: &Path) -> PathBuf {
+    std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_directory_is_a_directory_or_can_be_made() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        assert_eq!(problem(parent.path()), None);
+        assert_eq!(problem(&at("new/deep")), None);
+        assert!(!at("new").exists(), "a check makes nothing");
+        std::fs::write(at("file"), "").unwrap();
+        assert!(problem(&at("file")).unwrap().contains("is a file; set data_dir"));
+        let under = problem(&at("file/data")).unwrap();
+        assert!(under.contains("file"), "{under}");
+        std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
+        assert!(problem(&at("link")).unwrap().contains("is its disk mounted?"));
+        assert!(!is_used(parent.path()));
+        std::fs::create_dir(at("journal")).unwrap();
+        assert!(is_used(parent.path()));
+    }
+
+    #[test]
+    fn the_owner_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = owned_by(&std::fs::metadata(directory.path()).unwrap());
+        assert!(text.contains(&format!("(uid {})", geteuid())) && text.contains("with mode "), "{text}");
+    }
+}

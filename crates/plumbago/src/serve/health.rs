@@ -1,0 +1,90 @@
+//! The health of the process: feeds the list of conditions from the parts that do not state theirs, and answers
+//! `/readyz` from that list. The names and their meaning for an operator are in `docs/conditions.md`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plumbago_api::Readiness;
+use plumbago_cluster::peers::Client;
+use plumbago_telemetry::{Condition, Conditions, DAMAGED_DATA, Severity};
+use tokio_util::sync::CancellationToken;
+
+use super::backend::Keeper;
+use super::reload::RELOAD_FAILED;
+use super::retention_hint::RETENTION;
+
+/// Pause between two looks at the store and the peers.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The conditions that this crate states; the other names are those of the engine and of the cluster.
+const CONDITIONS: [&str; 7] =
+    [STARTING, STOPPING, RETENTION, RELOAD_FAILED, DAMAGED_DATA, "store_broken", "peers"];
+/// Holds until the points of earlier runs can be read.
+const STARTING: &str = "starting";
+/// Holds from the first sign of a stop.
+const STOPPING: &str = "stopping";
+
+/// The health of the process. Cloning shares it.
+#[derive(Debug, Clone)]
+pub(crate) struct Health {
+    conditions: Conditions,
+    keeper: Keeper,
+    peers: Arc<Client>,
+    stop: CancellationToken,
+}
+
+impl Health {
+    /// Begins with the condition that the process is starting.
+    pub(super) fn new(
+        conditions: Conditions,
+        keeper: Keeper,
+        peers: Arc<Client>,
+        stop: CancellationToken,
+    ) -> Self {
+        conditions.declare(CONDITIONS);
+        conditions.declare(plumbago_engine::CONDITIONS);
+        if matches!(keeper, Keeper::Cassandra(_)) {
+            conditions.declare(plumbago_cluster::CONDITIONS);
+        }
+        let text = "the points and names of earlier runs are being read";
+        conditions.begin_as(Severity::Phase, STARTING, text);
+        Self { conditions, keeper, peers, stop }
+    }
+
+    /// States that the start is complete.
+    pub(super) fn set_started(&self) {
+        self.conditions.end(STARTING);
+    }
+
+    /// Keeps the list of conditions up to date until the runtime ends, so that the log and the gauges show them
+    /// also where nobody asks `/readyz`.
+    pub(super) async fn run(self) {
+        loop {
+            self.look();
+            let _ = tokio::time::timeout(PAUSE, self.stop.cancelled()).await;
+            if self.stop.is_cancelled() {
+                self.look();
+                return;
+            }
+        }
+    }
+
+    fn look(&self) {
+        if self.stop.is_cancelled() {
+            // What the store says while it is being closed is no news.
+            self.conditions.begin_as(Severity::Phase, STOPPING, "the process is stopping");
+            return;
+        }
+        self.keeper.report(&self.conditions);
+        let troubles = self.peers.troubles();
+        let text = (!troubles.is_empty()).then(|| troubles.join("; "));
+        self.conditions.set(Severity::Warning, "peers", text);
+    }
+}
+
+impl Readiness for Health {
+    fn conditions(&self) -> Vec<Condition> {
+        self.look();
+        self.conditions.list()
+    }
+}

@@ -1,0 +1,41 @@
+//! Says "ready" on standard output once the daemon is.
+
+use std::time::Duration;
+
+use plumbago_api::Readiness;
+use tokio_util::sync::CancellationToken;
+
+use super::health::Health;
+
+/// How often a daemon that is not ready looks whether it is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Prints `ready` and `hints` as soon as /readyz would say so. Until then the daemon accepts points, and a line
+/// with the reasons says that it is not ready.
+pub(super) fn announce(health: &Health, hints: String, stop: &CancellationToken) {
+    let reasons = reasons(health);
+    if reasons.is_empty() {
+        return print(&hints);
+    }
+    println!("accepting points; not ready yet: {}", reasons.join("; ").replace('\n', " "));
+    let (health, stop) = (health.clone(), stop.clone());
+    tokio::spawn(async move {
+        while !self::reasons(&health).is_empty() {
+            if stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_none() {
+                return;
+            }
+        }
+        print(&hints);
+    });
+}
+
+fn reasons(health: &Health) -> Vec<String> {
+    let held = health.conditions().into_iter();
+    held.filter(|condition| condition.severity.blocks()).map(|condition| condition.text).collect()
+}
+
+fn print(hints: &str) {
+    println!("ready");
+    print!("{hints}");
+    tracing::info!("ready");
+}

@@ -1,0 +1,352 @@
+//! SIGHUP: applies the settings marked `[reload]` and the files that they name, and says what changed, what needs a
+//! restart and what was wrong. Whatever has a problem stays as it was; the rest is applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plumbago_api::Certificates;
+use plumbago_telemetry::log::{self, LevelHandle};
+use plumbago_telemetry::{Conditions, Gauge, Registry};
+use serde_json::Value;
+
+use super::rules::Live;
+use crate::config::{self, Change, Config, Loaded, Place, Problems};
+
+/// Name of the condition that holds from a failed reload to the next one without errors.
+pub(super) const RELOAD_FAILED: &str = "reload_failed";
+
+/// The keys of the storage rules: both files together make them.
+const RULES: [&str; 2] = ["storage_schemas", "storage_aggregation"];
+
+/// Keys of files that are read at the start only. A change of their contents needs a restart.
+const READ_ONCE: [&str; 7] = [
+    "store.cassandra.tls.ca",
+    "store.cassandra.tls.cert",
+    "store.cassandra.tls.key",
+    "store.cassandra.metadata.tls.ca",
+    "store.cassandra.metadata.tls.cert",
+    "store.cassandra.metadata.tls.key",
+    "cluster.ca",
+];
+
+/// The settings in effect, and the parts of the daemon that a reload changes.
+pub(crate) struct Reload {
+    file: Option<PathBuf>,
+    /// The file that the start read, for messages.
+    shown: String,
+    /// The values in effect: of reloadable keys as of the last reload that applied them, else as of the start.
+    values: Value,
+    level: Option<LevelHandle>,
+    /// Certificates of the HTTP ports, with the sections that configure them (`api`, `admin`).
+    certificates: Vec<(&'static str, Arc<Certificates>)>,
+    /// Hashes of the contents of the files in effect, by key.
+    contents: BTreeMap<&'static str, u64>,
+    report: Option<Report>,
+}
+
+/// How the results of reloads are seen: the health page and metrics.
+struct Report {
+    conditions: Conditions,
+    is_ok: Gauge,
+    last_success: Gauge,
+}
+
+/// What one reload did.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// Keys whose new value or contents are in effect.
+    applied: BTreeSet<&'static str>,
+    /// Keys whose new value or contents need a restart.
+    restart: BTreeSet<&'static str>,
+    errors: Vec<String>,
+}
+
+impl Reload {
+    /// Remembers the settings that the daemon starts with. `file` is the `--config` option.
+    pub(crate) fn new(loaded: &Loaded, file: Option<&Path>, level: Option<LevelHandle>) -> Self {
+        let shown = loaded.file.as_deref().map_or("the environment".to_owned(), |f| f.display().to_string());
+        Self {
+            file: file.map(Path::to_path_buf),
+            shown,
+            contents: contents(&loaded.set),
+            values: loaded.set.clone(),
+            level,
+            certificates: Vec::new(),
+            report: None,
+        }
+    }
+
+    /// Adds an HTTP port, whose certificate is read again.
+    pub(super) fn add_port(&mut self, section: &'static str, certificates: Arc<Certificates>) {
+        self.certificates.push((section, certificates));
+    }
+
+    /// Reports reloads to `conditions` and `registry`. The start counts as the first good one.
+    pub(super) fn report_to(&mut self, conditions: &Conditions, registry: &Registry) {
+        let report = Report {
+            conditions: conditions.clone(),
+            is_ok: registry.gauge(
+                "plumbago_config_last_reload_successful",
+                "1 if the last reload (SIGHUP) had no error, else 0",
+                &[],
+            ),
+            last_success: registry.gauge(
+                "plumbago_config_last_reload_success_timestamp_seconds",
+                "Time of the last reload without an error, or of the start, in seconds since the epoch",
+                &[],
+            ),
+        };
+        conditions.declare([RELOAD_FAILED]);
+        report.is_ok.set(1.0);
+        report.last_success.set(now());
+        self.report = Some(report);
+    }
+
+    /// Reads the configuration again and applies what it can.
+    pub(super) fn reload(&mut self, rules: &Live, listeners: &plumbago_ingest::Handle) {
+        let config::Read { loaded, problems } = config::read(self.file.as_deref());
+        problems.log();
+        let mut outcome = Outcome::default();
+        outcome.errors.extend(problems.iter().filter(|p| p.error).map(ToString::to_string));
+        let changes = self.changes(&loaded, &problems);
+        let mut values = self.values.clone();
+        for change in &changes {
+            self.note(change, &mut outcome);
+            if config::is_reloadable(change.key) {
+                config::take(&mut values, &loaded.set, change.key);
+            }
+        }
+        let files = self.changed_files(&values);
+        self.values = values;
+        match config::from_values(&self.values) {
+            Ok(config) => self.apply(&config, &files, rules, listeners, &mut outcome),
+            Err(error) => outcome.fail(format!("the configuration cannot be applied: {error}")),
+        }
+        self.finish(&outcome);
+    }
+
+    /// The keys whose values differ from those in effect, without those that have a problem.
+    fn changes(&self, loaded: &Loaded, problems: &Problems) -> Vec<Change> {
+        let broken = broken(problems, loaded);
+        if broken.contains("") {
+            return Vec::new();
+        }
+        let is_broken = |change: &Change| broken.contains(unit(change.key));
+        let mut changes = config::changes(&self.values, &loaded.set);
+        changes.retain(|change| !is_broken(change));
+        changes
+    }
+
+    fn note(&self, Change { key, old, new }: &Change, outcome: &mut Outcome) {
+        if config::is_reloadable(key) {
+            outcome.applied.insert(key);
+            tracing::info!("{key} is {new} now; it was {old}");
+        } else {
+            outcome.restart.insert(key);
+            tracing::warn!(
+                "{key} was changed to {new} and needs a restart; until then {old} stays in effect"
+            );
+        }
+    }
+
+    /// The keys of files whose contents differ from those in effect.
+    fn changed_files(&self, values: &Value) -> BTreeSet<&'static str> {
+        let now = contents(values);
+        let differs = |key: &&'static str| now.get(key) != self.contents.get(key);
+        now.keys().chain(self.contents.keys()).copied().filter(differs).collect()
+    }
+
+    fn apply(
+        &mut self,
+        config: &Config,
+        files: &BTreeSet<&'static str>,
+        rules: &Live,
+        listeners: &plumbago_ingest::Handle,
+        outcome: &mut Outcome,
+    ) {
+        let mut kept = BTreeSet::new();
+        if let (Some(handle), Some(filter)) = (&self.level, log::filter(&config.log.level)) {
+            let _ = handle.reload(filter);
+        }
+        match config::read_rules(config) {
+            Ok(read) if files.iter().any(|key| RULES.contains(key)) => {
+                let count = read.configs().len();
+                rules.replace(read);
+                tracing::info!(
+                    "storage rules reloaded, {count} configuration(s); they apply to metrics that are created from now on"
+                );
+            }
+            Ok(_) => {}
+            Err(problems) => {
+                kept.extend(RULES);
+                outcome.fail_with(
+                    problems.iter().map(text),
+                    "the old rules stay in effect (storage_schemas, storage_aggregation)",
+                );
+            }
+        }
+        if let Err(error) = listeners.reload(&config.ingest) {
+            kept.extend(files.iter().filter(|key| key.starts_with("ingest.")));
+            let lines = error.to_string();
+            let lines = lines.lines().map(str::to_owned);
+            outcome.fail_with(lines, "what the listeners cannot use stays as it was");
+        }
+        for (section, certificates) in &self.certificates {
+            let tls = if *section == "api" { &config.api.tls } else { &config.admin.tls };
+            if let Err(error) = certificates.reload(&tls.files()) {
+                kept.extend(files.iter().filter(|key| key.starts_with(&format!("{section}.tls."))));
+                let what = format!("{section}.tls was not reloaded; the old certificate stays in effect");
+                outcome.fail_with(std::iter::once(error.to_string()), &what);
+            }
+        }
+        self.note_files(files, &kept, outcome);
+    }
+
+    /// Remembers and logs the files whose contents are new.
+    fn note_files(
+        &mut self,
+        files: &BTreeSet<&'static str>,
+        kept: &BTreeSet<&'static str>,
+        outcome: &mut Outcome,
+    ) {
+        let read = contents(&self.values);
+        for key in files {
+            if READ_ONCE.contains(key) {
+                outcome.restart.insert(key);
+                tracing::warn!("the file of {key} has new contents and needs a restart");
+            } else if !kept.contains(key) {
+                outcome.applied.insert(key);
+                if !RULES.contains(key) {
+                    tracing::info!("the file of {key} was read again: its contents are new");
+                }
+                match read.get(key) {
+                    Some(hash) => drop(self.contents.insert(key, *hash)),
+                    None => drop(self.contents.remove(key)),
+                }
+            }
+        }
+    }
+
+    fn finish(&self, outcome: &Outcome) {
+        let Outcome { applied, restart, errors } = outcome;
+        let (applied, restart, from) = (applied.len(), restart.len(), &self.shown);
+        match errors.len() {
+            0 if applied + restart == 0 => tracing::info!("reloaded {from}: nothing has changed"),
+            0 => tracing::info!("reloaded {from}: {applied} applied, {restart} need a restart"),
+            errors => tracing::error!(
+                "reloaded {from} with errors: {applied} applied, {restart} need a restart, {errors} error(s); \
+                 what they concern stays as it was"
+            ),
+        }
+        let Some(report) = &self.report else { return };
+        report.is_ok.set(if errors.is_empty() { 1.0 } else { 0.0 });
+        match errors.first() {
+            None => {
+                report.last_success.set(now());
+                report.conditions.end(RELOAD_FAILED);
+            }
+            Some(first) => {
+                let more = match errors.len() - 1 {
+                    0 => String::new(),
+                    more => format!(" (and {more} more)"),
+                };
+                let text = format!(
+                    "the last reload (SIGHUP) had an error: {first}{more}; what it concerns stays as it was. Run \
+                     `plumbago config check`, correct it and reload again"
+                );
+                report.conditions.begin(RELOAD_FAILED, text);
+            }
+        }
+    }
+}
+
+impl Outcome {
+    fn fail(&mut self, error: String) {
+        tracing::error!("{error}");
+        self.errors.push(error);
+    }
+
+    /// Adds errors and logs those that were not said yet, then what follows from them.
+    fn fail_with(&mut self, errors: impl Iterator<Item = String>, consequence: &str) {
+        for error in errors {
+            if !self.errors.iter().any(|said| said.contains(&error)) {
+                self.fail(error);
+            }
+        }
+        tracing::error!("{consequence}");
+    }
+}
+
+/// The keys with errors, as their units; "" if the file cannot be read or parsed, so that nothing of it counts.
+fn broken<'a>(problems: &'a Problems, loaded: &Loaded) -> BTreeSet<&'a str> {
+    let rules = [&loaded.config.storage_schemas, &loaded.config.storage_aggregation];
+    let of = |problem: &'a config::Problem| match &problem.place {
+        Place::File(file, _) if loaded.file.as_ref() != Some(file) && rules.contains(&file) => Some(RULES[0]),
+        Place::Environment(_) if problem.key.is_empty() => None,
+        _ => Some(unit(&problem.key)),
+    };
+    problems.iter().filter(|problem| problem.error).filter_map(of).collect()
+}
+
+/// A problem as text. One of a file that was named elsewhere lacks the place.
+fn text(problem: &config::Problem) -> String {
+    match problem.place {
+        Place::Default => format!("{}: {}", problem.key, problem.message),
+        _ => problem.to_string(),
+    }
+}
+
+/// The part of the configuration that is applied as a whole: certificate and key go together, and so do the two
+/// files of the storage rules. Other keys stand for themselves.
+fn unit(key: &str) -> &str {
+    match key.rsplit_once('.') {
+        Some((section, _)) if section.ends_with(".tls") => section,
+        _ if key == RULES[1] => RULES[0],
+        _ => key,
+    }
+}
+
+/// Hashes of the contents of the files that the settings name, by key. Files that cannot be read are left out.
+fn contents(values: &Value) -> BTreeMap<&'static str, u64> {
+    let read = |key: &'static str| {
+        let mut hasher = DefaultHasher::new();
+        std::fs::read(config::text(values, key)?).ok()?.hash(&mut hasher);
+        Some((key, hasher.finish()))
+    };
+    config::file_keys().chain(READ_ONCE).filter_map(read).collect()
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_and_its_key_are_one_unit() {
+        for (key, expected) in [
+            ("ingest.line.tls.key", "ingest.line.tls"),
+            ("api.tls.cert", "api.tls"),
+            ("storage_aggregation", "storage_schemas"),
+            ("storage_schemas", "storage_schemas"),
+            ("log.level", "log.level"),
+            ("", ""),
+        ] {
+            assert_eq!(unit(key), expected);
+        }
+    }
+
+    #[test]
+    fn files_of_all_reloadable_keys_are_watched() {
+        let keys: Vec<&str> = config::file_keys().collect();
+        for key in ["storage_schemas", "ingest.rewrite_rules", "ingest.line.tls.cert", "admin.tls.key"] {
+            assert!(keys.contains(&key), "{key} in {keys:?}");
+        }
+        assert!(!keys.contains(&"log.level"));
+    }
+}

@@ -1,0 +1,202 @@
+//! The names and their copy. Every name is in two keyspaces, so that a damaged table of one of them loses none.
+//!
+//! The copy is written in the same batches. It is read only where the names are damaged. A directory of an older
+//! version gets its copy in the background ([`fill_copy`]).
+
+use std::sync::atomic::Ordering;
+
+use fjall::{Keyspace, OwnedWriteBatch, PersistMode};
+use plumbago_fjall_host::pressure;
+use plumbago_store::StoreError;
+
+use crate::damage::Damage;
+use crate::errors::{host_error, write_error};
+use crate::open::Open;
+use crate::store::{Core, lock};
+
+/// Row of the catalogue that says that the copy has all names.
+const COPY_IS_WHOLE: &str = "names-copy";
+/// Names that one batch copies.
+const COPIED_AT_ONCE: usize = 10_000;
+
+/// Both keyspaces.
+pub(crate) struct Names {
+    pub(crate) rows: Keyspace,
+    pub(crate) copy: Keyspace,
+}
+
+impl Names {
+    pub(crate) fn insert(&self, batch: &mut OwnedWriteBatch, name: &[u8], row: [u8; 8]) {
+        batch.insert(&self.rows, name, row);
+        batch.insert(&self.copy, name, row);
+    }
+
+    pub(crate) fn remove(&self, batch: &mut OwnedWriteBatch, name: &[u8]) {
+        batch.remove(&self.rows, name);
+        batch.remove(&self.copy, name);
+    }
+
+    /// Notes that the copy has all names, because there are none yet.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub(crate) fn mark_whole(&self, system: &Keyspace) -> Result<(), StoreError> {
+        system
+            .insert(COPY_IS_WHOLE, "whole")
+            .map_err(|error| write_error("mark the copy of the names", error))
+    }
+
+    /// Adds to each of the two keyspaces the names that only the other has, after tables of one were taken out.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub(crate) fn unite(&self, open: &Open) -> Result<(), StoreError> {
+        for (from, to) in [(&self.copy, &self.rows), (&self.rows, &self.copy)] {
+            let mut batch = open.fjall.batch().durability(Some(PersistMode::SyncAll));
+            plumbago_fjall_host::scan(from, &[], None, &mut |_, _| {}, &mut |name, row| {
+                if to.get(name).is_ok_and(|known| known.is_none()) {
+                    batch.insert(to, name, row);
+                }
+                true
+            });
+            batch.commit().map_err(|error| write_error("restore names", error))?;
+        }
+        Ok(())
+    }
+
+    /// The row of a name, from the copy if the names are damaged there.
+    pub(crate) fn get(&self, name: &str, damage: &Damage) -> Option<fjall::Slice> {
+        self.rows.get(name).unwrap_or_else(|error| {
+            damage.report(&self.rows, &name, &error);
+            self.copy.get(name).ok().flatten()
+        })
+    }
+
+    /// Starts writing full memtables to tables.
+    pub(crate) fn rotate_when_full(&self, max_bytes: u64) -> fjall::Result<()> {
+        pressure::rotate_when_full(&self.rows, max_bytes)?;
+        pressure::rotate_when_full(&self.copy, max_bytes)
+    }
+
+    /// Visits names in order from `from` on, and those in damaged blocks from the copy. Stops when `visit` returns
+    /// `false`. Returns what damage it met.
+    pub(crate) fn scan(&self, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Met {
+        let mut met = Met::default();
+        // Where the names before this key are to be taken from the copy.
+        let gap = std::cell::RefCell::new(None::<Vec<u8>>);
+        let places = std::cell::Cell::new(0);
+        let mut stopped = false;
+        let mut damaged = |reached: &[u8], _: &fjall::Error| {
+            places.set(places.get() + 1);
+            gap.borrow_mut().get_or_insert_with(|| reached.to_vec());
+        };
+        plumbago_fjall_host::scan(&self.rows, from, None, &mut damaged, &mut |key, row| {
+            if let Some(start) = gap.borrow_mut().take()
+                && !self.scan_copy(&start, Some(key), &mut met, visit)
+            {
+                stopped = true;
+                return false;
+            }
+            stopped = !visit(key, &row);
+            !stopped
+        });
+        if let Some(start) = gap.take().filter(|_| !stopped) {
+            self.scan_copy(&start, None, &mut met, visit);
+        }
+        met.places = places.get();
+        met
+    }
+
+    /// Visits the names of the copy in a gap. Returns whether `visit` wants more.
+    fn scan_copy(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        met: &mut Met,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> bool {
+        let mut wants_more = true;
+        let mut damaged = |_: &[u8], _: &fjall::Error| met.copy_places += 1;
+        let mut restored = 0;
+        plumbago_fjall_host::scan(&self.copy, from, None, &mut damaged, &mut |key, row| {
+            if to.is_some_and(|to| key >= to) {
+                return false;
+            }
+            wants_more = visit(key, &row);
+            restored += u64::from(wants_more);
+            wants_more
+        });
+        met.restored += restored;
+        wants_more
+    }
+}
+
+/// Damage that a scan of names met.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Met {
+    /// Damaged places of the names.
+    pub(crate) places: u64,
+    /// Names taken from the copy.
+    pub(crate) restored: u64,
+    /// Damaged places of the copy.
+    copy_places: u64,
+}
+
+impl Met {
+    /// Reports the damage.
+    pub(crate) fn report(self, open: &Open, damage: &Damage) {
+        if self.places == 0 {
+            return;
+        }
+        open.names_damaged.store(true, Ordering::Release);
+        let is_whole = self.copy_places == 0 && is_whole(open);
+        let rest = if is_whole {
+            "no name is lost. Nothing has to be done"
+        } else {
+            "there was no whole copy: other names in the damaged places are lost, with their points, until a point \
+             with the name arrives"
+        };
+        let text = format!("it holds names; {} were restored from their copy, and {rest}", self.restored);
+        damage.found(&open.names.rows, self.places, &text);
+    }
+}
+
+/// Whether the copy has all names.
+pub(crate) fn is_whole(open: &Open) -> bool {
+    open.system.get(COPY_IS_WHOLE).is_ok_and(|row| row.is_some())
+}
+
+/// Copies all names to the copy, if that was not done. For directories of older versions.
+///
+/// # Errors
+/// If the database cannot be written.
+pub(crate) fn fill_copy(core: &Core, open: &Open) -> Result<(), StoreError> {
+    let failed = |error| write_error("copy names", error);
+    let mut position = Vec::new();
+    while !is_whole(open) {
+        pressure::wait(&open.fjall, [&open.names.copy].into_iter()).map_err(host_error)?;
+        // Names cannot be deleted meanwhile.
+        let _changes = lock(&open.configs.changes);
+        let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
+        let mut copied = 0;
+        let mut next = None;
+        open.names.scan(&position, &mut |name, row| {
+            if copied == COPIED_AT_ONCE {
+                next = Some(name.to_vec());
+                return false;
+            }
+            copied += 1;
+            batch.insert(&open.names.copy, name, row);
+            true
+        });
+        if next.is_none() {
+            batch.insert(&open.system, COPY_IS_WHOLE, "whole");
+        }
+        batch
+            .commit()
+            .and_then(|()| open.names.rotate_when_full(core.config.memtable_bytes.0))
+            .map_err(failed)?;
+        position = next.unwrap_or_default();
+    }
+    Ok(())
+}
