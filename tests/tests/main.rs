@@ -30,6 +30,7 @@ mod oracle_tags;
 mod peers;
 mod peers_tls;
 mod power;
+mod power_spool;
 mod restart;
 mod restarts;
 mod sasi;

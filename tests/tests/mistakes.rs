@@ -63,6 +63,43 @@ fn wrong_credentials() {
     }
     wait_until("the right to be used", || run.ready().status == 200);
     run.check_server("after the right was granted");
+
+    // The role loses the right while the daemon runs: the table is named, and its points wait.
+    cql.query("REVOKE MODIFY ON KEYSPACE credentials FROM limited").unwrap();
+    wait_until("the lost right to be named", || {
+        run.steps(1);
+        run.daemon().flush();
+        let ready = run.ready();
+        ready.status == 503 && ready.body.contains("MODIFY")
+    });
+    cql.query("GRANT MODIFY ON KEYSPACE credentials TO limited").unwrap();
+    run.check_server("after the right was granted again");
+}
+
+/// A keyspace is dropped, and made again with another replication, while the daemon runs. What the server had
+/// acknowledged before is sent again by hand.
+#[test]
+fn a_keyspace_made_again() {
+    let options = Options { heap_mib: 320, sasi: false, ..Options::default() };
+    let Some(cluster) = cluster_for_test(1, &options) else { return };
+    let mut cql = cluster.nodes()[0].connect().unwrap();
+    let mut run = Run::new("remade", &cluster.contact_points(), 66);
+    run.syncdb();
+    run.start();
+    run.steps(20);
+    run.sent();
+    cql.query("DROP KEYSPACE remade").unwrap();
+    run.steps(5);
+    wait_until("the lost keyspace to be named", || {
+        let ready = run.ready();
+        ready.status == 503 && ready.body.contains("remade") && ready.body.contains("syncdb")
+    });
+    run.setup.set("store.cassandra.replication.durable_writes", "false");
+    run.syncdb();
+    wait_until("the keyspace to be used", || run.ready().status == 200);
+    let replayed = run.daemon().post_admin(&format!("/admin/replay?since={}", run.load.start - 3600));
+    assert!(replayed.status < 300, "{replayed:?}");
+    run.check_server("after the keyspace was made again");
 }
 
 fn now() -> i64 {

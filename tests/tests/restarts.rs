@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use plumbago_cassandra_node::server::cluster_for_test;
 use plumbago_cassandra_node::{Cluster, Options};
 use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 
@@ -104,11 +105,19 @@ fn again_and_again() {
         wait_until("rows of the living nodes to be acknowledged", || {
             counter("plumbago_sender_rows_total") - before > METRICS / 10
         });
+        // The process is ready, and says which rows wait and why.
+        wait_until("the rows that wait to be named", || {
+            let ready = http::get(daemon.admin(), "/readyz");
+            ready.status == 200
+                && ready.body.contains("deferred_rows")
+                && ready.body.contains("retry_deferred_every")
+        });
         cluster.node(2).start().unwrap();
     }
     let all = METRICS * (POINTS + RETURNS);
     wait_until("all points to be there", || stored(&cluster) == all);
     wait_until("nothing to be sent again", || counter("plumbago_spool_resend_bytes") == 0);
+    wait_until("the warning to end", || !http::get(daemon.admin(), "/readyz").body.contains("deferred_rows"));
     let resent = counter("plumbago_sender_resent_rows_total");
     println!("{resent} rows sent again in {RETURNS} returns, of {all} on three nodes");
     assert!(resent > all / 10 && resent < all * RETURNS * 8 / 10, "{resent} rows of {all}");

@@ -5,6 +5,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{StatusCode, Uri};
 use plumbago_graph::GraphError;
 use plumbago_store::FetchError;
+use plumbago_telemetry::with_causes;
 
 /// Why a request cannot be answered.
 #[derive(Debug, thiserror::Error)]
@@ -66,13 +67,7 @@ pub(crate) fn aborted() -> ApiError {
 
 impl From<FetchError> for ApiError {
     fn from(error: FetchError) -> Self {
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        Self::Unavailable(text)
+        Self::Unavailable(with_causes(&error))
     }
 }
 

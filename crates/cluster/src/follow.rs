@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plumbago_store::{ChangeFeed, Changes, MetaEntry, MetadataStore, MetricMeta};
+use plumbago_telemetry::Throttle;
 use tokio::time::Instant;
 
-use crate::member::RETRY_PAUSE;
+use crate::member::{RETRY_LINE_MS, RETRY_PAUSE};
 use crate::pace::{AT_ONCE, Work};
 use crate::scan::{Missing, Round, interval};
 use crate::scan_file::Progress;
@@ -40,6 +41,9 @@ impl Member {
         }
     }
 }
+
+/// Limits the log lines about calls that are retried.
+static FAILED: Throttle = Throttle::new(RETRY_LINE_MS);
 
 struct Follower {
     member: Member,
@@ -124,10 +128,13 @@ impl Follower {
         match self.apply_changes().await {
             Ok(()) => self.read_until = read_until.or(self.read_until),
             Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "failed to apply the changes of other daemons; retrying"
-                );
+                if let Some(suppressed) = FAILED.pass_now() {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        suppressed,
+                        "failed to apply the changes of other daemons; retrying"
+                    );
+                }
             }
         }
     }
@@ -166,10 +173,13 @@ impl Follower {
             return;
         }
         if let Err(error) = self.try_read_part(has_feed).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "failed to read the names from the server again; retrying"
-            );
+            if let Some(suppressed) = FAILED.pass_now() {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    suppressed,
+                    "failed to read the names from the server again; retrying"
+                );
+            }
             tokio::time::sleep(with_jitter(RETRY_PAUSE)).await;
         }
     }

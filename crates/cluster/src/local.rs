@@ -55,8 +55,12 @@ pub trait Outbox: Send + Sync + Debug {
     /// be retained longer.
     fn set_durable(&self, is_durable: bool);
 
-    /// The error of the last send, for operators; `None` if the server acknowledged it.
+    /// Why the servers acknowledge nothing at present, for operators; `None` if they acknowledge some rows.
     fn last_error(&self) -> Option<String>;
+
+    /// The rows that were deferred because the servers refuse them while they acknowledge others: their number,
+    /// and why if that is known. `None` if there are none.
+    fn deferred(&self) -> Option<(u64, Option<String>)>;
 
     /// Why no further rows are accepted, for operators; `None` if they are.
     fn trouble(&self) -> Option<String>;

@@ -22,14 +22,18 @@ use crate::{
 /// Pause after a failed call before it is retried.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
+/// While a task is retried, its error is logged once in this time.
+pub(crate) const RETRY_LINE_MS: i64 = 60_000;
+
 /// The conditions that [`Member::report`] states.
-pub const CONDITIONS: [&str; 8] = [
+pub const CONDITIONS: [&str; 9] = [
     "schema",
     "store_down",
     "refused_tables",
     "join",
     "unacknowledged",
     "spool",
+    "deferred_rows",
     "features_off",
     "clock_ahead",
 ];
@@ -187,6 +191,14 @@ impl Member {
         ] {
             conditions.set(Severity::NotReady, name, text);
         }
+        let deferred = self.0.outbox.deferred().filter(|_| is_up).map(|(rows, error)| {
+            let why = error.map_or_else(String::new, |error| format!(": {error}"));
+            format!(
+                "{rows} rows wait in the spool because the servers do not take them while they take others; \
+                 retried every `sender.retry_deferred_every`{why}"
+            )
+        });
+        conditions.set(Severity::Warning, "deferred_rows", deferred);
         conditions.set(Severity::Warning, "features_off", listed(status.features_off));
         conditions.set(Severity::Warning, "clock_ahead", self.ahead().clone());
     }

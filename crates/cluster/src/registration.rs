@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::time::Duration;
 
+use plumbago_telemetry::Throttle;
 use tokio::time::Instant;
 
-use crate::member::RETRY_PAUSE;
+use crate::member::{RETRY_LINE_MS, RETRY_PAUSE};
 use crate::{ClusterError, Member, WriterFile, host, with_jitter};
 
 /// How many writer ids are tried before giving up for a moment.
@@ -56,6 +57,7 @@ impl Member {
     /// Renews the registration every hour, on the clock of the machine too: after a standstill it may have
     /// ended. Never returns.
     pub(crate) async fn keep_registered(self) {
+        static FAILED: Throttle = Throttle::new(RETRY_LINE_MS);
         let (mut at, mut now, mut pause) = (Instant::now(), self.clock().now(), FIRST_LOOK);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -65,10 +67,13 @@ impl Member {
             }
             (at, now, pause) = (Instant::now(), self.clock().now(), RENEW_EVERY);
             if let Err(error) = self.renew().await {
-                tracing::warn!(
-                    error = &error as &dyn Error,
-                    "cannot renew the registration of the writer id; retrying"
-                );
+                if let Some(suppressed) = FAILED.pass_now() {
+                    tracing::warn!(
+                        error = &error as &dyn Error,
+                        suppressed,
+                        "cannot renew the registration of the writer id; retrying"
+                    );
+                }
                 pause = with_jitter(RETRY_PAUSE);
             }
         }

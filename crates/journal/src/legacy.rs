@@ -186,7 +186,7 @@ impl Database {
             None => None,
             Some(Ok(key)) => Key::read(&key),
             Some(Err(error)) => {
-                tracing::error!(?from, %error, "the journal is damaged; searching for the next readable frame");
+                tracing::error!(segment = from.segment, %error, "the journal is damaged; searching for the next readable frame");
                 let behind = self.first_readable(from, Key::new(u32::MAX, u64::MAX))?;
                 self.frames.range(behind.bytes()..).next()?.key().ok().and_then(|key| Key::read(&key))
             }

@@ -214,8 +214,8 @@ impl Shared {
             }
             Err(error) => {
                 self.set_trouble(&error);
-                if let Some(held_back) = self.refusals.pass(self.clock.now_ms()) {
-                    tracing::error!(dir = %self.dir.display(), %error, held_back, "the journal refuses points");
+                if let Some(suppressed) = self.refusals.pass(self.clock.now_ms()) {
+                    tracing::error!(dir = %self.dir.display(), %error, suppressed, "the journal refuses points");
                 }
                 Err(error)
             }
@@ -239,8 +239,8 @@ impl Shared {
     fn note_refusal(&self, error: &JournalError, points: usize) {
         self.metrics.refused.add(1);
         self.set_trouble(error);
-        if let Some(held_back) = self.refusals.pass(self.clock.now_ms()) {
-            tracing::error!(dir = %self.dir.display(), %error, points, held_back, "the journal could not write a frame; the frame is kept in memory and the write is retried");
+        if let Some(suppressed) = self.refusals.pass(self.clock.now_ms()) {
+            tracing::error!(dir = %self.dir.display(), %error, points, suppressed, "the journal could not write a frame; the frame is kept in memory and the write is retried");
         }
     }
 

@@ -207,6 +207,11 @@ async fn a_dead_range_holds_nothing_up(is_silent: bool) {
     let waits = |value: &f64| *value - 3.0;
     let found = values(&fixture.store, id(3), 1000, 1010).await;
     assert_eq!(found.iter().map(waits).collect::<Vec<_>>(), (0..10).map(f64::from).collect::<Vec<_>>());
+    eventually("the dead range to be named, and only it", || {
+        let status = fixture.store.status();
+        status.spool.deferred_rows == 10 && status.last_deferral.is_some() && status.last_error.is_none()
+    })
+    .await;
     fixture.remote.dead.lock().unwrap().clear();
     fixture.sent().await;
     assert_eq!(fixture.remote.cells().len(), 200);

@@ -8,13 +8,13 @@ use plumbago_telemetry::{Counter, Throttle};
 
 /// Counts and logs damaged rows. Clones share the limit on log lines.
 #[derive(Debug, Clone)]
-pub(crate) struct Damage {
+pub(crate) struct DamageReporter {
     counter: Counter,
     throttle: Arc<Throttle>,
     clock: Arc<dyn Clock>,
 }
 
-impl Damage {
+impl DamageReporter {
     pub(crate) fn new(counter: Counter, clock: Arc<dyn Clock>) -> Self {
         Self { counter, throttle: Arc::new(Throttle::new(10_000)), clock }
     }

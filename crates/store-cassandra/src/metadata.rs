@@ -16,7 +16,7 @@ use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::damage::Damage;
+use crate::damage::DamageReporter;
 use crate::dialect::{config_from_map, config_to_map};
 use crate::find::Counts;
 use crate::flight;
@@ -58,7 +58,7 @@ pub(crate) struct NameStore {
     pub(crate) config: Config,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stats: Stats,
-    pub(crate) damage: Damage,
+    pub(crate) damage: DamageReporter,
     /// The origin that marks this process's changes in the feed.
     pub(crate) origin: Uuid,
     pub(crate) counts: Counts,
@@ -82,7 +82,7 @@ impl NameStore {
             cluster,
             text: Names::new(&config.metadata_keyspace()),
             config: config.clone(),
-            damage: Damage::new(stats.damaged.clone(), clock.clone()),
+            damage: DamageReporter::new(stats.damaged.clone(), clock.clone()),
             clock,
             stats,
             origin,
@@ -117,7 +117,7 @@ impl NameStore {
     /// Creates metrics: first the directories, then the metrics with their metadata, then the entries in the
     /// change feed. In this order, a reader that sees one of them also finds those before it.
     pub(crate) async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
-        let metrics = self.holdable(metrics);
+        let metrics = self.storable(metrics);
         if metrics.is_empty() {
             return Ok(());
         }
@@ -136,16 +136,16 @@ impl NameStore {
 
     /// Leaves out metrics whose names the tables cannot hold, and counts and logs them. If a name occurs
     /// twice, the last one is kept.
-    fn holdable<'a>(&self, metrics: &'a [MetricMeta]) -> Vec<&'a MetricMeta> {
+    fn storable<'a>(&self, metrics: &'a [MetricMeta]) -> Vec<&'a MetricMeta> {
         let limits = self.limits(false);
         let mut place: HashMap<&str, usize> = HashMap::with_capacity(metrics.len());
         let mut kept: Vec<&MetricMeta> = Vec::with_capacity(metrics.len());
         for metric in metrics {
             if let Err(problem) = limits.check(&metric.name) {
                 self.stats.refused_names.add(1);
-                if let Some(held_back) = self.throttle.pass(self.clock.now_ms()) {
+                if let Some(suppressed) = self.throttle.pass(self.clock.now_ms()) {
                     let start: String = metric.name.chars().take(200).collect();
-                    tracing::warn!(name = start, %problem, held_back, "a metric cannot be created");
+                    tracing::warn!(name = start, %problem, suppressed, "a metric cannot be created");
                 }
                 continue;
             }

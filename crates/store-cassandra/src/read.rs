@@ -16,7 +16,7 @@ use scylla::response::{PagingState, PagingStateResponse};
 use scylla::statement::prepared::PreparedStatement;
 use uuid::Uuid;
 
-use crate::damage::Damage;
+use crate::damage::DamageReporter;
 use crate::error;
 use crate::layout::{self, COUNT_MAX, Partition, Table};
 use crate::peer_overlay::PeerOverlay;
@@ -42,7 +42,7 @@ pub(crate) struct PointReader {
     tables: Arc<Tables>,
     concurrency: usize,
     stats: Stats,
-    damage: Damage,
+    damage: DamageReporter,
     clock: Arc<dyn Clock>,
     throttle: Throttle,
 }
@@ -77,7 +77,7 @@ impl Found {
 
 impl PointReader {
     pub(crate) fn new(tables: Arc<Tables>, concurrency: usize, clock: Arc<dyn Clock>, stats: Stats) -> Self {
-        let damage = Damage::new(stats.damaged.clone(), clock.clone());
+        let damage = DamageReporter::new(stats.damaged.clone(), clock.clone());
         Self { tables, concurrency, stats, damage, clock, throttle: Throttle::new(10_000) }
     }
 
@@ -190,9 +190,9 @@ impl PointReader {
 
     fn report_missing(&self, error: &StoreError) {
         self.stats.tables_refused.add(1);
-        if let Some(held_back) = self.throttle.pass(self.clock.now_ms()) {
+        if let Some(suppressed) = self.throttle.pass(self.clock.now_ms()) {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::warn!(error, held_back, "a table cannot be read, so it counts as empty");
+            tracing::warn!(error, suppressed, "a table cannot be read, so it counts as empty");
         }
     }
 }

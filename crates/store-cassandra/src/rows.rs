@@ -218,8 +218,8 @@ impl DirectoryStore for CassandraStore {
     async fn create_directories(&self, names: &[&str]) -> Result<(), StoreError> {
         let session = self.clusters.names.session().await?;
         let limits = self.names.limits(false);
-        let holdable: Vec<&str> = names.iter().copied().filter(|name| limits.check(name).is_ok()).collect();
-        self.names.write_directories(&session, &holdable).await
+        let storable: Vec<&str> = names.iter().copied().filter(|name| limits.check(name).is_ok()).collect();
+        self.names.write_directories(&session, &storable).await
     }
 
     async fn delete_directories(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError> {

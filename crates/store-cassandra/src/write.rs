@@ -255,9 +255,9 @@ impl PointWriter {
 
     fn report_refusal(&self, error: &StoreError) {
         self.stats.tables_refused.add(1);
-        if let Some(held_back) = self.throttle.pass(self.clock.now_ms()) {
+        if let Some(suppressed) = self.throttle.pass(self.clock.now_ms()) {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::error!(error, held_back, "a table cannot be written; its points are kept and retried");
+            tracing::error!(error, suppressed, "a table cannot be written; its points are kept and retried");
         }
     }
 }

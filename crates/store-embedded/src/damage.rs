@@ -17,14 +17,14 @@ const SKIPPED: &str = "its damaged rows are left out of answers, and their point
 
 /// Counts and reports damage.
 #[derive(Debug, Clone)]
-pub(crate) struct Damage {
+pub(crate) struct DamageReporter {
     counter: Counter,
     all: plumbago_telemetry::Damage,
     /// Keyspaces whose damaged files were looked for.
     examined: Arc<Mutex<HashSet<PathBuf>>>,
 }
 
-impl Damage {
+impl DamageReporter {
     pub(crate) fn new(counter: Counter, all: plumbago_telemetry::Damage) -> Self {
         Self { counter, all, examined: Arc::default() }
     }

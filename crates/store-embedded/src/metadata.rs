@@ -11,7 +11,7 @@ use plumbago_fjall_host::pressure;
 use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
 
-use crate::damage::Damage;
+use crate::damage::DamageReporter;
 use crate::errors::{host_error, read_error, write_error};
 use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, read, run_blocking, write};
@@ -178,7 +178,7 @@ fn set_hidden(open: &Open, names: &[String], at: Option<u32>) -> Result<(), Stor
     batch.commit().map_err(|error| write_error("mark hidden series", error))
 }
 
-fn hidden(open: &Open, damage: &Damage) -> Result<Vec<(String, u32)>, StoreError> {
+fn hidden(open: &Open, damage: &DamageReporter) -> Result<Vec<(String, u32)>, StoreError> {
     let mut names = Vec::new();
     for row in open.system.prefix(HIDDEN_PREFIX) {
         let (key, at) = row.into_inner().map_err(|error| read_error("list hidden series", error))?;
@@ -191,7 +191,7 @@ fn hidden(open: &Open, damage: &Damage) -> Result<Vec<(String, u32)>, StoreError
     Ok(names)
 }
 
-fn scan(open: &Open, damage: &Damage, position: Option<Vec<u8>>, limit: usize) -> MetaPage {
+fn scan(open: &Open, damage: &DamageReporter, position: Option<Vec<u8>>, limit: usize) -> MetaPage {
     let limit = limit.clamp(1, PAGE_MAX);
     let mut page = MetaPage::default();
     let met = open.names.scan(&position.unwrap_or_default(), &mut |key, row| {

@@ -9,7 +9,7 @@ use fjall::{Keyspace, OwnedWriteBatch, PersistMode};
 use plumbago_fjall_host::pressure;
 use plumbago_store::StoreError;
 
-use crate::damage::Damage;
+use crate::damage::DamageReporter;
 use crate::errors::{host_error, write_error};
 use crate::open::Open;
 use crate::store::{Core, lock};
@@ -65,7 +65,7 @@ impl Names {
     }
 
     /// The row of a name, from the copy if the names are damaged there.
-    pub(crate) fn get(&self, name: &str, damage: &Damage) -> Option<fjall::Slice> {
+    pub(crate) fn get(&self, name: &str, damage: &DamageReporter) -> Option<fjall::Slice> {
         self.rows.get(name).unwrap_or_else(|error| {
             damage.report(&self.rows, &name, &error);
             self.copy.get(name).ok().flatten()
@@ -144,7 +144,7 @@ pub(crate) struct Met {
 
 impl Met {
     /// Reports the damage.
-    pub(crate) fn report(self, open: &Open, damage: &Damage) {
+    pub(crate) fn report(self, open: &Open, damage: &DamageReporter) {
         if self.places == 0 {
             return;
         }

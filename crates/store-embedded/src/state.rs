@@ -3,7 +3,7 @@
 use plumbago_model::MetricId;
 use plumbago_store::StoreError;
 
-use crate::damage::Damage;
+use crate::damage::DamageReporter;
 use crate::errors::{read_error, write_error};
 use crate::open::Open;
 
@@ -13,7 +13,7 @@ const HELD: &str = "held";
 /// Visits all state rows. Returns the ranges of ids whose rows cannot be read, including both ends.
 pub(crate) fn scan(
     open: &Open,
-    damage: &Damage,
+    damage: &DamageReporter,
     visit: &mut dyn FnMut(MetricId, &[u8]),
 ) -> Vec<(MetricId, MetricId)> {
     let gaps = std::cell::RefCell::new(Vec::<(MetricId, MetricId)>::new());

@@ -17,7 +17,7 @@ use plumbago_telemetry::Registry;
 
 use crate::Config;
 use crate::columns::Columns;
-use crate::damage::Damage;
+use crate::damage::DamageReporter;
 use crate::errors::host_error;
 use crate::open::Open;
 use crate::stats::Stats;
@@ -41,7 +41,7 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stats: Stats,
-    pub(crate) damage: Damage,
+    pub(crate) damage: DamageReporter,
     pub(crate) columns: Columns,
     pub(crate) host: Host<Open>,
     /// Ranges of ids whose state rows were damaged at the start.
@@ -66,7 +66,7 @@ impl EmbeddedStore {
     ) -> Result<Self, StoreError> {
         let dir = dir.as_ref().to_owned();
         let stats = Stats::new(registry);
-        let damage = Damage::new(stats.damaged.clone(), plumbago_telemetry::Damage::of(registry));
+        let damage = DamageReporter::new(stats.damaged.clone(), plumbago_telemetry::Damage::of(registry));
         let settings = Settings {
             dir: dir.clone(),
             format: "plumbago-store",

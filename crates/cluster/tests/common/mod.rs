@@ -420,6 +420,10 @@ impl Outbox for FakeOutbox {
         None
     }
 
+    fn deferred(&self) -> Option<(u64, Option<String>)> {
+        None
+    }
+
     fn trouble(&self) -> Option<String> {
         None
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use plumbago_index::Index;
 use plumbago_model::MetricConfig;
 use plumbago_store::{MetadataStore, MetricMeta};
+use plumbago_telemetry::Throttle;
 use tokio::sync::mpsc;
 
 use crate::memory::Allowance;
@@ -173,14 +174,18 @@ pub(crate) async fn run(
 
 /// Creates metrics in the metadata store, and retries until it succeeds.
 async fn create(metadata: &dyn MetadataStore, metrics: &[MetricMeta], stats: &Stats) {
+    static FAILED: Throttle = Throttle::new(60_000);
     let mut pause = Duration::from_millis(50);
     while let Err(error) = metadata.create(metrics).await {
         stats.retries.add(1);
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            metrics = metrics.len(),
-            "failed to write new metrics to the metadata store; their points are kept, and the write is retried"
-        );
+        if let Some(suppressed) = FAILED.pass_now() {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                metrics = metrics.len(),
+                suppressed,
+                "failed to write new metrics to the metadata store; their points are kept, and the write is retried"
+            );
+        }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
     }

@@ -166,8 +166,8 @@ impl Shared {
     pub(super) fn note_refusal(&self, error: &SpoolError) {
         self.metrics.refused.add(1);
         self.set_trouble(error);
-        if let Some(held_back) = self.refusals.pass(self.clock.now_ms()) {
-            tracing::error!(dir = %self.dir.display(), %error, held_back, "the spool refused a commit; the commit is retried");
+        if let Some(suppressed) = self.refusals.pass(self.clock.now_ms()) {
+            tracing::error!(dir = %self.dir.display(), %error, suppressed, "the spool refused a commit; the commit is retried");
         }
     }
 

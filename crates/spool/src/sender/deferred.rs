@@ -78,6 +78,7 @@ impl Sender {
             let mut refused = Vec::new();
             if !failing.contains(&table) {
                 let Err(refusal) = self.try_once(&batch, timestamp_us).await else { continue };
+                self.store.health.note_deferral(&refusal.error);
                 if refusal.error.kind == ErrorKind::Invalid {
                     failing.insert(table);
                 }

@@ -23,6 +23,7 @@ impl Sender {
         let mut pause = self.config.retry_first;
         loop {
             let Err(refusal) = self.try_once(&call.batch, timestamp_us).await else { return Ok(()) };
+            self.store.health.failed(&refusal.error);
             let is_lasting = !refusal.error.is_transient();
             let waited = started.elapsed() >= self.config.defer_after;
             let timed_out = is_lasting || waited || refusal.is_known_down;
@@ -40,7 +41,11 @@ impl Sender {
                 || refusal.is_known_down && health.succeeded_within(RECENT);
             // A lasting error for this long: every call in flight may be for one missing table or one dead
             // range, and the calls after them are for others.
-            if others_succeed && timed_out || (is_lasting || refusal.is_known_down) && waited {
+            if others_succeed && timed_out {
+                health.clear_error();
+                return Err((refusal.error, call));
+            }
+            if (is_lasting || refusal.is_known_down) && waited {
                 return Err((refusal.error, call));
             }
             tokio::time::sleep(with_jitter(pause)).await;
@@ -84,7 +89,6 @@ impl Sender {
             store.health.succeeded();
         }
         store.stats.retries.add(1);
-        store.health.failed(&refusal.error);
         Err(refusal)
     }
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::queue::{Chunk, Id, Position, Slice, SpoolStats};
 use futures::stream::{FuturesUnordered, StreamExt};
 use plumbago_store::StoreError;
-use plumbago_telemetry::Throttle;
+use plumbago_telemetry::{Throttle, with_causes};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{self, Call};
@@ -45,8 +45,11 @@ const ERROR_LINE_MS: i64 = 10_000;
 pub struct SenderStatus {
     /// What the spool holds.
     pub spool: SpoolStats,
-    /// Why the last call failed; `None` once a call has succeeded since.
+    /// Why the last call with new rows failed; `None` once a call has succeeded since, or if it is deferred
+    /// because others succeed.
     pub last_error: Option<String>,
+    /// Why rows were deferred last; `None` if this process has deferred none.
+    pub last_deferral: Option<String>,
     /// Time since the last successful call of this process.
     pub last_success: Option<Duration>,
 }
@@ -55,6 +58,7 @@ pub struct SenderStatus {
 #[derive(Debug)]
 pub(crate) struct Health {
     last_error: Mutex<Option<String>>,
+    last_deferral: Mutex<Option<String>>,
     last_success: Mutex<Option<Instant>>,
     /// Successful calls. A failing call compares it to find out whether others succeed.
     pub(crate) successes: AtomicU64,
@@ -67,6 +71,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             last_error: Mutex::default(),
+            last_deferral: Mutex::default(),
             last_success: Mutex::default(),
             successes: AtomicU64::new(0),
             throttle: Throttle::new(ERROR_LINE_MS),
@@ -88,23 +93,33 @@ impl Health {
         last.is_some_and(|at| at.elapsed() < period)
     }
 
+    /// A call is deferred while others succeed: the error is that of the deferred rows only.
+    pub(crate) fn clear_error(&self) {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Remembers why rows are deferred.
+    pub(crate) fn note_deferral(&self, error: &StoreError) {
+        *self.last_deferral.lock().unwrap_or_else(PoisonError::into_inner) = Some(with_causes(error));
+    }
+
     fn log_deferred(&self, error: &StoreError, call: &Call) {
-        if let Some(held_back) = self.deferred.pass_now() {
+        self.note_deferral(error);
+        if let Some(suppressed) = self.deferred.pass_now() {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
-                stage = %call.table.stage, rows = call.rows, held_back,
+                stage = %call.table.stage, rows = call.rows, suppressed,
                 "rows deferred, because they fail while other rows can be sent"
             );
         }
     }
 
     pub(crate) fn failed(&self, error: &StoreError) {
-        let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
-        let text = format!("{error}{cause}");
-        if let Some(held_back) = self.throttle.pass_now() {
+        let text = with_causes(error);
+        if let Some(suppressed) = self.throttle.pass_now() {
             tracing::warn!(
                 error = text,
-                held_back,
+                suppressed,
                 "rows could not be sent; they stay in the spool and are retried"
             );
         }
@@ -116,6 +131,7 @@ impl Health {
         SenderStatus {
             spool,
             last_error: self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            last_deferral: self.last_deferral.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             last_success: last_success.map(|at| at.elapsed()),
         }
     }

@@ -1,6 +1,7 @@
 //! Adapts the engine, the spool and the leases to traits of other crates.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_cluster::{LeaseKeeper, LocalMetrics, Outbox, RowTimestamps};
@@ -34,6 +35,9 @@ impl LocalMetrics for EngineMetrics {
     }
 }
 
+/// A server that acknowledged rows within this time still takes some. Those that it refuses are deferred.
+const ACKNOWLEDGES: Duration = Duration::from_secs(3);
+
 /// The rows in the spool, for the cluster.
 #[derive(Debug)]
 pub(super) struct SpoolOutbox(pub(super) SpooledStore);
@@ -52,7 +56,14 @@ impl Outbox for SpoolOutbox {
     }
 
     fn last_error(&self) -> Option<String> {
-        self.0.status().last_error
+        let status = self.0.status();
+        let acknowledges = status.last_success.is_some_and(|ago| ago < ACKNOWLEDGES);
+        status.last_error.filter(|_| !acknowledges)
+    }
+
+    fn deferred(&self) -> Option<(u64, Option<String>)> {
+        let status = self.0.status();
+        Some((status.spool.deferred_rows, status.last_deferral)).filter(|(rows, _)| *rows > 0)
     }
 
     fn trouble(&self) -> Option<String> {
