@@ -108,7 +108,7 @@ impl Follower {
         if !self.member.finds_names() {
             self.read_due_part(has_feed).await;
         }
-        self.save_progress(has_feed);
+        self.save_progress(has_feed).await;
     }
 
     /// Reads the change feed and applies what it returns.
@@ -243,6 +243,7 @@ impl Follower {
     /// unless most names are missing: that is more likely a fault than a deletion.
     async fn end_round(&mut self) -> Result<(), ClusterError> {
         if !self.member.names().is_complete() {
+            self.member.names().copy().sync_names().await?;
             self.member.names().mark_complete();
         }
         let (gone, names) = self.unseen().await?;
@@ -303,11 +304,16 @@ impl Follower {
     }
 
     /// Saves how far names and changes were read.
-    fn save_progress(&mut self, has_feed: bool) {
+    async fn save_progress(&mut self, has_feed: bool) {
         if self.saved.elapsed() < SAVE_EVERY || self.round.is_urgent {
             return;
         }
         self.saved = Instant::now();
+        // What the file says was read must not be lost in a power cut.
+        if let Err(error) = self.member.names().copy().sync_names().await {
+            tracing::warn!(%error, "cannot sync the copy of the names; trying again");
+            return;
+        }
         let mut file = self.member.scan_file();
         file.progress.part = self.round.position();
         file.progress.read_until = self.read_until.filter(|_| has_feed);

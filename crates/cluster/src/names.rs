@@ -178,6 +178,8 @@ impl Names {
             Some(Some(page)) => Ok(MetaPage { next: Some(Vec::new()), ..page? }),
             Some(None) => {
                 *load = None;
+                // The marker must not outlive names that a power cut takes from the copy.
+                self.0.copy.sync_names().await?;
                 self.mark_complete();
                 self.0.is_loaded.store(true, Ordering::Release);
                 Ok(MetaPage::default())
@@ -264,5 +266,10 @@ impl MetadataStore for Names {
             Err(error) if error.is_transient() => self.0.copy.hidden().await,
             answer => answer,
         }
+    }
+
+    /// Syncs the copy. A start without the server has only its names.
+    async fn sync_names(&self) -> Result<(), StoreError> {
+        self.0.copy.sync_names().await
     }
 }

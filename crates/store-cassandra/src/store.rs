@@ -298,6 +298,11 @@ impl MetadataStore for CassandraStore {
         self.names.hide(names, at).await
     }
 
+    /// Does nothing: nothing is kept on the local disk.
+    async fn sync_names(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
         self.names.show(names).await
     }

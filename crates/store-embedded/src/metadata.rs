@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use fjall::{Keyspace, PersistMode};
 use plumbago_fjall_host::pressure;
 use plumbago_model::MetricConfig;
-use plumbago_store::{ErrorKind, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
+use plumbago_store::{ErrorKind, FlushStore, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
 
 use crate::damage::DamageReporter;
 use crate::errors::{host_error, read_error, write_error};
@@ -260,6 +260,11 @@ impl MetadataStore for EmbeddedStore {
 
     async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
         self.mark_hidden(names, None).await
+    }
+
+    async fn sync_names(&self) -> Result<(), StoreError> {
+        let store = self.clone();
+        run_blocking("sync names", move || FlushStore::sync(&store)).await
     }
 
     async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {

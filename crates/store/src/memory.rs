@@ -234,4 +234,9 @@ impl MetadataStore for MemoryStore {
     async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
         Ok(self.lock().hidden.iter().map(|(name, at)| (name.clone(), *at)).collect())
     }
+
+    /// Does nothing: this store does not survive its process.
+    async fn sync_names(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

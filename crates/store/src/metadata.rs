@@ -107,4 +107,11 @@ pub trait MetadataStore: Store {
     /// # Errors
     /// If they cannot be read.
     async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError>;
+
+    /// Makes every change so far survive a power cut, as far as it is kept on the local disk. Creation records
+    /// of the journal may be dropped only after this.
+    ///
+    /// # Errors
+    /// If the local disk fails; the caller has to retry.
+    async fn sync_names(&self) -> Result<(), StoreError>;
 }

@@ -140,6 +140,10 @@ impl MetadataStore for Connection {
         self.ask()?.scan(position, limit).await
     }
 
+    async fn sync_names(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
         self.ask()?.hide(names, at).await
     }

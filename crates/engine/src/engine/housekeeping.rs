@@ -103,14 +103,19 @@ impl Engine {
         inner.stats.paused.set(f64::from(u8::from(waits || *inner.paused.borrow())));
     }
 
-    /// Syncs the store, then drops the journal segments that no shard needs.
+    /// Syncs names and store, then drops the journal segments that no shard needs.
     pub(super) async fn sync_and_drop(&self) {
         let inner = Arc::clone(&self.0);
         let needed = inner.gauges.iter().map(|s| s.needed_from.load(Ordering::Relaxed)).min().unwrap_or(0);
+        if inner.parts.journal.segments().iter().all(|segment| segment.number >= needed) {
+            return;
+        }
+        // Without its name a state row could not be told from that of a deleted metric.
+        if let Err(error) = inner.parts.metadata.sync_names().await {
+            tracing::warn!(%error, "failed to sync the names, so no journal segment is dropped; retrying in 20 s");
+            return;
+        }
         let done = tokio::task::spawn_blocking(move || {
-            if inner.parts.journal.segments().iter().all(|s| s.number >= needed) {
-                return Ok(());
-            }
             inner.parts.flush.sync().map_err(|e| e.to_string())?;
             inner.parts.journal.drop_before(needed).map(|_| ()).map_err(|e| e.to_string())
         });

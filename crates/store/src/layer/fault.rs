@@ -263,4 +263,10 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
         let names = self.inner.hidden().await?;
         Self::after(&fate, "list hidden series", names)
     }
+
+    async fn sync_names(&self) -> Result<(), StoreError> {
+        let fate = self.before("sync names")?;
+        let done = self.inner.sync_names().await?;
+        Self::after(&fate, "sync names", done)
+    }
 }
