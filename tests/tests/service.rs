@@ -136,6 +136,51 @@ fn the_container_files_use_settings_that_exist() {
     }
 }
 
+/// The manifests fit the schemas of Kubernetes' API, of the oldest version that they name and of the newest one, and
+/// the configuration in them is valid with the environment of the image and the pod.
+#[test]
+fn kubernetes_takes_the_manifests() {
+    let Some(python) = counterpart::python_kubernetes() else { return };
+    let manifest = deploy().join("kubernetes/plumbago.yaml");
+    for version in ["1.27.0", "1.37.0"] {
+        let mut validate = Command::new(python.with_file_name("kubernetes-validate"));
+        validate.args(["--strict", "--kubernetes-version", version]).arg(&manifest);
+        let output = validate.output().unwrap();
+        let said = [&output.stdout, &output.stderr]
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            .concat();
+        assert!(
+            output.status.success() && said.contains("passed for resource statefulset/plumbago"),
+            "{said}"
+        );
+    }
+
+    let read = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
+    let output = Command::new(python).args(["-c", read]).arg(&manifest).output().unwrap();
+    let resources: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let resource = |kind: &str| resources.as_array().unwrap().iter().find(|one| one["kind"] == kind).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in resource("ConfigMap")["data"].as_object().unwrap() {
+        let text = text.as_str().unwrap().replace("/etc/plumbago", directory.path().to_str().unwrap());
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    let pod = resource("StatefulSet")["spec"]["template"]["spec"]["containers"][0].clone();
+    let of_pod = pod["env"].as_array().unwrap().iter().map(|variable| {
+        let value = variable["value"].as_str().unwrap_or("a token of a secret");
+        (variable["name"].as_str().unwrap().to_owned(), value.to_owned())
+    });
+    let image = std::fs::read_to_string(deploy().join("container/Containerfile")).unwrap();
+    let of_image = image.lines().filter_map(|line| line.strip_prefix("ENV ")?.split_once('='));
+    let data = directory.path().join("data");
+    let mut settings: std::collections::BTreeMap<String, String> =
+        of_image.map(|(name, value)| (name.to_owned(), value.to_owned())).chain(of_pod).collect();
+    settings.insert("PLUMBAGO__DATA_DIR".to_owned(), data.to_str().unwrap().to_owned());
+    let settings: Vec<(&str, &str)> =
+        settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let file = directory.path().join("plumbago.toml");
+    check("plumbago.yaml", &["--config", file.to_str().unwrap()], &settings);
+}
+
 fn check(what: &str, arguments: &[&str], settings: &[(&str, &str)]) {
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());

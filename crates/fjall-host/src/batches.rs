@@ -115,6 +115,11 @@ fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
         let ends = bytes[at..data_end].ends_with(MAGIC) && !has_zero_page(bytes, at, data_end);
         let is_whole = ends || !is_newest;
         let Some(to) = next.or(is_whole.then_some(data_end)) else { break };
+        // A power cut left this hole. Nothing behind it was synced, and state rows there would hide points that the
+        // journal still has: the log ends here.
+        if is_newest && has_zero_page(bytes, at, to) {
+            break;
+        }
         gaps.push(gap(to));
         at = to;
     }

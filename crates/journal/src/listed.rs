@@ -20,7 +20,7 @@ pub(crate) fn read(dir: &Path) -> BTreeMap<FileId, u64> {
 }
 
 fn parse(text: &str) -> Option<BTreeMap<FileId, u64>> {
-    let (lines, crc) = text.trim_end().rsplit_once('\n').unwrap_or(("", text.trim_end()));
+    let (lines, crc) = text.strip_suffix('\n')?.rsplit_once('\n')?;
     if crc.len() != 8 || u32::from_str_radix(crc, 16).ok()? != crc32fast::hash(lines.as_bytes()) {
         return None;
     }

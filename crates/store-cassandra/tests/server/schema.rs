@@ -7,7 +7,7 @@ use plumbago_store::{ErrorKind, MetadataStore, PointStore, Run, SharedStore, Wri
 use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::config::{Config, Indexes};
 use plumbago_store_cassandra::schema::{Compression, Severity};
-use plumbago_telemetry::Registry;
+use plumbago_telemetry::{Registry, with_causes};
 
 use crate::common::{Keyspace, now, tables, uuid};
 
@@ -203,5 +203,6 @@ async fn files_of_tls_that_cannot_be_read_are_an_error() {
         CassandraStore::connect(&config, WriterIdentity::new(0, 0), Arc::new(SystemClock), &Registry::new());
     let error = connect.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);
-    assert!(error.to_string().contains("/no/such/file"), "{error}");
+    let text = with_causes(&error);
+    assert!(text.contains("/no/such/file"), "{text}");
 }
