@@ -163,6 +163,7 @@ fn one_daemon_of_a_cluster_at_a_time() {
     let refused = job(&daemon, "clean_rows");
     assert_eq!(refused["error"], "another daemon runs this job", "{refused}");
     let data = setup.data();
+    std::fs::create_dir(setup.path().join("other")).unwrap();
     setup.set("data_dir", setup.path().join("other").to_str().unwrap());
     let by_hand = setup.run(&["clean"]);
     assert_eq!(by_hand.status.code(), Some(4), "{}", by_hand.output);

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use plumbago_store::{ErrorKind, StoreError};
 use scylla::client::session::Session;
+use scylla::statement::Statement as Request;
 
 use crate::check::{BESIDE_BIGGRAPHITE, is_biggraphites};
 use crate::config::{Config, Indexes};
@@ -13,6 +15,10 @@ use crate::layout::Table;
 use crate::schema::ddl::{Makes, Server, Statement};
 use crate::schema::{self, CHANGES, Compression, Difference, LiveSchema, Schema};
 use crate::store::CassandraStore;
+
+/// How long one statement may take. A change of the schema waits for all nodes, whatever requests for rows may take
+/// (`store.cassandra.request_timeout`).
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The plan of a `syncdb` run.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,7 +148,9 @@ async fn run(session: &Session, statement: &Statement, server: Server) -> Result
         Makes::Table(keyspace, name) => format!("create the table {keyspace}.{name}"),
         Makes::Index(keyspace, _, name) => format!("create the index {keyspace}.{name}"),
     };
-    let Err(failure) = session.query_unpaged(statement.cql.as_str(), ()).await else { return Ok(()) };
+    let mut request = Request::new(statement.cql.as_str());
+    request.set_request_timeout(Some(SCHEMA_TIMEOUT));
+    let Err(failure) = session.query_unpaged(request, ()).await else { return Ok(()) };
     let text = failure.to_string();
     if matches!(statement.makes, Makes::Index(..)) && text.contains("SASI") && text.contains("disabled") {
         let operation = format!(

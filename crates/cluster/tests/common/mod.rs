@@ -14,7 +14,7 @@ use plumbago_cluster::{
 use plumbago_model::{Aggregation, Clock, ManualClock, MetricConfig};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{
-    ErrorKind, FetchError, MetricMeta, SchemaNeeds, SharedFeatures, SharedStore, StoreError,
+    ErrorKind, FetchError, MetadataStore, MetricMeta, SchemaNeeds, SharedFeatures, SharedStore, StoreError,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
