@@ -68,6 +68,16 @@ impl Client {
         read(url, request.send_empty())
     }
 
+    /// Posts a JSON text to a path with its query.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn post_json(&self, path: &str, json: &str) -> Result<Answer, BenchError> {
+        let url = self.url(path);
+        let request = self.authorized(self.agent.post(&url)).header("Content-Type", "application/json");
+        read(url, request.send(json))
+    }
+
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
         match &self.token {
             Some(token) => request.header("Authorization", format!("Bearer {token}")),

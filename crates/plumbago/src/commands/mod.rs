@@ -9,6 +9,7 @@ pub mod replay;
 pub mod rescue;
 pub mod schema;
 pub mod serve;
+mod verb;
 
 use anyhow::anyhow;
 use plumbago_model::{Clock as _, Period, SystemClock};

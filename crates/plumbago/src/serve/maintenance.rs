@@ -1,26 +1,17 @@
-//! Sets up the maintenance jobs: which jobs run, on which stores, and how they learn which metrics are in
-//! use.
+//! What maintenance jobs and verbs work with: how they learn which metrics are in use, and how they find names.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_engine::Engine;
 use plumbago_index::{FindError, FindLimits, Index};
 use plumbago_maintenance::checkpoint::Checkpoints;
-use plumbago_maintenance::directories::{CleanDirectories, RepairDirectories};
-use plumbago_maintenance::expire::Expire;
-use plumbago_maintenance::rows::CleanRows;
-use plumbago_maintenance::windows::{RepairNewWriter, RepairWindows};
-use plumbago_maintenance::{Config, Context, Job, LiveMetrics, Stores};
+use plumbago_maintenance::verb::{Tracker, Work};
+use plumbago_maintenance::{Config, Context, JobLease, LiveMetrics};
 use plumbago_model::has_glob;
 use plumbago_store::{ErrorKind, FetchError, StoreError};
 
-use super::Core;
-
-/// How often it is checked whether windows of a new writer id can be repaired.
-const NEW_WRITER_EVERY: Duration = Duration::from_secs(300);
+use super::{Core, names};
 
 /// Tells jobs which metrics the engine writes.
 #[derive(Debug)]
@@ -73,28 +64,17 @@ impl Core {
             ..Context::new(Arc::new(live), Arc::clone(&self.clock))
         }
     }
-}
 
-/// Returns all jobs that these stores support, with their intervals. A zero interval switches a job off. Jobs
-/// keep their files in `dir`.
-pub(crate) fn jobs(config: &Config, stores: &Stores, dir: &Path) -> Vec<(Arc<dyn Job>, Duration)> {
-    let clean_rows = CleanRows { rows: stores.rows.clone(), metadata: stores.listing.clone() };
-    let mut jobs: Vec<(Arc<dyn Job>, Duration)> = vec![(Arc::new(clean_rows), config.clean_rows_every)];
-    if let Some(directories) = stores.directories.clone() {
-        let repair = RepairDirectories { rows: stores.rows.clone(), directories: directories.clone() };
-        jobs.push((Arc::new(CleanDirectories(directories)), config.clean_directories_every));
-        jobs.push((Arc::new(repair), config.repair_directories_every));
+    /// Returns what verbs work with. `lease` decides which process runs a maintenance job.
+    pub(crate) fn work(&self, config: &crate::config::Config, lease: Arc<dyn JobLease>) -> Work {
+        Work {
+            stores: self.stores.clone(),
+            names: Arc::new(names::Names { index: Arc::clone(&self.index), finder: self.keeper.finder() }),
+            context: self.job_context(config),
+            lease,
+            config: config.maintenance.clone(),
+            dir: config.maintenance_dir(),
+            progress: Tracker::default(),
+        }
     }
-    if let Some(windows) = stores.windows.clone() {
-        let (rows, points) = (stores.rows.clone(), stores.points.clone());
-        let repair = RepairWindows { rows, points, windows, after: config.repair_windows_after };
-        let new_writer = RepairNewWriter { repair: repair.clone(), file: dir.join("new-writer.json") };
-        jobs.push((Arc::new(repair), config.repair_windows_every));
-        jobs.push((Arc::new(new_writer), NEW_WRITER_EVERY));
-    }
-    if !config.expire_after.is_zero() {
-        let expire = Expire { stores: stores.clone(), after: config.expire_after };
-        jobs.push((Arc::new(expire), config.expire_every));
-    }
-    jobs
 }
