@@ -18,6 +18,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use plumbago_telemetry::{Condition, Registry, Severity};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::admin::access::Access;
 use crate::config::AdminConfig;
@@ -117,6 +118,15 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn start_job(&self, _name: &str, _parameters: Value) -> Result<Value, AdminError> {
         Err(no_jobs())
     }
+    /// Begins to answer a question about metrics, with parameters, a JSON object. Returns the lines of the answer,
+    /// each with its end. The search ends when the receiver is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if there is no question of this name, or its parameters cannot be used.
+    async fn ask(&self, _name: &str, _parameters: Value) -> Result<mpsc::Receiver<String>, AdminError> {
+        Err(no_jobs())
+    }
     /// Asks a job to end, and returns it.
     ///
     /// # Errors
@@ -173,6 +183,7 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .route(CLOCK_PATH, post(set_clock))
         .route("/admin/replay", post(replay))
         .route("/admin/maintenance", get(maintenance).post(run_maintenance))
+        .route("/admin/questions", post(jobs::ask))
         .route("/admin/jobs", get(jobs::list).post(jobs::start))
         .route("/admin/jobs/{id}", get(jobs::show))
         .route("/admin/jobs/{id}/cancel", post(jobs::cancel))

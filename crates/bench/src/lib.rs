@@ -14,6 +14,6 @@ pub mod server;
 mod error;
 
 pub use error::BenchError;
-pub use http::Client;
+pub use http::{Answer, Client};
 pub use report::Report;
 pub use server::{Daemon, Server};

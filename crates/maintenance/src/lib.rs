@@ -15,6 +15,8 @@ pub mod directories;
 pub mod expire;
 pub mod job;
 pub mod live;
+pub mod question;
+pub mod questions;
 pub mod rows;
 pub mod runs;
 pub mod schedule;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::verb::{AnyVerb, FailureKind, Moment, Tracker, VerbError, Work};
-use crate::verbs;
+use crate::{questions, verbs};
 
 /// Runs that work at the same time; further ones wait.
 const AT_ONCE: usize = 2;
@@ -192,6 +192,14 @@ impl Runs {
         let list = self.lock();
         let run = list.runs.iter().find(|run| run.status.id == id);
         run.map(Run::status).ok_or_else(|| RunError::UnknownId(id.to_owned()))
+    }
+
+    /// Begins to answer a question. Returns the lines of the answer, each a [`crate::question::Line`] in JSON.
+    ///
+    /// # Errors
+    /// If there is no such question, or its parameters cannot be used.
+    pub fn ask(&self, question: &str, parameters: Value) -> Result<mpsc::Receiver<String>, RunError> {
+        questions::ask(question, parameters, &self.0.work.for_run(self.0.stop.child_token()))
     }
 
     /// Asks a run to end, and returns it. It may take a moment to end. One that has ended stays as it is.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use plumbago_store::StoreError;
+use plumbago_store::{FetchError, SeriesSource, StageSizes, StoreError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,6 +51,12 @@ pub struct Work {
     pub stores: Stores,
     /// Finds metrics by glob or tag.
     pub names: Arc<dyn MetricNames>,
+    /// Reads series as Graphite does, with what is in memory.
+    pub source: Arc<dyn SeriesSource>,
+    /// Takes points as from a sender.
+    pub writer: Arc<dyn PointWriter>,
+    /// Measures metrics; `None` if the store cannot.
+    pub sizes: Option<Arc<dyn StageSizes>>,
     /// The context of maintenance jobs: the metrics that this process writes, the clock, the limits of jobs.
     pub context: Context,
     /// Decides which process runs a maintenance job.
@@ -85,6 +91,16 @@ impl Work {
     }
 }
 
+/// Takes points as from a sender.
+#[async_trait]
+pub trait PointWriter: Send + Sync + std::fmt::Debug {
+    /// Accepts a point, which can be read from then on unless the engine refuses it. Returns the canonical name.
+    ///
+    /// # Errors
+    /// If the name is not valid, or the process is shutting down.
+    async fn write(&self, name: &str, timestamp: u32, value: f64) -> Result<String, VerbError>;
+}
+
 /// Why a verb did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbError {
@@ -103,6 +119,9 @@ pub enum VerbError {
     /// The store failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
+    /// Points cannot be read.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
     /// Something else failed.
     #[error("{0}")]
     Failed(String),
@@ -128,7 +147,7 @@ impl VerbError {
         match self {
             Self::Invalid(_) | Self::Job(JobError::Selection { .. }) => FailureKind::Invalid,
             Self::Cancelled | Self::Job(JobError::Stopped { .. }) => FailureKind::Cancelled,
-            Self::Taken(_) | Self::Store(_) | Self::Job(_) => FailureKind::Store,
+            Self::Taken(_) | Self::Store(_) | Self::Fetch(_) | Self::Job(_) => FailureKind::Store,
             Self::Failed(_) => FailureKind::Failed,
         }
     }

@@ -1,9 +1,18 @@
 //! The jobs of the admin port: start, list, progress and result, cancel.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
 use axum::extract::{Path, Query, Request, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use hyper::StatusCode;
+use hyper::body::{Body as HttpBody, Frame};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 
 use super::{AdminHandles, MESSAGE_TIMEOUT, done};
 use crate::error::plain;
@@ -35,6 +44,42 @@ pub(super) async fn start(
     match read(pairs, "job", request).await {
         Ok((job, parameters)) => done(handles.actions.start_job(&job, parameters).await),
         Err(refusal) => refusal,
+    }
+}
+
+/// Answers the question that the parameter `name` names, in lines of JSON.
+pub(super) async fn ask(
+    State(handles): State<AdminHandles>,
+    Query(pairs): Query<Vec<(String, String)>>,
+    request: Request,
+) -> Response {
+    let (name, parameters) = match read(pairs, "name", request).await {
+        Ok(read) => read,
+        Err(refusal) => return refusal,
+    };
+    match handles.actions.ask(&name, parameters).await {
+        Ok(lines) => {
+            let mut response = Response::new(Body::new(Lines(lines)));
+            let kind = HeaderValue::from_static("application/x-ndjson");
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+            response
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+/// A body of lines that are sent as they come.
+struct Lines(mpsc::Receiver<String>);
+
+impl HttpBody for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(Bytes::from(line)))))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The verbs, one file each.
 
 pub mod clean;
+pub mod delete;
+pub mod write;
 
 use serde_json::Value;
 
@@ -11,7 +13,8 @@ use crate::verb::{AnyVerb, Verb};
 type Read = fn(Value) -> Result<Box<dyn AnyVerb>, String>;
 
 /// All verbs that a daemon runs as jobs.
-pub const CATALOGUE: &[(&str, Read)] = &[entry::<clean::Clean>(), entry::<clean::Repair>()];
+pub const CATALOGUE: &[(&str, Read)] =
+    &[entry::<clean::Clean>(), entry::<clean::Repair>(), entry::<delete::Delete>(), entry::<write::Write>()];
 
 const fn entry<V: Verb>() -> (&'static str, Read) {
     (V::NAME, read::<V>)

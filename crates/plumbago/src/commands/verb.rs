@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use plumbago_bench::Client;
+use plumbago_bench::{Answer, Client};
+use plumbago_maintenance::question::Question;
 use plumbago_maintenance::runs::{RunState, RunStatus};
 use plumbago_maintenance::verb::{FailureKind, Moment, Verb, VerbError, Work};
 use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
@@ -114,7 +115,7 @@ fn watch(bar: &Bar, work: &Work) -> tokio::task::JoinHandle<()> {
 }
 
 /// The failure of a verb, with its exit code.
-fn failure(kind: FailureKind, text: String) -> Failure {
+pub(super) fn failure(kind: FailureKind, text: String) -> Failure {
     let (exit, text) = match kind {
         FailureKind::Invalid => (Exit::Usage, text),
         FailureKind::Store => (Exit::Store, text),
@@ -171,6 +172,29 @@ impl<'a> Daemon<'a> {
                 Ok(Outcome { answer, damage: self.damage()? })
             }
             _ => Err(failure(ended.failure.unwrap_or(FailureKind::Failed), ended.error.unwrap_or_default())),
+        }
+    }
+
+    /// Asks a question and passes the lines of the answer to `each`, until that returns `false`.
+    pub(super) fn ask<Q: Question>(
+        &self,
+        question: &Q,
+        each: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), Failure> {
+        let parameters = serde_json::to_string(question).map_err(anyhow::Error::from)?;
+        let path = format!("/admin/questions?name={}", Q::NAME);
+        let answer = self.client.post_for_lines(&path, &parameters, each);
+        let answer = answer.map_err(|error| self.failed(error.into()))?;
+        self.accepted(answer).map(|_| ())
+    }
+
+    /// The text of an answer that has no error status.
+    fn accepted(&self, answer: Answer) -> Result<String, Failure> {
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        match answer.status {
+            200 => Ok(text),
+            400 => Err(Failure::new(Exit::Usage, anyhow!("{}", text.trim()))),
+            status => Err(self.failed(anyhow!("the daemon answered {status}: {}", text.trim()))),
         }
     }
 
@@ -278,16 +302,16 @@ fn count_interrupts() -> Arc<AtomicU32> {
 
 /// The progress of a verb. It shows nothing if standard error is not a terminal.
 #[derive(Clone)]
-struct Bar(ProgressBar);
+pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    fn new(verb: &'static str) -> Self {
+    pub(super) fn new(verb: &'static str) -> Self {
         let bar = ProgressBar::new_spinner().with_prefix(verb);
         bar.enable_steady_tick(LOOK_EVERY);
         Self(bar)
     }
 
-    fn show(&self, moment: &Moment) {
+    pub(super) fn show(&self, moment: &Moment) {
         let Moment { phase, done, total, rate, note } = moment;
         let template = match total {
             Some(_) => "{spinner} {prefix}: {wide_bar} {msg}  {elapsed}, {eta} left",
@@ -305,7 +329,7 @@ impl Bar {
         self.0.set_message(format!("{phase} {done}{of} ({rate:.0}/s){note}"));
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.0.finish_and_clear();
     }
 }

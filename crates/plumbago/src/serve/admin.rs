@@ -13,6 +13,7 @@ use plumbago_maintenance::windows::Selection;
 use plumbago_maintenance::{Request, RequestError, Scheduler};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::backend::Keeper;
@@ -122,6 +123,13 @@ impl AdminActions for Control {
             return Err(AdminError::Failed("the daemon is still starting; try again in a moment".to_owned()));
         }
         json_of(self.runs.start(name, parameters).map_err(refused)?)
+    }
+
+    async fn ask(&self, name: &str, parameters: Value) -> Result<mpsc::Receiver<String>, AdminError> {
+        if !self.is_ready() {
+            return Err(AdminError::Failed("the daemon is still starting; try again in a moment".to_owned()));
+        }
+        self.runs.ask(name, parameters).map_err(refused)
     }
 
     async fn cancel_job(&self, id: &str) -> Result<Value, AdminError> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use plumbago_api::KeptAnswers;
 use plumbago_engine::Engine;
 use plumbago_index::{FindError, FindLimits, Index};
 use plumbago_maintenance::checkpoint::Checkpoints;
-use plumbago_maintenance::verb::{Tracker, Work};
+use plumbago_maintenance::verb::{PointWriter, Tracker, VerbError, Work};
 use plumbago_maintenance::{Config, Context, JobLease, LiveMetrics};
-use plumbago_model::has_glob;
-use plumbago_store::{ErrorKind, FetchError, StoreError};
+use plumbago_model::{PointBatch, has_glob};
+use plumbago_store::{ErrorKind, FetchError, MetricMeta, SeriesSource, StoreError};
 
 use super::{Core, names};
 
@@ -18,6 +19,7 @@ use super::{Core, names};
 struct Alive {
     engine: Engine,
     index: Arc<Index>,
+    answers: KeptAnswers,
 }
 
 #[async_trait]
@@ -44,6 +46,36 @@ impl LiveMetrics for Alive {
     async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError> {
         self.engine.closed_until(names).await.map_err(stopping)
     }
+
+    async fn begin_deletions(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
+        self.engine.begin_deletions(names).await.map_err(stopping)
+    }
+
+    async fn end_deletions(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.answers.forget();
+        self.engine.end_deletions(names).await.map_err(stopping)
+    }
+
+    async fn put_back(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        self.engine.adopt(metrics).await.map_err(stopping)
+    }
+}
+
+/// Gives points to the engine.
+#[derive(Debug)]
+struct Writer(Engine);
+
+#[async_trait]
+impl PointWriter for Writer {
+    async fn write(&self, name: &str, timestamp: u32, value: f64) -> Result<String, VerbError> {
+        let name = super::tagging::canonical_name(name).map_err(VerbError::Invalid)?;
+        let mut batch = PointBatch::with_capacity(1);
+        batch.push(&name, timestamp, value);
+        match self.0.push(batch).await {
+            true => Ok(name),
+            false => Err(VerbError::Failed("the process is stopping".to_owned())),
+        }
+    }
 }
 
 fn stopping(error: FetchError) -> StoreError {
@@ -54,7 +86,11 @@ impl Core {
     /// Returns the context in which this process runs its jobs.
     pub(crate) fn job_context(&self, config: &crate::config::Config) -> Context {
         let Config { grace, settle, rows_per_second, .. } = config.maintenance;
-        let live = Alive { engine: self.engine.clone(), index: Arc::clone(&self.index) };
+        let live = Alive {
+            engine: self.engine.clone(),
+            index: Arc::clone(&self.index),
+            answers: self.answers.clone(),
+        };
         Context {
             grace,
             settle,
@@ -65,10 +101,22 @@ impl Core {
         }
     }
 
+    /// Returns the reader of verbs: without the points that other daemons have in memory.
+    fn verb_source(&self) -> Arc<dyn SeriesSource> {
+        let reader = self.engine.reader();
+        match self.keeper.finder() {
+            Some(_) => Arc::new(reader.with_metadata(Arc::clone(&self.stores.metadata))),
+            None => Arc::new(reader),
+        }
+    }
+
     /// Returns what verbs work with. `lease` decides which process runs a maintenance job.
     pub(crate) fn work(&self, config: &crate::config::Config, lease: Arc<dyn JobLease>) -> Work {
         Work {
             stores: self.stores.clone(),
+            source: self.verb_source(),
+            writer: Arc::new(Writer(self.engine.clone())),
+            sizes: self.keeper.sizes(),
             names: Arc::new(names::Names { index: Arc::clone(&self.index), finder: self.keeper.finder() }),
             context: self.job_context(config),
             lease,

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use plumbago_api::{AdminHandles, AdminSecret, Handles, Server};
+use plumbago_api::{AdminHandles, AdminSecret, Handles, KeptAnswers, Server};
 use plumbago_cluster::NotedReads;
 use plumbago_cluster::peers::Client;
 use plumbago_engine::{Engine, EngineParts, Reader, Recovered, StartError};
@@ -86,6 +86,8 @@ pub(crate) struct Core {
     clock: Arc<dyn Clock>,
     registry: Registry,
     conditions: Conditions,
+    /// The answers that the API keeps.
+    answers: KeptAnswers,
 }
 
 impl Core {
@@ -159,6 +161,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         events: info::events(config)?,
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
+        answers: core.answers.clone(),
     };
     let admin_handles = AdminHandles {
         readiness: Arc::new(health.clone()),
@@ -331,7 +334,8 @@ fn open(
         conditions: conditions.clone(),
     };
     let engine = Engine::new(config.engine.clone(), parts);
-    Ok(Core { keeper: backend.keeper, stores, journal, index, engine, clock, registry, conditions })
+    let answers = KeptAnswers::default();
+    Ok(Core { keeper: backend.keeper, stores, journal, index, engine, clock, registry, conditions, answers })
 }
 
 fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {
