@@ -61,11 +61,16 @@ fn answers(setup: &Setup) -> Vec<String> {
 #[test]
 fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     let mut setup = setup();
+    setup.clock(T0 - 3 * 86_400);
     let daemon = start(&mut setup);
+    put(&daemon, &["db.old", "load;host=a;dc=eu", "load;host=b;dc=eu"], T0 - 3 * 86_400, 1.0);
+    daemon.wait_names(1);
+    daemon.flush();
+    daemon.set_clock(T0);
+    setup.clock(T0);
     for minute in (0..120).rev() {
         put(&daemon, &["web.a.cpu", "web.b.cpu"], T0 - 60 * minute, minute as f64);
     }
-    put(&daemon, &["db.old", "load;host=a;dc=eu", "load;host=b;dc=eu"], T0 - 3 * 86_400, 1.0);
     daemon.wait_names(3);
     daemon.flush();
     let live = answers(&setup);
@@ -103,7 +108,8 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     // What is not there is said, with an exit code.
     for (arguments, code, said) in [
         (&["info", "nobody"][..], 5, "no such metric"),
-        (&["read", "nobody"], 5, "no points"),
+        (&["read", "nobody"], 5, "no such metric"),
+        (&["read", "web.a.cpu", "--from", "1000000000", "--until", "1000003600"], 0, ""),
         (&["read", "web.a.cpu", "--stage", "7"], 2, "60s:7d"),
         (&["list", "--tag", "host"], 2, "host"),
         (&["list", "a", "--tag", "b=c"], 2, "one way"),
@@ -204,7 +210,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
     for (path, status, part) in [
         ("/admin/jobs?job=coffee", 404, "clean, repair, delete"),
         ("/admin/jobs?job=delete", 400, "one way"),
-        ("/admin/jobs?job=clean&rate=fast", 400, "rate"),
+        ("/admin/jobs?job=clean&rate=fast", 400, "fast"),
         ("/admin/jobs", 400, "job: want"),
         ("/admin/jobs/77/cancel", 404, "no job"),
         ("/admin/questions?name=coffee", 404, "list"),
@@ -224,4 +230,37 @@ fn jobs_are_listed_cancelled_and_outlived() {
     let daemon = start(&mut setup);
     assert!(run(&setup, &["clean", "--rate", "0"]).contains("clean_rows: 2500 rows read"));
     daemon.stop_well();
+}
+
+/// Two servers with nearly the same points.
+#[test]
+fn answers_of_two_servers_are_compared() {
+    let (one, two) = (setup(), setup());
+    let servers = [one.start(), two.start()];
+    for (n, server) in servers.iter().enumerate() {
+        for minute in 0..20 {
+            put(server, &["same.x", "same.y", "other"], T0 - 60 * minute, 100.0);
+        }
+        put(server, &["other"], T0 - 300, 100.0 + 50.0 * n as f64);
+        server.wait_names(3);
+    }
+    let urls = servers.each_ref().map(|server| format!("http://{}/render", server.api()));
+    let diff = |targets: &[&str]| {
+        let (from, until) = ((T0 - 3600).to_string(), T0.to_string());
+        one.run(&[&["diff", "--from", &from, "--until", &until, &urls[0], &urls[1]], targets].concat())
+    };
+    let equal = diff(&["same.*"]);
+    assert!(
+        equal.status.success() && equal.output.contains("1 targets compared, 0 differ"),
+        "{}",
+        equal.output
+    );
+    let different = diff(&["same.*", "other"]);
+    assert_eq!(different.status.code(), Some(5), "{}", different.output);
+    let line = format!("other: 1 of 20 timestamps differ, by up to 20.0 % (other at {})", T0 - 300);
+    assert!(different.output.contains(&line), "{}", different.output);
+    let json = &json_lines(&diff(&["--json", "other"]).output)[0];
+    assert_eq!(json["targets"][0]["different"], 1, "{json}");
+    let wrong = diff(&["sum("]);
+    assert!(wrong.status.code() == Some(5) && wrong.output.contains("400"), "{}", wrong.output);
 }

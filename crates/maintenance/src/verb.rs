@@ -122,6 +122,9 @@ pub enum VerbError {
     /// Points cannot be read.
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    /// No metric is selected.
+    #[error("there is no such metric")]
+    NotFound,
     /// Something else failed.
     #[error("{0}")]
     Failed(String),
@@ -137,6 +140,8 @@ pub enum FailureKind {
     Cancelled,
     /// Repair the store or wait for it, and repeat the command.
     Store,
+    /// Name other metrics: there are none like that.
+    NotFound,
     /// Read the message.
     Failed,
 }
@@ -148,6 +153,7 @@ impl VerbError {
             Self::Invalid(_) | Self::Job(JobError::Selection { .. }) => FailureKind::Invalid,
             Self::Cancelled | Self::Job(JobError::Stopped { .. }) => FailureKind::Cancelled,
             Self::Taken(_) | Self::Store(_) | Self::Fetch(_) | Self::Job(_) => FailureKind::Store,
+            Self::NotFound => FailureKind::NotFound,
             Self::Failed(_) => FailureKind::Failed,
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, delete, dev, list, maintain, replay, rules, schema, show};
+use crate::commands::{bench, delete, dev, diff, list, maintain, replay, rules, schema, show};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,6 +72,8 @@ pub enum Command {
     Rules(rules::RulesCommand),
     /// Delete metrics with all their points
     Delete(delete::DeleteArgs),
+    /// Compare what two Graphite servers answer
+    Diff(diff::DiffArgs),
     /// Send rows to Cassandra again that it may have lost
     Replay(replay::ReplayArgs),
     /// Measure a running server

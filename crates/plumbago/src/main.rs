@@ -54,6 +54,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Tags(args) => commands::list::tags(&args, file),
         Command::Rules(command) => commands::rules::run(&command, file),
         Command::Delete(args) => commands::delete::run(&args, file),
+        Command::Diff(args) => commands::diff::run(&args),
         Command::Replay(args) => commands::replay::run(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),
         Command::Dev(command) => commands::dev::run(command),

@@ -65,15 +65,16 @@ impl Question for Info {
     }
 
     async fn answer(&self, work: &Work, rows: &Rows<MetricInfo>) -> Result<(), VerbError> {
-        let mut found = work.names.find(&self.which);
+        let (mut found, mut is_any) = (work.names.find(&self.which), false);
         while let Some(names) = found.recv().await {
             for name in names? {
                 if let Some(info) = info(work, &name).await? {
+                    is_any = true;
                     rows.send(info).await?;
                 }
             }
         }
-        Ok(())
+        if is_any { Ok(()) } else { Err(VerbError::NotFound) }
     }
 }
 

@@ -81,9 +81,10 @@ impl Question for Read {
 
     async fn answer(&self, work: &Work, rows: &Rows<Points>) -> Result<(), VerbError> {
         let (from, until) = self.range(work);
-        let mut found = work.names.find(&self.which);
+        let (mut found, mut is_any) = (work.names.find(&self.which), false);
         while let Some(names) = found.recv().await {
             for meta in work.stores.metadata.get(&refs(&names?)).await?.into_iter().flatten() {
+                is_any = true;
                 let now = work.context.clock.now();
                 let Some(stage) = stage_of(&meta.config, now - from) else { continue };
                 let mut points = Vec::new();
@@ -94,7 +95,7 @@ impl Question for Read {
                 send(rows, &meta.name, stage, &points).await?;
             }
         }
-        Ok(())
+        if is_any { Ok(()) } else { Err(VerbError::NotFound) }
     }
 }
 
@@ -116,9 +117,10 @@ impl Question for ReadStage {
 
     async fn answer(&self, work: &Work, rows: &Rows<Points>) -> Result<(), VerbError> {
         let (from, until) = self.read.range(work);
-        let mut found = work.names.find(&self.read.which);
+        let (mut found, mut is_any) = (work.names.find(&self.read.which), false);
         while let Some(names) = found.recv().await {
             for meta in work.stores.metadata.get(&refs(&names?)).await?.into_iter().flatten() {
+                is_any = true;
                 let Some(at) = self.stage_in(&meta.config) else {
                     return Err(VerbError::Invalid(format!(
                         "{} has no such stage; its retention is {}",
@@ -128,7 +130,7 @@ impl Question for ReadStage {
                 stored(work, &meta, at, (from, until), rows).await?;
             }
         }
-        Ok(())
+        if is_any { Ok(()) } else { Err(VerbError::NotFound) }
     }
 }
 

@@ -116,15 +116,24 @@ async fn delete_each(
         let mut left: Vec<&str> = names.iter().map(String::as_str).collect();
         while !left.is_empty() {
             work.go_on()?;
+            // Read before it begins, so that the metrics can be loaded again if the store fails.
+            let known = retry(|| work.stores.metadata.get(&left)).await?;
             let begun = work.context.live.begin_deletions(&left).await?;
-            let (now, later): (Vec<_>, Vec<_>) = left.iter().zip(begun).partition(|(_, begun)| *begun);
-            let now: Vec<&str> = now.into_iter().map(|(name, _)| *name).collect();
-            left = later.into_iter().map(|(name, _)| *name).collect();
+            let (mut now, mut metrics, mut later) = (Vec::new(), Vec::new(), Vec::new());
+            for ((name, known), begun) in left.into_iter().zip(known).zip(begun) {
+                if begun {
+                    now.push(name);
+                    metrics.push(known);
+                } else {
+                    later.push(name);
+                }
+            }
+            left = later;
             if now.is_empty() {
                 tokio::time::sleep(BUSY_PAUSE).await;
                 continue;
             }
-            delete_begun(work, &now).await?;
+            delete_begun(work, &now, metrics).await?;
             note(work, &now, answer, directories);
         }
     }
@@ -146,14 +155,23 @@ fn note(work: &Work, names: &[&str], answer: &mut Deleted, directories: &mut BTr
 }
 
 /// Deletes metrics from the stores whose deletion has begun, and ends it.
-async fn delete_begun(work: &Work, names: &[&str]) -> Result<(), VerbError> {
-    let known = retry(|| work.stores.metadata.get(names)).await;
-    let result = match &known {
-        Ok(known) => delete_stored(work, names, known).await,
-        Err(_) => Ok(()),
-    };
+async fn delete_begun(
+    work: &Work,
+    names: &[&str],
+    mut known: Vec<Option<MetricMeta>>,
+) -> Result<(), VerbError> {
+    let mut result = Ok(());
+    if known.iter().any(Option::is_none) {
+        // Some were created in between.
+        match retry(|| work.stores.metadata.get(names)).await {
+            Ok(found) => known = found,
+            Err(error) => result = Err(error),
+        }
+    }
+    if result.is_ok() {
+        result = delete_stored(work, names, &known).await;
+    }
     work.context.live.end_deletions(names).await?;
-    let known = known?;
     if result.is_err() {
         // The stores still have a part of them, so they can be found and deleted again.
         let metrics: Vec<MetricMeta> = known.into_iter().flatten().collect();

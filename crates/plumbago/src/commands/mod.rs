@@ -6,6 +6,7 @@ mod cassandra;
 pub mod config;
 pub mod delete;
 pub mod dev;
+pub mod diff;
 pub mod list;
 pub mod maintain;
 pub mod replay;

@@ -27,7 +27,7 @@ The settings of a metric are those of the rules at its creation; `plumbago info`
 
 Examples:
   plumbago rules explain servers.a.cpu.user       retention, aggregation, file and line of both rules
-  plumbago rules explain --json 'cpu.load;host=a' the same of a tagged series, as JSON";
+  plumbago rules explain --json 'load;host=a'     the same of a tagged series, as JSON";
 
 /// Options of `plumbago rules explain`.
 #[derive(Debug, Args)]

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::anyhow;
 use clap::Args;
 use jiff::Timestamp;
 use plumbago_maintenance::questions::info::{Info, MetricInfo, StageInfo};
@@ -15,7 +14,7 @@ use super::ask::{print_json, rows};
 use super::rules::{Explained, explain};
 use super::which::WhichArgs;
 use super::{since, verb};
-use crate::error::{Exit, Failure};
+use crate::error::Failure;
 use crate::output::print;
 
 const INFO_EXAMPLES: &str = "\
@@ -45,24 +44,14 @@ pub fn info(args: &InfoArgs, file: Option<&Path>) -> Result<(), Failure> {
     let question = Info { which: args.which.which(None)? };
     let loaded = verb::load(file)?;
     let rules = super::rules::Rules::of(&loaded)?;
-    let mut count = 0;
     rows(question, loaded, |row| {
-        count += 1;
         let explained = explain(&rules, &row.name);
         if args.json {
             print_json(&json!({ "metric": row, "rules": explained }))
         } else {
             Ok(print(&text(&row, &explained))?)
         }
-    })?;
-    expect_some(count)
-}
-
-fn expect_some(count: u64) -> Result<(), Failure> {
-    match count {
-        0 => Err(Failure::new(Exit::Data, anyhow!("there is no such metric"))),
-        _ => Ok(()),
-    }
+    })
 }
 
 fn text(info: &MetricInfo, rules: &Explained) -> String {
@@ -147,23 +136,15 @@ fn stage(text: &str) -> Result<StageChoice, String> {
 ///
 /// # Errors
 ///
-/// If the configuration or the selection has errors, the store or the daemon cannot be reached, or there are no points.
+/// If the configuration or the selection has errors, the store or the daemon cannot be reached, or no metric matches.
 pub fn read(args: &ReadArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(None)?;
     let read = Read { which, from: args.from, until: args.until };
     let loaded = verb::load(file)?;
-    let mut count = 0;
-    let each = |row: Points| {
-        count += 1;
-        if args.json { print_json(&row) } else { Ok(print(&points_text(&row))?) }
-    };
+    let each = |row: Points| if args.json { print_json(&row) } else { Ok(print(&points_text(&row))?) };
     match args.stage {
-        None => rows(read, loaded, each)?,
-        Some(stage) => rows(ReadStage { read, stage }, loaded, each)?,
-    }
-    match count {
-        0 => Err(Failure::new(Exit::Data, anyhow!("there are no points of such a metric in this range"))),
-        _ => Ok(()),
+        None => rows(read, loaded, each),
+        Some(stage) => rows(ReadStage { read, stage }, loaded, each),
     }
 }
 

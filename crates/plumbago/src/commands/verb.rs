@@ -119,6 +119,7 @@ pub(super) fn failure(kind: FailureKind, text: String) -> Failure {
     let (exit, text) = match kind {
         FailureKind::Invalid => (Exit::Usage, text),
         FailureKind::Store => (Exit::Store, text),
+        FailureKind::NotFound => (Exit::Data, text),
         FailureKind::Failed => (Exit::Internal, text),
         FailureKind::Cancelled if text.contains("cancelled") => (Exit::Internal, text),
         FailureKind::Cancelled => {
