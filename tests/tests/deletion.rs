@@ -34,6 +34,14 @@ fn put(daemon: &Daemon, names: &[&str], timestamps: impl IntoIterator<Item = i64
     daemon.put(&timestamps.into_iter().flat_map(at).collect::<Vec<_>>());
 }
 
+/// Kills the daemon once the journal has every point that it received.
+fn kill(daemon: Daemon) {
+    let written = || daemon.counters().sum("plumbago_journal_written_points_total");
+    let received = daemon.ledger().received;
+    wait_until("the journal to have all points", || written() >= received);
+    daemon.kill();
+}
+
 fn sorted(daemon: &Daemon) -> Vec<String> {
     let mut names = daemon.names();
     names.sort();
@@ -115,7 +123,7 @@ fn a_daemon_deletes_whole_metrics_for_good() {
         assert!(daemon.ledger().balances());
     };
     only_new(&daemon);
-    daemon.kill();
+    kill(daemon);
     let daemon = start(&mut setup);
     only_new(&daemon);
     daemon.flush();
@@ -128,7 +136,7 @@ fn a_daemon_deletes_whole_metrics_for_good() {
     put(&daemon, &DEAD, [T0 - 60, T0]);
     daemon.wait_names(4);
     only_new(&daemon);
-    daemon.kill();
+    kill(daemon);
     let daemon = start(&mut setup);
     only_new(&daemon);
     daemon.stop_well();
@@ -139,7 +147,7 @@ fn a_directory_at_rest_loses_them_too() {
     let mut setup = setup();
     let daemon = start(&mut setup);
     fill(&daemon);
-    daemon.kill();
+    kill(daemon);
     delete_old(&setup);
     let daemon = start(&mut setup);
     check_gone(&daemon);
@@ -253,7 +261,7 @@ fn metrics_that_are_being_written_can_be_deleted() {
         }
         assert!(daemon.ledger().balances());
         if round == 2 {
-            daemon.kill();
+            kill(daemon);
             setup.clock(now);
             daemon = start(&mut setup);
             assert!(known(&daemon, names[7], now)[0].last() == Some(&1.0));

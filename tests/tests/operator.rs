@@ -486,8 +486,11 @@ fn the_examples_of_the_help_work() {
     let (code, output) = said(&shell("plumbago clean --dry-run", "cassandra").output().unwrap());
     assert_eq!(code, Some(0), "{output}");
     starts("the first start", shell("exec plumbago", "embedded"));
-    let (code, output) = said(&shell("plumbago write servers.a.cpu.user 1", "embedded").output().unwrap());
-    assert_eq!(code, Some(0), "{output}");
+    for name in ["servers.a.cpu.user", "servers.a.load"] {
+        let write = format!("plumbago write {name} 1");
+        let (code, output) = said(&shell(&write, "embedded").output().unwrap());
+        assert_eq!(code, Some(0), "{output}");
+    }
     let mut seen = Vec::new();
     for arguments in HELPS {
         let mut help = setup.command(arguments);

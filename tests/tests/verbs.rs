@@ -110,7 +110,7 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
         (&["info", "nobody"][..], 5, "no such metric"),
         (&["read", "nobody"], 5, "no such metric"),
         (&["read", "web.a.cpu", "--from", "1000000000", "--until", "1000003600"], 0, ""),
-        (&["read", "web.a.cpu", "--stage", "7"], 2, "60s:7d"),
+        (&["read", "web.a.cpu", "--stage", "7"], 2, "1m:1w,1h:730d"),
         (&["list", "--tag", "host"], 2, "host"),
         (&["list", "a", "--tag", "b=c"], 2, "one way"),
         (&["list", "[["], 0, ""),
@@ -129,13 +129,17 @@ fn a_point_is_written_and_rules_are_explained() {
     daemon.wait_names(1);
     let old = setup.run(&["write", "new.metric", "1", "--timestamp", "1000000000"]);
     assert!(old.status.code() == Some(1) && old.output.contains("cannot be read"), "{}", old.output);
+    // The slot of a time between two slots.
+    let between = run(&setup, &["write", "new.metric", "3", "--timestamp", &(T0 - 90).to_string()]);
+    assert_eq!(between, format!("new.metric\t{}\t3\n", T0 - 120));
     let wrong = setup.run(&["write", "new metric", "1"]);
     assert!(wrong.status.code() == Some(2) && wrong.output.contains("white space"), "{}", wrong.output);
     daemon.stop_well();
     let written = json_lines(&run(&setup, &["write", "load;b=2;a=1", "7", "--json"]));
     assert_eq!(written[0], json!({"name": "load;a=1;b=2", "timestamp": T0, "step": 60, "value": 7.0}));
     let daemon = start(&mut setup);
-    assert_eq!(run(&setup, &["read", "new.metric"]), format!("new.metric\t{T0}\t-4.5\n"));
+    let both = format!("new.metric\t{}\t3\nnew.metric\t{T0}\t-4.5\n", T0 - 120);
+    assert_eq!(run(&setup, &["read", "new.metric"]), both);
     assert_eq!(run(&setup, &["list", "--tag", "a=1"]), "load;a=1;b=2\n");
     daemon.stop_well();
 
@@ -151,7 +155,7 @@ fn a_point_is_written_and_rules_are_explained() {
     );
     assert_eq!(explained[0]["schema"]["tried_before"], 1);
     let explained = run(&setup, &["rules", "explain", "other"]);
-    assert!(explained.contains("none of 2 patterns") && explained.contains("60s:604800s"), "{explained}");
+    assert!(explained.contains("none of 2 patterns") && explained.contains("1m:1w"), "{explained}");
 }
 
 fn jobs(daemon: &Daemon) -> Vec<Value> {

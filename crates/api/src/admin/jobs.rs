@@ -8,14 +8,13 @@ use axum::body::Body;
 use axum::extract::{Path, Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use hyper::StatusCode;
 use hyper::body::{Body as HttpBody, Frame};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::{AdminHandles, MESSAGE_TIMEOUT, done};
-use crate::error::plain;
+use crate::error::AdminError;
 
 /// Largest body of a request: a list of names may be long.
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -43,7 +42,7 @@ pub(super) async fn start(
 ) -> Response {
     match read(pairs, "job", request).await {
         Ok((job, parameters)) => done(handles.actions.start_job(&job, parameters).await),
-        Err(refusal) => refusal,
+        Err(error) => error.into_response(),
     }
 }
 
@@ -55,7 +54,7 @@ pub(super) async fn ask(
 ) -> Response {
     let (name, parameters) = match read(pairs, "name", request).await {
         Ok(read) => read,
-        Err(refusal) => return refusal,
+        Err(error) => return error.into_response(),
     };
     match handles.actions.ask(&name, parameters).await {
         Ok(lines) => {
@@ -87,20 +86,17 @@ impl HttpBody for Lines {
 /// the query.
 ///
 /// # Errors
-/// The answer to a request that cannot be read.
+/// Why the request cannot be read.
 pub(super) async fn read(
     pairs: Vec<(String, String)>,
     key: &str,
     request: Request,
-) -> Result<(String, Value), Response> {
-    let wrong = |text: String| plain(StatusCode::BAD_REQUEST, format!("{text}\n"));
+) -> Result<(String, Value), AdminError> {
+    let wrong = AdminError::Invalid;
     let reading = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX);
     let body = match tokio::time::timeout(MESSAGE_TIMEOUT, reading).await {
         Ok(body) => body.map_err(|error| wrong(error.to_string()))?,
-        Err(_) => {
-            let late = "the request's body did not arrive in time\n";
-            return Err(plain(StatusCode::REQUEST_TIMEOUT, late));
-        }
+        Err(_) => return Err(wrong("the request's body did not arrive in time".to_owned())),
     };
     let mut parameters = match body.trim_ascii() {
         [] => Map::new(),

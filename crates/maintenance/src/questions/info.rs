@@ -24,7 +24,7 @@ pub struct MetricInfo {
     pub name: String,
     /// Its id, in which the store keeps its points.
     pub id: String,
-    /// The retention, like `60s:7d,1h:2y`.
+    /// The retention, like `1m:1w,1h:730d`.
     pub retention: String,
     /// How points are folded into the next stage.
     pub aggregation: String,
@@ -41,7 +41,7 @@ pub struct MetricInfo {
 /// What a stage of a metric has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageInfo {
-    /// The stage, like `60s:7d`.
+    /// The stage, like `1m:1w`.
     pub stage: String,
     /// Slots that it has at most.
     pub slots: u32,
@@ -95,7 +95,7 @@ async fn info(work: &Work, name: &str) -> Result<Option<MetricInfo>, VerbError> 
     Ok(Some(MetricInfo {
         name: name.to_owned(),
         id: meta.id().to_string(),
-        retention: retention.to_string(),
+        retention: retention.spelled(),
         aggregation: aggregation.to_string(),
         x_files_factor: *x_files_factor,
         created_on: meta.created_on,
@@ -107,7 +107,7 @@ async fn info(work: &Work, name: &str) -> Result<Option<MetricInfo>, VerbError> 
 async fn stage_info(work: &Work, name: &str, stage: Stage) -> Result<StageInfo, VerbError> {
     let slots = stage.points;
     let mut info =
-        StageInfo { stage: stage.to_string(), slots, points: 0, first: None, last: None, bytes: None };
+        StageInfo { stage: stage.spelled(), slots, points: 0, first: None, last: None, bytes: None };
     let now = work.context.clock.now();
     let from = now.saturating_sub(stage.duration() as i64).max(0);
     visible(work, name, stage, from, now, &mut |timestamp, _| {

@@ -124,7 +124,8 @@ impl Question for ReadStage {
                 let Some(at) = self.stage_in(&meta.config) else {
                     return Err(VerbError::Invalid(format!(
                         "{} has no such stage; its retention is {}",
-                        meta.name, meta.config.retention
+                        meta.name,
+                        meta.config.retention.spelled()
                     )));
                 };
                 stored(work, &meta, at, (from, until), rows).await?;

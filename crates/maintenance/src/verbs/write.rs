@@ -52,21 +52,7 @@ impl Verb for Write {
         let seconds = u32::try_from(timestamp)
             .map_err(|_| VerbError::Invalid(format!("{timestamp} is not a time that can be kept")))?;
         let name = work.writer.write(&self.name, seconds, self.value).await?;
-        // A range of one second has exactly one slot, and begins with the second before it.
-        let request = FetchRequest {
-            names: vec![Arc::from(name.as_str())],
-            from: timestamp - 1,
-            until: timestamp,
-            now,
-        };
-        let series = work.source.fetch(&request).await?.pop();
-        let seen = series.as_ref().and_then(|series| {
-            let at = (timestamp - series.start).div_euclid(i64::from(series.step.max(1)));
-            let at = usize::try_from(at).ok().filter(|at| *at < series.values.len()).unwrap_or(0);
-            let value = *series.values.get(at)?;
-            let timestamp = series.start + at as i64 * i64::from(series.step);
-            (!value.is_nan()).then(|| Written { name: name.clone(), timestamp, step: series.step, value })
-        });
+        let seen = seen(work, &name, timestamp, now).await?;
         seen.ok_or_else(|| {
             VerbError::Failed(format!(
                 "{name}: the point at {timestamp} was sent but cannot be read. It is older than the retention, too far \
@@ -74,4 +60,19 @@ impl Verb for Write {
             ))
         })
     }
+}
+
+/// Reads the slot of a point back.
+async fn seen(work: &Work, name: &str, timestamp: i64, now: i64) -> Result<Option<Written>, VerbError> {
+    let request = |from, until| FetchRequest { names: vec![Arc::from(name)], from, until, now };
+    // The stage that answers says how long its slots are.
+    let Some(series) = work.source.fetch(&request(timestamp - 1, timestamp)).await?.pop() else {
+        return Ok(None);
+    };
+    let step = series.step;
+    let slot = timestamp - timestamp.rem_euclid(i64::from(step.max(1)));
+    let Some(series) = work.source.fetch(&request(slot - 1, slot)).await?.pop() else { return Ok(None) };
+    let at = usize::try_from((slot - series.start) / i64::from(step.max(1))).unwrap_or(usize::MAX);
+    let value = series.values.get(at).copied().filter(|value| !value.is_nan());
+    Ok(value.map(|value| Written { name: name.to_owned(), timestamp: slot, step, value }))
 }

@@ -141,7 +141,7 @@ pub(super) fn explain(rules: &Rules, name: &str) -> Explained {
     let (schema, aggregation) = rules.rules.explain(name);
     Explained {
         name: name.to_owned(),
-        retention: config.retention.to_string(),
+        retention: config.retention.spelled(),
         aggregation: config.aggregation.to_string(),
         x_files_factor: config.x_files_factor,
         schema: Decider::new(&rules.schemas, schema.source, schema.tried_before),

@@ -57,15 +57,14 @@ pub(super) fn carry_out<V: Verb>(verb: &V, loaded: Loaded) -> Result<Outcome<V::
     if is_held(&loaded.config) {
         return Daemon::of(&loaded.config)?.carry_out(verb);
     }
-    let done = at_rest(loaded, async |work| {
+    at_rest(loaded, async |work| {
         let bar = Bar::new(V::NAME);
         let watched = watch(&bar, &work);
         let result = Verb::run(verb, &work).await;
         watched.abort();
         bar.end();
-        result.map_err(|error| failure(error.kind(), error.text()))
-    })?;
-    Ok(done)
+        Ok(result?)
+    })
 }
 
 /// Opens the stores in this process, does some work and closes them. Ctrl-C cancels it.

@@ -29,11 +29,11 @@ impl MetricNames for Names {
     fn find(&self, which: &Which) -> NameBatches {
         let (sender, receiver) = mpsc::channel(BATCHES);
         let (index, which) = (Arc::clone(&self.index), which.clone());
-        match (&self.finder, &which.glob) {
-            (Some(finder), Some(glob)) => {
-                tokio::spawn(ask_finder(Arc::clone(finder), glob.clone(), sender));
+        match &self.finder {
+            Some(finder) => {
+                tokio::spawn(ask_finder(Arc::clone(finder), which, sender));
             }
-            _ => {
+            None => {
                 tokio::task::spawn_blocking(move || {
                     if let Err(error) = search(&index, which, &sender) {
                         let _ = sender.blocking_send(Err(error));
@@ -121,19 +121,27 @@ fn search(index: &Index, which: Which, batches: &Batches) -> Result<(), VerbErro
 }
 
 /// Sends the metrics that the store finds.
-async fn ask_finder(finder: Arc<dyn NameFinder>, glob: String, batches: Batches) {
+async fn ask_finder(finder: Arc<dyn NameFinder>, which: Which, batches: Batches) {
     let limits = FindLimits { results_max: 10_000_000, visited_max: 50_000_000 };
-    match finder.find(&glob, true, &limits).await {
-        Ok(nodes) => {
-            for nodes in nodes.chunks(NAMES_IN_BATCH) {
-                let names = nodes.iter().map(|node| node.path.clone()).collect();
-                if batches.send(Ok(names)).await.is_err() {
-                    return;
-                }
+    if !which.tags.is_empty() {
+        let _ = batches.send(Err(VerbError::Invalid("tags need index.mode = \"memory\"".to_owned()))).await;
+        return;
+    }
+    let queries = which.glob.into_iter().chain(which.names.unwrap_or_default());
+    for query in queries {
+        let found = finder.find(&query, true, &limits).await.map_err(|error| invalid(&error));
+        let nodes = match found {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                let _ = batches.send(Err(error)).await;
+                return;
             }
-        }
-        Err(error) => {
-            let _ = batches.send(Err(invalid(&error))).await;
+        };
+        for nodes in nodes.chunks(NAMES_IN_BATCH) {
+            let names = nodes.iter().map(|node| node.path.clone()).collect();
+            if batches.send(Ok(names)).await.is_err() {
+                return;
+            }
         }
     }
 }
