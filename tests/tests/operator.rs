@@ -419,6 +419,16 @@ const HELPS: &[&[&str]] = &[
     &["repair"],
     &["repair", "windows"],
     &["replay"],
+    &["list"],
+    &["info"],
+    &["read"],
+    &["write"],
+    &["du"],
+    &["tags"],
+    &["rules"],
+    &["rules", "explain"],
+    &["delete"],
+    &["diff"],
     &["bench"],
     &["bench", "load"],
     &["bench", "find"],
@@ -454,7 +464,8 @@ fn the_examples_of_the_help_work() {
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(binary(), bin.join("plumbago")).unwrap();
     setup.file("plumbago.toml", "[api]\nlisten = \"127.0.0.1:0\"\n");
-    setup.file("storage-schemas.conf", "[all]\npattern = .*\nretentions = 60s:1d\n");
+    setup.file("storage-schemas.conf", "[all]\npattern = .*\nretentions = 60s:1d,1h:30d\n");
+    setup.file("obsolete.txt", "old.metric\n");
     let shell = |line: &str, kind: &str| {
         let mut command = Command::new("bash");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
@@ -475,6 +486,11 @@ fn the_examples_of_the_help_work() {
     let (code, output) = said(&shell("plumbago clean --dry-run", "cassandra").output().unwrap());
     assert_eq!(code, Some(0), "{output}");
     starts("the first start", shell("exec plumbago", "embedded"));
+    for name in ["servers.a.cpu.user", "servers.a.load"] {
+        let write = format!("plumbago write {name} 1");
+        let (code, output) = said(&shell(&write, "embedded").output().unwrap());
+        assert_eq!(code, Some(0), "{output}");
+    }
     let mut seen = Vec::new();
     for arguments in HELPS {
         let mut help = setup.command(arguments);
@@ -489,8 +505,18 @@ fn the_examples_of_the_help_work() {
         }
     }
     assert!(seen.len() >= 20, "{seen:#?}");
-    for part in ["syncdb", "schema", "clean", "repair", "replay", "bench find", "bench disk", "config check"]
-    {
+    for part in [
+        "syncdb",
+        "schema",
+        "clean",
+        "repair",
+        "replay",
+        "info",
+        "delete",
+        "bench find",
+        "bench disk",
+        "config check",
+    ] {
         assert!(seen.iter().any(|line| line.contains(part)), "no example has {part}: {seen:#?}");
     }
     let mut cql = server.connect().unwrap();
@@ -501,7 +527,8 @@ fn the_examples_of_the_help_work() {
 
 fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
     let has = |part: &str| line.contains(part);
-    let needs_server = ["bench find", "bench render", "bench load --addr"].iter().any(|part| has(part));
+    let needs_server =
+        ["bench find", "bench render", "bench load --addr", "plumbago diff"].iter().any(|part| has(part));
     let is_long = has("dev cassandra") || (has("bench load") && !has("--spawn")) || needs_server;
     let is_daemon = line.ends_with("plumbago") || has("--config") || line == "plumbago serve";
     if is_long {

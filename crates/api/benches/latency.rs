@@ -57,6 +57,7 @@ fn serve() -> std::net::SocketAddr {
         events: Arc::new(EventLog::off()),
         clock: Arc::new(SystemClock),
         registry,
+        answers: Default::default(),
     };
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -2,6 +2,7 @@
 
 mod access;
 mod guard;
+mod jobs;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use plumbago_telemetry::{Condition, Registry, Severity};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::admin::access::Access;
 use crate::config::AdminConfig;
@@ -92,6 +94,51 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn run_maintenance(&self, _request: MaintenanceRequest) -> Result<Value, AdminError> {
         Err(AdminError::Unknown("this process has no maintenance jobs".to_owned()))
     }
+    /// Lists the jobs that were asked for: those that run or wait, and the last ones that ended.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if the process runs no jobs. The default implementation always returns it.
+    async fn jobs(&self) -> Result<Value, AdminError> {
+        Err(no_jobs())
+    }
+    /// Returns one job: what it does, how far it is, its result.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError::Unknown` if there is no such job. The default implementation always returns it.
+    async fn job(&self, _id: &str) -> Result<Value, AdminError> {
+        Err(no_jobs())
+    }
+    /// Starts a job with parameters, a JSON object. Returns the job with its id.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if there is no job of this name, its parameters cannot be used, or too many wait.
+    async fn start_job(&self, _name: &str, _parameters: Value) -> Result<Value, AdminError> {
+        Err(no_jobs())
+    }
+    /// Begins to answer a question about metrics, with parameters, a JSON object. Returns the lines of the answer,
+    /// each with its end. The search ends when the receiver is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if there is no question of this name, or its parameters cannot be used.
+    async fn ask(&self, _name: &str, _parameters: Value) -> Result<mpsc::Receiver<String>, AdminError> {
+        Err(no_jobs())
+    }
+    /// Asks a job to end, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError::Unknown` if there is no such job.
+    async fn cancel_job(&self, _id: &str) -> Result<Value, AdminError> {
+        Err(no_jobs())
+    }
+}
+
+fn no_jobs() -> AdminError {
+    AdminError::Unknown("this process runs no jobs".to_owned())
 }
 
 /// A request for a run of a maintenance job.
@@ -136,6 +183,10 @@ pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Rout
         .route(CLOCK_PATH, post(set_clock))
         .route("/admin/replay", post(replay))
         .route("/admin/maintenance", get(maintenance).post(run_maintenance))
+        .route("/admin/questions", post(jobs::ask))
+        .route("/admin/jobs", get(jobs::list).post(jobs::start))
+        .route("/admin/jobs/{id}", get(jobs::show))
+        .route("/admin/jobs/{id}/cancel", post(jobs::cancel))
         .route(HEADS_PATH, post(heads))
         .fallback(missing)
         .layer(middleware::from_fn_with_state(access, access::check));

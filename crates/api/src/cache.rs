@@ -4,6 +4,7 @@ mod record;
 mod store;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -22,10 +23,27 @@ pub(crate) use store::Store;
 /// Longest time in seconds to keep a response, even if its client allows more.
 const SECONDS_MAX: i64 = 86_400;
 
+/// Forgets kept responses, for what changes points of the past. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub struct KeptAnswers(Arc<AtomicU64>);
+
+impl KeptAnswers {
+    /// Forgets all responses that are kept now.
+    pub fn forget(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that changes whenever the responses are forgotten.
+    fn generation(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Kept responses, and counters of the requests that could use them.
 #[derive(Debug)]
 pub(crate) struct Cache {
     store: Arc<Store>,
+    answers: KeptAnswers,
     /// Seconds to keep a response whose request has no `cacheTimeout`.
     seconds: i64,
     hits: Counter,
@@ -41,7 +59,7 @@ pub(crate) struct Ticket {
 }
 
 impl Cache {
-    pub(crate) fn new(config: &CacheConfig, registry: &Registry) -> Self {
+    pub(crate) fn new(config: &CacheConfig, answers: KeptAnswers, registry: &Registry) -> Self {
         let bytes = registry.gauge("plumbago_api_cache_bytes", "what the kept answers take", &[]);
         let counter = |result| {
             let help = "render requests that allowed an answer to be kept";
@@ -49,6 +67,7 @@ impl Cache {
         };
         Self {
             store: Arc::new(Store::new(config.bytes.bytes(), bytes)),
+            answers,
             seconds: i64::try_from(config.time.as_secs()).unwrap_or(SECONDS_MAX),
             hits: counter("hit"),
             misses: counter("miss"),
@@ -69,7 +88,9 @@ impl Cache {
             })?,
         };
         let is_kept = allowed > 0 && !params.has("noCache") && !params.has_message() && self.store.is_on();
-        Ok(is_kept.then(|| Ticket { key: key(params), seconds: allowed.min(SECONDS_MAX) }))
+        // Responses of an earlier generation are never found again, and give way to others.
+        let key = || format!("{}/{}", self.answers.generation(), key(params));
+        Ok(is_kept.then(|| Ticket { key: key(), seconds: allowed.min(SECONDS_MAX) }))
     }
 
     /// Returns the kept response, if there is one and the request accepts its age. `now` is in seconds since

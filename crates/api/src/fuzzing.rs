@@ -52,6 +52,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
         events: Arc::new(EventLog::off()),
         clock: Arc::new(ManualClock::at(1_700_000_100)),
         registry,
+        answers: Default::default(),
     };
     let limits = Limits { body: plumbago_model::ByteSize(1 << 16), ..Limits::default() };
     let api = Arc::new(Api::new(&Config { limits, ..Config::default() }, &handles));

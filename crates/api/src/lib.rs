@@ -28,6 +28,7 @@ mod stream;
 mod tagging;
 
 pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, Readiness};
+pub use cache::KeptAnswers;
 pub use config::{AdminConfig, CacheConfig, Config, Limits, PortLimits, TlsConfig};
 pub use error::AdminError;
 pub use events::EventLog;

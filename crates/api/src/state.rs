@@ -9,7 +9,7 @@ use plumbago_store::SeriesSource;
 use plumbago_telemetry::Registry;
 use tokio::sync::Semaphore;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, KeptAnswers};
 use crate::config::{Config, Limits};
 use crate::error::ApiError;
 use crate::events::EventLog;
@@ -38,6 +38,8 @@ pub struct Handles {
     pub clock: Arc<dyn Clock>,
     /// The registry to which the port adds its self-metrics.
     pub registry: Registry,
+    /// Forgets the responses of `/render` that are kept.
+    pub answers: KeptAnswers,
 }
 
 /// What every endpoint needs: the parts of the process, the settings, and the limits shared by all requests.
@@ -97,7 +99,7 @@ impl Api {
             index_walks: Arc::new(Semaphore::new(INDEX_WALKS)),
             searches: Arc::new(Semaphore::new(processors)),
             finds: Arc::new(Semaphore::new(FINDS)),
-            cache: Cache::new(&config.cache, &handles.registry),
+            cache: Cache::new(&config.cache, handles.answers.clone(), &handles.registry),
             phases: RenderPhases::new(&handles.registry),
             memory: Arc::new(Pool::new(
                 match config.limits.memory_total.bytes() {

@@ -1,5 +1,6 @@
 //! A blocking HTTP client over one kept-alive connection, without TLS.
 
+use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use ureq::http::Response;
@@ -66,6 +67,49 @@ impl Client {
         let url = self.url(path);
         let request = self.authorized(self.agent.post(&url));
         read(url, request.send_empty())
+    }
+
+    /// Posts a JSON text to a path with its query.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn post_json(&self, path: &str, json: &str) -> Result<Answer, BenchError> {
+        let url = self.url(path);
+        let request = self.authorized(self.agent.post(&url)).header("Content-Type", "application/json");
+        read(url, request.send(json))
+    }
+
+    /// Posts a JSON text and passes the lines of the answer to `each` as they come, without a limit on their number or
+    /// on the time. Ends early when `each` returns `false`. An answer with another status than 200 is returned whole.
+    ///
+    /// # Errors
+    /// As [`Client::get`], also if the answer breaks off.
+    pub fn post_for_lines(
+        &self,
+        path: &str,
+        json: &str,
+        each: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Answer, BenchError> {
+        let url = self.url(path);
+        let request = self.authorized(self.agent.post(&url)).header("Content-Type", "application/json");
+        let request = request.config().timeout_global(None).build();
+        let lines = |mut response: Response<ureq::Body>| -> Result<Answer, ureq::Error> {
+            let status = response.status().as_u16();
+            let mut body = Vec::new();
+            if status != 200 {
+                body = response.body_mut().read_to_vec()?;
+                return Ok(Answer { status, body });
+            }
+            let reader = response.body_mut().with_config().limit(u64::MAX).reader();
+            for line in BufReader::new(reader).lines() {
+                if !each(&line?) {
+                    break;
+                }
+            }
+            Ok(Answer { status, body })
+        };
+        let result = request.send(json).and_then(lines);
+        result.map_err(|source| BenchError::Request { url, source: Box::new(source) })
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {

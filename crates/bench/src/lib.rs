@@ -3,8 +3,9 @@
 //!
 //! Any server that accepts Graphite lines and answers Graphite's API can be measured; figures that come
 //! from Plumbago's admin port are left out for others. Must not know: the daemon's crates, the command
-//! line. Start at [`load::measure`] and [`query::time_all`].
+//! line. Start at [`load::measure`] and [`query::time_all`]. [`diff`] compares the answers of two servers.
 
+pub mod diff;
 pub mod http;
 pub mod load;
 pub mod query;
@@ -14,6 +15,6 @@ pub mod server;
 mod error;
 
 pub use error::BenchError;
-pub use http::Client;
+pub use http::{Answer, Client};
 pub use report::Report;
 pub use server::{Daemon, Server};

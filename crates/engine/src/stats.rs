@@ -25,10 +25,12 @@ pub(crate) enum Reject {
     Unexplained,
     /// A late point that waited in the journal and is not there any more.
     JournalDamaged,
+    /// Its metric was deleted before the point was stored.
+    Deleted,
 }
 
 /// Number of reasons.
-pub(crate) const REASONS: usize = 10;
+pub(crate) const REASONS: usize = 11;
 
 impl Reject {
     /// The reasons' names, in the order of the enum.
@@ -43,6 +45,7 @@ impl Reject {
         "name_reserved",
         "unexplained",
         "journal_damaged",
+        "deleted",
     ];
 }
 

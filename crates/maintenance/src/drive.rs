@@ -118,8 +118,8 @@ async fn pages<S: Steps>(
     let mut saved = Instant::now();
     loop {
         let page = insist!(job, context, false, steps.page(context.share, position.clone(), S::PAGE))?;
-        rate.take(page.items.len()).await;
-        if context.stop.is_cancelled() {
+        let turn = context.stop.run_until_cancelled(rate.take(page.items.len())).await;
+        if turn.is_none() || context.stop.is_cancelled() {
             return Err(JobError::Stopped { job });
         }
         let scanned = page.items.len() as u64;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plumbago_model::{MetricConfig, MetricId, Stage};
 use plumbago_store::{
-    FlushBatch, MetricMeta, MetricRow, ReadRequest, Share, SlotRange, StateRow, StoreError,
+    FlushBatch, MetricMeta, MetricRow, PointStore, ReadRequest, Share, SlotRange, StateRow, StoreError,
 };
 
 use crate::drive::{Page, Steps, drive};
@@ -74,7 +74,9 @@ impl Steps for Expiring {
         let silent: Vec<&MetricRow> =
             old.iter().zip(written).filter(|(_, written)| !written).map(|(row, _)| *row).collect();
         for metrics in silent.chunks(READ_METRICS) {
-            let has_points = self.have_points(metrics, since, now).await?;
+            let found =
+                metrics.iter().filter_map(|row| Some((MetricId::of(&row.name), &**row.config.as_ref()?)));
+            let has_points = have_points(&*self.job.stores.points, found, since, now).await?;
             let mut dead = Vec::new();
             for (row, has_points) in metrics.iter().zip(has_points) {
                 if has_points {
@@ -90,26 +92,6 @@ impl Steps for Expiring {
 }
 
 impl Expiring {
-    async fn have_points(&self, rows: &[&MetricRow], since: i64, now: i64) -> Result<Vec<bool>, StoreError> {
-        // Rows that the remote store has lost must count too, or their metric would look dead.
-        let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
-        let mut owners = Vec::new();
-        for (at, row) in rows.iter().enumerate() {
-            let Some(config) = &row.config else { continue };
-            let ranges = ranges(MetricId::of(&row.name), config, since, now);
-            owners.extend(ranges.iter().map(|_| at));
-            request.ranges.extend(ranges);
-        }
-        let columns = self.job.stores.points.read(&request).await?;
-        let mut found = vec![false; rows.len()];
-        for ((at, range), mut column) in owners.into_iter().zip(&request.ranges).zip(columns) {
-            // A window counts as well if only other writers have stored it.
-            column.merge_writers(range.aggregation);
-            found[at] |= column.values.iter().any(|value| !value.is_nan());
-        }
-        Ok(found)
-    }
-
     async fn bury(
         &self,
         rows: &[&MetricRow],
@@ -200,6 +182,32 @@ async fn commit(states: Arc<dyn plumbago_store::FlushStore>, batch: FlushBatch) 
     done.unwrap_or_else(|error| {
         Err(StoreError::with(plumbago_store::ErrorKind::Internal, "delete state rows", error))
     })
+}
+
+/// Whether each of the metrics has a point in the store in the time since `since`.
+pub(crate) async fn have_points<'a>(
+    points: &dyn PointStore,
+    metrics: impl Iterator<Item = (MetricId, &'a MetricConfig)> + Send,
+    since: i64,
+    now: i64,
+) -> Result<Vec<bool>, StoreError> {
+    // Rows that the remote store has lost must count too, or their metric would look dead.
+    let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
+    let (mut owners, mut count) = (Vec::new(), 0);
+    for (at, (id, config)) in metrics.enumerate() {
+        let ranges = ranges(id, config, since, now);
+        owners.extend(ranges.iter().map(|_| at));
+        request.ranges.extend(ranges);
+        count = at + 1;
+    }
+    let columns = points.read(&request).await?;
+    let mut found = vec![false; count];
+    for ((at, range), mut column) in owners.into_iter().zip(&request.ranges).zip(columns) {
+        // A window counts as well if only other writers have stored it.
+        column.merge_writers(range.aggregation);
+        found[at] |= column.values.iter().any(|value| !value.is_nan());
+    }
+    Ok(found)
 }
 
 /// True for a metric without problems that was neither created nor updated since `since`. Metrics with

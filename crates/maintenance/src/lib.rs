@@ -1,6 +1,6 @@
 //! Jobs that keep a store clean, and their schedule. They remove empty directories, create missing ones,
 //! delete rows that no reader can use and metrics that no longer get points, and correct windows that differ from
-//! their raw slots.
+//! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
 //! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion
@@ -15,17 +15,27 @@ pub mod directories;
 pub mod expire;
 pub mod job;
 pub mod live;
+pub mod question;
+pub mod questions;
 pub mod rows;
+pub mod runs;
 pub mod schedule;
+pub mod select;
+pub mod verb;
+pub mod verbs;
 pub mod windows;
 
 mod drive;
+mod jobs;
 mod rate;
 mod report;
 mod stats;
+mod turns;
 
 pub use config::Config;
 pub use job::{Context, Job, JobError, Stores};
+pub use jobs::jobs;
 pub use live::{LiveMetrics, NobodyWrites};
 pub use report::Report;
 pub use schedule::{JobLease, NoLeases, Request, RequestError, Scheduler};
+pub use turns::Turns;

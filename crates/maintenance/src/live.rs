@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use plumbago_store::StoreError;
+use plumbago_store::{MetricMeta, StoreError};
 
 /// The metrics that a process writes.
 #[async_trait]
@@ -33,6 +33,34 @@ pub trait LiveMetrics: Send + Sync + Debug {
     /// # Errors
     /// If the process is shutting down.
     async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError>;
+
+    /// Begins to delete metrics whole: drops what is in memory and notes the removal in the journal. Returns for each
+    /// metric, in the order of `names`, whether it has begun. It cannot begin while a part of the metric is on its way
+    /// to the store; ask again in a moment. Points that come later make a new metric, of which nothing goes to the
+    /// stores before [`LiveMetrics::end_deletions`]: every begun deletion has to be ended. The default is for processes
+    /// that write nothing.
+    ///
+    /// # Errors
+    /// If the process is shutting down.
+    async fn begin_deletions(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
+        Ok(vec![true; names.len()])
+    }
+
+    /// Ends deletions that have begun, and forgets answers that were kept for requests.
+    ///
+    /// # Errors
+    /// If the process is shutting down.
+    async fn end_deletions(&self, _names: &[&str]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Loads metrics again whose deletion has failed and was ended.
+    ///
+    /// # Errors
+    /// If the process is shutting down.
+    async fn put_back(&self, _metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// No live metrics: for commands on a store that this process does not write.

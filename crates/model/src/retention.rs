@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::Period;
+
 /// A level of a retention. Stage 0 is raw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stage {
@@ -16,6 +18,11 @@ impl Stage {
     /// The time that the stage covers, in seconds.
     pub fn duration(&self) -> u64 {
         u64::from(self.resolution) * u64::from(self.points)
+    }
+
+    /// The stage as people write it, like `1m:1w`.
+    pub fn spelled(&self) -> String {
+        format!("{}:{}", Period::seconds(u64::from(self.resolution)), Period::seconds(self.duration()))
     }
 
     /// The start of the slot of a point, in seconds since the epoch.
@@ -144,6 +151,11 @@ impl Retention {
     pub fn source_of(&self, stage: usize) -> usize {
         let length = u64::from(self.0[stage].resolution);
         (0..stage).find(|finer| self.0[*finer].duration() >= 2 * length).unwrap_or(stage.saturating_sub(1))
+    }
+
+    /// The retention as people write it, like `1m:1w,1h:730d`.
+    pub fn spelled(&self) -> String {
+        self.0.iter().map(Stage::spelled).collect::<Vec<_>>().join(",")
     }
 
     /// The finest stage that covers a point of this age (in seconds), as whisper chooses it. `None` if no stage

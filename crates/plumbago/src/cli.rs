@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, dev, maintain, replay, schema};
+use crate::commands::{bench, delete, dev, diff, list, maintain, replay, rules, schema, show};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,9 +14,12 @@ Examples:
   plumbago config check                      print all problems of the configuration and the rules
   PLUMBAGO__API__LISTEN=0.0.0.0:8080 plumbago
                                              override a setting
+  plumbago info servers.a.cpu.user           settings, points and bytes of a metric
   plumbago clean --dry-run --max-age 90d     list metrics without a point for 90 days
   plumbago repair windows --from 2d --dry-run
                                              count aggregates that differ from their raw points
+  plumbago delete --dry-run 'servers.old01.**'
+                                             count the metrics that would be deleted
   plumbago replay --since 30m                send rows again that a node may have lost
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
@@ -52,6 +55,25 @@ pub enum Command {
     Clean(maintain::CleanArgs),
     /// Create missing directories and remove unusable rows; `repair windows` corrects aggregates
     Repair(maintain::RepairArgs),
+    /// List metrics
+    List(list::ListArgs),
+    /// Show settings, dates, points and bytes of metrics
+    Info(show::InfoArgs),
+    /// Print points of metrics, as Graphite shows them or as they are stored
+    Read(show::ReadArgs),
+    /// Write a point
+    Write(show::WriteArgs),
+    /// Show what metrics take on the disk, by directory
+    Du(list::DuArgs),
+    /// List tags, or the values of one
+    Tags(list::TagsArgs),
+    /// Explain the storage rules
+    #[command(subcommand)]
+    Rules(rules::RulesCommand),
+    /// Delete metrics with all their points
+    Delete(delete::DeleteArgs),
+    /// Compare what two Graphite servers answer
+    Diff(diff::DiffArgs),
     /// Send rows to Cassandra again that it may have lost
     Replay(replay::ReplayArgs),
     /// Measure a running server

@@ -25,6 +25,7 @@ mod rebuild;
 mod row;
 mod rows;
 mod second_copy;
+mod sizes;
 mod state;
 mod stats;
 mod store;

@@ -22,6 +22,7 @@ pub mod peers;
 pub mod points;
 pub mod remote;
 pub mod shared;
+pub mod sizes;
 #[cfg(feature = "testsuite")]
 pub mod testsuite;
 pub mod windows;
@@ -45,5 +46,6 @@ pub use remote::{RemotePoints, WriteRefusal};
 pub use shared::{
     ChangeFeed, Changes, Lease, NodeStart, SchemaNeeds, SchemaStatus, SharedFeatures, SharedStore,
 };
+pub use sizes::StageSizes;
 pub use windows::{SharedWindows, SlotRow};
 pub use writer::WriterIdentity;

@@ -242,6 +242,7 @@ async fn what_keeps_a_port_closed_is_named() {
     let registry = plumbago_telemetry::Registry::new();
     let handles = plumbago_api::Handles {
         index: Arc::new(plumbago_index::Index::new(&registry)),
+        answers: Default::default(),
         finder: None,
         source: Arc::new(metrics()),
         tagging: Arc::new(plumbago_api::NoTagging),

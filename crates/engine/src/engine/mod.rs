@@ -29,6 +29,7 @@ use crate::shard::Shard;
 use crate::shard::creation::ConfigFor;
 use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::live::Adopted;
+use crate::shard::read::HeadQuery;
 use crate::stats::{Stats, store_call};
 use crate::worker::flusher::StoreTrouble;
 use crate::worker::{ShardCommand, ShardGauges, ask};
@@ -305,6 +306,47 @@ impl Engine {
         let stays = |at: &usize| listed[*at] && forgotten.as_ref().map_or(true, |forgotten| !forgotten[*at]);
         index.insert((0..names.len()).filter(stays).map(|at| names[at]));
         forgotten
+    }
+
+    /// Begins to delete metrics whole: drops what is in memory, which counts as rejected (`deleted`), and notes the
+    /// removal in the journal. Returns for each name whether it has begun; the caller asks again for the others in a
+    /// moment. Points that come later make a new metric, of which nothing goes to the stores before
+    /// [`Engine::end_deletions`]: every begun deletion has to be ended.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn begin_deletions(&self, names: &[&str]) -> Result<Vec<bool>, FetchError> {
+        self.apply_queued().await?;
+        let begun = self.ask_each(names, ShardCommand::BeginDeletions).await?;
+        // A new metric gets its place in the index only after the end of the deletion.
+        for (name, _) in names.iter().zip(&begun).filter(|(_, begun)| **begun) {
+            self.0.parts.index.remove(name);
+        }
+        let journal = self.0.parts.journal.clone();
+        let synced = tokio::task::spawn_blocking(move || journal.sync()).await;
+        if let Ok(Err(error)) = synced {
+            let error: &(dyn std::error::Error + 'static) = &error;
+            tracing::warn!(error, "cannot sync the removal of metrics; a power cut may bring them back");
+        }
+        Ok(begun)
+    }
+
+    /// Ends deletions that have begun: metrics of the same names that got points meanwhile are created now.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn end_deletions(&self, names: &[&str]) -> Result<(), FetchError> {
+        self.ask_each(names, ShardCommand::EndDeletions).await.map(|_| ())
+    }
+
+    /// Waits until the points that are queued now are applied.
+    async fn apply_queued(&self) -> Result<(), FetchError> {
+        let nothing = || HeadQuery { hashes: Vec::new(), from: 0, until: 0, now: 0 };
+        let began = std::time::Instant::now();
+        let asked = self.0.workers.iter().map(|worker| async move {
+            ask(worker, |sender| ShardCommand::Read(nothing(), began, sender)).await
+        });
+        try_join_all(asked).await.map(|_| ())
     }
 
     /// Asks the shards that own the names, all at once. The answers are in the order of the names.

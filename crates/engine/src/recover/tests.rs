@@ -216,3 +216,39 @@ fn metrics_that_only_the_journal_has_are_found_from_the_start_on() {
     assert!(index.contains("known") && index.contains("new.metric"));
     assert_eq!(world.read(&mut shard, router, "new.metric", 60), [1.0]);
 }
+
+/// A metric that was deleted with points in memory. A kill came before or after the metadata store lost it.
+#[test]
+fn points_from_before_a_removal_do_not_come_back() {
+    for known in [&["m"][..], &[]] {
+        let world = World::new(known, |writer| {
+            writer.creation(5, "m");
+            writer.point(5, START, 1.0);
+            writer.point(5, START + 1, 1.0);
+            writer.removal(5);
+        });
+        world.put_state("m", state(5, 0));
+        let (mut shard, start, router) = world.recover();
+        assert!(start.creations[0].is_empty());
+        assert!(world.read(&mut shard, router, "m", 60).iter().all(|value| value.is_nan()));
+        assert_eq!((shard.ledger.held, shard.ledger.missing()), (0, 0));
+    }
+}
+
+/// And the metric of the same name that was created after it keeps its points.
+#[test]
+fn points_from_after_a_removal_stay() {
+    let world = World::new(&[], |writer| {
+        writer.creation(5, "m");
+        writer.point(5, START, 1.0);
+        writer.removal(5);
+        writer.creation(6, "m");
+        writer.point(6, START + 1, 2.0);
+    });
+    let (mut shard, start, router) = world.recover();
+    assert_eq!(start.creations[0].len(), 1);
+    let values = world.read(&mut shard, router, "m", 60);
+    assert_eq!(values.into_iter().filter(|value| !value.is_nan()).collect::<Vec<_>>(), [2.0]);
+    assert_eq!((shard.ledger.held, shard.ledger.missing()), (1, 0));
+    assert_eq!(shard.ledger.rejected[Reject::Deleted as usize], 1);
+}

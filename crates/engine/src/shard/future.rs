@@ -86,6 +86,14 @@ impl FuturePoints {
         found.is_some_and(|key| self.take(key).is_some())
     }
 
+    /// Drops the points of the head at `at`. Returns how many.
+    pub(crate) fn discard(&mut self, at: u32) -> u64 {
+        let points = self.by_head.range((at, 0)..=(at, u64::MAX));
+        let keys: Vec<ReleaseKey> =
+            points.map(|((at, arrival), (release, _))| (*release, *at, *arrival)).collect();
+        keys.into_iter().filter_map(|key| self.take(key)).count() as u64
+    }
+
     fn take(&mut self, key: ReleaseKey) -> Option<FuturePoint> {
         self.count_visit();
         self.by_release.remove(&key);

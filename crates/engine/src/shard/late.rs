@@ -84,6 +84,12 @@ impl LateList {
         self.pending.is_empty() && self.in_flight.is_empty() && self.waiting.is_empty()
     }
 
+    /// Drops the points of a head that are pending or wait in the journal. Returns how many.
+    pub(super) fn discard(&mut self, at: u32) -> u64 {
+        let pending = self.take(at, usize::MAX).map_or(0, |metric| metric.points.len() as u64);
+        pending + self.waiting.discard(at)
+    }
+
     /// Takes out pending points of a head, the oldest first.
     fn take(&mut self, at: u32, points_max: usize) -> Option<LateMetric> {
         let metric = self.pending.get_mut(&at)?;

@@ -21,7 +21,7 @@ impl Shard {
     /// Adds the metrics that have no head yet.
     pub(crate) fn adopt(&mut self, metrics: &[Adopted]) {
         for metric in metrics {
-            if self.find(&metric.hash).is_none() {
+            if self.find(&metric.hash).is_none() && !self.deletions.contains(&metric.hash) {
                 self.insert(metric.hash, metric.id, 0, &metric.config, LifeEvent::InsertKnown);
             }
         }

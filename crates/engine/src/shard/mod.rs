@@ -4,6 +4,7 @@
 pub(crate) mod chunked;
 pub(crate) mod creation;
 pub(crate) mod crowded;
+pub(crate) mod deletion;
 pub(crate) mod downsample;
 pub(crate) mod flush;
 pub(crate) mod future;
@@ -97,6 +98,8 @@ pub(crate) struct Shard {
     /// The due heads that are being flushed, sorted by metric id.
     pub(crate) flushing: VecDeque<u32>,
     pub(crate) late: late::LateList,
+    /// Metrics that are being deleted.
+    pub(crate) deletions: deletion::Deletions,
     /// Points ahead of now.
     future: future::FuturePoints,
     /// False while the flusher that reads from the store has no room.
@@ -146,6 +149,7 @@ impl Shard {
             due: Vec::new(),
             flushing: VecDeque::new(),
             late: late::LateList::default(),
+            deletions: deletion::Deletions::default(),
             future: future::FuturePoints::default(),
             may_read: true,
             sweep: sweep::Sweep::default(),
@@ -495,7 +499,10 @@ impl Shard {
         let at = self.insert(*hash, MetricId::of(name), number, &config, LifeEvent::Insert);
         self.sequence = context.writer.creation(number, name);
         self.heads[at].segment = context.writer.segment();
-        context.gate.submit(NewMetric { at, name: name.to_owned(), config, created_on: context.now as u32 });
+        let metric = NewMetric { at, name: name.to_owned(), config, created_on: context.now as u32 };
+        if let Some(metric) = self.deletions.hold(hash, metric) {
+            context.gate.submit(metric);
+        }
         Some(at)
     }
 

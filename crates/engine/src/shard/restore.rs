@@ -81,18 +81,21 @@ impl Shard {
         self.heads[at].set(mark::REFOLD);
     }
 
-    /// Handles the removal of a metric in the journal. Its head stays if the metric is still in the metadata
-    /// store (it was created again, or the deletion failed) or if the head has points (the state row that
-    /// covered them is lost).
+    /// Handles the removal of a metric in the journal. Points from before it were stored or deleted then, so they are
+    /// dropped. The head stays if the metric is still in the metadata store: it was created again, or the deletion did
+    /// not come to its end.
     pub(crate) fn forgotten(&mut self, at: u32) {
+        self.discard(at);
         let head = &mut self.heads[at];
         head.number = 0;
-        if head.state.is_created() && head.holds_nothing() {
+        if head.state.is_created() {
             // Windows that were open before the removal do not go on.
             head.clear(mark::PLACED);
             head.set(mark::MERGE);
-            head.segment = 0;
             self.clear_windows(at);
+            if self.limits.at_intervals {
+                self.unwritten_from[at] = 0;
+            }
         }
     }
 

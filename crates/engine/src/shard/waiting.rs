@@ -107,6 +107,14 @@ impl Waiting {
         (record.sequence >= head.first).then_some((at, head))
     }
 
+    /// Forgets the points of a head. Returns how many.
+    pub(super) fn discard(&mut self, at: u32) -> u64 {
+        let Some(head) = self.by_head.remove(&at) else { return 0 };
+        self.heads.remove(&head.number);
+        self.points -= head.points;
+        head.points
+    }
+
     /// Counts off a point that was read again.
     fn remove(&mut self, at: u32, sequence: u64) {
         let Some(head) = self.by_head.get_mut(&at) else { return };

@@ -30,6 +30,10 @@ pub(crate) enum ShardCommand {
     AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
     /// Forget the metrics that got no point since this time and hold none. Answers which were forgotten.
     Forget(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
+    /// Begin the deletion of these metrics. Answers for which it has begun.
+    BeginDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
+    /// End the deletion of these metrics.
+    EndDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
     /// Up to which time (seconds since the epoch) are all windows of these metrics closed?
     ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
     /// Which metrics get several points for each slot of their raw stage?

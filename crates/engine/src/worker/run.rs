@@ -15,7 +15,7 @@ use super::command::{ShardCommand, ShardGauges};
 use super::create::Gate;
 use super::flush_all::FlushAll;
 use crate::ledger::Ledger;
-use crate::router::ShardBatch;
+use crate::router::{NameHash, ShardBatch};
 use crate::shard::head_state::LifeEvent;
 use crate::shard::jobs::{Done, Job};
 use crate::shard::read::{HeadAnswer, HeadQuery};
@@ -172,6 +172,13 @@ impl ShardWorker {
                 let forget = |hash| self.shard.forget(hash, since, &mut self.writer);
                 let _ = answer.send(hashes.iter().map(forget).collect());
             }
+            ShardCommand::BeginDeletions(hashes, answer) => {
+                let _ = answer.send(self.begin_deletions(&hashes));
+            }
+            ShardCommand::EndDeletions(hashes, answer) => {
+                self.shard.end_deletions(&hashes, &mut self.gate);
+                let _ = answer.send(vec![true; hashes.len()]);
+            }
             ShardCommand::ClosedUntil(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.closed_until(hash)).collect());
             }
@@ -184,6 +191,18 @@ impl ShardWorker {
             }
             ShardCommand::Stop(done) => self.state.stopping = Some(done),
         }
+    }
+
+    /// Begins deletions. None begins while everything is being flushed. The removals are in the journal's file before
+    /// the caller deletes anything: else a kill in between would bring the points back.
+    fn begin_deletions(&mut self, hashes: &[NameHash]) -> Vec<bool> {
+        if self.state.flush_all.is_some() || self.state.stopping.is_some() {
+            return vec![false; hashes.len()];
+        }
+        let begun = self.shard.begin_deletions(hashes, &mut self.writer);
+        self.write_out();
+        self.update_gauges();
+        begun
     }
 
     /// Answers the reads for which every earlier point is applied and every earlier late point stored. The

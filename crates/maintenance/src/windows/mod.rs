@@ -14,6 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plumbago_model::{GlobError, MetricId, Pattern};
 use plumbago_store::{MetricRow, PointStore, RowStore, Share, SharedWindows, StoreError};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::drive::{Page, Steps, drive, has_settled};
@@ -35,7 +36,8 @@ const AGAIN: &str = "corrected_again";
 const UNSETTLED_MAX: usize = 10_000;
 
 /// The windows that a run compares.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Selection {
     /// Only those of metrics whose name matches this glob; `None` for all metrics.
     pub names: Option<String>,

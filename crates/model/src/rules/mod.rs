@@ -39,8 +39,10 @@ const X_FILES_FACTOR: f64 = 0.5;
 #[derive(Debug)]
 pub struct StorageRules {
     schemas: Choices<Retention>,
-    /// The names of the sections of the schemas, in the order in which they are tried.
-    schema_names: Vec<String>,
+    /// The sections of the schemas, in the order in which they are tried.
+    schema_sources: Vec<RuleSource>,
+    /// The sections of the aggregation rules, in the order in which they are tried.
+    aggregation_sources: Vec<RuleSource>,
     aggregations: Choices<(Aggregation, f64)>,
     /// One configuration for each pair of a retention and an aggregation. All metrics with the pair share it.
     configs: Vec<Arc<MetricConfig>>,
@@ -54,15 +56,15 @@ impl StorageRules {
         let mut found = Vec::new();
         let mut problems = Problems { file: RuleFile::Schemas, found: &mut found };
         let schemas = sections::schemas(schemas.unwrap_or(BUILT_IN_SCHEMAS), &mut problems);
-        let schema_names = schemas.iter().map(|(name, ..)| name.clone()).collect();
-        let schemas = schemas.into_iter().map(|(_, pattern, retention)| (pattern, retention)).collect();
+        let (schema_sources, schemas) = apart(schemas);
         let schemas = Choices::new(schemas, default_retention(), &mut problems);
         problems.file = RuleFile::Aggregation;
         let aggregations = sections::aggregations(aggregation.unwrap_or(BUILT_IN_AGGREGATION), &mut problems);
         let otherwise = (Aggregation::Average, X_FILES_FACTOR);
+        let (aggregation_sources, aggregations) = apart(aggregations);
         let aggregations = Choices::new(aggregations, otherwise, &mut problems);
         found.sort_by_key(|p| (p.file == RuleFile::Aggregation, p.line));
-        (Self { schema_names, ..Self::combine(schemas, aggregations) }, found)
+        (Self { schema_sources, aggregation_sources, ..Self::combine(schemas, aggregations) }, found)
     }
 
     /// The rules if neither file is configured.
@@ -78,7 +80,7 @@ impl StorageRules {
                 configs.push(Arc::new(MetricConfig { retention, aggregation, x_files_factor }));
             }
         }
-        Self { schemas, schema_names: Vec::new(), aggregations, configs }
+        Self { schemas, schema_sources: Vec::new(), aggregation_sources: Vec::new(), aggregations, configs }
     }
 
     /// The configuration for a metric of this name. Equal configurations share one `Arc`.
@@ -90,7 +92,19 @@ impl StorageRules {
     /// The name of the section of `storage-schemas.conf` that decides the retention of a metric of this name.
     /// `None` if none matches, so that carbon's default applies.
     pub fn schema_for(&self, name: &str) -> Option<&str> {
-        self.schema_names.get(self.schemas.patterns.find(name)?).map(String::as_str)
+        self.explain(name).0.source.map(|source| source.section.as_str())
+    }
+
+    /// Which sections decide the settings of a metric of this name: that of the schemas, and that of the aggregation
+    /// rules.
+    pub fn explain(&self, name: &str) -> (RuleChoice<'_>, RuleChoice<'_>) {
+        let choice = |place: Option<usize>, sources: &'_ [RuleSource]| place.unwrap_or(sources.len());
+        let schema = choice(self.schemas.patterns.find(name), &self.schema_sources);
+        let aggregation = choice(self.aggregations.patterns.find(name), &self.aggregation_sources);
+        (
+            RuleChoice { source: self.schema_sources.get(schema), tried_before: schema },
+            RuleChoice { source: self.aggregation_sources.get(aggregation), tried_before: aggregation },
+        )
     }
 
     /// All configurations that the rules can give.
@@ -102,6 +116,34 @@ impl StorageRules {
     pub fn gave_up(&self) -> u64 {
         self.schemas.patterns.gave_up() + self.aggregations.patterns.gave_up()
     }
+}
+
+/// A section of one of the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleSource {
+    /// Its name.
+    pub section: String,
+    /// The line of its header.
+    pub line: usize,
+    /// Its pattern as written.
+    pub pattern: String,
+}
+
+/// The section that decides a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RuleChoice<'a> {
+    /// The section; `None` if the pattern of none is found in the name, so that carbon's default applies.
+    pub source: Option<&'a RuleSource>,
+    /// Sections that were tried before it.
+    pub tried_before: usize,
+}
+
+/// A section with its pattern and what it decides.
+type Rule<T> = (RuleSource, Pattern, T);
+
+/// Parts the sections from their patterns and outcomes.
+fn apart<T>(rules: Vec<Rule<T>>) -> (Vec<RuleSource>, Vec<(Pattern, T)>) {
+    rules.into_iter().map(|(source, pattern, outcome)| (source, (pattern, outcome))).unzip()
 }
 
 /// Carbon's retention for a metric that no section matches: one week of minutes.

@@ -2,18 +2,18 @@
 
 use std::cmp::Reverse;
 
-use super::X_FILES_FACTOR;
 use super::ini::{self, Entry, Section};
 use super::pattern::Pattern;
 use super::problem::Problems;
+use super::{Rule, RuleSource, X_FILES_FACTOR};
 use crate::{Aggregation, Retention, RetentionError};
 
 /// The keys of `storage-schemas.conf`. The last two are go-carbon's.
 const SCHEMA_KEYS: [&str; 4] = ["pattern", "retentions", "priority", "compressed"];
 const AGGREGATION_KEYS: [&str; 3] = ["pattern", "xfilesfactor", "aggregationmethod"];
 
-/// The names of the sections, their patterns and retentions, in the order in which they are tried.
-pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<(String, Pattern, Retention)> {
+/// The sections with their patterns and retentions, in the order in which they are tried.
+pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<Rule<Retention>> {
     let mut rules = Vec::new();
     for section in ini::read(text, problems) {
         unknown_keys(&section, &SCHEMA_KEYS, problems);
@@ -21,16 +21,16 @@ pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<(String, P
         let retention = retention(&section, problems);
         let pattern = pattern(&section, problems);
         if let (Some(pattern), Some(retention)) = (pattern, retention) {
-            rules.push((priority, section.name, pattern, retention));
+            rules.push((priority, source(&section), pattern, retention));
         }
     }
     // A stable sort: sections of equal priority stay in the order of the file.
     rules.sort_by_key(|(priority, ..)| Reverse(*priority));
-    rules.into_iter().map(|(_, name, pattern, retention)| (name, pattern, retention)).collect()
+    rules.into_iter().map(|(_, source, pattern, retention)| (source, pattern, retention)).collect()
 }
 
-/// The patterns, aggregation methods and factors, in the order in which they are tried.
-pub(super) fn aggregations(text: &str, problems: &mut Problems<'_>) -> Vec<(Pattern, (Aggregation, f64))> {
+/// The sections with their patterns, aggregation methods and factors, in the order in which they are tried.
+pub(super) fn aggregations(text: &str, problems: &mut Problems<'_>) -> Vec<Rule<(Aggregation, f64)>> {
     let mut rules = Vec::new();
     for section in ini::read(text, problems) {
         unknown_keys(&section, &AGGREGATION_KEYS, problems);
@@ -38,10 +38,15 @@ pub(super) fn aggregations(text: &str, problems: &mut Problems<'_>) -> Vec<(Patt
         let method = aggregation_method(&section, problems);
         let pattern = pattern(&section, problems);
         if let (Some(pattern), Some(factor), Some(method)) = (pattern, factor, method) {
-            rules.push((pattern, (method, factor)));
+            rules.push((source(&section), pattern, (method, factor)));
         }
     }
     rules
+}
+
+fn source(section: &Section) -> RuleSource {
+    let pattern = section.entry("pattern").map_or_else(String::new, |entry| section.value(entry));
+    RuleSource { section: section.name.clone(), line: section.line, pattern }
 }
 
 fn unknown_keys(section: &Section, known: &[&str], problems: &mut Problems<'_>) {

@@ -1,38 +1,26 @@
-//! `plumbago clean` and `plumbago repair`: run maintenance jobs now. If a daemon uses the data directory,
-//! they ask the daemon to run the jobs.
+//! `plumbago clean` and `plumbago repair`: run maintenance jobs now, here or in the daemon.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::path::Path;
-use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
-use plumbago_bench::Client;
-use plumbago_maintenance::config::expire_problem;
-use plumbago_maintenance::job::Progress;
+use plumbago_maintenance::Report;
+use plumbago_maintenance::verb::Verb;
+use plumbago_maintenance::verbs::clean::{Clean, Repair, Settings};
 use plumbago_maintenance::windows::Selection;
-use plumbago_maintenance::{Context, Job, JobError, Report};
 use plumbago_model::Period;
 use plumbago_store::Share;
 use plumbago_store_embedded::damaged_files;
-use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
-use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::rescue::{self, RescueArgs};
-use super::{expect_data, since};
-use crate::config::{self, Config, Loaded, StoreKind};
+use super::since;
+use super::verb::{self, Outcome};
+use crate::config::{Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::output::print;
-use crate::secret;
-use crate::serve;
-
-/// Pause between two requests for the progress of a daemon's job.
-const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Options of all commands.
 #[derive(Debug, Clone, Default, Args)]
@@ -46,6 +34,16 @@ pub struct MaintainArgs {
     /// Most rows to read per second; 0 for no limit
     #[arg(long, value_name = "N")]
     pub rate: Option<u32>,
+    /// Print the reports as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl MaintainArgs {
+    fn settings(&self) -> Settings {
+        let shard = self.shard.map(|Share { index, of }| (index, of));
+        Settings { dry_run: self.dry_run, shard, rate: self.rate }
+    }
 }
 
 const CLEAN_EXAMPLES: &str = "\
@@ -118,14 +116,6 @@ pub struct WindowsArgs {
     common: MaintainArgs,
 }
 
-/// The jobs that a command runs.
-struct Wanted<'a> {
-    jobs: &'a [&'a str],
-    args: &'a MaintainArgs,
-    max_age: Option<Period>,
-    selection: Selection,
-}
-
 fn share(text: &str) -> Result<Share, String> {
     let parts = text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
     match parts {
@@ -141,9 +131,8 @@ fn share(text: &str) -> Result<Share, String> {
 /// If the configuration has errors, an option cannot be used, the store or the daemon cannot be reached,
 /// another process runs one of the jobs, or a job fails or is interrupted.
 pub fn clean(args: &CleanArgs, file: Option<&Path>) -> Result<(), Failure> {
-    let jobs = &["clean_rows", "clean_directories", "expire"];
-    let selection = Selection::default();
-    run(&Wanted { jobs, args: &args.common, max_age: args.max_age, selection }, file)
+    let max_age_seconds = args.max_age.map(|age| age.as_secs());
+    run(&Clean { max_age_seconds, settings: args.common.settings() }, &args.common, verb::load(file)?)
 }
 
 /// Runs `plumbago repair`.
@@ -153,60 +142,41 @@ pub fn clean(args: &CleanArgs, file: Option<&Path>) -> Result<(), Failure> {
 /// If the configuration has errors, an option cannot be used, the store or the daemon cannot be reached,
 /// another process runs one of the jobs, or a job fails or is interrupted.
 pub fn repair(args: &RepairArgs, file: Option<&Path>) -> Result<(), Failure> {
-    let windows = match &args.what {
-        Some(RepairCommand::Windows(windows)) => windows,
+    let (windows, common) = match &args.what {
         Some(RepairCommand::Store(args)) => return rescue::run(args, file),
-        None => {
-            let jobs = &["repair_directories", "clean_rows"];
-            let selection = Selection::default();
-            return run(&Wanted { jobs, args: &args.common, max_age: None, selection }, file);
+        Some(RepairCommand::Windows(WindowsArgs { glob, from, until, common })) => {
+            let selection = Selection { names: glob.clone(), from: *from, until: *until };
+            selection.check().map_err(|error| Failure::new(Exit::Usage, anyhow!("GLOB: {error}")))?;
+            (Some(selection), common)
         }
+        None => (None, &args.common),
     };
-    let WindowsArgs { glob, from, until, common } = windows.clone();
-    let selection = Selection { names: glob, from, until };
-    selection.check().map_err(|error| Failure::new(Exit::Usage, anyhow!("GLOB: {error}")))?;
-    run(&Wanted { jobs: &["repair_windows"], args: &common, max_age: None, selection }, file)
-}
-
-fn run(wanted: &Wanted<'_>, file: Option<&Path>) -> Result<(), Failure> {
-    let Wanted { args, max_age, .. } = wanted;
-    let mut loaded = config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))?;
-    if wanted.jobs.contains(&"repair_windows") && loaded.config.store.kind != StoreKind::Cassandra {
+    let loaded = verb::load(file)?;
+    if windows.is_some() && loaded.config.store.kind != StoreKind::Cassandra {
         return Ok(print("the embedded store has one writer, so its windows need no repair (store.kind)\n")?);
     }
-    if is_held(&loaded.config) {
-        if args.shard.is_some() || max_age.is_some() || args.rate.is_some() {
-            let error = anyhow!(
-                "a daemon uses {}: it runs jobs with its own settings ([maintenance]), without --shard, \
-                 --max-age and --rate",
-                loaded.config.data_dir.display()
-            );
-            return Err(Failure::new(Exit::Usage, error));
+    run(&Repair { windows, settings: common.settings() }, common, loaded)
+}
+
+fn run<V: Verb<Answer = Vec<Report>>>(verb: &V, args: &MaintainArgs, loaded: Loaded) -> Result<(), Failure> {
+    let config = &loaded.config;
+    let grace = config.maintenance.grace;
+    let looks = args.dry_run && !is_held(config);
+    let damaged = if looks { damaged_files(&config.store_dir()) } else { Vec::new() };
+    let Outcome { answer: reports, damage } = verb::carry_out(verb, loaded)?;
+    if args.json {
+        print(&format!("{}\n", serde_json::to_string(&reports).map_err(anyhow::Error::from)?))?;
+    } else {
+        for report in &reports {
+            print(&summary(report, args.dry_run, grace))?;
         }
-        return ask_daemon(&loaded.config, wanted);
     }
-    if let Some(after) = *max_age {
-        if let Some(problem) = expire_problem(after.0) {
-            return Err(Failure::new(Exit::Usage, anyhow!("--max-age: {problem}")));
-        }
-        loaded.config.maintenance.expire_after = after.0;
+    let files = damaged.iter().map(|file| format!("{} is damaged", file.display()));
+    let damage: Vec<String> = damage.into_iter().chain(files).collect();
+    for line in &damage {
+        if args.json { eprintln!("{line}") } else { print(&format!("{line}\n"))? }
     }
-    if let Some(rate) = args.rate {
-        loaded.config.maintenance.rows_per_second = rate;
-    }
-    if loaded.config.store.kind == StoreKind::Embedded {
-        expect_data(&loaded.config, "store")?;
-    } else if !loaded.config.data_dir.is_dir() {
-        expect_data(&loaded.config, "spool")?;
-    }
-    log::init("warn");
-    let damaged = if args.dry_run { damaged_files(&loaded.config.store_dir()) } else { Vec::new() };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run_here(wanted, loaded))?;
-    for file in &damaged {
-        print(&format!("{} is damaged\n", file.display()))?;
-    }
-    if damaged.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    if damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
 }
 
 /// Returns whether a daemon is using the data directory.
@@ -214,91 +184,6 @@ pub fn is_held(config: &Config) -> bool {
     // A daemon locks its journal whichever store it uses.
     let lock = File::open(config.journal_dir().join("lock"));
     lock.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-async fn run_here(wanted: &Wanted<'_>, loaded: Loaded) -> Result<(), Failure> {
-    let args = wanted.args;
-    if loaded.config.store.kind == StoreKind::Cassandra {
-        // The stores wait long for a server that is away. Whoever waits for a command should know soon.
-        super::cassandra::connect(&loaded.config.store.cassandra).await?;
-    }
-    serve::at_rest(loaded, async |config: &Config, core: &serve::Core| {
-        let jobs = serve::jobs_of(config, core);
-        let stop = CancellationToken::new();
-        let interrupted = stop.clone();
-        tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                interrupted.cancel();
-            }
-        });
-        let lease = core.job_lease();
-        for name in wanted.jobs {
-            let Some(job) = jobs.iter().find(|job| job.name() == *name) else { continue };
-            let lease_name = lease_name(job.lease(), args.shard);
-            let stop = stop.child_token();
-            let taken = lease.take(&lease_name, &stop).await;
-            if !taken.map_err(|error| Failure::new(Exit::Store, error))? {
-                let error = anyhow!("{name}: another process is running this job");
-                return Err(Failure::new(Exit::Store, error));
-            }
-            let context = Context {
-                dry_run: args.dry_run,
-                share: args.shard.unwrap_or(Share::ALL),
-                selection: wanted.selection.clone(),
-                stop,
-                ..core.job_context(config)
-            };
-            let result = run_job(&**job, context).await;
-            lease.release(&lease_name).await;
-            result?;
-        }
-        let found = core.damage().list();
-        for Found { path, text } in &found {
-            print(&format!("{} is damaged: {text}\n", path.display()))?;
-        }
-        if found.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
-    })
-    .await
-}
-
-/// Returns the name of the lease of a job. With `--shard`, each part of the job has a lease of its own.
-fn lease_name(job: &str, shard: Option<Share>) -> String {
-    shard.map_or_else(|| job.to_owned(), |Share { index, of }| format!("{job}.{index}-of-{of}"))
-}
-
-async fn run_job(job: &dyn Job, context: Context) -> Result<(), Failure> {
-    let bar = bar(job.name());
-    let shown = bar.clone();
-    let (dry_run, grace) = (context.dry_run, context.grace);
-    let progress = Progress(Arc::new(move |report: &Report| show(&shown, report)));
-    let result = job.run(&Context { progress, ..context }).await;
-    bar.finish_and_clear();
-    match result {
-        Ok(report) => Ok(print(&summary(&report, dry_run, grace))?),
-        Err(error @ JobError::Stopped { .. }) => {
-            let hint = anyhow!(error).context("the next run continues where this one stopped");
-            Err(Failure::new(Exit::Internal, hint))
-        }
-        Err(error) => Err(Failure::new(Exit::Store, error)),
-    }
-}
-
-/// Makes a spinner. It shows nothing if the output is not a terminal.
-fn bar(job: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {prefix}: {msg}  {elapsed}");
-    let bar = ProgressBar::new_spinner().with_prefix(job);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
-}
-
-fn show(bar: &ProgressBar, report: &Report) {
-    bar.set_message(format!(
-        "{} rows read{}{}",
-        report.scanned,
-        compared(report),
-        counts(", ", &report.done)
-    ));
 }
 
 fn compared(report: &Report) -> String {
@@ -329,82 +214,6 @@ fn summary(report: &Report, dry_run: bool, grace: Duration) -> String {
         text.push_str(&format!("  {kind}: {}\n", names.join(", ")));
     }
     text
-}
-
-fn ask_daemon(config: &Config, wanted: &Wanted<'_>) -> Result<(), Failure> {
-    let failed = |error: anyhow::Error| {
-        let hint = format!("a daemon uses {}, but its admin port cannot be used", config.data_dir.display());
-        Failure::new(Exit::Store, error.context(hint))
-    };
-    let client = Client::new(&config.admin.listen).with_token(&secret::for_requests(config).map_err(failed)?);
-    let known = status(&client).map_err(failed)?;
-    let dry_run = wanted.args.dry_run;
-    for name in wanted.jobs.iter().filter(|name| known.iter().any(|job| job["job"] == **name)) {
-        let answer = client.post(&format!("/admin/maintenance?{}", query(name, wanted)));
-        let answer = answer.context("cannot request a run").map_err(failed)?;
-        if answer.status != 200 {
-            return Err(failed(anyhow!(
-                "the daemon answered {}",
-                String::from_utf8_lossy(&answer.body).trim()
-            )));
-        }
-        let report = follow(&client, name, &known).map_err(failed)?;
-        print(&summary(&report, dry_run, config.maintenance.grace))?;
-    }
-    check_damage(&client).map_err(failed)?
-}
-
-/// Prints the damage that the daemon has found.
-///
-/// # Errors
-/// If the daemon does not answer. The inner error says that there is damage.
-fn check_damage(client: &Client) -> anyhow::Result<Result<(), Failure>> {
-    let ready: Value = serde_json::from_slice(&client.get("/readyz")?.body)?;
-    let warnings = ready["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let damage: Vec<&str> = warnings.filter(|warning| warning.starts_with(DAMAGED_TEXT)).collect();
-    for warning in &damage {
-        print(&format!("{warning}\n"))?;
-    }
-    Ok(if damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) })
-}
-
-fn query(job: &str, wanted: &Wanted<'_>) -> String {
-    let Selection { names, from, until } = &wanted.selection;
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("job", job).append_pair("dry_run", &wanted.args.dry_run.to_string());
-    let times =
-        [("from", from), ("until", until)].map(|(key, time)| (key, time.map(|time| time.to_string())));
-    for (key, value) in times.into_iter().chain([("glob", names.clone())]) {
-        query.extend_pairs(value.map(|value| (key, value)));
-    }
-    query.finish()
-}
-
-fn status(client: &Client) -> anyhow::Result<Vec<Value>> {
-    let answer = client.get("/admin/maintenance").context("cannot read the state of the jobs")?;
-    anyhow::ensure!(answer.status == 200, "/admin/maintenance answered {}", answer.status);
-    serde_json::from_slice(&answer.body).context("cannot parse the state of the jobs")
-}
-
-/// Waits for the requested run of a job and returns its report. `before` is the state of the jobs when the
-/// run was requested: a run that was in progress then does not count.
-fn follow(client: &Client, name: &str, before: &[Value]) -> anyhow::Result<Report> {
-    let runs = |jobs: &[Value]| {
-        jobs.iter().find(|job| job["job"] == name).and_then(|job| job["runs"].as_u64()).unwrap_or(0)
-    };
-    let running = before.iter().any(|job| job["job"] == name && job["running"] == true);
-    let wanted = runs(before) + 1 + u64::from(running);
-    loop {
-        let jobs = status(client)?;
-        if runs(&jobs) >= wanted {
-            let job = jobs.into_iter().find(|job| job["job"] == name).unwrap_or_default();
-            if let Some(error) = job["error"].as_str() {
-                anyhow::bail!("{error}");
-            }
-            return serde_json::from_value(job["report"].clone()).context("cannot parse the job's report");
-        }
-        thread::sleep(ASK_EVERY);
-    }
 }
 
 #[cfg(test)]

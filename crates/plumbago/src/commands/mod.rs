@@ -1,14 +1,22 @@
 //! The commands of the command line, one file or directory each.
 
+mod ask;
 pub mod bench;
 mod cassandra;
 pub mod config;
+pub mod delete;
 pub mod dev;
+pub mod diff;
+pub mod list;
 pub mod maintain;
 pub mod replay;
 pub mod rescue;
+pub mod rules;
 pub mod schema;
 pub mod serve;
+pub mod show;
+mod verb;
+mod which;
 
 use anyhow::anyhow;
 use plumbago_model::{Clock as _, Period, SystemClock};

@@ -8,9 +8,12 @@ use async_trait::async_trait;
 use plumbago_api::{AdminActions, AdminError, MaintenanceRequest};
 use plumbago_engine::{Engine, Ledger, Reader};
 use plumbago_ingest::Reject;
+use plumbago_maintenance::runs::{RunError, Runs};
 use plumbago_maintenance::windows::Selection;
 use plumbago_maintenance::{Request, RequestError, Scheduler};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::backend::Keeper;
@@ -26,6 +29,7 @@ pub(crate) struct Control {
     listeners: plumbago_ingest::Handle,
     ready: Arc<AtomicBool>,
     scheduler: Scheduler,
+    runs: Runs,
 }
 
 impl Control {
@@ -34,9 +38,9 @@ impl Control {
         stop: CancellationToken,
         clock: clock::Setting,
         listeners: plumbago_ingest::Handle,
-        scheduler: Scheduler,
+        (scheduler, runs): (Scheduler, Runs),
     ) -> Self {
-        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler }
+        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler, runs }
     }
 
     /// Whether the points of earlier runs can be read.
@@ -104,6 +108,45 @@ impl AdminActions for Control {
             _ => AdminError::Invalid(error.to_string()),
         })?;
         Ok(json!({ "job": job, "dry_run": dry_run }))
+    }
+
+    async fn jobs(&self) -> Result<Value, AdminError> {
+        json_of(self.runs.list())
+    }
+
+    async fn job(&self, id: &str) -> Result<Value, AdminError> {
+        json_of(self.runs.get(id).map_err(refused)?)
+    }
+
+    async fn start_job(&self, name: &str, parameters: Value) -> Result<Value, AdminError> {
+        if !self.is_ready() {
+            return Err(AdminError::Failed("the daemon is still starting; try again in a moment".to_owned()));
+        }
+        json_of(self.runs.start(name, parameters).map_err(refused)?)
+    }
+
+    async fn ask(&self, name: &str, parameters: Value) -> Result<mpsc::Receiver<String>, AdminError> {
+        if !self.is_ready() {
+            return Err(AdminError::Failed("the daemon is still starting; try again in a moment".to_owned()));
+        }
+        self.runs.ask(name, parameters).map_err(refused)
+    }
+
+    async fn cancel_job(&self, id: &str) -> Result<Value, AdminError> {
+        json_of(self.runs.cancel(id).map_err(refused)?)
+    }
+}
+
+fn json_of(value: impl Serialize) -> Result<Value, AdminError> {
+    serde_json::to_value(value).map_err(|error| AdminError::Failed(error.to_string()))
+}
+
+fn refused(error: RunError) -> AdminError {
+    let text = error.to_string();
+    match error {
+        RunError::UnknownJob { .. } | RunError::UnknownId(_) => AdminError::Unknown(text),
+        RunError::Invalid { .. } => AdminError::Invalid(text),
+        RunError::TooMany => AdminError::Failed(text),
     }
 }
 

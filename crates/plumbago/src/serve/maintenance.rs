@@ -1,32 +1,25 @@
-//! Sets up the maintenance jobs: which jobs run, on which stores, and how they learn which metrics are in
-//! use.
+//! What maintenance jobs and verbs work with: how they learn which metrics are in use, and how they find names.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
+use plumbago_api::KeptAnswers;
 use plumbago_engine::Engine;
 use plumbago_index::{FindError, FindLimits, Index};
 use plumbago_maintenance::checkpoint::Checkpoints;
-use plumbago_maintenance::directories::{CleanDirectories, RepairDirectories};
-use plumbago_maintenance::expire::Expire;
-use plumbago_maintenance::rows::CleanRows;
-use plumbago_maintenance::windows::{RepairNewWriter, RepairWindows};
-use plumbago_maintenance::{Config, Context, Job, LiveMetrics, Stores};
-use plumbago_model::has_glob;
-use plumbago_store::{ErrorKind, FetchError, StoreError};
+use plumbago_maintenance::verb::{PointWriter, Tracker, VerbError, Work};
+use plumbago_maintenance::{Config, Context, JobLease, LiveMetrics};
+use plumbago_model::{PointBatch, has_glob};
+use plumbago_store::{ErrorKind, FetchError, MetricMeta, SeriesSource, StoreError};
 
-use super::Core;
-
-/// How often it is checked whether windows of a new writer id can be repaired.
-const NEW_WRITER_EVERY: Duration = Duration::from_secs(300);
+use super::{Core, names};
 
 /// Tells jobs which metrics the engine writes.
 #[derive(Debug)]
 struct Alive {
     engine: Engine,
     index: Arc<Index>,
+    answers: KeptAnswers,
 }
 
 #[async_trait]
@@ -53,6 +46,36 @@ impl LiveMetrics for Alive {
     async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError> {
         self.engine.closed_until(names).await.map_err(stopping)
     }
+
+    async fn begin_deletions(&self, names: &[&str]) -> Result<Vec<bool>, StoreError> {
+        self.engine.begin_deletions(names).await.map_err(stopping)
+    }
+
+    async fn end_deletions(&self, names: &[&str]) -> Result<(), StoreError> {
+        self.answers.forget();
+        self.engine.end_deletions(names).await.map_err(stopping)
+    }
+
+    async fn put_back(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        self.engine.adopt(metrics).await.map_err(stopping)
+    }
+}
+
+/// Gives points to the engine.
+#[derive(Debug)]
+struct Writer(Engine);
+
+#[async_trait]
+impl PointWriter for Writer {
+    async fn write(&self, name: &str, timestamp: u32, value: f64) -> Result<String, VerbError> {
+        let name = super::tagging::canonical_name(name).map_err(VerbError::Invalid)?;
+        let mut batch = PointBatch::with_capacity(1);
+        batch.push(&name, timestamp, value);
+        match self.0.push(batch).await {
+            true => Ok(name),
+            false => Err(VerbError::Failed("the process is stopping".to_owned())),
+        }
+    }
 }
 
 fn stopping(error: FetchError) -> StoreError {
@@ -63,7 +86,11 @@ impl Core {
     /// Returns the context in which this process runs its jobs.
     pub(crate) fn job_context(&self, config: &crate::config::Config) -> Context {
         let Config { grace, settle, rows_per_second, .. } = config.maintenance;
-        let live = Alive { engine: self.engine.clone(), index: Arc::clone(&self.index) };
+        let live = Alive {
+            engine: self.engine.clone(),
+            index: Arc::clone(&self.index),
+            answers: self.answers.clone(),
+        };
         Context {
             grace,
             settle,
@@ -73,28 +100,29 @@ impl Core {
             ..Context::new(Arc::new(live), Arc::clone(&self.clock))
         }
     }
-}
 
-/// Returns all jobs that these stores support, with their intervals. A zero interval switches a job off. Jobs
-/// keep their files in `dir`.
-pub(crate) fn jobs(config: &Config, stores: &Stores, dir: &Path) -> Vec<(Arc<dyn Job>, Duration)> {
-    let clean_rows = CleanRows { rows: stores.rows.clone(), metadata: stores.listing.clone() };
-    let mut jobs: Vec<(Arc<dyn Job>, Duration)> = vec![(Arc::new(clean_rows), config.clean_rows_every)];
-    if let Some(directories) = stores.directories.clone() {
-        let repair = RepairDirectories { rows: stores.rows.clone(), directories: directories.clone() };
-        jobs.push((Arc::new(CleanDirectories(directories)), config.clean_directories_every));
-        jobs.push((Arc::new(repair), config.repair_directories_every));
+    /// Returns the reader of verbs: without the points that other daemons have in memory.
+    fn verb_source(&self) -> Arc<dyn SeriesSource> {
+        let reader = self.engine.reader();
+        match self.keeper.finder() {
+            Some(_) => Arc::new(reader.with_metadata(Arc::clone(&self.stores.metadata))),
+            None => Arc::new(reader),
+        }
     }
-    if let Some(windows) = stores.windows.clone() {
-        let (rows, points) = (stores.rows.clone(), stores.points.clone());
-        let repair = RepairWindows { rows, points, windows, after: config.repair_windows_after };
-        let new_writer = RepairNewWriter { repair: repair.clone(), file: dir.join("new-writer.json") };
-        jobs.push((Arc::new(repair), config.repair_windows_every));
-        jobs.push((Arc::new(new_writer), NEW_WRITER_EVERY));
+
+    /// Returns what verbs work with. `lease` decides which process runs a maintenance job.
+    pub(crate) fn work(&self, config: &crate::config::Config, lease: Arc<dyn JobLease>) -> Work {
+        Work {
+            stores: self.stores.clone(),
+            source: self.verb_source(),
+            writer: Arc::new(Writer(self.engine.clone())),
+            sizes: self.keeper.sizes(),
+            names: Arc::new(names::Names { index: Arc::clone(&self.index), finder: self.keeper.finder() }),
+            context: self.job_context(config),
+            lease,
+            config: config.maintenance.clone(),
+            dir: config.maintenance_dir(),
+            progress: Tracker::default(),
+        }
     }
-    if !config.expire_after.is_zero() {
-        let expire = Expire { stores: stores.clone(), after: config.expire_after };
-        jobs.push((Arc::new(expire), config.expire_every));
-    }
-    jobs
 }

@@ -7,6 +7,7 @@ mod greeting;
 mod health;
 mod info;
 mod maintenance;
+mod names;
 mod peers;
 mod process;
 mod ready;
@@ -25,14 +26,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use plumbago_api::{AdminHandles, AdminSecret, Handles, Server};
+use plumbago_api::{AdminHandles, AdminSecret, Handles, KeptAnswers, Server};
 use plumbago_cluster::NotedReads;
 use plumbago_cluster::peers::Client;
 use plumbago_engine::{Engine, EngineParts, Reader, Recovered, StartError};
 use plumbago_index::Index;
 use plumbago_ingest::{Ingest, Listener};
 use plumbago_journal::{Journal, JournalError};
-use plumbago_maintenance::{JobLease, Scheduler, Stores};
+use plumbago_maintenance::runs::Runs;
+use plumbago_maintenance::verb::Work;
+use plumbago_maintenance::{JobLease, Scheduler, Stores, Turns};
 use plumbago_model::Clock;
 use plumbago_store::{ErrorKind, SeriesSource};
 use plumbago_telemetry::{Conditions, Damage, Registry, log};
@@ -83,6 +86,8 @@ pub(crate) struct Core {
     clock: Arc<dyn Clock>,
     registry: Registry,
     conditions: Conditions,
+    /// The answers that the API keeps.
+    answers: KeptAnswers,
 }
 
 impl Core {
@@ -91,9 +96,10 @@ impl Core {
         Damage::of(&self.registry)
     }
 
-    /// Returns the leases that decide which process on the shared store runs a job.
-    pub(crate) fn job_lease(&self) -> Arc<dyn JobLease> {
-        self.keeper.job_lease()
+    /// Returns the leases that decide which process on the shared store runs a job. Inside this process, jobs of
+    /// the same lease wait for each other.
+    fn job_lease(&self) -> Arc<dyn JobLease> {
+        Arc::new(Turns::new(self.keeper.job_lease()))
     }
 
     /// Returns the source of points for the API. If the store records which metrics are read, so does the
@@ -135,11 +141,14 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     before.opened();
     let ingest = bind_ingest(config, &core)?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
-    let jobs = maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
-    let scheduler = Scheduler::new(jobs, core.job_context(config), core.job_lease());
+    let jobs = plumbago_maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
+    let lease = core.job_lease();
+    let scheduler = Scheduler::new(jobs, core.job_context(config), Arc::clone(&lease));
+    let runs = Runs::new(core.work(config, lease), stop.clone());
     let peers = Arc::new(peers::open(config, &core.registry)?);
     let parts = (core.engine.clone(), core.keeper.clone());
-    let control = admin::Control::new(parts, stop.clone(), clock, listeners.clone(), scheduler.clone());
+    let control =
+        admin::Control::new(parts, stop.clone(), clock, listeners.clone(), (scheduler.clone(), runs));
     let health =
         health::Health::new(core.conditions.clone(), core.keeper.clone(), Arc::clone(&peers), stop.clone());
     let tagging = Arc::new(tagging::Tags::new(&core, rules.config_for()));
@@ -152,6 +161,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         events: info::events(config)?,
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
+        answers: core.answers.clone(),
     };
     let admin_handles = AdminHandles {
         readiness: Arc::new(health.clone()),
@@ -253,7 +263,7 @@ async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recov
 /// # Errors
 ///
 /// If the stores or the engine cannot be opened, started or closed, or `work` fails.
-pub(crate) async fn at_rest<T>(
+async fn at_rest<T>(
     mut loaded: Loaded,
     work: impl AsyncFnOnce(&Config, &Core) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -269,10 +279,21 @@ pub(crate) async fn at_rest<T>(
     result
 }
 
-/// Returns all maintenance jobs that the stores of `core` support.
-pub(crate) fn jobs_of(config: &Config, core: &Core) -> Vec<Arc<dyn plumbago_maintenance::Job>> {
-    let jobs = maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
-    jobs.into_iter().map(|(job, _)| job).collect()
+/// Opens the stores and the engine without listeners, does some work of a verb, and closes them. Points of earlier
+/// runs can be read meanwhile, also those that only the journal had.
+///
+/// # Errors
+///
+/// As [`at_rest`].
+pub(crate) async fn work_at_rest<T>(
+    loaded: Loaded,
+    work: impl AsyncFnOnce(Work) -> Result<T, Failure>,
+) -> Result<(T, Damage), Failure> {
+    at_rest(loaded, async |config: &Config, core: &Core| {
+        let done = work(core.work(config, core.job_lease())).await?;
+        Ok((done, core.damage()))
+    })
+    .await
 }
 
 fn open(
@@ -313,7 +334,8 @@ fn open(
         conditions: conditions.clone(),
     };
     let engine = Engine::new(config.engine.clone(), parts);
-    Ok(Core { keeper: backend.keeper, stores, journal, index, engine, clock, registry, conditions })
+    let answers = KeptAnswers::default();
+    Ok(Core { keeper: backend.keeper, stores, journal, index, engine, clock, registry, conditions, answers })
 }
 
 fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {

@@ -45,18 +45,24 @@ impl Tagging for Tags {
 }
 
 fn canonical(paths: &[&str]) -> Result<Vec<String>, TaggingError> {
-    let read = |path: &&str| {
-        plumbago_ingest::canonical(path).map_err(|reason| {
-            let reason = match reason {
-                Reject::NameEmpty => "there is no name in it",
-                Reject::NameTooLong => "it is too long",
-                Reject::NameControl => "there is white space or a control character in it",
-                _ => "its tags cannot be read",
-            };
-            TaggingError::Path(format!("cannot read path {path:?}: {reason}"))
-        })
-    };
-    paths.iter().map(read).collect()
+    paths.iter().map(|path| canonical_name(path).map_err(TaggingError::Path)).collect()
+}
+
+/// Makes a name canonical, as listeners do.
+///
+/// # Errors
+///
+/// Why it is no name.
+pub(super) fn canonical_name(path: &str) -> Result<String, String> {
+    plumbago_ingest::canonical(path).map_err(|reason| {
+        let reason = match reason {
+            Reject::NameEmpty => "there is no name in it",
+            Reject::NameTooLong => "it is too long",
+            Reject::NameControl => "there is white space or a control character in it",
+            _ => "its tags cannot be read",
+        };
+        format!("cannot read path {path:?}: {reason}")
+    })
 }
 
 fn unavailable(error: &ClusterError) -> TaggingError {

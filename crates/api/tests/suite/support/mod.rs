@@ -127,6 +127,7 @@ pub(crate) async fn start(config: Config, source: Made) -> Running {
         }),
         clock: Arc::new(ManualClock::at(NOW)),
         registry: registry.clone(),
+        answers: Default::default(),
     };
     let config = Config { listen: "127.0.0.1:0".to_owned(), ..config };
     let server = Server::bind(&config, &handles).await.unwrap().unwrap();

@@ -13,7 +13,8 @@ use plumbago_engine::{Engine, NameCheck};
 use plumbago_maintenance::{JobLease, NoLeases, Stores};
 use plumbago_model::Clock;
 use plumbago_store::{
-    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, SharedStore, SharedWindows, StoreError,
+    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, SharedStore, SharedWindows, StageSizes,
+    StoreError,
 };
 use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::{Conditions, Registry, Severity};
@@ -138,6 +139,14 @@ impl Keeper {
             Self::Cassandra(cassandra) => {
                 cassandra.notes_reads.then(|| Arc::new(cassandra.store.clone()) as _)
             }
+        }
+    }
+
+    /// Returns what measures metrics, if the store can.
+    pub(super) fn sizes(&self) -> Option<Arc<dyn StageSizes>> {
+        match self {
+            Self::Embedded(store) => Some(Arc::new(store.clone())),
+            Self::Cassandra(_) => None,
         }
     }
 

@@ -1,0 +1,98 @@
+//! Metrics that are deleted whole, with the points that they hold (`docs/decisions/delete.md`).
+//!
+//! A deletion begins here: the head and everything in it goes, and the journal notes the removal. Then the caller
+//! deletes the metric from the stores, and ends the deletion. A metric of the same name that gets points meanwhile has a
+//! head at once, but its creation waits for the end. Until then nothing of it goes to the store, so what the caller
+//! deletes there is old.
+
+use std::collections::HashMap;
+
+use plumbago_journal::JournalWriter;
+
+use super::Shard;
+use crate::router::NameHash;
+use crate::shard::creation::{CreateGate, NewMetric};
+use crate::shard::head::Pairs;
+use crate::shard::head_state::{LateEvent, mark};
+use crate::stats::Reject;
+
+/// The metrics that are being deleted, each with the creation that waits for the end.
+#[derive(Debug, Default)]
+pub(crate) struct Deletions(HashMap<NameHash, Option<NewMetric>>);
+
+impl Deletions {
+    /// True while the metric is being deleted.
+    pub(crate) fn contains(&self, hash: &NameHash) -> bool {
+        !self.0.is_empty() && self.0.contains_key(hash)
+    }
+
+    /// Lets a creation wait if the metric is being deleted; else gives it back.
+    pub(super) fn hold(&mut self, hash: &NameHash, metric: NewMetric) -> Option<NewMetric> {
+        match self.0.get_mut(hash) {
+            Some(waiting) => {
+                *waiting = Some(metric);
+                None
+            }
+            None => Some(metric),
+        }
+    }
+}
+
+impl Shard {
+    /// Begins the deletion of metrics. Answers for each whether it has begun. It has not while the metric is being
+    /// created or deleted, or while a part of it is on its way to the store; the caller asks again then.
+    pub(crate) fn begin_deletions(&mut self, hashes: &[NameHash], writer: &mut JournalWriter) -> Vec<bool> {
+        let begun = hashes.iter().map(|hash| self.begin_deletion(hash, writer)).collect();
+        // Vacated heads have no marks.
+        let heads = &self.heads;
+        self.due.retain(|at| heads[*at].is(mark::DUE));
+        self.flushing.retain(|at| heads[*at].is(mark::DUE));
+        begun
+    }
+
+    fn begin_deletion(&mut self, hash: &NameHash, writer: &mut JournalWriter) -> bool {
+        if self.deletions.contains(hash) {
+            return false;
+        }
+        if let Some(at) = self.find(hash) {
+            let head = &self.heads[at];
+            let is_busy = !head.state.is_created()
+                || head.state.is_flushing()
+                || self.late.is_in_flight(at)
+                || self.late.waiting.contains(at);
+            if is_busy {
+                return false;
+            }
+            if head.number != 0 {
+                self.sequence = writer.removal(head.number);
+            }
+            self.discard(at);
+            self.vacate(at);
+        }
+        self.deletions.0.insert(*hash, None);
+        true
+    }
+
+    /// Ends deletions. Metrics of the same names that got points meanwhile are created now.
+    pub(crate) fn end_deletions(&mut self, hashes: &[NameHash], gate: &mut dyn CreateGate) {
+        for hash in hashes {
+            if let Some(Some(metric)) = self.deletions.0.remove(hash) {
+                gate.submit(metric);
+            }
+        }
+    }
+
+    /// Drops every point that a head holds, and counts it as rejected.
+    pub(crate) fn discard(&mut self, at: u32) {
+        let mut pairs = Pairs::new();
+        let head = &mut self.heads[at];
+        head.pairs(&self.pool, &mut self.scratch, &mut pairs);
+        head.refill(&mut self.pool, &mut self.scratch, &[]);
+        let points = pairs.len() as u64 + self.late.discard(at) + self.future.discard(at);
+        head.state.on_late(LateEvent::Store);
+        head.clear(mark::FUTURE | mark::REWRITE);
+        head.segment = 0;
+        self.ledger.held -= points;
+        self.ledger.rejected[Reject::Deleted as usize] += points;
+    }
+}

@@ -1,0 +1,142 @@
+//! Questions: what a command wants to know. Like a verb, a question is answered by the daemon that holds the data
+//! directory, or by the process of the command. The answer comes row by row while it is found, so that it may be longer
+//! than memory.
+//!
+//! To add one: a file in `questions` with a type that implements [`Question`], a line in
+//! [`crate::questions::CATALOGUE`], and a file in the binary's `commands`.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::verb::{FailureKind, Moment, VerbError, Work};
+
+/// Lines that wait for a reader that is slow.
+const LINES: usize = 64;
+/// How often the progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// A question with its parameters, which are the fields of the type.
+#[async_trait]
+pub trait Question: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The name of the question.
+    const NAME: &'static str;
+    /// A row of the answer. It is small, since a few of them wait in memory.
+    type Row: Serialize + DeserializeOwned + Send + Sync;
+
+    /// Checks the parameters.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Finds the answer and sends its rows.
+    ///
+    /// # Errors
+    /// See [`VerbError`]. Some rows may have been sent.
+    async fn answer(&self, work: &Work, rows: &Rows<Self::Row>) -> Result<(), VerbError>;
+}
+
+/// A line of an answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line<R> {
+    /// A row.
+    Row(R),
+    /// How far the search for the answer is.
+    Progress(Moment),
+    /// The search failed: the last line.
+    Error {
+        /// What happened.
+        text: String,
+        /// What can be done about it.
+        kind: FailureKind,
+    },
+    /// All rows were sent: the last line. Without it the answer was cut off.
+    End,
+}
+
+/// Takes the rows of an answer.
+#[derive(Debug)]
+pub struct Rows<R> {
+    lines: mpsc::Sender<String>,
+    row: PhantomData<fn(R)>,
+}
+
+impl<R: Serialize> Rows<R> {
+    /// Sends a row. Waits while the reader is slow.
+    ///
+    /// # Errors
+    /// [`VerbError::Cancelled`] if the reader is gone.
+    pub async fn send(&self, row: R) -> Result<(), VerbError> {
+        tell(&self.lines, &Line::Row(row)).await
+    }
+}
+
+async fn tell<R: Serialize>(lines: &mpsc::Sender<String>, line: &Line<R>) -> Result<(), VerbError> {
+    let mut text = serde_json::to_string(line).map_err(|error| VerbError::Failed(error.to_string()))?;
+    text.push('\n');
+    lines.send(text).await.map_err(|_| VerbError::Cancelled)
+}
+
+/// Begins to answer a question. Returns the lines of the answer, each a [`Line`] in JSON. The search ends when the
+/// receiver is gone.
+pub fn ask<Q: Question>(question: Q, work: &Work) -> mpsc::Receiver<String> {
+    let (lines, receiver) = mpsc::channel(LINES);
+    let stop = work.stop().child_token();
+    let work = work.for_run(stop.clone());
+    tokio::spawn(async move {
+        let rows = Rows { lines: lines.clone(), row: PhantomData };
+        let result = {
+            let searching = question.answer(&work, &rows);
+            let telling = tell_progress(&work, &lines);
+            tokio::select! {
+                result = searching => result,
+                () = telling => Err(VerbError::Cancelled),
+                () = stop.cancelled() => Err(VerbError::Cancelled),
+            }
+        };
+        let last: Line<()> = match result {
+            Ok(()) => Line::End,
+            Err(error) => Line::Error { text: error.text(), kind: error.kind() },
+        };
+        // An error means that nobody reads any more.
+        let _ = tell(&lines, &last).await;
+    });
+    receiver
+}
+
+/// Tells the progress now and then, while there is some. Ends when the reader is gone.
+async fn tell_progress(work: &Work, lines: &mpsc::Sender<String>) {
+    loop {
+        tokio::select! {
+            () = lines.closed() => return,
+            () = tokio::time::sleep(TELL_EVERY) => {}
+        }
+        let moment = work.progress.moment();
+        // Rows come first; a reader that is busy with them needs no progress.
+        if !moment.phase.is_empty()
+            && let Ok(place) = lines.try_reserve()
+            && let Ok(text) = serde_json::to_string(&Line::<()>::Progress(moment))
+        {
+            place.send(text + "\n");
+        }
+    }
+}
+
+/// Begins to answer a question that is given by name and parameters.
+pub type Ask = fn(Value, &Work) -> Result<mpsc::Receiver<String>, String>;
+
+/// Reads the parameters of a question and begins to answer it.
+pub(crate) fn read<Q: Question>(parameters: Value, work: &Work) -> Result<mpsc::Receiver<String>, String> {
+    let question: Q = serde_json::from_value(parameters).map_err(|error| format!("parameters: {error}"))?;
+    question.check()?;
+    Ok(ask(question, work))
+}

@@ -1,0 +1,80 @@
+//! The question `du`: what the points of metrics take in the store, by directory.
+
+use async_trait::async_trait;
+use plumbago_model::{MetricId, Stage};
+use serde::{Deserialize, Serialize};
+
+use crate::question::{Question, Rows};
+use crate::select::Which;
+use crate::verb::{VerbError, Work};
+
+/// Most directories and metrics in one answer.
+const NODES_MAX: usize = 100_000;
+/// What BigGraphite takes for the size of a point in Cassandra's tables.
+const POINT_BYTES: u64 = 24;
+
+/// Measures the metrics and directories that match a glob.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Du {
+    /// The metrics and directories.
+    pub glob: String,
+}
+
+/// The size of a metric, or of everything below a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// The metric or the directory.
+    pub path: String,
+    /// How many metrics it has.
+    pub metrics: u64,
+    /// What their points take, in bytes.
+    pub bytes: u64,
+    /// True if the bytes are not measured: they are what full stages would take.
+    pub estimated: bool,
+}
+
+#[async_trait]
+impl Question for Du {
+    const NAME: &'static str = "du";
+    type Row = Size;
+
+    async fn answer(&self, work: &Work, rows: &Rows<Size>) -> Result<(), VerbError> {
+        work.progress.begin("metrics measured", None);
+        for node in work.names.nodes(&self.glob, NODES_MAX).await? {
+            let mut size =
+                Size { path: node.path.clone(), metrics: 0, bytes: 0, estimated: work.sizes.is_none() };
+            if node.is_metric {
+                add(work, &Which { names: Some(vec![node.path.clone()]), ..Which::default() }, &mut size)
+                    .await?;
+            }
+            if node.is_directory {
+                add(work, &Which::glob(&format!("{}.**", node.path)), &mut size).await?;
+            }
+            rows.send(size).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn add(work: &Work, which: &Which, size: &mut Size) -> Result<(), VerbError> {
+    let mut found = work.names.find(which);
+    while let Some(names) = found.recv().await {
+        let names = names?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let known = work.stores.metadata.get(&names).await?;
+        let stages: Vec<(MetricId, Vec<Stage>)> =
+            known.iter().flatten().map(|meta| (meta.id(), meta.config.retention.stages().to_vec())).collect();
+        size.metrics += names.len() as u64;
+        size.bytes += match &work.sizes {
+            Some(sizes) => sizes.sizes(&stages).await?.into_iter().flatten().sum::<u64>(),
+            None => stages.iter().flat_map(|(_, stages)| stages).map(|stage| full(*stage)).sum(),
+        };
+        work.progress.add(names.len() as u64);
+    }
+    Ok(())
+}
+
+fn full(stage: Stage) -> u64 {
+    u64::from(stage.points) * POINT_BYTES
+}

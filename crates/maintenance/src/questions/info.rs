@@ -1,0 +1,120 @@
+//! The question `info`: what is known of a metric.
+
+use async_trait::async_trait;
+use plumbago_model::{MetricConfig, Stage};
+use serde::{Deserialize, Serialize};
+
+use super::read::visible;
+use crate::question::{Question, Rows};
+use crate::select::Which;
+use crate::verb::{VerbError, Work};
+
+/// Shows settings, dates and sizes of metrics.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Info {
+    /// The metrics.
+    pub which: Which,
+}
+
+/// What is known of a metric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricInfo {
+    /// Its name.
+    pub name: String,
+    /// Its id, in which the store keeps its points.
+    pub id: String,
+    /// The retention, like `1m:1w,1h:730d`.
+    pub retention: String,
+    /// How points are folded into the next stage.
+    pub aggregation: String,
+    /// The part of a window's slots that must be known.
+    pub x_files_factor: f64,
+    /// When it was created, in seconds since the epoch.
+    pub created_on: u32,
+    /// When a daemon last noted that it is written, in seconds since the epoch; only on a shared store.
+    pub updated_on: Option<u32>,
+    /// Its stages.
+    pub stages: Vec<StageInfo>,
+}
+
+/// What a stage of a metric has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageInfo {
+    /// The stage, like `1m:1w`.
+    pub stage: String,
+    /// Slots that it has at most.
+    pub slots: u32,
+    /// Slots with a value, also those that are still in memory.
+    pub points: u64,
+    /// The first of them, in seconds since the epoch.
+    pub first: Option<i64>,
+    /// The last of them, in seconds since the epoch.
+    pub last: Option<i64>,
+    /// Bytes that they take in the store; `None` if the store cannot say.
+    pub bytes: Option<u64>,
+}
+
+#[async_trait]
+impl Question for Info {
+    const NAME: &'static str = "info";
+    type Row = MetricInfo;
+
+    fn check(&self) -> Result<(), String> {
+        self.which.check()
+    }
+
+    async fn answer(&self, work: &Work, rows: &Rows<MetricInfo>) -> Result<(), VerbError> {
+        let (mut found, mut is_any) = (work.names.find(&self.which), false);
+        while let Some(names) = found.recv().await {
+            for name in names? {
+                if let Some(info) = info(work, &name).await? {
+                    is_any = true;
+                    rows.send(info).await?;
+                }
+            }
+        }
+        if is_any { Ok(()) } else { Err(VerbError::NotFound) }
+    }
+}
+
+async fn info(work: &Work, name: &str) -> Result<Option<MetricInfo>, VerbError> {
+    let Some(meta) = work.stores.metadata.get(&[name]).await?.pop().flatten() else { return Ok(None) };
+    let row = work.stores.rows.look_up_rows(&[name]).await?.pop().flatten();
+    let MetricConfig { retention, aggregation, x_files_factor } = &*meta.config;
+    let stages = retention.stages();
+    let bytes = match &work.sizes {
+        Some(sizes) => sizes.sizes(&[(meta.id(), stages.to_vec())]).await?.pop(),
+        None => None,
+    };
+    let mut infos = Vec::new();
+    for (at, stage) in stages.iter().enumerate() {
+        let bytes = bytes.as_ref().and_then(|bytes| bytes.get(at).copied());
+        infos.push(StageInfo { bytes, ..stage_info(work, name, *stage).await? });
+    }
+    Ok(Some(MetricInfo {
+        name: name.to_owned(),
+        id: meta.id().to_string(),
+        retention: retention.spelled(),
+        aggregation: aggregation.to_string(),
+        x_files_factor: *x_files_factor,
+        created_on: meta.created_on,
+        updated_on: row.and_then(|row| row.updated_on),
+        stages: infos,
+    }))
+}
+
+async fn stage_info(work: &Work, name: &str, stage: Stage) -> Result<StageInfo, VerbError> {
+    let slots = stage.points;
+    let mut info =
+        StageInfo { stage: stage.spelled(), slots, points: 0, first: None, last: None, bytes: None };
+    let now = work.context.clock.now();
+    let from = now.saturating_sub(stage.duration() as i64).max(0);
+    visible(work, name, stage, from, now, &mut |timestamp, _| {
+        info.points += 1;
+        info.first = info.first.or(Some(timestamp));
+        info.last = Some(timestamp);
+    })
+    .await?;
+    Ok(info)
+}

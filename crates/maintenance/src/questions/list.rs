@@ -1,0 +1,75 @@
+//! The question `list`: the names of metrics.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::expire::have_points;
+use crate::question::{Question, Rows};
+use crate::select::Which;
+use crate::verb::{VerbError, Work};
+
+/// Lists metrics.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct List {
+    /// The metrics.
+    pub which: Which,
+    /// Only metrics without a point for this many seconds; `None` for all.
+    pub silent_seconds: Option<u64>,
+}
+
+/// A metric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+}
+
+#[async_trait]
+impl Question for List {
+    const NAME: &'static str = "list";
+    type Row = Listed;
+
+    fn check(&self) -> Result<(), String> {
+        self.which.check()
+    }
+
+    async fn answer(&self, work: &Work, rows: &Rows<Listed>) -> Result<(), VerbError> {
+        let mut found = work.names.find(&self.which);
+        if self.silent_seconds.is_some() {
+            work.progress.begin("metrics looked at", None);
+        }
+        while let Some(names) = found.recv().await {
+            let names = names?;
+            let count = names.len() as u64;
+            let names = match self.silent_seconds {
+                Some(seconds) => silent(work, names, seconds).await?,
+                None => names,
+            };
+            for name in names {
+                rows.send(Listed { name }).await?;
+            }
+            work.progress.add(count);
+        }
+        Ok(())
+    }
+}
+
+/// Those of the metrics that neither memory nor the store has points of, in this time before now.
+async fn silent(work: &Work, names: Vec<String>, seconds: u64) -> Result<Vec<String>, VerbError> {
+    let now = work.context.clock.now();
+    let since = now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX));
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let written = work.context.live.are_written(&all, since).await?;
+    let quiet: Vec<&str> =
+        all.iter().zip(written).filter(|(_, written)| !written).map(|(name, _)| *name).collect();
+    let mut silent = Vec::new();
+    for names in quiet.chunks(100) {
+        let known = work.stores.metadata.get(names).await?;
+        let metrics = known.iter().flatten().map(|meta| (meta.id(), &*meta.config));
+        let has_points = have_points(&*work.stores.points, metrics, since, now).await?;
+        let silent_ones = known.into_iter().flatten().zip(has_points).filter(|(_, has_points)| !has_points);
+        silent.extend(silent_ones.map(|(meta, _)| meta.name));
+    }
+    Ok(silent)
+}

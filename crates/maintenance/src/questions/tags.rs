@@ -1,0 +1,40 @@
+//! The question `tags`: tags, or the values of one.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::question::{Question, Rows};
+use crate::verb::{VerbError, Work};
+
+/// Most tags or values in one answer.
+const TAGS_MAX: usize = 1_000_000;
+
+/// Lists tags, or the values of one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tags {
+    /// The tag whose values are listed; `None` to list the tags.
+    pub tag: Option<String>,
+}
+
+/// A tag or a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tag {
+    /// The tag, or the value.
+    pub text: String,
+    /// How many series have it.
+    pub series: u64,
+}
+
+#[async_trait]
+impl Question for Tags {
+    const NAME: &'static str = "tags";
+    type Row = Tag;
+
+    async fn answer(&self, work: &Work, rows: &Rows<Tag>) -> Result<(), VerbError> {
+        for (text, series) in work.names.tags(self.tag.as_deref(), TAGS_MAX).await? {
+            rows.send(Tag { text, series }).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! Turns inside one process: the schedule and the jobs that were asked for take the same leases, and the second one
+//! waits until the first has ended.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use plumbago_store::StoreError;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::schedule::JobLease;
+
+/// Takes a lease only once no other run of this process has it.
+#[derive(Debug)]
+pub struct Turns {
+    outer: Arc<dyn JobLease>,
+    held: Mutex<HashSet<String>>,
+    released: Notify,
+}
+
+impl Turns {
+    /// Turns in front of the leases that other processes take too.
+    pub fn new(outer: Arc<dyn JobLease>) -> Self {
+        Self { outer, held: Mutex::default(), released: Notify::new() }
+    }
+
+    fn try_hold(&self, job: &str) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(job.to_owned())
+    }
+
+    fn let_go(&self, job: &str) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
+        self.released.notify_waiters();
+    }
+}
+
+#[async_trait]
+impl JobLease for Turns {
+    async fn take(&self, job: &str, lost: &CancellationToken) -> Result<bool, StoreError> {
+        loop {
+            let released = self.released.notified();
+            tokio::pin!(released);
+            released.as_mut().enable();
+            if self.try_hold(job) {
+                break;
+            }
+            if lost.run_until_cancelled(released).await.is_none() {
+                return Ok(false);
+            }
+        }
+        let taken = self.outer.take(job, lost).await;
+        if !matches!(taken, Ok(true)) {
+            self.let_go(job);
+        }
+        taken
+    }
+
+    async fn release(&self, job: &str) {
+        self.outer.release(job).await;
+        self.let_go(job);
+    }
+}

@@ -1,0 +1,39 @@
+//! The verbs, one file each.
+
+pub mod clean;
+pub mod delete;
+pub mod write;
+
+use serde_json::Value;
+
+use crate::runs::RunError;
+use crate::verb::{AnyVerb, Verb};
+
+/// Reads the parameters of a verb.
+type Read = fn(Value) -> Result<Box<dyn AnyVerb>, String>;
+
+/// All verbs that a daemon runs as jobs.
+pub const CATALOGUE: &[(&str, Read)] =
+    &[entry::<clean::Clean>(), entry::<clean::Repair>(), entry::<delete::Delete>(), entry::<write::Write>()];
+
+const fn entry<V: Verb>() -> (&'static str, Read) {
+    (V::NAME, read::<V>)
+}
+
+fn read<V: Verb>(parameters: Value) -> Result<Box<dyn AnyVerb>, String> {
+    let verb: V = serde_json::from_value(parameters).map_err(|error| format!("parameters: {error}"))?;
+    verb.check()?;
+    Ok(Box::new(verb))
+}
+
+/// The verb of this name with these parameters, a JSON object.
+///
+/// # Errors
+/// If there is no such verb, or its parameters cannot be used.
+pub fn verb(name: &str, parameters: Value) -> Result<Box<dyn AnyVerb>, RunError> {
+    let Some((_, read)) = CATALOGUE.iter().find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = CATALOGUE.iter().map(|(name, _)| *name).collect();
+        return Err(RunError::UnknownJob { job: name.to_owned(), known: known.join(", ") });
+    };
+    read(parameters).map_err(|why| RunError::Invalid { job: name.to_owned(), why })
+}

@@ -1,0 +1,78 @@
+//! The verb `write`: one point, taken as from a sender, and read back.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use plumbago_store::FetchRequest;
+use serde::{Deserialize, Serialize};
+
+use crate::verb::{Verb, VerbError, Work};
+
+/// Writes a point.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Write {
+    /// The name of the metric, which is created if there is none.
+    pub name: String,
+    /// The value.
+    pub value: f64,
+    /// Seconds since the epoch; `None` for now.
+    #[serde(default)]
+    pub timestamp: Option<i64>,
+}
+
+/// Where the point can be read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Written {
+    /// The canonical name of the metric.
+    pub name: String,
+    /// The slot that has the point, in seconds since the epoch.
+    pub timestamp: i64,
+    /// Seconds between two slots.
+    pub step: u32,
+    /// What readers see in the slot: in a coarse stage, points are folded.
+    pub value: f64,
+}
+
+#[async_trait]
+impl Verb for Write {
+    const NAME: &'static str = "write";
+    type Answer = Written;
+
+    fn check(&self) -> Result<(), String> {
+        if !self.value.is_finite() {
+            return Err(format!("{} is not a value that can be kept", self.value));
+        }
+        Ok(())
+    }
+
+    async fn run(&self, work: &Work) -> Result<Written, VerbError> {
+        let now = work.context.clock.now();
+        let timestamp = self.timestamp.unwrap_or(now);
+        let seconds = u32::try_from(timestamp)
+            .map_err(|_| VerbError::Invalid(format!("{timestamp} is not a time that can be kept")))?;
+        let name = work.writer.write(&self.name, seconds, self.value).await?;
+        let seen = seen(work, &name, timestamp, now).await?;
+        seen.ok_or_else(|| {
+            VerbError::Failed(format!(
+                "{name}: the point at {timestamp} was sent but cannot be read. It is older than the retention, too far \
+                 in the future, or refused; plumbago_rejected_points_total says why"
+            ))
+        })
+    }
+}
+
+/// Reads the slot of a point back.
+async fn seen(work: &Work, name: &str, timestamp: i64, now: i64) -> Result<Option<Written>, VerbError> {
+    let request = |from, until| FetchRequest { names: vec![Arc::from(name)], from, until, now };
+    // The stage that answers says how long its slots are.
+    let Some(series) = work.source.fetch(&request(timestamp - 1, timestamp)).await?.pop() else {
+        return Ok(None);
+    };
+    let step = series.step;
+    let slot = timestamp - timestamp.rem_euclid(i64::from(step.max(1)));
+    let Some(series) = work.source.fetch(&request(slot - 1, slot)).await?.pop() else { return Ok(None) };
+    let at = usize::try_from((slot - series.start) / i64::from(step.max(1))).unwrap_or(usize::MAX);
+    let value = series.values.get(at).copied().filter(|value| !value.is_nan());
+    Ok(value.map(|value| Written { name: name.to_owned(), timestamp: slot, step, value }))
+}

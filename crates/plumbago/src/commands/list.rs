@@ -1,0 +1,122 @@
+//! `plumbago list`, `plumbago tags` and `plumbago du`: which metrics there are, and what they take.
+
+use std::path::Path;
+
+use clap::Args;
+use plumbago_maintenance::questions::du::{Du, Size};
+use plumbago_maintenance::questions::list::List;
+use plumbago_maintenance::questions::tags::Tags;
+use plumbago_model::{ByteSize, Period};
+
+use super::ask::{print_json, rows};
+use super::verb::load;
+use super::which::WhichArgs;
+use crate::error::Failure;
+use crate::output::print;
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  plumbago list                                   all metrics without tags
+  plumbago list 'servers.*.cpu.*'                 those that match a glob
+  plumbago list --tag host=a --tag 'dc!=eu'       tagged series
+  plumbago list --silent 30d '**'                 metrics without a point for 30 days";
+
+/// Options of `plumbago list`.
+#[derive(Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
+pub struct ListArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Only metrics without a point for this long, like 30d
+    #[arg(long, value_name = "PERIOD")]
+    silent: Option<Period>,
+    /// Print a JSON object for each metric
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago list`.
+///
+/// # Errors
+///
+/// If the configuration or the selection has errors, or the store or the daemon cannot be reached.
+pub fn list(args: &ListArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let which = args.which.which(Some("**"))?;
+    let question = List { which, silent_seconds: args.silent.map(|silent| silent.as_secs()) };
+    rows(question, load(file)?, |row| {
+        if args.json { print_json(&row) } else { Ok(print(&format!("{}\n", row.name))?) }
+    })
+}
+
+const TAGS_EXAMPLES: &str = "\
+Examples:
+  plumbago tags                                   all tags, with the number of series that have them
+  plumbago tags host                              the values of one tag";
+
+/// Options of `plumbago tags`.
+#[derive(Debug, Args)]
+#[command(after_help = TAGS_EXAMPLES)]
+pub struct TagsArgs {
+    /// The tag whose values are listed
+    tag: Option<String>,
+    /// Print a JSON object for each
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago tags`.
+///
+/// # Errors
+///
+/// If the configuration has errors, or the store or the daemon cannot be reached.
+pub fn tags(args: &TagsArgs, file: Option<&Path>) -> Result<(), Failure> {
+    rows(Tags { tag: args.tag.clone() }, load(file)?, |row| {
+        if args.json { print_json(&row) } else { Ok(print(&format!("{:>10}  {}\n", row.series, row.text))?) }
+    })
+}
+
+const DU_EXAMPLES: &str = "\
+The embedded store is measured: keys and compressed rows as they were written. Points that are still in memory take
+nothing yet. On Cassandra the size is estimated from the retention, 24 bytes for each point of a full stage.
+
+Examples:
+  plumbago du                                     the directories at the top
+  plumbago du 'servers.*'                         what each server takes";
+
+/// Options of `plumbago du`.
+#[derive(Debug, Args)]
+#[command(after_help = DU_EXAMPLES)]
+pub struct DuArgs {
+    /// The metrics and directories to measure
+    #[arg(value_name = "GLOB", default_value = "*")]
+    glob: String,
+    /// Print a JSON object for each
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago du`.
+///
+/// # Errors
+///
+/// If the configuration has errors, the glob is not valid, or the store or the daemon cannot be reached.
+pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let mut total = Size { path: "total".to_owned(), metrics: 0, bytes: 0, estimated: false };
+    rows(Du { glob: args.glob.clone() }, load(file)?, |row| {
+        total.metrics += row.metrics;
+        total.bytes += row.bytes;
+        total.estimated |= row.estimated;
+        if args.json { print_json(&row) } else { Ok(print(&line(&row))?) }
+    })?;
+    if !args.json {
+        print(&line(&total))?;
+        if total.estimated {
+            print("estimated from the retention, not measured\n")?;
+        }
+    }
+    Ok(())
+}
+
+fn line(size: &Size) -> String {
+    format!("{:>10} {:>9}  {}\n", ByteSize(size.bytes).to_string(), size.metrics, size.path)
+}

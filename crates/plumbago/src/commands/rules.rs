@@ -1,0 +1,169 @@
+//! `plumbago rules explain`: which storage rules decide the settings of a metric.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use plumbago_model::StorageRules;
+use plumbago_model::rules::RuleSource;
+use serde::Serialize;
+
+use super::ask::print_json;
+use super::verb::load;
+use crate::config::Loaded;
+use crate::error::{Exit, Failure};
+use crate::output::print;
+
+/// The commands of `plumbago rules`. clap prints these comments as help.
+#[derive(Debug, Subcommand)]
+pub enum RulesCommand {
+    /// Show which sections of the storage rules decide the settings of a new metric with this name, and why
+    #[command(after_help = EXAMPLES)]
+    Explain(ExplainArgs),
+}
+
+const EXAMPLES: &str = "\
+The settings of a metric are those of the rules at its creation; `plumbago info` shows them.
+
+Examples:
+  plumbago rules explain servers.a.cpu.user       retention, aggregation, file and line of both rules
+  plumbago rules explain --json 'load;host=a'     the same of a tagged series, as JSON";
+
+/// Options of `plumbago rules explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The name of the metric, which need not exist
+    name: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The storage rules, and where they come from.
+pub(super) struct Rules {
+    rules: StorageRules,
+    schemas: PathBuf,
+    aggregation: PathBuf,
+}
+
+impl Rules {
+    /// The rules of a configuration.
+    ///
+    /// # Errors
+    ///
+    /// If one of the files cannot be read.
+    pub(super) fn of(loaded: &Loaded) -> Result<Self, Failure> {
+        let read = |path: &Path| match path.as_os_str().is_empty() {
+            true => Ok(None),
+            false => std::fs::read_to_string(path)
+                .map(Some)
+                .with_context(|| format!("cannot read {}", path.display())),
+        };
+        let (schemas, aggregation) = (&loaded.config.storage_schemas, &loaded.config.storage_aggregation);
+        let failed = |error| Failure::new(Exit::Config, error);
+        let texts = (read(schemas).map_err(failed)?, read(aggregation).map_err(failed)?);
+        // The configuration was loaded, so the rules have no errors.
+        let (rules, _) = StorageRules::parse(texts.0.as_deref(), texts.1.as_deref());
+        Ok(Self { rules, schemas: schemas.clone(), aggregation: aggregation.clone() })
+    }
+}
+
+/// What the rules give for a name, and which sections decide it.
+#[derive(Debug, Serialize)]
+pub(super) struct Explained {
+    name: String,
+    pub(super) retention: String,
+    pub(super) aggregation: String,
+    x_files_factor: f64,
+    schema: Decider,
+    aggregation_rule: Decider,
+}
+
+/// The section that decides, or why none does.
+#[derive(Debug, Serialize)]
+struct Decider {
+    /// The file; `None` for the built-in rules.
+    file: Option<PathBuf>,
+    /// The section; `None` if no pattern is found in the name, so that carbon's default applies.
+    section: Option<String>,
+    line: Option<usize>,
+    pattern: Option<String>,
+    /// Sections that were tried before, and whose patterns are not found in the name.
+    tried_before: usize,
+}
+
+impl Decider {
+    fn new(file: &Path, source: Option<&RuleSource>, tried_before: usize) -> Self {
+        Self {
+            file: (!file.as_os_str().is_empty()).then(|| file.to_owned()),
+            section: source.map(|source| source.section.clone()),
+            line: source.map(|source| source.line),
+            pattern: source.map(|source| source.pattern.clone()),
+            tried_before,
+        }
+    }
+
+    fn text(&self) -> String {
+        let file =
+            self.file.as_ref().map_or_else(|| "built-in rules".to_owned(), |file| file.display().to_string());
+        match (&self.section, self.line, &self.pattern) {
+            (Some(section), Some(line), Some(pattern)) => format!(
+                "{file}:{line} [{section}]: the pattern {pattern} is found in the name; {} section(s) before it are not",
+                self.tried_before
+            ),
+            _ => format!(
+                "{file}: none of {} patterns is found in the name, so carbon's default applies",
+                self.tried_before
+            ),
+        }
+    }
+
+    fn short(&self) -> String {
+        let file =
+            self.file.as_ref().map_or_else(|| "built-in rules".to_owned(), |file| file.display().to_string());
+        match (&self.section, self.line) {
+            (Some(section), Some(line)) => format!("[{section}] {file}:{line}"),
+            _ => format!("carbon's default, no section of {file} fits"),
+        }
+    }
+}
+
+impl Explained {
+    /// The deciding sections in one line.
+    pub(super) fn line(&self) -> String {
+        format!("{}; {}", self.schema.short(), self.aggregation_rule.short())
+    }
+}
+
+/// Finds the sections that decide the settings of a new metric with this name.
+pub(super) fn explain(rules: &Rules, name: &str) -> Explained {
+    let config = rules.rules.config_for(name);
+    let (schema, aggregation) = rules.rules.explain(name);
+    Explained {
+        name: name.to_owned(),
+        retention: config.retention.spelled(),
+        aggregation: config.aggregation.to_string(),
+        x_files_factor: config.x_files_factor,
+        schema: Decider::new(&rules.schemas, schema.source, schema.tried_before),
+        aggregation_rule: Decider::new(&rules.aggregation, aggregation.source, aggregation.tried_before),
+    }
+}
+
+/// Runs `plumbago rules`.
+///
+/// # Errors
+///
+/// If the configuration or the rules have errors.
+pub fn run(command: &RulesCommand, file: Option<&Path>) -> Result<(), Failure> {
+    let RulesCommand::Explain(args) = command;
+    let explained = explain(&Rules::of(&load(file)?)?, &args.name);
+    if args.json {
+        return print_json(&explained);
+    }
+    let Explained { name, retention, aggregation, x_files_factor, schema, aggregation_rule } = explained;
+    Ok(print(&format!(
+        "{name}\n  retention {retention}\n    {}\n  aggregation {aggregation}, xFilesFactor {x_files_factor}\n    {}\n",
+        schema.text(),
+        aggregation_rule.text()
+    ))?)
+}

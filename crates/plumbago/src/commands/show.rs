@@ -1,0 +1,194 @@
+//! `plumbago info`, `plumbago read` and `plumbago write`: one metric, or a few.
+
+use std::path::Path;
+
+use clap::Args;
+use jiff::Timestamp;
+use plumbago_maintenance::questions::info::{Info, MetricInfo, StageInfo};
+use plumbago_maintenance::questions::read::{Points, Read, ReadStage, StageChoice};
+use plumbago_maintenance::verbs::write::Write;
+use plumbago_model::{ByteSize, Period};
+use serde_json::json;
+
+use super::ask::{print_json, rows};
+use super::rules::{Explained, explain};
+use super::which::WhichArgs;
+use super::{since, verb};
+use crate::error::Failure;
+use crate::output::print;
+
+const INFO_EXAMPLES: &str = "\
+Points that are still in memory are counted, but take no bytes in the store yet.
+
+Examples:
+  plumbago info servers.a.cpu.user                settings, dates, points and bytes of a metric
+  plumbago info --json 'servers.a.*'              the same of several";
+
+/// Options of `plumbago info`.
+#[derive(Debug, Args)]
+#[command(after_help = INFO_EXAMPLES)]
+pub struct InfoArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Print a JSON object for each metric
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago info`.
+///
+/// # Errors
+///
+/// If the configuration or the selection has errors, the store or the daemon cannot be reached, or no metric matches.
+pub fn info(args: &InfoArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let question = Info { which: args.which.which(None)? };
+    let loaded = verb::load(file)?;
+    let rules = super::rules::Rules::of(&loaded)?;
+    rows(question, loaded, |row| {
+        let explained = explain(&rules, &row.name);
+        if args.json {
+            print_json(&json!({ "metric": row, "rules": explained }))
+        } else {
+            Ok(print(&text(&row, &explained))?)
+        }
+    })
+}
+
+fn text(info: &MetricInfo, rules: &Explained) -> String {
+    let MetricInfo { name, id, retention, aggregation, x_files_factor, created_on, updated_on, stages } =
+        info;
+    let mut text = format!(
+        "{name}\n  id: {id}\n  retention: {retention}\n  aggregation: {aggregation}, xFilesFactor {x_files_factor}\n"
+    );
+    text.push_str(&format!("  created: {}\n", date(i64::from(*created_on))));
+    if let Some(updated) = updated_on {
+        text.push_str(&format!("  last noted as written: {}\n", date(i64::from(*updated))));
+    }
+    text.push_str(&format!("  rules of now: {}\n", rules.line()));
+    if rules.retention != *retention || rules.aggregation != *aggregation {
+        text.push_str(&format!(
+            "    they would give {}, {}; settings of a metric are those of its creation\n",
+            rules.retention, rules.aggregation
+        ));
+    }
+    stages.iter().for_each(|stage| text.push_str(&stage_text(stage)));
+    text
+}
+
+fn stage_text(info: &StageInfo) -> String {
+    let StageInfo { stage, slots, points, first, last, bytes } = info;
+    let range = match (first, last) {
+        (Some(first), Some(last)) => format!(" from {} to {}", date(*first), date(*last)),
+        _ => String::new(),
+    };
+    let bytes = bytes.map_or_else(String::new, |bytes| format!(", {} stored", ByteSize(bytes)));
+    format!("  stage {stage}: {points} of {slots} points{range}{bytes}\n")
+}
+
+fn date(epoch: i64) -> String {
+    Timestamp::from_second(epoch).map_or_else(|_| epoch.to_string(), |time| time.to_string())
+}
+
+const READ_EXAMPLES: &str = "\
+Without --stage the answer is Graphite's: from the finest stage that covers the range, with what is in memory. With
+--stage it is what the store has in that stage, with the number of raw points in each value; an average is kept as a sum
+there. Points that are still in memory are not stored yet.
+
+Examples:
+  plumbago read servers.a.cpu.user                the last hour
+  plumbago read servers.a.cpu.user --from 7d --until 1d
+  plumbago read servers.a.cpu.user --from 7d --stage 1h
+                                                  the rows of the stage with a resolution of an hour
+  plumbago read --json 'servers.a.*' --from 10m   one JSON object for some points of each metric";
+
+/// Options of `plumbago read`.
+#[derive(Debug, Args)]
+#[command(after_help = READ_EXAMPLES)]
+pub struct ReadArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Start of the range: a period back from now like 7d, or seconds since the epoch [default: an hour before the
+    /// end]
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    from: Option<i64>,
+    /// End of the range [default: now]
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    until: Option<i64>,
+    /// Read this stage as it is stored: its number, 0 for raw, or its resolution like 1h
+    #[arg(long, value_name = "STAGE", value_parser = stage)]
+    stage: Option<StageChoice>,
+    /// Print JSON objects
+    #[arg(long)]
+    json: bool,
+}
+
+fn stage(text: &str) -> Result<StageChoice, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(StageChoice::Number(number));
+    }
+    let period: Period = text
+        .parse()
+        .map_err(|_| format!("{text:?} is neither a number of a stage, like 0, nor a resolution, like 1h"))?;
+    u32::try_from(period.as_secs()).map(StageChoice::Resolution).map_err(|_| format!("{text} is too long"))
+}
+
+/// Runs `plumbago read`.
+///
+/// # Errors
+///
+/// If the configuration or the selection has errors, the store or the daemon cannot be reached, or no metric matches.
+pub fn read(args: &ReadArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let which = args.which.which(None)?;
+    let read = Read { which, from: args.from, until: args.until };
+    let loaded = verb::load(file)?;
+    let each = |row: Points| if args.json { print_json(&row) } else { Ok(print(&points_text(&row))?) };
+    match args.stage {
+        None => rows(read, loaded, each),
+        Some(stage) => rows(ReadStage { read, stage }, loaded, each),
+    }
+}
+
+fn points_text(row: &Points) -> String {
+    let line = |(timestamp, value, count): &(i64, f64, Option<f64>)| match count {
+        Some(count) => format!("{}\t{timestamp}\t{value}\t{count}\n", row.name),
+        None => format!("{}\t{timestamp}\t{value}\n", row.name),
+    };
+    row.points.iter().map(line).collect()
+}
+
+const WRITE_EXAMPLES: &str = "\
+Examples:
+  plumbago write test.metric 42                   a point of now
+  plumbago write test.metric 42 --timestamp 10m   one of ten minutes ago";
+
+/// Options of `plumbago write`.
+#[derive(Debug, Args)]
+#[command(after_help = WRITE_EXAMPLES)]
+pub struct WriteArgs {
+    /// The metric, which is created if there is none
+    #[arg(value_name = "METRIC")]
+    name: String,
+    /// The value
+    #[arg(allow_negative_numbers = true)]
+    value: f64,
+    /// When it was measured: a period back from now like 10m, or seconds since the epoch [default: now]
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    timestamp: Option<i64>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago write`.
+///
+/// # Errors
+///
+/// If the configuration has errors, the store or the daemon cannot be reached, or the point is refused.
+pub fn write(args: &WriteArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let write = Write { name: args.name.clone(), value: args.value, timestamp: args.timestamp };
+    let written = verb::carry_out(&write, verb::load(file)?)?.answer;
+    if args.json {
+        return print_json(&written);
+    }
+    Ok(print(&format!("{}\t{}\t{}\n", written.name, written.timestamp, written.value))?)
+}

@@ -1,0 +1,335 @@
+//! Carries out a verb: in this process if the data directory is at rest, as a job of the daemon if one holds it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use plumbago_bench::{Answer, Client};
+use plumbago_maintenance::question::Question;
+use plumbago_maintenance::runs::{RunState, RunStatus};
+use plumbago_maintenance::verb::{FailureKind, Moment, Verb, VerbError, Work};
+use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::expect_data;
+use super::maintain::is_held;
+use crate::config::{self, Config, Loaded, StoreKind};
+use crate::error::{Exit, Failure};
+use crate::secret;
+use crate::serve;
+
+/// Pause between two looks at the progress.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Looks that may fail one after the other while the daemon holds the data directory.
+const LOOKS_MAX: u32 = 20;
+
+/// What a verb answered.
+#[derive(Debug)]
+pub(super) struct Outcome<T> {
+    pub(super) answer: T,
+    /// Damaged files that are known now, as lines for people.
+    pub(super) damage: Vec<String>,
+}
+
+/// Loads the configuration.
+///
+/// # Errors
+///
+/// If it has errors.
+pub(super) fn load(file: Option<&Path>) -> Result<Loaded, Failure> {
+    config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))
+}
+
+/// Carries out a verb and waits for its answer. Shows the progress on a terminal. Ctrl-C cancels; given again, it
+/// leaves a daemon's job running.
+///
+/// # Errors
+///
+/// If the parameters cannot be used, the store or the daemon cannot be reached, or the verb fails or is cancelled.
+pub(super) fn carry_out<V: Verb>(verb: &V, loaded: Loaded) -> Result<Outcome<V::Answer>, Failure> {
+    verb.check().map_err(|why| Failure::new(Exit::Usage, anyhow!(why)))?;
+    if is_held(&loaded.config) {
+        return Daemon::of(&loaded.config)?.carry_out(verb);
+    }
+    at_rest(loaded, async |work| {
+        let bar = Bar::new(V::NAME);
+        let watched = watch(&bar, &work);
+        let result = Verb::run(verb, &work).await;
+        watched.abort();
+        bar.end();
+        Ok(result?)
+    })
+}
+
+/// Opens the stores in this process, does some work and closes them. Ctrl-C cancels it.
+///
+/// # Errors
+///
+/// If there is no data, the stores cannot be opened or closed, or the work fails.
+pub(super) fn at_rest<T>(
+    loaded: Loaded,
+    work: impl AsyncFnOnce(Work) -> Result<T, Failure>,
+) -> Result<Outcome<T>, Failure> {
+    if loaded.config.store.kind == StoreKind::Embedded {
+        expect_data(&loaded.config, "store")?;
+    } else if !loaded.config.data_dir.is_dir() {
+        expect_data(&loaded.config, "spool")?;
+    }
+    log::init("warn");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if loaded.config.store.kind == StoreKind::Cassandra {
+            // The stores wait long for a server that is away. Whoever waits for a command should know soon.
+            super::cassandra::connect(&loaded.config.store.cassandra).await?;
+        }
+        let stop = CancellationToken::new();
+        let cancelled = stop.clone();
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                eprintln!("cancelling ...");
+                cancelled.cancel();
+            }
+        });
+        let done = serve::work_at_rest(loaded, async |parts| work(parts.for_run(stop)).await).await;
+        let (answer, damage) = done?;
+        let line = |Found { path, text }: Found| format!("{} is damaged: {text}", path.display());
+        Ok(Outcome { answer, damage: damage.list().into_iter().map(line).collect() })
+    })
+}
+
+fn watch(bar: &Bar, work: &Work) -> tokio::task::JoinHandle<()> {
+    let (bar, progress) = (bar.clone(), work.progress.clone());
+    tokio::spawn(async move {
+        loop {
+            bar.show(&progress.moment());
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    })
+}
+
+/// The failure of a verb, with its exit code.
+pub(super) fn failure(kind: FailureKind, text: String) -> Failure {
+    let (exit, text) = match kind {
+        FailureKind::Invalid => (Exit::Usage, text),
+        FailureKind::Store => (Exit::Store, text),
+        FailureKind::NotFound => (Exit::Data, text),
+        FailureKind::Failed => (Exit::Internal, text),
+        FailureKind::Cancelled if text.contains("cancelled") => (Exit::Internal, text),
+        FailureKind::Cancelled => {
+            (Exit::Internal, format!("{text}; the next run continues where this one stopped"))
+        }
+    };
+    Failure::new(exit, anyhow!(text))
+}
+
+impl From<VerbError> for Failure {
+    fn from(error: VerbError) -> Self {
+        failure(error.kind(), error.text())
+    }
+}
+
+/// The daemon that holds a data directory.
+pub(super) struct Daemon<'a> {
+    config: &'a Config,
+    client: Client,
+}
+
+impl<'a> Daemon<'a> {
+    /// The daemon of this configuration. Nothing is asked yet.
+    ///
+    /// # Errors
+    ///
+    /// If the secret of the data directory cannot be read.
+    pub(super) fn of(config: &'a Config) -> Result<Self, Failure> {
+        let hint =
+            || format!("a daemon uses {}, but its admin port cannot be used", config.data_dir.display());
+        let token = secret::for_requests(config).with_context(hint);
+        let token = token.map_err(|error| Failure::new(Exit::Store, error))?;
+        Ok(Self { config, client: Client::new(&config.admin.listen).with_token(&token) })
+    }
+
+    /// Makes an error of a request say which daemon was asked.
+    fn failed(&self, error: anyhow::Error) -> Failure {
+        let hint =
+            format!("a daemon uses {}, but its admin port cannot be used", self.config.data_dir.display());
+        Failure::new(Exit::Store, error.context(hint))
+    }
+
+    fn carry_out<V: Verb>(&self, verb: &V) -> Result<Outcome<V::Answer>, Failure> {
+        let parameters = serde_json::to_string(verb).map_err(anyhow::Error::from)?;
+        let path = format!("/admin/jobs?job={}", V::NAME);
+        let started: RunStatus = self.post(&path, &parameters)?;
+        let ended = self.follow::<V>(&started.id)?;
+        match (ended.state, ended.result) {
+            (RunState::Done, Some(result)) => {
+                let answer = serde_json::from_value(result).context("cannot read the job's result")?;
+                Ok(Outcome { answer, damage: self.damage()? })
+            }
+            _ => Err(failure(ended.failure.unwrap_or(FailureKind::Failed), ended.error.unwrap_or_default())),
+        }
+    }
+
+    /// Asks a question and passes the lines of the answer to `each`, until that returns `false`.
+    pub(super) fn ask<Q: Question>(
+        &self,
+        question: &Q,
+        each: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<(), Failure> {
+        let parameters = serde_json::to_string(question).map_err(anyhow::Error::from)?;
+        let path = format!("/admin/questions?name={}", Q::NAME);
+        let answer = self.client.post_for_lines(&path, &parameters, each);
+        let answer = answer.map_err(|error| self.failed(error.into()))?;
+        self.accepted(answer).map(|_| ())
+    }
+
+    /// The text of an answer that has no error status.
+    fn accepted(&self, answer: Answer) -> Result<String, Failure> {
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        match answer.status {
+            200 => Ok(text),
+            400 => Err(Failure::new(Exit::Usage, anyhow!("{}", text.trim()))),
+            status => Err(self.failed(anyhow!("the daemon answered {status}: {}", text.trim()))),
+        }
+    }
+
+    /// Posts a JSON text and reads the JSON answer.
+    fn post<T: DeserializeOwned>(&self, path: &str, json: &str) -> Result<T, Failure> {
+        let answer = self.client.post_json(path, json).map_err(|error| self.failed(error.into()))?;
+        let text = String::from_utf8_lossy(&answer.body);
+        match answer.status {
+            200 => {
+                serde_json::from_str(&text).context("cannot read the daemon's answer").map_err(Failure::from)
+            }
+            400 => Err(Failure::new(Exit::Usage, anyhow!("{}", text.trim()))),
+            status => Err(self.failed(anyhow!("the daemon answered {status}: {}", text.trim()))),
+        }
+    }
+
+    /// Waits until a job has ended, and shows its progress.
+    fn follow<V: Verb>(&self, id: &str) -> Result<RunStatus, Failure> {
+        let bar = Bar::new(V::NAME);
+        let interrupts = count_interrupts();
+        let (mut failures, mut is_cancelled) = (0, false);
+        loop {
+            match self.look(id) {
+                Ok(Some(status)) if status.state.is_over() => {
+                    bar.end();
+                    return Ok(status);
+                }
+                Ok(Some(status)) => {
+                    failures = 0;
+                    bar.show(&status.moment);
+                }
+                Ok(None) => return Err(self.died::<V>("the daemon was restarted")),
+                Err(error) => {
+                    failures += 1;
+                    if failures > LOOKS_MAX || !is_held(self.config) {
+                        return Err(self.died::<V>(&format!("{error:#}")));
+                    }
+                }
+            }
+            match interrupts.load(Ordering::Relaxed) {
+                0 => {}
+                1 if !is_cancelled => {
+                    is_cancelled = true;
+                    eprintln!("cancelling the job {id} of the daemon; press Ctrl-C again to leave at once");
+                    let _: Value = self.post(&format!("/admin/jobs/{id}/cancel"), "")?;
+                }
+                1 => {}
+                _ => {
+                    return Err(Failure::new(
+                        Exit::Internal,
+                        anyhow!("left the job {id}, which is being cancelled"),
+                    ));
+                }
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The job; `None` if the daemon does not know it.
+    fn look(&self, id: &str) -> anyhow::Result<Option<RunStatus>> {
+        let answer = self.client.get(&format!("/admin/jobs/{id}"))?;
+        match answer.status {
+            200 => Ok(Some(serde_json::from_slice(&answer.body)?)),
+            404 => Ok(None),
+            status => anyhow::bail!("the daemon answered {status}"),
+        }
+    }
+
+    /// The error of a command whose daemon is gone: what happened, and what to repeat.
+    fn died<V: Verb>(&self, why: &str) -> Failure {
+        let command: Vec<String> = std::env::args().skip(1).collect();
+        let error = anyhow!(
+            "the daemon that uses {} ended while its job {} was running ({why}). What the job had done until then stays. \
+             Give the same command again: plumbago {}",
+            self.config.data_dir.display(),
+            V::NAME,
+            command.join(" ")
+        );
+        Failure::new(Exit::Store, error)
+    }
+
+    /// The damaged files that the daemon knows of.
+    fn damage(&self) -> Result<Vec<String>, Failure> {
+        let answer = self.client.get("/readyz").map_err(|error| self.failed(error.into()))?;
+        let ready: Value = serde_json::from_slice(&answer.body).context("cannot read /readyz")?;
+        let warnings = ready["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        Ok(warnings.filter(|warning| warning.starts_with(DAMAGED_TEXT)).map(str::to_owned).collect())
+    }
+}
+
+/// Counts Ctrl-C from now on.
+fn count_interrupts() -> Arc<AtomicU32> {
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    });
+    count
+}
+
+/// The progress of a verb. It shows nothing if standard error is not a terminal.
+#[derive(Clone)]
+pub(super) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(super) fn new(verb: &'static str) -> Self {
+        let bar = ProgressBar::new_spinner().with_prefix(verb);
+        bar.enable_steady_tick(LOOK_EVERY);
+        Self(bar)
+    }
+
+    pub(super) fn show(&self, moment: &Moment) {
+        let Moment { phase, done, total, rate, note } = moment;
+        let template = match total {
+            Some(_) => "{spinner} {prefix}: {wide_bar} {msg}  {elapsed}, {eta} left",
+            None => "{spinner} {prefix}: {msg}  {elapsed}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.0.set_style(style);
+        }
+        if let Some(total) = total {
+            self.0.set_length(*total);
+        }
+        self.0.set_position(*done);
+        let of = total.map_or_else(String::new, |total| format!(" of {total}"));
+        let note = if note.is_empty() { String::new() } else { format!(", {note}") };
+        self.0.set_message(format!("{phase} {done}{of} ({rate:.0}/s){note}"));
+    }
+
+    pub(super) fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}

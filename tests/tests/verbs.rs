@@ -1,0 +1,270 @@
+//! Verbs: the same commands on a daemon that holds the data directory and on a directory at rest; the jobs of the admin
+//! port.
+
+use std::process::{Child, Stdio};
+
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+use serde_json::{Value, json};
+
+const T0: i64 = 1_700_000_040;
+
+fn setup() -> Setup {
+    let mut setup = Setup::new();
+    setup.clock(T0).schemas("[all]\npattern = .*\nretentions = 60s:7d,1h:2y\n");
+    setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = average\n");
+    setup
+}
+
+fn start(setup: &mut Setup) -> Daemon {
+    let daemon = setup.set("admin.listen", "127.0.0.1:0").start();
+    setup.set("admin.listen", &daemon.admin().to_string());
+    daemon
+}
+
+/// Runs a command that has to succeed.
+fn run(setup: &Setup, arguments: &[&str]) -> String {
+    let ended = setup.run(arguments);
+    assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
+    ended.output
+}
+
+fn json_lines(output: &str) -> Vec<Value> {
+    output.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+fn put(daemon: &Daemon, names: &[&str], timestamp: i64, value: f64) {
+    let point = |name: &&str| Point { name: (*name).to_owned(), timestamp, value };
+    daemon.put(&names.iter().map(point).collect::<Vec<_>>());
+}
+
+/// Everything that only reads, on the same data.
+fn answers(setup: &Setup) -> Vec<String> {
+    let questions: [&[&str]; 11] = [
+        &["list"],
+        &["list", "web.*.cpu"],
+        &["list", "--tag", "host=a", "--json"],
+        &["list", "--silent", "1d", "**"],
+        &["info", "--json", "web.a.cpu"],
+        &["read", "web.a.cpu", "--from", "1699996440", "--until", "1700000040"],
+        &["read", "web.a.cpu", "--from", "1699996440", "--until", "1700000040", "--stage", "0"],
+        &["read", "web.a.cpu", "--from", "1699900000", "--until", "1700000040", "--stage", "1h", "--json"],
+        &["du"],
+        &["tags"],
+        &["tags", "host", "--json"],
+    ];
+    questions.iter().map(|arguments| run(setup, arguments)).collect()
+}
+
+#[test]
+fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
+    let mut setup = setup();
+    setup.clock(T0 - 3 * 86_400);
+    let daemon = start(&mut setup);
+    put(&daemon, &["db.old", "load;host=a;dc=eu", "load;host=b;dc=eu"], T0 - 3 * 86_400, 1.0);
+    daemon.wait_names(1);
+    daemon.flush();
+    daemon.set_clock(T0);
+    setup.clock(T0);
+    for minute in (0..120).rev() {
+        put(&daemon, &["web.a.cpu", "web.b.cpu"], T0 - 60 * minute, minute as f64);
+    }
+    daemon.wait_names(3);
+    daemon.flush();
+    let live = answers(&setup);
+    assert_eq!(live[0].lines().collect::<Vec<_>>(), ["db.old", "web.a.cpu", "web.b.cpu"]);
+    assert_eq!(live[1].lines().collect::<Vec<_>>(), ["web.a.cpu", "web.b.cpu"]);
+    assert_eq!(json_lines(&live[2]), [json!({"name": "load;dc=eu;host=a"})]);
+    assert_eq!(live[3], "db.old\n");
+    let info = &json_lines(&live[4])[0];
+    let stages = &info["metric"]["stages"];
+    assert_eq!((&stages[0]["points"], &stages[0]["last"]), (&json!(120), &json!(T0)), "{info}");
+    assert!(stages[0]["bytes"].as_u64() > Some(0) && stages[1]["points"].as_u64() > Some(1), "{info}");
+    assert_eq!(info["rules"]["schema"]["section"], "all", "{info}");
+    assert_eq!(live[5].lines().count(), 60, "{}", live[5]);
+    assert_eq!(live[5].lines().last(), Some("web.a.cpu\t1700000040\t0"));
+    assert_eq!(live[6].lines().last(), Some("web.a.cpu\t1700000040\t0\t1"));
+    // A full hour as it is stored: the sum of its minutes, and their number.
+    let hours = &json_lines(&live[7])[0];
+    let full = hours["points"].as_array().unwrap().iter().find(|point| point[2] == 60.0);
+    let hour = full.unwrap_or_else(|| panic!("{hours}"))[0].as_i64().unwrap();
+    let minutes = (0..60).map(|minute| (T0 - hour - 60 * minute) / 60);
+    assert_eq!(full.unwrap()[1], minutes.map(|minute| minute as f64).sum::<f64>(), "{hours}");
+    let du: Vec<Vec<&str>> = live[8].lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        (du[0].last(), du[1].last(), du[2].last()),
+        (Some(&"db"), Some(&"web"), Some(&"total")),
+        "{du:?}"
+    );
+    assert!(live[9].contains("2  dc") && live[9].contains("2  host"), "{}", live[9]);
+    assert_eq!(json_lines(&live[10])[1], json!({"text": "b", "series": 1}));
+    daemon.stop_well();
+
+    let rest = answers(&setup);
+    assert_eq!(live, rest);
+
+    // What is not there is said, with an exit code.
+    for (arguments, code, said) in [
+        (&["info", "nobody"][..], 5, "no such metric"),
+        (&["read", "nobody"], 5, "no such metric"),
+        (&["read", "web.a.cpu", "--from", "1000000000", "--until", "1000003600"], 0, ""),
+        (&["read", "web.a.cpu", "--stage", "7"], 2, "1m:1w,1h:730d"),
+        (&["list", "--tag", "host"], 2, "host"),
+        (&["list", "a", "--tag", "b=c"], 2, "one way"),
+        (&["list", "[["], 0, ""),
+    ] {
+        let ended = setup.run(arguments);
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", ended.output);
+        assert!(ended.output.contains(said), "{arguments:?}: {}", ended.output);
+    }
+}
+
+#[test]
+fn a_point_is_written_and_rules_are_explained() {
+    let mut setup = setup();
+    let daemon = start(&mut setup);
+    assert_eq!(run(&setup, &["write", "new.metric", "-4.5"]), format!("new.metric\t{T0}\t-4.5\n"));
+    daemon.wait_names(1);
+    let old = setup.run(&["write", "new.metric", "1", "--timestamp", "1000000000"]);
+    assert!(old.status.code() == Some(1) && old.output.contains("cannot be read"), "{}", old.output);
+    // The slot of a time between two slots.
+    let between = run(&setup, &["write", "new.metric", "3", "--timestamp", &(T0 - 90).to_string()]);
+    assert_eq!(between, format!("new.metric\t{}\t3\n", T0 - 120));
+    let wrong = setup.run(&["write", "new metric", "1"]);
+    assert!(wrong.status.code() == Some(2) && wrong.output.contains("white space"), "{}", wrong.output);
+    daemon.stop_well();
+    let written = json_lines(&run(&setup, &["write", "load;b=2;a=1", "7", "--json"]));
+    assert_eq!(written[0], json!({"name": "load;a=1;b=2", "timestamp": T0, "step": 60, "value": 7.0}));
+    let daemon = start(&mut setup);
+    let both = format!("new.metric\t{}\t3\nnew.metric\t{T0}\t-4.5\n", T0 - 120);
+    assert_eq!(run(&setup, &["read", "new.metric"]), both);
+    assert_eq!(run(&setup, &["list", "--tag", "a=1"]), "load;a=1;b=2\n");
+    daemon.stop_well();
+
+    setup.schemas(
+        "[web]\npattern = ^web\\.\nretentions = 10s:1d\n[rest]\npattern = ^x\nretentions = 60s:1d\n",
+    );
+    let explained = run(&setup, &["rules", "explain", "web.a"]);
+    assert!(explained.contains("storage-schemas.conf:1 [web]: the pattern ^web\\. is found"), "{explained}");
+    let explained = json_lines(&run(&setup, &["rules", "explain", "--json", "xyz"]));
+    assert_eq!(
+        (&explained[0]["schema"]["section"], &explained[0]["schema"]["line"]),
+        (&json!("rest"), &json!(4))
+    );
+    assert_eq!(explained[0]["schema"]["tried_before"], 1);
+    let explained = run(&setup, &["rules", "explain", "other"]);
+    assert!(explained.contains("none of 2 patterns") && explained.contains("1m:1w"), "{explained}");
+}
+
+fn jobs(daemon: &Daemon) -> Vec<Value> {
+    serde_json::from_str(&http::get(daemon.admin(), "/admin/jobs").body).unwrap()
+}
+
+/// A clean-up that reads a row a second, of more rows than one page has, so that it never ends by itself.
+fn slow_clean(setup: &Setup, daemon: &Daemon) -> Child {
+    let mut command = setup.command(&["clean", "--rate", "1"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let runs = |job: &Value| job["state"] == "running" && job["done"].as_u64() >= Some(1000);
+    wait_until("the job to be under way", || jobs(daemon).iter().any(runs));
+    child
+}
+
+fn end(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().unwrap();
+    let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    (output.status.code(), text.concat())
+}
+
+#[test]
+fn jobs_are_listed_cancelled_and_outlived() {
+    let mut setup = setup();
+    let daemon = start(&mut setup);
+    let names: Vec<String> = (0..2500).map(|n| format!("many.m{n}")).collect();
+    put(&daemon, &names.iter().map(String::as_str).collect::<Vec<_>>(), T0, 1.0);
+    daemon.wait_names(names.len());
+    assert_eq!(run(&setup, &["list", "many.*"]).lines().count(), names.len());
+
+    let command = slow_clean(&setup, &daemon);
+    let job = jobs(&daemon).pop().unwrap();
+    assert_eq!(
+        (&job["job"], &job["phase"], &job["parameters"]["rate"]),
+        (&json!("clean"), &json!("clean_rows"), &json!(1))
+    );
+    let id = job["id"].as_str().unwrap();
+    // A job of the schedule that takes the same lease waits for this one.
+    let asked = daemon.post_admin("/admin/maintenance?job=clean_rows");
+    assert_eq!(asked.status, 200, "{asked:?}");
+    let refused = http::post(daemon.admin(), &format!("/admin/jobs/{id}/cancel"), "");
+    assert_eq!(refused.status, 401, "{refused:?}");
+    let cancelled = daemon.post_admin(&format!("/admin/jobs/{id}/cancel"));
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    let (code, said) = end(command);
+    assert!(code == Some(1) && said.contains("continues where this one stopped"), "{code:?} {said}");
+    assert_eq!(jobs(&daemon).pop().unwrap()["state"], "cancelled");
+    let one = http::get(daemon.admin(), &format!("/admin/jobs/{id}"));
+    assert!(one.status == 200 && one.body.contains("clean_rows was stopped"), "{one:?}");
+
+    // Parameters in the query, and what is wrong with them.
+    let started = daemon.post_admin("/admin/jobs?job=clean&dry_run=true&rate=0");
+    assert_eq!(started.status, 200, "{started:?}");
+    wait_until("the job to end", || jobs(&daemon).last().unwrap()["state"] == "done");
+    assert!(jobs(&daemon).last().unwrap()["result"].to_string().contains("clean_rows"));
+    for (path, status, part) in [
+        ("/admin/jobs?job=coffee", 404, "clean, repair, delete"),
+        ("/admin/jobs?job=delete", 400, "one way"),
+        ("/admin/jobs?job=clean&rate=fast", 400, "fast"),
+        ("/admin/jobs", 400, "job: want"),
+        ("/admin/jobs/77/cancel", 404, "no job"),
+        ("/admin/questions?name=coffee", 404, "list"),
+    ] {
+        let answer = daemon.post_admin(path);
+        assert!(answer.status == status && answer.body.contains(part), "{path} {answer:?}");
+        assert_eq!(http::post(daemon.admin(), path, "").status, 401, "{path}");
+    }
+
+    let command = slow_clean(&setup, &daemon);
+    daemon.kill();
+    let (code, said) = end(command);
+    assert!(
+        code == Some(4) && said.contains("Give the same command again: plumbago clean --rate 1"),
+        "{code:?} {said}"
+    );
+    let daemon = start(&mut setup);
+    assert!(run(&setup, &["clean", "--rate", "0"]).contains("clean_rows: 2500 rows read"));
+    daemon.stop_well();
+}
+
+/// Two servers with nearly the same points.
+#[test]
+fn answers_of_two_servers_are_compared() {
+    let (one, two) = (setup(), setup());
+    let servers = [one.start(), two.start()];
+    for (n, server) in servers.iter().enumerate() {
+        for minute in 0..20 {
+            put(server, &["same.x", "same.y", "other"], T0 - 60 * minute, 100.0);
+        }
+        put(server, &["other"], T0 - 300, 100.0 + 50.0 * n as f64);
+        server.wait_names(3);
+    }
+    let urls = servers.each_ref().map(|server| format!("http://{}/render", server.api()));
+    let diff = |targets: &[&str]| {
+        let (from, until) = ((T0 - 3600).to_string(), T0.to_string());
+        one.run(&[&["diff", "--from", &from, "--until", &until, &urls[0], &urls[1]], targets].concat())
+    };
+    let equal = diff(&["same.*"]);
+    assert!(
+        equal.status.success() && equal.output.contains("1 targets compared, 0 differ"),
+        "{}",
+        equal.output
+    );
+    let different = diff(&["same.*", "other"]);
+    assert_eq!(different.status.code(), Some(5), "{}", different.output);
+    let line = format!("other: 1 of 20 timestamps differ, by up to 20.0 % (other at {})", T0 - 300);
+    assert!(different.output.contains(&line), "{}", different.output);
+    let json = &json_lines(&diff(&["--json", "other"]).output)[0];
+    assert_eq!(json["targets"][0]["different"], 1, "{json}");
+    let wrong = diff(&["sum("]);
+    assert!(wrong.status.code() == Some(5) && wrong.output.contains("400"), "{}", wrong.output);
+}
