@@ -41,5 +41,6 @@ mod senders;
 mod service;
 mod sizing;
 mod verbs;
+mod whisper_import;
 mod windows;
 mod wire;

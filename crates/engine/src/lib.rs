@@ -7,6 +7,7 @@
 //! * `worker`: the threads that run the shards, and the queues between them.
 //! * `late`: rows of late points, and windows folded again from the store.
 //! * `read`: series from heads, store and peers.
+//! * `import`: the history of metrics from another program, stored beside the points that they get meanwhile.
 //! * `recover`: a start after a stop or a crash.
 //!
 //! Must not know: protocols, HTTP, concrete stores.
@@ -15,6 +16,7 @@
 pub mod bench;
 pub mod config;
 mod engine;
+mod import;
 mod late;
 mod ledger;
 mod memory;

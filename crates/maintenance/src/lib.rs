@@ -1,6 +1,7 @@
 //! Jobs that keep a store clean, and their schedule. They remove empty directories, create missing ones,
 //! delete rows that no reader can use and metrics that no longer get points, and correct windows that differ from
-//! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]).
+//! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]), such
+//! as storing whisper files ([`import`]) and writing them ([`export`]).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
 //! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion
@@ -13,6 +14,8 @@ pub mod checkpoint;
 pub mod config;
 pub mod directories;
 pub mod expire;
+pub mod export;
+pub mod import;
 pub mod job;
 pub mod live;
 pub mod question;

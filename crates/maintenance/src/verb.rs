@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::import::Histories;
 use crate::job::{Context, JobError, Stores};
 use crate::schedule::JobLease;
 use crate::select::MetricNames;
@@ -24,6 +25,8 @@ use crate::select::MetricNames;
 pub trait Verb: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name of the job.
     const NAME: &'static str;
+    /// False if it may be the first to use a data directory.
+    const NEEDS_DATA: bool = true;
     /// What a finished run answers. It is kept in memory with the job, so it holds numbers and a few examples, no
     /// long lists.
     type Answer: Serialize + DeserializeOwned + Send;
@@ -59,6 +62,8 @@ pub struct Work {
     pub sizes: Option<Arc<dyn StageSizes>>,
     /// The context of maintenance jobs: the metrics that this process writes, the clock, the limits of jobs.
     pub context: Context,
+    /// Stores and reads the history of metrics.
+    pub histories: Arc<dyn Histories>,
     /// Decides which process runs a maintenance job.
     pub lease: Arc<dyn JobLease>,
     /// The section `[maintenance]`.

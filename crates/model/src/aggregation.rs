@@ -148,6 +148,23 @@ impl Aggregation {
         Window { value, count: slots }
     }
 
+    /// A window of at least `least` slots whose finished value is `value`, bit for bit: a mean times a number of
+    /// slots, divided by it again, is not always itself, so the number may be a little larger. For avg_zero
+    /// `least` is all slots of the window, or more. `None` if there is no such window, because the sum would be infinite.
+    pub fn window_showing(self, value: f64, least: u32) -> Option<Window> {
+        let least = least.max(1);
+        if !matches!(self, Self::Average | Self::AvgZero) {
+            return Some(Window { value, count: least });
+        }
+        // A power of two changes no digit of the value.
+        let counts = least..=least.checked_next_power_of_two()?;
+        let shows = |count: &u32| {
+            let slots = f64::from(*count);
+            (value * slots / slots).to_bits() == value.to_bits()
+        };
+        counts.into_iter().find(shows).map(|count| Window { value: value * f64::from(count), count })
+    }
+
     /// Whether a window cannot be folded slot by slot, but only from all of its slots when it closes.
     pub fn needs_all_slots(self) -> bool {
         matches!(self, Self::Percentile(_))
@@ -263,6 +280,28 @@ mod tests {
             let method: Aggregation = method.parse().unwrap();
             assert_eq!(method.finish(method.fold_all(slots.into_iter()), 4), shown, "{method}");
         }
+    }
+
+    #[test]
+    fn a_window_that_shows_a_value_shows_it_bit_for_bit() {
+        let values = [0.1, 1.0 / 3.0, -7.3e-310, 5e-324, 1e300, -0.0, f64::INFINITY, 123.456, 2.0_f64.sqrt()];
+        for method in ["average", "sum", "min", "max", "last", "avg_zero", "absmax", "absmin"] {
+            let method: Aggregation = method.parse().unwrap();
+            for (value, slots) in values.iter().flat_map(|value| (1..200).map(move |slots| (*value, slots))) {
+                let window = method.window_showing(value, slots).unwrap();
+                assert_eq!(
+                    method.finish(window, slots).to_bits(),
+                    value.to_bits(),
+                    "{method} {value} {slots}"
+                );
+                assert!((slots..=slots.next_power_of_two()).contains(&window.count));
+            }
+        }
+        assert_eq!(Aggregation::Average.window_showing(f64::MAX, 60), None);
+        assert_eq!(
+            Aggregation::Max.window_showing(f64::MAX, 60),
+            Some(Window { value: f64::MAX, count: 60 })
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, delete, dev, diff, list, maintain, replay, rules, schema, show};
+use crate::commands::{bench, delete, dev, diff, list, maintain, replay, rules, schema, show, whisper};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +21,7 @@ Examples:
   plumbago delete --dry-run 'servers.old01.**'
                                              count the metrics that would be deleted
   plumbago replay --since 30m                send rows again that a node may have lost
+  plumbago import-whisper /opt/graphite/storage/whisper
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
@@ -76,6 +77,10 @@ pub enum Command {
     Diff(diff::DiffArgs),
     /// Send rows to Cassandra again that it may have lost
     Replay(replay::ReplayArgs),
+    /// Store the points of whisper files
+    ImportWhisper(whisper::ImportArgs),
+    /// Write metrics as whisper files
+    ExportWhisper(whisper::ExportArgs),
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),

@@ -56,6 +56,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Delete(args) => commands::delete::run(&args, file),
         Command::Diff(args) => commands::diff::run(&args),
         Command::Replay(args) => commands::replay::run(&args, file),
+        Command::ImportWhisper(args) => commands::whisper::import(&args, file),
+        Command::ExportWhisper(args) => commands::whisper::export(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),
         Command::Dev(command) => commands::dev::run(command),
     }

@@ -32,6 +32,10 @@ const KEEPER_PREFIX: &str = "keeper.";
 /// fjall's list of keyspaces takes 66 MB after 250 of them (measured); see [`Open::is_worn`].
 const CREATED_MAX: usize = 128;
 const LAYER_PREFIX: &str = "points.";
+/// Slots in a block of a coarse bucket in the past.
+const PAST_SLOTS: u32 = 128;
+/// A bucket is past when it ended this many seconds ago.
+const PAST_AFTER: i64 = 86_400;
 
 pub(crate) struct Open {
     pub(crate) fjall: fjall::Database,
@@ -238,6 +242,7 @@ impl Open {
     /// Creates the layers that are missing for a write.
     pub(crate) fn create_layers(&self, core: &Core, missing: &[Missing]) -> Result<(), StoreError> {
         let _creation = lock(&self.creation);
+        let past = u64::try_from(core.clock.now() - PAST_AFTER).unwrap_or(0);
         for &Missing { key, slot, block_slots } in missing {
             let stage = self.ensure_stage(core, key)?;
             let number = stage.bucket_of(slot);
@@ -246,6 +251,10 @@ impl Open {
             if bucket.is_some_and(|bucket| bucket.live(wanted).is_some()) {
                 continue;
             }
+            let is_past = stage.end_of(number) * u64::from(key.stage.resolution) < past;
+            // Windows that close one by one get a row each. No more of them close in the past: what is written there
+            // is a history, or seldom.
+            let block_slots = if key.coarse && is_past { block_slots.max(PAST_SLOTS) } else { block_slots };
             let kind = Kind::Fresh { block_slots, since: core.clock.now() };
             let layer = Arc::new(self.create_layer(&stage, number, kind, core.clock.now())?);
             let mut layers = bucket.map(|bucket| bucket.layers.clone()).unwrap_or_default();

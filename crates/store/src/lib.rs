@@ -14,6 +14,7 @@ pub mod directories;
 pub mod error;
 pub mod fetch;
 pub mod flush;
+pub mod history;
 pub mod layer;
 pub mod memory;
 pub mod merge;
@@ -36,6 +37,7 @@ pub use directories::{
 pub use error::{ErrorKind, StoreError};
 pub use fetch::{FetchError, FetchRequest, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
+pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage};
 pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta};
 pub use peers::{PeerAnswer, PeerRows, Peers, PendingRows, pending_by_range};

@@ -34,6 +34,7 @@ use crate::stats::{Stats, store_call};
 use crate::worker::flusher::StoreTrouble;
 use crate::worker::{ShardCommand, ShardGauges, ask};
 
+mod histories;
 mod housekeeping;
 #[cfg(test)]
 mod tests;
@@ -306,6 +307,18 @@ impl Engine {
         let stays = |at: &usize| listed[*at] && forgotten.as_ref().map_or(true, |forgotten| !forgotten[*at]);
         index.insert((0..names.len()).filter(stays).map(|at| names[at]));
         forgotten
+    }
+
+    pub(crate) fn parts(&self) -> &EngineParts {
+        &self.0.parts
+    }
+
+    pub(crate) fn router(&self) -> &Router {
+        &self.0.router
+    }
+
+    pub(crate) fn allowance(&self) -> &Allowance {
+        &self.0.allowance
     }
 
     /// Begins to delete metrics whole: drops what is in memory, which counts as rejected (`deleted`), and notes the

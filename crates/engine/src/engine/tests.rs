@@ -14,6 +14,7 @@ use plumbago_telemetry::Registry;
 use super::*;
 use plumbago_store::{FetchRequest, SeriesSource};
 
+mod history;
 mod late;
 
 const START: i64 = 1_700_000_000;

@@ -45,6 +45,16 @@ impl LateList {
         self.pending.is_empty()
     }
 
+    /// Keeps a head from being flushed while its history is stored. No read waits for it.
+    pub(super) fn begin_import(&mut self, at: u32) {
+        self.in_flight.insert(at, u64::MAX);
+    }
+
+    /// Ends [`LateList::begin_import`].
+    pub(super) fn end_import(&mut self, at: u32) {
+        self.in_flight.remove(&at);
+    }
+
     /// The number of pending points.
     pub(crate) fn points(&self) -> usize {
         self.points

@@ -10,6 +10,7 @@ pub(crate) mod flush;
 pub(crate) mod future;
 pub(crate) mod head;
 pub(crate) mod head_state;
+pub(crate) mod import;
 pub(crate) mod jobs;
 pub(crate) mod late;
 pub(crate) mod live;

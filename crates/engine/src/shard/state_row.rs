@@ -42,6 +42,11 @@ impl<'a> State<'a> {
         self.chain = Cow::Owned(chain);
     }
 
+    /// The same state with other open windows.
+    pub(crate) fn with_open(&self, open: &[Window]) -> Self {
+        Self { open: open.to_vec(), ..self.clone() }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out =
             Vec::with_capacity(128 + self.open.len() * 12 + self.future.len() * 12 + self.chain.len());

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::ledger::Ledger;
 use crate::router::NameHash;
 use crate::shard::crowded::CrowdedMetrics;
+use crate::shard::import::{Begin, Begun, End};
 use crate::shard::jobs::Done;
 use crate::shard::live::Adopted;
 use crate::shard::read::{HeadAnswer, HeadQuery};
@@ -36,6 +37,10 @@ pub(crate) enum ShardCommand {
     EndDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
     /// Up to which time (seconds since the epoch) are all windows of these metrics closed?
     ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
+    /// What do the heads of these metrics have, whose history is about to be stored?
+    BeginImport(Vec<Begin>, oneshot::Sender<Vec<Begun>>),
+    /// What has storing histories changed?
+    EndImport(Vec<End>, oneshot::Sender<()>),
     /// Which metrics get several points for each slot of their raw stage?
     Crowded(oneshot::Sender<CrowdedMetrics>),
     /// Answer with the shard's ledger.

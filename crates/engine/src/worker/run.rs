@@ -17,6 +17,7 @@ use super::flush_all::FlushAll;
 use crate::ledger::Ledger;
 use crate::router::{NameHash, ShardBatch};
 use crate::shard::head_state::LifeEvent;
+use crate::shard::import::{Begun, End};
 use crate::shard::jobs::{Done, Job};
 use crate::shard::read::{HeadAnswer, HeadQuery};
 use crate::shard::restore::Replayed;
@@ -182,6 +183,16 @@ impl ShardWorker {
             ShardCommand::ClosedUntil(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.closed_until(hash)).collect());
             }
+            ShardCommand::BeginImport(metrics, answer) => {
+                let begun = metrics.iter().map(|begin| self.shard.begin_import(begin)).collect();
+                if let Err(begun) = answer.send(begun) {
+                    self.abandon_import(begun);
+                }
+            }
+            ShardCommand::EndImport(ends, answer) => {
+                self.end_import(ends);
+                let _ = answer.send(());
+            }
             ShardCommand::FlushAll(done) => self.begin_flush_all(done),
             ShardCommand::Crowded(answer) => {
                 let _ = answer.send(self.shard.crowded(self.clock.now()));
@@ -191,6 +202,24 @@ impl ShardWorker {
             }
             ShardCommand::Stop(done) => self.state.stopping = Some(done),
         }
+    }
+
+    fn end_import(&mut self, ends: Vec<End>) {
+        let now = self.clock.now();
+        let mut context = ApplyContext { writer: &mut self.writer, gate: &mut self.gate, now };
+        self.shard.end_import(ends, &mut context);
+        self.update_gauges();
+    }
+
+    /// Releases heads whose asker is gone.
+    fn abandon_import(&mut self, begun: Vec<Begun>) {
+        let end = |begun| match begun {
+            Begun::Ready(head) => {
+                Some(End { at: head.at, name: Arc::default(), open: None, fill: Vec::new() })
+            }
+            Begun::Unknown | Begun::Busy => None,
+        };
+        self.end_import(begun.into_iter().filter_map(end).collect());
     }
 
     /// Begins deletions. None begins while everything is being flushed. The removals are in the journal's file before

@@ -2,6 +2,7 @@
 
 pub mod clean;
 pub mod delete;
+pub mod whisper;
 pub mod write;
 
 use serde_json::Value;
@@ -13,8 +14,14 @@ use crate::verb::{AnyVerb, Verb};
 type Read = fn(Value) -> Result<Box<dyn AnyVerb>, String>;
 
 /// All verbs that a daemon runs as jobs.
-pub const CATALOGUE: &[(&str, Read)] =
-    &[entry::<clean::Clean>(), entry::<clean::Repair>(), entry::<delete::Delete>(), entry::<write::Write>()];
+pub const CATALOGUE: &[(&str, Read)] = &[
+    entry::<clean::Clean>(),
+    entry::<clean::Repair>(),
+    entry::<delete::Delete>(),
+    entry::<write::Write>(),
+    entry::<whisper::ImportWhisper>(),
+    entry::<whisper::ExportWhisper>(),
+];
 
 const fn entry<V: Verb>() -> (&'static str, Read) {
     (V::NAME, read::<V>)

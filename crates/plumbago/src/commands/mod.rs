@@ -17,6 +17,7 @@ pub mod serve;
 pub mod show;
 mod verb;
 mod which;
+pub mod whisper;
 
 use anyhow::anyhow;
 use plumbago_model::{Clock as _, Period, SystemClock};

@@ -57,6 +57,9 @@ pub(super) fn carry_out<V: Verb>(verb: &V, loaded: Loaded) -> Result<Outcome<V::
     if is_held(&loaded.config) {
         return Daemon::of(&loaded.config)?.carry_out(verb);
     }
+    if V::NEEDS_DATA {
+        expect(&loaded)?;
+    }
     at_rest(loaded, async |work| {
         let bar = Bar::new(V::NAME);
         let watched = watch(&bar, &work);
@@ -67,20 +70,24 @@ pub(super) fn carry_out<V: Verb>(verb: &V, loaded: Loaded) -> Result<Outcome<V::
     })
 }
 
+/// Refuses a data directory that no daemon has used.
+fn expect(loaded: &Loaded) -> Result<(), Failure> {
+    match loaded.config.store.kind {
+        StoreKind::Embedded => expect_data(&loaded.config, "store"),
+        _ if loaded.config.data_dir.is_dir() => Ok(()),
+        _ => expect_data(&loaded.config, "spool"),
+    }
+}
+
 /// Opens the stores in this process, does some work and closes them. Ctrl-C cancels it.
 ///
 /// # Errors
 ///
-/// If there is no data, the stores cannot be opened or closed, or the work fails.
+/// If the stores cannot be opened or closed, or the work fails.
 pub(super) fn at_rest<T>(
     loaded: Loaded,
     work: impl AsyncFnOnce(Work) -> Result<T, Failure>,
 ) -> Result<Outcome<T>, Failure> {
-    if loaded.config.store.kind == StoreKind::Embedded {
-        expect_data(&loaded.config, "store")?;
-    } else if !loaded.config.data_dir.is_dir() {
-        expect_data(&loaded.config, "spool")?;
-    }
     log::init("warn");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

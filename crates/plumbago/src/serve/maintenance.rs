@@ -12,6 +12,7 @@ use plumbago_maintenance::{Config, Context, JobLease, LiveMetrics};
 use plumbago_model::{PointBatch, has_glob};
 use plumbago_store::{ErrorKind, FetchError, MetricMeta, SeriesSource, StoreError};
 
+use super::histories::EngineHistories;
 use super::{Core, names};
 
 /// Tells jobs which metrics the engine writes.
@@ -119,6 +120,11 @@ impl Core {
             sizes: self.keeper.sizes(),
             names: Arc::new(names::Names { index: Arc::clone(&self.index), finder: self.keeper.finder() }),
             context: self.job_context(config),
+            histories: Arc::new(EngineHistories {
+                engine: self.engine.clone(),
+                rules: self.rules.clone(),
+                keeper: self.keeper.clone(),
+            }),
             lease,
             config: config.maintenance.clone(),
             dir: config.maintenance_dir(),

@@ -5,6 +5,7 @@ mod backend;
 mod clock;
 mod greeting;
 mod health;
+mod histories;
 mod info;
 mod maintenance;
 mod names;
@@ -86,6 +87,7 @@ pub(crate) struct Core {
     clock: Arc<dyn Clock>,
     registry: Registry,
     conditions: Conditions,
+    rules: rules::Live,
     /// The answers that the API keeps.
     answers: KeptAnswers,
 }
@@ -334,8 +336,8 @@ fn open(
         conditions: conditions.clone(),
     };
     let engine = Engine::new(config.engine.clone(), parts);
-    let answers = KeptAnswers::default();
-    Ok(Core { keeper: backend.keeper, stores, journal, index, engine, clock, registry, conditions, answers })
+    let (keeper, rules, answers) = (backend.keeper, rules.clone(), KeptAnswers::default());
+    Ok(Core { keeper, stores, journal, index, engine, clock, registry, conditions, rules, answers })
 }
 
 fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {

@@ -11,10 +11,10 @@ use anyhow::Context;
 use plumbago_api::NameFinder;
 use plumbago_engine::{Engine, NameCheck};
 use plumbago_maintenance::{JobLease, NoLeases, Stores};
-use plumbago_model::Clock;
+use plumbago_model::{Clock, Retention};
 use plumbago_store::{
-    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, SharedStore, SharedWindows, StageSizes,
-    StoreError,
+    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, SchemaNeeds, SharedStore,
+    SharedWindows, StageSizes, StoreError,
 };
 use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::{Conditions, Registry, Severity};
@@ -102,6 +102,9 @@ impl Backend {
     }
 }
 
+/// How long a command waits until the servers have all rows.
+const SEND_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
 impl Keeper {
     /// Starts the background tasks of the store.
     pub(super) fn spawn_chores(&self, engine: &Engine, stop: &CancellationToken) {
@@ -186,6 +189,37 @@ impl Keeper {
             }
             Self::Cassandra(cassandra) => Ok(cassandra.spooled.replay(since.saturating_mul(1_000_000))?),
         }
+    }
+
+    /// Why the store cannot hold metrics of this retention; `None` if it can. `needed` are all retentions in use.
+    pub(super) async fn refuses(
+        &self,
+        retention: &Retention,
+        needed: Vec<Retention>,
+    ) -> Result<Option<String>, StoreError> {
+        let Self::Cassandra(cassandra) = self else { return Ok(None) };
+        let needs = SchemaNeeds { retentions: needed, finds_names: cassandra.by_sasi };
+        let status = cassandra.store.check_schema(&needs).await?;
+        let why = status.fatal.first().map(|fatal| {
+            format!("{fatal}. Make the tables of its retention: plumbago syncdb --retention {retention}")
+        });
+        Ok(why)
+    }
+
+    /// Waits until a store on other machines has acknowledged all rows, or `stop`.
+    pub(super) async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError> {
+        let Self::Cassandra(cassandra) = self else { return Ok(()) };
+        let sent = stop.run_until_cancelled(cassandra.spooled.drain(SEND_TIMEOUT)).await;
+        if sent == Some(true) {
+            return Ok(());
+        }
+        let status = cassandra.spooled.status();
+        let why = status.last_error.unwrap_or_else(|| "the servers did not answer in time".to_owned());
+        let operation = format!(
+            "send {} rows: {why}. They are in the spool on the disk, and the daemon goes on sending them",
+            status.spool.pending_rows
+        );
+        Err(StoreError::new(ErrorKind::Unavailable, operation))
     }
 
     /// Closes the store. With Cassandra, first waits a moment for pending rows to be acknowledged.

@@ -1,0 +1,43 @@
+//! Passes questions and changes of histories to the shards.
+
+use futures::future::try_join_all;
+use plumbago_store::FetchError;
+
+use super::Engine;
+use crate::router::NameHash;
+use crate::shard::import::{Begin, Begun, End};
+use crate::worker::{ShardCommand, ask};
+
+impl Engine {
+    /// Asks the shards what the heads of these metrics have. The answers are in the same order.
+    pub(crate) async fn begin_import(&self, begins: Vec<Begin>) -> Result<Vec<Begun>, FetchError> {
+        let hashes: Vec<NameHash> = begins.iter().map(|begin| begin.hash).collect();
+        let begins = &begins;
+        let questions = self.0.router.group(&hashes).into_iter().map(|(shard, places)| async move {
+            let asked = places.iter().map(|place| begins[*place]).collect();
+            let answer =
+                ask(&self.0.workers[shard], |sender| ShardCommand::BeginImport(asked, sender)).await?;
+            Ok::<_, FetchError>((places, answer))
+        });
+        let mut answers: Vec<Begun> = Vec::new();
+        answers.resize_with(begins.len(), || Begun::Unknown);
+        for (places, part) in try_join_all(questions).await? {
+            for (place, answer) in places.into_iter().zip(part) {
+                answers[place] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Passes the changes to the shards, each with the number of its shard.
+    pub(crate) async fn end_import(&self, ends: Vec<(usize, End)>) -> Result<(), FetchError> {
+        let mut shares: Vec<Vec<End>> = self.0.workers.iter().map(|_| Vec::new()).collect();
+        ends.into_iter().for_each(|(shard, end)| shares[shard].push(end));
+        let shares = self.0.workers.iter().zip(shares).filter(|(_, share)| !share.is_empty());
+        try_join_all(
+            shares.map(|(shard, share)| ask(shard, |sender| ShardCommand::EndImport(share, sender))),
+        )
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Brings the stages of a history to those of the metric.
+
+use plumbago_model::{Aggregation, MetricConfig, Window};
+use plumbago_store::HistoryStage;
+
+use crate::shard::downsample::MetricLayout;
+
+/// A slot of a history.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) slot: u32,
+    /// In stage 0 the value and count 1.
+    pub(crate) window: Window,
+    /// True if readers of the history saw the slot, so that xFilesFactor must not hide it.
+    pub(crate) is_shown: bool,
+}
+
+/// A history by the stages of its metric.
+#[derive(Debug, Default)]
+pub(crate) struct Arranged {
+    /// For each stage its slots, in the order of time.
+    pub(crate) stages: Vec<Vec<Cell>>,
+    /// Points that no stage takes.
+    pub(crate) left_out: u64,
+}
+
+/// Puts the slots of each stage into the metric's stage of the same resolution. A stage that the history does not
+/// have is folded from its finest stage that fits into it. Slots that are older than the retention at `now` (seconds
+/// since the epoch) are left out.
+pub(crate) fn arrange(layout: &MetricLayout, history: &[HistoryStage], now: i64) -> Arranged {
+    let config = &layout.config;
+    let mut arranged = Arranged::default();
+    let mut is_used = vec![false; history.len()];
+    for (index, stage) in config.retention.stages().iter().enumerate() {
+        let oldest = (now - stage.duration() as i64).max(0);
+        let is_kept = |time: u32| i64::from(time) + i64::from(stage.resolution) > oldest;
+        let same = history.iter().position(|from| from.resolution == stage.resolution);
+        let fits = |from: &HistoryStage| {
+            from.resolution < stage.resolution && stage.resolution.is_multiple_of(from.resolution)
+        };
+        let cells = match same.or_else(|| history.iter().position(fits)) {
+            None => Vec::new(),
+            Some(at) => {
+                is_used[at] = true;
+                let points = history[at].points.iter().copied().filter(|(time, _)| is_kept(*time));
+                if same.is_some() {
+                    let cell = |(time, value)| direct(layout, index, stage.slot(time), value);
+                    points.map(cell).collect()
+                } else {
+                    fold(config, history[at].resolution, stage.resolution, points)
+                }
+            }
+        };
+        arranged.stages.push(cells);
+    }
+    let unused = history.iter().zip(is_used).filter(|(_, is_used)| !is_used);
+    arranged.left_out = unused.map(|(from, _)| from.points.len() as u64).sum();
+    arranged
+}
+
+fn direct(layout: &MetricLayout, stage: usize, slot: u32, value: f64) -> Cell {
+    let raw = Window { value, count: 1 };
+    let window = match stage {
+        0 => raw,
+        // A sum beyond the largest number: one slot shows the value, unless xFilesFactor hides it.
+        _ => shown(layout, stage, value, 1).unwrap_or(raw),
+    };
+    Cell { slot, window, is_shown: true }
+}
+
+/// The window of a coarse stage that shows a value as whisper does, with at least this many slots. It counts as full,
+/// so that xFilesFactor does not hide it.
+pub(crate) fn shown(layout: &MetricLayout, stage: usize, value: f64, least: u32) -> Option<Window> {
+    layout.config.aggregation.window_showing(value, layout.per[stage - 1].max(least))
+}
+
+/// Folds the slots of a finer stage into windows.
+fn fold(
+    config: &MetricConfig,
+    from: u32,
+    resolution: u32,
+    points: impl Iterator<Item = (u32, f64)>,
+) -> Vec<Cell> {
+    let raw = config.retention.finest().resolution;
+    let method = config.aggregation;
+    let mut cells: Vec<(u32, Vec<f64>)> = Vec::new();
+    for (time, value) in points {
+        let slot = time / resolution;
+        match cells.last_mut().filter(|(last, _)| *last == slot) {
+            Some((_, values)) => values.push(value),
+            None => cells.push((slot, vec![value])),
+        }
+    }
+    // Each slot of a stage coarser than the raw one stands for several raw slots.
+    let weight = (from / raw).max(1);
+    let cell = |(slot, values): (u32, Vec<f64>)| {
+        let window = method.fold_all(values.into_iter());
+        let weighs = matches!(method, Aggregation::Average | Aggregation::AvgZero);
+        let value = if weighs { window.value * f64::from(weight) } else { window.value };
+        Cell { slot, window: Window { value, count: window.count * weight }, is_shown: false }
+    };
+    cells.into_iter().map(cell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn layout(retention: &str) -> MetricLayout {
+        let config = MetricConfig {
+            retention: retention.parse().unwrap(),
+            aggregation: "average".parse().unwrap(),
+            x_files_factor: 0.5,
+        };
+        MetricLayout::new(Arc::new(config))
+    }
+
+    fn stage(resolution: u32, points: &[(u32, f64)]) -> HistoryStage {
+        HistoryStage { resolution, points: points.to_vec() }
+    }
+
+    #[test]
+    fn a_stage_that_the_history_lacks_is_folded_from_a_finer_one() {
+        let history = [
+            stage(10, &[(900, 9.0), (1000, 1.0), (1010, 2.0), (1070, 7.0)]),
+            stage(60, &[(960, 5.0), (1020, 6.0)]),
+            stage(70, &[(700, 1.0)]),
+        ];
+        let layout = layout("10s:60s,30s:120s,60s:600s,120s:1200s");
+        let arranged = arrange(&layout, &history, 1075);
+        let cells = |stage: usize| {
+            let cells = arranged.stages[stage].iter();
+            cells
+                .map(|cell| (cell.slot, cell.window.value, cell.window.count, cell.is_shown))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(cells(0), [(101, 2.0, 1, true), (107, 7.0, 1, true)]);
+        assert_eq!(cells(1), [(33, 3.0, 2, false), (35, 7.0, 1, false)]);
+        assert_eq!(cells(2), [(16, 30.0, 6, true), (17, 36.0, 6, true)]);
+        assert_eq!(cells(3), [(7, 9.0, 1, false), (8, 10.0, 3, false)]);
+        assert_eq!(arranged.left_out, 1);
+    }
+}

@@ -1,0 +1,267 @@
+//! Which rows, open windows and slots of the head follow from a history. Pure.
+//!
+//! A stored slot stays. A window that has points of the store and of the history is folded anew from the raw slots of
+//! both if the raw stage covers it; else the fuller one stays. So no slot counts twice
+//! (`docs/decisions/whisper-import.md`).
+
+use std::collections::BTreeMap;
+
+use plumbago_model::{Aggregation, Window};
+use plumbago_store::{Column, HistoryReport, RowCount, Run, WriteBatch};
+
+use super::arrange::{Cell, shown};
+use crate::late::refold::window_at;
+use crate::shard::downsample::MetricLayout;
+use crate::shard::head::Pairs;
+use crate::shard::import::ImportHead;
+
+/// Unknown slots in a row that a run may contain; with more, a new run begins.
+const GAP: u32 = 256;
+
+/// The stored slots of one stage, from a slot on.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) from: u32,
+    pub(crate) column: Column,
+}
+
+impl Stored {
+    fn get(&self, slot: u32) -> Window {
+        slot.checked_sub(self.from).map_or(Window::default(), |at| window_at(&self.column, at as usize))
+    }
+}
+
+/// What storing a history changes.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) open: Vec<Window>,
+    pub(crate) fill: Pairs,
+    /// Rows of slots that nobody else has.
+    pub(crate) rows: WriteBatch,
+    /// Whole windows of which other writers may have parts.
+    pub(crate) shared: WriteBatch,
+    pub(crate) report: HistoryReport,
+}
+
+/// A metric and its history.
+pub(crate) struct Subject<'a> {
+    pub(crate) head: &'a ImportHead,
+    pub(crate) stages: &'a [Vec<Cell>],
+    /// By stage; empty if the store has nothing of the metric.
+    pub(crate) stored: &'a [Stored],
+    pub(crate) overwrites: bool,
+    /// Seconds since the epoch.
+    pub(crate) now: i64,
+}
+
+impl Subject<'_> {
+    pub(crate) fn plan(&self) -> Plan {
+        let mut plan = Plan::default();
+        self.raw(&mut plan);
+        for stage in 1..=self.layout().coarse() {
+            self.coarse(stage, &mut plan);
+        }
+        plan
+    }
+
+    fn layout(&self) -> &MetricLayout {
+        &self.head.layout
+    }
+
+    fn stored(&self, stage: usize, slot: u32) -> Window {
+        self.stored.get(stage).map_or(Window::default(), |stored| stored.get(slot))
+    }
+
+    fn raw(&self, plan: &mut Plan) {
+        let mut rows = Vec::new();
+        for cell in &self.stages[0] {
+            if cell.slot >= self.head.base {
+                let is_held = self.head.pairs.binary_search_by_key(&cell.slot, |(slot, _)| *slot).is_ok();
+                if is_held {
+                    plan.report.kept += 1;
+                } else {
+                    plan.report.stored += 1;
+                    plan.fill.push((cell.slot, cell.window.value));
+                }
+            } else if self.stored(0, cell.slot).count > 0 && !self.overwrites {
+                plan.report.kept += 1;
+            } else {
+                plan.report.stored += 1;
+                rows.push((cell.slot, cell.window));
+            }
+        }
+        self.push(0, &rows, &mut plan.rows);
+    }
+
+    fn coarse(&self, stage: usize, plan: &mut Plan) {
+        let per = self.layout().per[stage - 1];
+        let open_slot = self.head.base / per;
+        // The window that was open before the base was moved. Its row follows from the head.
+        let left_slot = self.head.open_at / per;
+        let left = self.head.open.get(stage - 1).copied().unwrap_or_default();
+        let is_left = left.count > 0 && left_slot < open_slot;
+        let cells = &self.stages[stage];
+        let mut rows: BTreeMap<u32, (Window, bool)> = BTreeMap::new();
+        if is_left {
+            rows.insert(left_slot, (left, true));
+        }
+        for cell in cells.iter().filter(|cell| cell.slot < open_slot) {
+            let known = if is_left && cell.slot == left_slot { left } else { self.stored(stage, cell.slot) };
+            if known.count == 0 || self.overwrites {
+                plan.report.stored += 1;
+                rows.insert(cell.slot, (cell.window, known.count > 0));
+                continue;
+            }
+            let whole = self.both(stage, cell, known);
+            plan.report.folded += u64::from(whole != known && whole != cell.window);
+            let is_taken = whole != known && whole == cell.window;
+            if is_taken {
+                plan.report.stored += 1
+            } else {
+                plan.report.kept += 1
+            }
+            if whole != known || is_left {
+                rows.insert(cell.slot, (whole, true));
+            }
+        }
+        let part = |is_shared: bool| {
+            let of_part = rows.iter().filter(|(_, (_, shared))| *shared == is_shared);
+            of_part.map(|(slot, (window, _))| (*slot, *window)).collect::<Vec<_>>()
+        };
+        self.push(stage, &part(false), &mut plan.rows);
+        self.push(stage, &part(true), &mut plan.shared);
+        let cell = cells.iter().find(|cell| cell.slot == open_slot);
+        let known = if is_left { Window::default() } else { left };
+        let fills = !plan.fill.is_empty() || !self.head.pairs.is_empty();
+        plan.open.push(self.open(stage, open_slot, cell, known, fills));
+        let held = cells.iter().filter(|cell| cell.slot >= open_slot).count() as u64;
+        plan.report.stored += held;
+    }
+
+    fn shows_the_same(&self, stage: usize, known: Window, cell: &Cell) -> bool {
+        let (method, per) = (self.layout().config.aggregation, self.layout().per[stage - 1]);
+        method.finish(known, per).to_bits() == method.finish(cell.window, per).to_bits()
+    }
+
+    /// A closed window that the store and the history have.
+    fn both(&self, stage: usize, cell: &Cell, known: Window) -> Window {
+        let per = self.layout().per[stage - 1];
+        if self.shows_the_same(stage, known, cell) {
+            return known;
+        }
+        let from = cell.slot * per;
+        match self.fold_raw(from, from + per) {
+            Some(folded) => self.visible(stage, folded, cell),
+            None if cell.window.count > known.count => cell.window,
+            None => known,
+        }
+    }
+
+    /// A fold that shows at least what the history showed.
+    fn visible(&self, stage: usize, folded: Window, cell: &Cell) -> Window {
+        let (layout, per) = (self.layout(), self.layout().per[stage - 1]);
+        let needed = layout.config.x_files_factor * f64::from(per);
+        if !cell.is_shown || f64::from(folded.count) >= needed {
+            return folded;
+        }
+        let value = layout.config.aggregation.finish(folded, per);
+        shown(layout, stage, value, 1).unwrap_or(folded)
+    }
+
+    /// The open window: its slots before the base. Those from the base on are in the head, if it has any (`is_held`).
+    fn open(&self, stage: usize, slot: u32, cell: Option<&Cell>, known: Window, is_held: bool) -> Window {
+        let (layout, per) = (self.layout(), self.layout().per[stage - 1]);
+        let base = self.head.base;
+        let passed = base - slot * per;
+        if passed == 0 && (is_held || cell.is_none()) {
+            return known;
+        }
+        let folded = self.fold_raw(slot * per, base);
+        let Some(cell) = cell else { return folded.unwrap_or(known) };
+        if known.count > 0 && !is_held && self.shows_the_same(stage, known, cell) {
+            return known;
+        }
+        // The slots of the window that the head has are not in the fold.
+        if known.count > 0 || is_held {
+            return match folded {
+                Some(folded) => folded,
+                None if passed.min(cell.window.count) > known.count => self.part(cell, passed),
+                None => known,
+            };
+        }
+        // Later points are added, so it must not weigh more than it has slots; but it must be shown.
+        let method = layout.config.aggregation;
+        let value = method.finish(cell.window, per);
+        let counted = folded.map_or(passed, |folded| folded.count);
+        let needed = (layout.config.x_files_factor * f64::from(per)).ceil() as u32;
+        let ends = i64::from(slot + 1) * i64::from(layout.stage(stage).resolution);
+        let is_same = |folded: Window| method.finish(folded, per).to_bits() == value.to_bits();
+        if let Some(folded) = folded
+            && (ends > self.now || is_same(folded))
+        {
+            if folded.count >= needed {
+                return folded;
+            }
+            // Its mean is over all slots of the window, whatever the count.
+            if method == Aggregation::AvgZero {
+                return Window { count: needed, ..folded };
+            }
+            return method.window_showing(method.finish(folded, per), needed).unwrap_or(folded);
+        }
+        if method == Aggregation::AvgZero {
+            let window = Window { value: value * f64::from(per), count: counted.max(needed).max(1) };
+            return if is_same(window) { window } else { cell.window };
+        }
+        method.window_showing(value, counted.max(needed)).unwrap_or(cell.window)
+    }
+
+    /// As much of a window as so many of its slots would be, if all were equal.
+    fn part(&self, cell: &Cell, slots: u32) -> Window {
+        let Window { value, count } = cell.window;
+        let share = f64::from(slots) / f64::from(count.max(1));
+        match self.layout().config.aggregation {
+            Aggregation::Average | Aggregation::AvgZero | Aggregation::Sum | Aggregation::Count => {
+                Window { value: value * share, count: slots }
+            }
+            _ => Window { value, count: slots },
+        }
+    }
+
+    /// Folds the raw slots `from..until` of store and history; `None` if the raw stage does not cover them or has
+    /// none of them.
+    fn fold_raw(&self, from: u32, until: u32) -> Option<Window> {
+        let raw = self.layout().raw;
+        let oldest = self.now - raw.duration() as i64;
+        if i64::from(from) * i64::from(raw.resolution) < oldest {
+            return None;
+        }
+        let cells = &self.stages[0];
+        let first = cells.partition_point(|cell| cell.slot < from);
+        let mut cells = cells[first..].iter().peekable();
+        let slots = (from..until).map(|slot| {
+            let cell = cells.next_if(|cell| cell.slot == slot).map(|cell| cell.window);
+            let known = self.stored(0, slot);
+            let both = if self.overwrites { [cell, Some(known)] } else { [Some(known), cell] };
+            let window = both.into_iter().flatten().find(|window| window.count > 0);
+            window.map_or(f64::NAN, |window| window.value)
+        });
+        let folded = self.layout().config.aggregation.fold_all(slots);
+        (folded.count > 0).then_some(folded)
+    }
+
+    /// Adds slots in runs. Slots of a new metric need not be compared with stored ones.
+    fn push(&self, stage: usize, slots: &[(u32, Window)], rows: &mut WriteBatch) {
+        let whole = self.stored.is_empty() && stage == 0;
+        for run in slots.chunk_by(|a, b| b.0 - a.0 <= GAP) {
+            let first = run[0].0;
+            let len = (run[run.len() - 1].0 - first + 1) as usize;
+            let (mut values, mut counts) = (vec![f64::NAN; len], vec![RowCount::ZERO; len]);
+            for (slot, window) in run {
+                values[(slot - first) as usize] = window.value;
+                counts[(slot - first) as usize] = window.count.into();
+            }
+            let run = Run { whole, ..self.layout().run(self.head.id, stage, first) };
+            rows.push(run, &values, (stage > 0).then_some(&counts));
+        }
+    }
+}

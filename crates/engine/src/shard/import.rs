@@ -1,0 +1,178 @@
+//! What a shard has of metrics whose history is stored, and the changes that follow.
+//!
+//! While a history is stored, its metric counts as one with late points in flight: no flush of it is built, so its
+//! base stays, and late points wait. Points go into its head as ever.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use plumbago_model::{MetricId, Window};
+
+use super::Shard;
+use crate::router::NameHash;
+use crate::shard::downsample::MetricLayout;
+use crate::shard::head::{OCTET, Pairs};
+use crate::shard::head_state::{Late, LateEvent, mark};
+use crate::shard::state_row::State;
+use crate::shard::{ALLOWANCE, ApplyContext};
+
+/// A metric whose history is about to be stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begin {
+    pub(crate) hash: NameHash,
+    /// When the slot after the last one of the history begins, in seconds since the epoch.
+    pub(crate) until: u32,
+    /// Only look.
+    pub(crate) dry_run: bool,
+}
+
+/// The answer to a [`Begin`].
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// The metric has no head.
+    Unknown,
+    /// It is being created, flushed or changed. Ask again.
+    Busy,
+    /// No flush is built until [`Shard::end_import`].
+    Ready(Box<ImportHead>),
+}
+
+/// What a head has.
+#[derive(Debug)]
+pub(crate) struct ImportHead {
+    pub(crate) at: u32,
+    pub(crate) id: MetricId,
+    pub(crate) layout: Arc<MetricLayout>,
+    /// The store gets slots before this one, the head those from it on.
+    pub(crate) base: u32,
+    /// Held slots; all of them are at the base or after it.
+    pub(crate) pairs: Pairs,
+    /// Open windows, and the slot up to which they are folded: the base, unless it was moved.
+    pub(crate) open: Vec<Window>,
+    pub(crate) open_at: u32,
+    /// The state row but for the open windows.
+    pub(crate) state: State<'static>,
+}
+
+/// The changes after a history was stored, or after that failed.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) at: u32,
+    pub(crate) name: Arc<str>,
+    /// The open windows; `None` if they stay.
+    pub(crate) open: Option<Vec<Window>>,
+    /// Slots of the history for the head, unless it has them.
+    pub(crate) fill: Pairs,
+}
+
+impl Shard {
+    /// Tells what a head has, and keeps it from being flushed. A head without slots moves its base to the end of the
+    /// history.
+    pub(crate) fn begin_import(&mut self, begin: &Begin) -> Begun {
+        if self.deletions.contains(&begin.hash) {
+            return Begun::Busy;
+        }
+        let Some(at) = self.find(&begin.hash) else { return Begun::Unknown };
+        let head = &self.heads[at];
+        let is_quiet =
+            head.state.is_created() && !head.state.is_flushing() && head.state.late() == Late::None;
+        if !is_quiet || self.late.is_in_flight(at) {
+            return Begun::Busy;
+        }
+        let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
+        let open = self.open(head);
+        let open_at = if head.is(mark::PLACED) { head.base } else { 0 };
+        if !begin.dry_run {
+            self.heads[at].state.on_late(LateEvent::Arrive);
+            self.late.begin_import(at);
+        }
+        let base = self.base_after(at, layout.raw.slot(begin.until), begin.dry_run);
+        let mut pairs = Pairs::new();
+        let head = &self.heads[at];
+        head.pairs(&self.pool, &mut self.scratch, &mut pairs);
+        let sequence = self.sequence;
+        let mut state = State {
+            number: head.number,
+            sequence,
+            base,
+            newest: head.newest.max(base),
+            resolution: layout.raw.resolution,
+            open: Vec::new(),
+            future: self.future_of(at, sequence),
+            held: 0,
+            chain: Cow::Borrowed(&[]),
+            octet: [f64::NAN; OCTET as usize],
+        };
+        state.hold(&pairs, &mut self.scratch);
+        Begun::Ready(Box::new(ImportHead {
+            at,
+            id: self.heads[at].id,
+            layout,
+            base,
+            pairs,
+            open,
+            open_at,
+            state,
+        }))
+    }
+
+    /// The base of a head for a history that ends before slot `until`.
+    fn base_after(&mut self, at: u32, until: u32, dry_run: bool) -> u32 {
+        let head = &mut self.heads[at];
+        let (is_placed, is_empty) = (head.is(mark::PLACED), head.is_empty());
+        if is_placed && !(is_empty && until > head.base) {
+            return head.base;
+        }
+        if !dry_run {
+            head.set(mark::PLACED | mark::MERGE);
+            head.clear(mark::REFOLD);
+            (head.base, head.newest) = (until, head.newest.max(until));
+            if self.limits.at_intervals {
+                self.unwritten_from[at] = until;
+            }
+        }
+        until
+    }
+
+    /// Takes over what storing histories has changed. The heads may be flushed again.
+    pub(crate) fn end_import(&mut self, ends: Vec<End>, context: &mut ApplyContext<'_>) {
+        for end in ends {
+            self.late.end_import(end.at);
+            if let Some(open) = &end.open {
+                let windows = self.heads[end.at].windows;
+                for (k, window) in open.iter().enumerate() {
+                    self.windows[windows + k as u32] = *window;
+                }
+            }
+            self.end_late(end.at);
+            self.fill(&end, context);
+        }
+    }
+
+    /// Puts slots of a history into a head that does not have them.
+    fn fill(&mut self, end: &End, context: &mut ApplyContext<'_>) {
+        if end.fill.is_empty() {
+            return;
+        }
+        if self.heads[end.at].number == 0 && !self.assign_number(end.at, &end.name, context) {
+            return;
+        }
+        let mut known = Pairs::new();
+        self.heads[end.at].pairs(&self.pool, &mut self.scratch, &mut known);
+        let raw = self.layouts[usize::from(self.heads[end.at].config)].raw;
+        let ahead = raw.slot(u32::try_from(context.now).unwrap_or(u32::MAX)).saturating_add(ALLOWANCE);
+        for (slot, value) in &end.fill {
+            if *slot > ahead || known.binary_search_by_key(slot, |(slot, _)| *slot).is_ok() {
+                continue;
+            }
+            let number = self.heads[end.at].number;
+            self.sequence = context.writer.point(number, slot.saturating_mul(raw.resolution), *value);
+            let head = &mut self.heads[end.at];
+            if head.segment == 0 {
+                head.segment = context.writer.segment();
+            }
+            self.ledger.received += 1;
+            self.put(end.at, *slot, *value, context.now);
+        }
+    }
+}

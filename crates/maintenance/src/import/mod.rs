@@ -1,0 +1,217 @@
+//! Stores whisper files as the history of metrics.
+//!
+//! `walk` finds the files and their names, `read` reads one metric, `done_list` remembers what was stored, so that a
+//! second run takes only changed files. The reasons are in `docs/decisions/whisper-import.md`.
+
+mod done_list;
+mod names;
+mod read;
+mod report;
+mod walk;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use plumbago_model::MetricConfig;
+use plumbago_store::{History, HistoryReport, HistorySink, StoreError};
+use tokio_util::sync::CancellationToken;
+
+pub use self::names::TaggedNames;
+pub(crate) use self::names::hash as name_hash;
+pub use self::report::ImportReport;
+
+use self::done_list::DoneList;
+use self::read::{Reading, Trouble, read_metric};
+use self::report::Skipped;
+use self::walk::{Found, Metric};
+use crate::verb::{VerbError, Work};
+use crate::verbs::whisper::ImportWhisper;
+
+/// The list of files that were stored, in the directory of the jobs.
+const DONE_LIST: &str = "import-whisper.list";
+
+/// Bytes of files that one call of the sink gets, about: 12 make a point.
+const GROUP_BYTES: u64 = 6 << 20;
+/// Metrics that one call of the sink gets, at most.
+const GROUP_METRICS: usize = 256;
+
+/// Where histories are stored and read.
+#[async_trait]
+pub trait Histories: HistorySink {
+    /// The configuration of a new metric by the storage rules.
+    fn config_for(&self, name: &str) -> Arc<MetricConfig>;
+
+    /// Why the store cannot hold metrics with these settings, and what to do; `None` if it can.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, StoreError>;
+
+    /// Waits until a store on other machines has all rows, or `stop`.
+    ///
+    /// # Errors
+    /// If it does not get them.
+    async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError>;
+}
+
+/// What a run shares between its workers.
+struct Run<'a> {
+    plan: &'a ImportWhisper,
+    work: &'a Work,
+    state: Mutex<State>,
+    groups: Vec<&'a [Metric]>,
+    next: AtomicUsize,
+    /// By settings as text: why the store cannot hold them.
+    refused: tokio::sync::Mutex<HashMap<String, Option<String>>>,
+}
+
+struct State {
+    report: ImportReport,
+    skipped: Skipped,
+    done: DoneList,
+}
+
+/// Imports.
+///
+/// # Errors
+/// If the store fails or the run is cancelled.
+pub(crate) async fn import_whisper(
+    plan: &ImportWhisper,
+    tagged: TaggedNames,
+    work: &Work,
+) -> Result<ImportReport, VerbError> {
+    let began = Instant::now();
+    let mut skipped = Skipped::open(plan.skipped.as_deref())?;
+    let mut report = ImportReport { dry_run: plan.dry_run, ..ImportReport::default() };
+    let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), plan)?;
+    work.progress.begin("looking for files", None);
+    let (paths, prefix) = (plan.paths.clone(), plan.prefix.clone());
+    let found = tokio::task::spawn_blocking(move || Found::look(&paths, &prefix, &tagged)).await;
+    let found = found.map_err(|error| VerbError::Failed(error.to_string()))?;
+    for (path, problem) in &found.problems {
+        skipped.note(&mut report, path, problem.0, &problem.1)?;
+    }
+    report.files = found.files;
+    report.bytes = found.metrics.iter().map(Metric::bytes).sum();
+    let (due, unchanged): (Vec<Metric>, Vec<Metric>) =
+        found.metrics.into_iter().partition(|metric| plan.again || !done.has(metric));
+    report.unchanged = unchanged.len() as u64;
+    report.metrics = due.len() as u64;
+    let slots: u64 = due.iter().map(Metric::bytes).sum::<u64>() / plumbago_whisper::POINT_BYTES as u64;
+    work.progress.begin("slots", Some(slots));
+    let state = Mutex::new(State { report, skipped, done });
+    let run = Run {
+        plan,
+        work,
+        state,
+        groups: groups(&due),
+        next: AtomicUsize::new(0),
+        refused: Default::default(),
+    };
+    let results = join_all((0..plan.workers).map(|_| run.work())).await;
+    let State { mut report, mut skipped, .. } =
+        run.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report.seconds = began.elapsed().as_secs_f64();
+    skipped.close()?;
+    results.into_iter().collect::<Result<(), VerbError>>()?;
+    work.progress.begin("waiting until the servers have all rows", None);
+    work.histories.all_sent(work.stop()).await?;
+    Ok(report)
+}
+
+/// Divides metrics into groups for one call each.
+fn groups(metrics: &[Metric]) -> Vec<&[Metric]> {
+    let mut groups = Vec::new();
+    let mut rest = metrics;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = |metric: &&Metric| {
+            bytes += metric.bytes();
+            bytes <= GROUP_BYTES
+        };
+        let n = rest.iter().take(GROUP_METRICS).take_while(fits).count().max(1);
+        let (group, others) = rest.split_at(n);
+        groups.push(group);
+        rest = others;
+    }
+    groups
+}
+
+impl Run<'_> {
+    async fn work(&self) -> Result<(), VerbError> {
+        while let Some(group) = self.groups.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            self.work.go_on()?;
+            let result = self.group(group).await;
+            if result.is_err() {
+                // The other workers end after their groups.
+                self.next.store(self.groups.len(), Ordering::Relaxed);
+            }
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Why the store cannot hold these settings. Each is asked for once.
+    async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, VerbError> {
+        let mut refused = self.refused.lock().await;
+        let key = config.retention.to_string();
+        if let Some(known) = refused.get(&key) {
+            return Ok(known.clone());
+        }
+        let why = self.work.histories.refuses(config).await?;
+        refused.insert(key, why.clone());
+        Ok(why)
+    }
+
+    async fn group(&self, group: &[Metric]) -> Result<(), VerbError> {
+        let (owned, since, now) = (group.to_vec(), self.plan.since, self.work.context.clock.now());
+        let reading = tokio::task::spawn_blocking(move || {
+            owned.iter().map(|metric| read_metric(metric, since, now)).collect::<Vec<Reading>>()
+        });
+        let mut readings = reading.await.map_err(|error| VerbError::Failed(error.to_string()))?;
+        let mut histories: Vec<History> = Vec::new();
+        let mut places = Vec::new();
+        for (place, reading) in readings.iter_mut().enumerate() {
+            if let Some(mut history) = reading.history.take() {
+                if self.plan.rules {
+                    history.config = self.work.histories.config_for(&history.name);
+                }
+                if let Some(why) = self.refuses(&history.config).await? {
+                    let path = group[place].files[0].path.clone();
+                    reading.problems.push((path, Trouble { reason: "tables", text: why }));
+                    continue;
+                }
+                histories.push(history);
+                places.push(place);
+            }
+        }
+        let reports = self.work.histories.take(histories, self.plan.options()).await?;
+        let mut by_place: Vec<Option<HistoryReport>> = vec![None; group.len()];
+        places.into_iter().zip(reports).for_each(|(place, report)| by_place[place] = Some(report));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { report, skipped, done } = &mut *state;
+        for ((metric, reading), stored) in group.iter().zip(readings).zip(by_place) {
+            for (path, problem) in &reading.problems {
+                skipped.note(report, path, problem.reason, &problem.text)?;
+            }
+            self.work.progress.add(metric.bytes() / plumbago_whisper::POINT_BYTES as u64);
+            report.read_again += reading.read_again;
+            report.unknown_values += reading.unknown_values;
+            let Some(stored) = stored else { continue };
+            report.add(&stored);
+            if !stored.refused.is_empty() {
+                let reason = stored.refused.split(':').next().unwrap_or("refused");
+                let path = &metric.files[0].path;
+                skipped.note(report, path, reason, &format!("{}: {}", metric.name, stored.refused))?;
+            } else if reading.problems.is_empty() {
+                done.note(&reading.stamps)?;
+            }
+        }
+        done.flush()?;
+        Ok(())
+    }
+}

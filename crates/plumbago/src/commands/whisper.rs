@@ -1,0 +1,221 @@
+//! `plumbago import-whisper` and `plumbago export-whisper`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use plumbago_bench::Client;
+use plumbago_maintenance::export::ExportReport;
+use plumbago_maintenance::import::ImportReport;
+use plumbago_maintenance::select::Which;
+use plumbago_maintenance::verbs::whisper::{ExportWhisper, ImportWhisper};
+
+use super::since;
+use super::verb::{self, Outcome};
+use crate::error::{Exit, Failure};
+use crate::output::print;
+
+const IMPORT_EXAMPLES: &str = "\
+A file a/b/c.wsp of a tree becomes the metric a.b.c. Every archive goes to the stage of its resolution, with the values
+that whisper shows. A new metric keeps the retention, method and xFilesFactor of its file, or gets those of the storage
+rules with --rules. A metric that exists keeps its own. A point that is stored already stays, unless --overwrite is given.
+Several trees with a file of one metric are merged as whisper-fill does: the first one given comes first.
+
+A file that was stored and has not changed since is left out at the next run, so a run that was killed goes on. If a
+daemon uses the data directory, it does the work: the paths are those that it sees, and it has to be allowed to read them.
+
+Examples:
+  plumbago import-whisper --dry-run /opt/graphite/storage/whisper
+  plumbago import-whisper /opt/graphite/storage/whisper --skipped skipped.txt
+  plumbago import-whisper --prefix dc1 --since 400d /srv/whisper-a /srv/whisper-b
+  plumbago import-whisper --tagged-names http://graphite.example:8080 /opt/graphite/storage/whisper";
+
+/// Options of `import-whisper`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = IMPORT_EXAMPLES)]
+pub struct ImportArgs {
+    /// Whisper files, and directories with such files
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Put this and a dot in front of all names
+    #[arg(long, value_name = "PREFIX", default_value = "")]
+    prefix: String,
+    /// Leave out points before this time: a period back from now like 400d, or seconds since the epoch
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<i64>,
+    /// Groups of files that are read and stored at a time
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    workers: usize,
+    /// Give new metrics the settings of the storage rules instead of those of their files
+    #[arg(long)]
+    rules: bool,
+    /// Let the files win over points that are stored already
+    #[arg(long)]
+    overwrite: bool,
+    /// Also store files again that were stored and have not changed
+    #[arg(long)]
+    again: bool,
+    /// The names of tagged series, whose files are named by a hash: a file with a name per line, or the address of a
+    /// graphite-web
+    #[arg(long, value_name = "FILE|URL")]
+    tagged_names: Option<String>,
+    /// Write the files that were skipped to this file: reason, path and text, separated by tabs
+    #[arg(long, value_name = "FILE")]
+    skipped: Option<PathBuf>,
+    /// Print what would be done and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Every stage becomes an archive with the values that readers get now. Python's whisper reads the files. A tagged series
+goes to _tagged, as carbon names it without TAG_HASH_FILENAMES.
+
+Examples:
+  plumbago export-whisper /tmp/whisper 'servers.**'
+  plumbago export-whisper --dry-run /tmp/whisper '**'";
+
+/// Options of `export-whisper`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub struct ExportArgs {
+    /// The directory to write to
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Which metrics
+    #[arg(value_name = "GLOB")]
+    glob: String,
+    /// Replace files that exist
+    #[arg(long)]
+    replace: bool,
+    /// Print what would be done and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago import-whisper`.
+///
+/// # Errors
+///
+/// If the configuration has errors, an option cannot be used, or the store or the daemon fails. Files that cannot be
+/// read are no error: the report counts and names them, and the exit code is 5.
+pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let loaded = verb::load(file)?;
+    let usage = |error| Failure::new(Exit::Usage, error);
+    let names_dir = loaded.config.maintenance_dir();
+    let tagged_names = args.tagged_names.as_deref().map(|from| tagged_names(from, &names_dir)).transpose();
+    let verb = ImportWhisper {
+        paths: args.paths.iter().map(|path| absolute(path)).collect::<anyhow::Result<_>>().map_err(usage)?,
+        prefix: args.prefix.trim_matches('.').to_owned(),
+        since: args.since,
+        workers: args.workers,
+        rules: args.rules,
+        overwrite: args.overwrite,
+        again: args.again,
+        tagged_names: tagged_names.map_err(usage)?,
+        skipped: args.skipped.as_deref().map(absolute).transpose().map_err(usage)?,
+        dry_run: args.dry_run,
+    };
+    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
+    print(&if args.json { to_json(&report)? } else { summary(&report) })?;
+    damage.iter().for_each(|line| eprintln!("{line}"));
+    if skipped(&report) == 0 && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+}
+
+/// Runs `plumbago export-whisper`.
+///
+/// # Errors
+///
+/// If the configuration has errors, the glob is not valid, the store or the daemon cannot be reached, or a file cannot
+/// be written.
+pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let loaded = verb::load(file)?;
+    let directory = absolute(&args.directory).map_err(|error| Failure::new(Exit::Usage, error))?;
+    let (which, replace, dry_run) = (Which::glob(&args.glob), args.replace, args.dry_run);
+    let Outcome { answer: report, damage } =
+        verb::carry_out(&ExportWhisper { directory, which, replace, dry_run }, loaded)?;
+    print(&if args.json { to_json(&report)? } else { export_summary(&report, dry_run) })?;
+    damage.iter().for_each(|line| eprintln!("{line}"));
+    if report.skipped == 0 && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+}
+
+/// The path for a daemon, which has another working directory.
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| path.display().to_string())
+}
+
+/// The file with the names of tagged series. The names of a graphite-web are written to one in `directory`.
+fn tagged_names(from: &str, directory: &Path) -> anyhow::Result<PathBuf> {
+    let Some(address) = from.strip_prefix("http://") else { return absolute(Path::new(from)) };
+    let (address, path) = address.split_once('/').unwrap_or((address, ""));
+    let path = path.trim_end_matches('/').trim_end_matches("tags").trim_end_matches('/');
+    let path = if path.is_empty() { String::new() } else { format!("/{path}") };
+    let question = format!("{path}/tags/findSeries?expr=name%3D~.");
+    let answer = Client::new(address).get(&question);
+    let answer = answer.with_context(|| format!("--tagged-names: {from} does not answer"))?;
+    anyhow::ensure!(answer.status == 200, "--tagged-names: {from} answered {} to {question}", answer.status);
+    let names: Vec<String> = serde_json::from_slice(&answer.body)
+        .with_context(|| format!("--tagged-names: {from} does not answer with a list of names"))?;
+    std::fs::create_dir_all(directory)?;
+    let file = directory.join("import-whisper.names");
+    std::fs::write(&file, names.join("\n")).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
+}
+
+fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(report)? + "\n")
+}
+
+fn skipped(report: &ImportReport) -> u64 {
+    report.skipped.values().sum()
+}
+
+fn summary(report: &ImportReport) -> String {
+    let rate = report.stored as f64 / report.seconds.max(0.001);
+    let mut text = format!(
+        "{} files, {} metrics, {} new; {} points stored in {:.1} s ({:.0} per second)\n",
+        report.files, report.metrics, report.created, report.stored, report.seconds, rate
+    );
+    for (count, what) in [
+        (report.unchanged, "metrics left out: their files have not changed since they were stored"),
+        (report.other_settings, "metrics existed with other settings than their files have, and keep theirs"),
+        (report.kept, "points left out: their slots were stored already"),
+        (report.folded, "windows folded anew from stored and imported points"),
+        (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
+        (report.unknown_values, "slots left out: their value is not a number"),
+        (report.read_again, "times a file was read again, because it had changed meanwhile"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("  {count} {what}\n"));
+        }
+    }
+    for (reason, count) in &report.skipped {
+        text.push_str(&format!("  {count} files need attention: {reason}\n"));
+        for example in report.examples.get(reason).into_iter().flatten() {
+            text.push_str(&format!("    {example}\n"));
+        }
+    }
+    if report.dry_run {
+        text.push_str("dry run, nothing is changed\n");
+    }
+    text
+}
+
+fn export_summary(report: &ExportReport, dry_run: bool) -> String {
+    let ExportReport { metrics, files, points, bytes, skipped, .. } = report;
+    let mut text = format!("{metrics} metrics; {files} files with {points} points, {bytes} bytes, written\n");
+    if *skipped > 0 {
+        text.push_str(&format!("  {skipped} metrics were not written:\n"));
+    }
+    report.examples.iter().for_each(|example| text.push_str(&format!("    {example}\n")));
+    if dry_run {
+        text.push_str("dry run, nothing is written\n");
+    }
+    text
+}

@@ -1,0 +1,60 @@
+//! Stores and reads the history of metrics through the engine.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use plumbago_engine::Engine;
+use plumbago_maintenance::import::Histories;
+use plumbago_model::MetricConfig;
+use plumbago_store::{History, HistoryOptions, HistoryReport, HistorySink, StoreError};
+use tokio_util::sync::CancellationToken;
+
+use super::backend::Keeper;
+use super::rules;
+
+/// The engine, the storage rules, and what keeps the rows.
+pub(super) struct EngineHistories {
+    pub(super) engine: Engine,
+    pub(super) rules: rules::Live,
+    pub(super) keeper: Keeper,
+}
+
+impl fmt::Debug for EngineHistories {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EngineHistories")
+    }
+}
+
+#[async_trait]
+impl HistorySink for EngineHistories {
+    async fn take(
+        &self,
+        histories: Vec<History>,
+        options: HistoryOptions,
+    ) -> Result<Vec<HistoryReport>, StoreError> {
+        self.engine.take(histories, options).await
+    }
+
+    async fn histories(&self, names: &[&str]) -> Result<Vec<Option<History>>, StoreError> {
+        self.engine.histories(names).await
+    }
+}
+
+#[async_trait]
+impl Histories for EngineHistories {
+    fn config_for(&self, name: &str) -> Arc<MetricConfig> {
+        self.rules.load().config_for(name)
+    }
+
+    async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, StoreError> {
+        let mut retentions: Vec<_> =
+            self.rules.load().configs().iter().map(|config| config.retention.clone()).collect();
+        retentions.push(config.retention.clone());
+        self.keeper.refuses(&config.retention, retentions).await
+    }
+
+    async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError> {
+        self.keeper.all_sent(stop).await
+    }
+}

@@ -1,0 +1,86 @@
+//! The history of metrics from another program: finished slots of all stages, for a store that may be in use.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use plumbago_model::MetricConfig;
+
+use crate::StoreError;
+
+/// The slots of one stage.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HistoryStage {
+    /// Seconds per slot.
+    pub resolution: u32,
+    /// Known slots in the order of time: when each begins, in seconds since the epoch, and the value that readers got
+    /// of it. Never NaN.
+    pub points: Vec<(u32, f64)>,
+}
+
+/// The history of one metric.
+#[derive(Debug, Clone)]
+pub struct History {
+    /// The canonical name.
+    pub name: String,
+    /// Its configuration, unless the metric exists.
+    pub config: Arc<MetricConfig>,
+    /// Its stages, the finest first. They may differ from those of the configuration.
+    pub stages: Vec<HistoryStage>,
+}
+
+impl History {
+    /// The number of points in all stages.
+    pub fn points(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.points.len() as u64).sum()
+    }
+}
+
+/// How a history is laid over what is stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HistoryOptions {
+    /// The history wins a slot that is stored already. Otherwise the stored point stays.
+    pub overwrites: bool,
+    /// Counts what would be done and changes nothing.
+    pub dry_run: bool,
+}
+
+/// What became of a history.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HistoryReport {
+    /// The metric did not exist.
+    pub created: bool,
+    /// The metric existed, and its retention, method or factor differs from that of the history.
+    pub differs: bool,
+    /// Points that were stored.
+    pub stored: u64,
+    /// Points whose slot was known already, with another value or the same. The known point stayed.
+    pub kept: u64,
+    /// Windows folded anew because they have points of both.
+    pub folded: u64,
+    /// Points of stages that the metric does not have and no stage can take, and points that have expired.
+    pub left_out: u64,
+    /// Why nothing was stored; empty if it was.
+    pub refused: String,
+}
+
+/// Stages that a history is stored into while other points of the metrics may arrive.
+#[async_trait]
+pub trait HistorySink: Send + Sync + Debug {
+    /// Stores histories of different metrics. The reports have the same order. Repeating it changes nothing.
+    ///
+    /// # Errors
+    /// If the store fails. Some of the histories may be stored by then.
+    async fn take(
+        &self,
+        histories: Vec<History>,
+        options: HistoryOptions,
+    ) -> Result<Vec<HistoryReport>, StoreError>;
+
+    /// Reads all known slots of metrics, each with the value that readers get. `None` for a metric that does not
+    /// exist.
+    ///
+    /// # Errors
+    /// If the store fails.
+    async fn histories(&self, names: &[&str]) -> Result<Vec<Option<History>>, StoreError>;
+}

@@ -1,0 +1,202 @@
+//! A whole file, and the points of its archives.
+
+use crate::header::Header;
+use crate::{POINT_BYTES, Problem};
+
+/// A whisper file.
+#[derive(Debug, Clone)]
+pub struct File<'a> {
+    /// What its header says.
+    pub header: Header,
+    bytes: &'a [u8],
+}
+
+impl<'a> File<'a> {
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// If it is not a whisper file, is damaged, or has a format that is not supported.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Problem> {
+        Ok(Self { header: Header::parse(bytes, bytes.len() as u64)?, bytes })
+    }
+
+    /// The points of an archive that whisper shows at `now` (seconds since the epoch), in the order of time: those
+    /// younger than its retention, and not ahead of now. No points if there is no such archive.
+    pub fn points(&self, archive: usize, now: i64) -> Points<'a> {
+        let Some(archive) = self.header.archives.get(archive) else { return Points::default() };
+        let start = archive.offset as usize;
+        let ring = &self.bytes[start..start + archive.bytes() as usize];
+        let (step, slots) = (i64::from(archive.stage.resolution), u64::from(archive.stage.points));
+        let (base, _) = point(ring, 0);
+        if base == 0 {
+            return Points::default();
+        }
+        let first = (now - archive.stage.duration() as i64).div_euclid(step) * step + step;
+        let place = (first - i64::from(base)).div_euclid(step).rem_euclid(slots as i64);
+        Points { ring, place: place as usize, time: first, step, left: slots as u32 }
+    }
+}
+
+/// The timestamp and the value at a place of a ring.
+fn point(ring: &[u8], place: usize) -> (u32, f64) {
+    let bytes = ring.get(place * POINT_BYTES..).and_then(|rest| rest.first_chunk::<POINT_BYTES>());
+    let Some([a, b, c, d, value @ ..]) = bytes else { return (0, 0.0) };
+    (u32::from_be_bytes([*a, *b, *c, *d]), f64::from_be_bytes(*value))
+}
+
+/// Known slots of an archive: the time at which each begins, in seconds since the epoch, and its value. The value may
+/// be NaN, which whisper shows as unknown.
+#[derive(Debug, Clone, Default)]
+pub struct Points<'a> {
+    ring: &'a [u8],
+    place: usize,
+    time: i64,
+    step: i64,
+    left: u32,
+}
+
+impl Iterator for Points<'_> {
+    type Item = (u32, f64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.left > 0 {
+            let (stored, value) = point(self.ring, self.place);
+            let time = self.time;
+            self.left -= 1;
+            self.time += self.step;
+            self.place += 1;
+            if self.place * POINT_BYTES >= self.ring.len() {
+                self.place = 0;
+            }
+            if i64::from(stored) == time && stored != 0 {
+                return Some((stored, value));
+            }
+        }
+        None
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.left as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plumbago_model::Aggregation;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{fuzzing, method_of, number_of, write};
+
+    fn file(stages: &str, points: &[Vec<(u32, f64)>]) -> Vec<u8> {
+        write(&stages.parse().unwrap(), Aggregation::Sum, 0.5, points).unwrap()
+    }
+
+    #[test]
+    fn a_slot_counts_only_with_its_own_timestamp() {
+        let mut bytes = file("10s:60s,30s:120s", &[vec![(1000, 1.0), (1010, 2.0), (1050, 3.0)], vec![]]);
+        let points = |bytes: &[u8], now| File::parse(bytes).unwrap().points(0, now).collect::<Vec<_>>();
+        assert_eq!(points(&bytes, 1059), [(1000, 1.0), (1010, 2.0), (1050, 3.0)]);
+        // (now - retention, now]: at 1060 the slot 1000 has passed, at 1049 that of 1050 has not begun.
+        assert_eq!(points(&bytes, 1060), [(1010, 2.0), (1050, 3.0)]);
+        assert_eq!(points(&bytes, 1049), [(1000, 1.0), (1010, 2.0)]);
+        // A slot of an earlier lap, and one that is not on the grid.
+        let second = 16 + 2 * 12 + POINT_BYTES;
+        for wrong in [950_u32, 1013] {
+            bytes[second..second + 4].copy_from_slice(&wrong.to_be_bytes());
+            assert_eq!(points(&bytes, 1059), [(1000, 1.0), (1050, 3.0)], "{wrong}");
+        }
+        assert_eq!(File::parse(&bytes).unwrap().points(1, 1059).count(), 0);
+        assert_eq!(File::parse(&bytes).unwrap().points(7, 1059).count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_whisper_file_is_refused_by_reason() {
+        let good = file("10s:60s,30s:120s", &[vec![(1000, 1.0)], vec![]]);
+        let changed = |at: usize, to: &[u8]| {
+            let mut bytes = good.clone();
+            bytes[at..at + to.len()].copy_from_slice(to);
+            bytes
+        };
+        let longer = [good.clone(), vec![0]].concat();
+        for (bytes, reason) in [
+            (Vec::new(), "empty"),
+            (good[..10].to_vec(), "truncated"),
+            (good[..20].to_vec(), "truncated"),
+            (good[..good.len() - 1].to_vec(), "truncated"),
+            (longer, "oversized"),
+            (b"whisper_compressed\x01 and so on".to_vec(), "compressed"),
+            (changed(0, &[0, 0, 0, 9]), "method"),
+            (changed(4, &[1]), "damaged"),
+            (changed(8, &1.5_f32.to_be_bytes()), "not_whisper"),
+            (changed(8, &f32::NAN.to_be_bytes()), "not_whisper"),
+            (changed(12, &[0, 0, 0, 0]), "not_whisper"),
+            (changed(12, &[9, 0, 0, 0]), "not_whisper"),
+            (changed(16, &[0, 0, 0, 30]), "damaged"),
+            (changed(20, &[0, 0, 0, 30]), "archives"),
+            (changed(20, &[0, 0, 0, 0]), "archives"),
+            (b"# a text file of some length, as an editor leaves it behind\n".to_vec(), "not_whisper"),
+        ] {
+            let problem = File::parse(&bytes).unwrap_err();
+            assert_eq!(problem.reason(), reason, "{problem}");
+        }
+        assert!(File::parse(&good).is_ok());
+    }
+
+    #[test]
+    fn methods_have_numbers_and_a_factor_is_the_number_that_was_meant() {
+        for number in 1..=8 {
+            assert_eq!(method_of(number).and_then(number_of), Some(number));
+        }
+        assert_eq!((method_of(0), method_of(9), number_of(Aggregation::Count)), (None, None, None));
+        let stages = "10s:60s".parse().unwrap();
+        let bytes = write(&stages, Aggregation::Average, 0.3, &[vec![]]).unwrap();
+        let config = File::parse(&bytes).unwrap().header.config();
+        assert_eq!(config.to_text(), "10s:60s average 0.3");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_bytes_are_nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            fuzzing::file(&bytes);
+        }
+
+        #[test]
+        fn damaged_files_do_not_panic(
+            slots in prop::collection::btree_set(0_u32..40, 0..40),
+            flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let points = slots.iter().map(|slot| (1000 + slot * 10, f64::from(*slot))).collect();
+            let mut bytes = file("10s:400s,100s:1000s", &[points, vec![(1000, 1.0), (1300, 2.0)]]);
+            fuzzing::file(&bytes);
+            for (at, byte) in flips {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            fuzzing::file(&bytes);
+        }
+
+        /// A ring that wraps gives the points of the last lap.
+        #[test]
+        fn what_was_written_is_read(
+            slots in prop::collection::btree_set(0_u32..1000, 1..60),
+            values in prop::collection::vec(any::<f64>(), 60),
+        ) {
+            let newest = slots.iter().max().unwrap();
+            let points: Vec<(u32, f64)> = slots.iter().zip(&values)
+                .filter(|(slot, value)| newest - *slot < 60 && !value.is_nan())
+                .map(|(slot, value)| (10_000 + slot * 10, *value)).collect();
+            let now = i64::from(10_000 + newest * 10 + 9);
+            let bytes = file("10s:600s,60s:1200s", &[points.clone(), vec![]]);
+            let read: Vec<(u32, f64)> = File::parse(&bytes).unwrap().points(0, now).collect();
+            prop_assert_eq!(read.len(), points.len());
+            for (a, b) in read.iter().zip(&points) {
+                prop_assert_eq!((a.0, a.1.to_bits()), (b.0, b.1.to_bits()));
+            }
+        }
+    }
+}

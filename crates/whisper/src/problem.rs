@@ -1,0 +1,80 @@
+//! Why a file cannot be read.
+
+use plumbago_model::RetentionError;
+
+/// Why bytes are not a whisper file that can be read. The text continues "the file …".
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Problem {
+    /// It has no bytes.
+    #[error("is empty")]
+    Empty,
+    /// It ends before its header says.
+    #[error("is cut off: it has {found} bytes, and its header needs {needed}")]
+    Truncated {
+        /// Bytes that the header needs.
+        needed: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+    /// It goes on after its last archive.
+    #[error(
+        "has {found} bytes, but its header describes {described}: it is damaged, or not a whisper file. If \
+         whisper-info.py shows the right archives, cut it to {described} bytes with truncate(1)"
+    )]
+    Oversized {
+        /// Bytes that the header describes.
+        described: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+    /// go-carbon's compressed format.
+    #[error(
+        "has go-carbon's compressed format, which cannot be read. Keep go-carbon running for graphs of that time until \
+         its points have expired, or write the metric to a plain whisper file with go-carbon's own tools"
+    )]
+    Compressed,
+    /// The number of the aggregation method is unknown.
+    #[error(
+        "has the aggregation method {0}, which whisper 1.1.10 does not know. Set a known one with \
+         whisper-set-aggregation-method.py"
+    )]
+    Method(u32),
+    /// The xFilesFactor is not between 0 and 1.
+    #[error("is not a whisper file, or its header is damaged: its xFilesFactor is not from 0 to 1")]
+    Factor,
+    /// The number of archives is 0 or absurd.
+    #[error("is not a whisper file, or its header is damaged: it has {0} archives")]
+    ArchiveCount(u32),
+    /// An archive begins inside the header or another archive.
+    #[error("has a damaged header: archive {0} overlaps the header or another archive")]
+    Overlap(usize),
+    /// The archives are not a retention.
+    #[error("has archives that are no retention: {0}")]
+    Archives(RetentionError),
+    /// The longest archive is not as long as the header says.
+    #[error(
+        "has a damaged header: it gives {given} s as the longest retention, but its archives cover {found} s"
+    )]
+    MaxRetention {
+        /// What the header gives.
+        given: u32,
+        /// What the archives cover.
+        found: u64,
+    },
+}
+
+impl Problem {
+    /// A word for counting by reason.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Truncated { .. } => "truncated",
+            Self::Oversized { .. } => "oversized",
+            Self::Compressed => "compressed",
+            Self::Method(_) => "method",
+            Self::Factor | Self::ArchiveCount(_) => "not_whisper",
+            Self::Overlap(_) | Self::MaxRetention { .. } => "damaged",
+            Self::Archives(_) => "archives",
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! Whisper files made by Python's whisper, imported and exported: `/render` and the exported files show what
+//! whisper-fetch shows.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plumbago_cassandra_node::server;
+use plumbago_tests::counterpart;
+use plumbago_tests::daemon::{Daemon, Ended, Setup};
+use plumbago_tests::json_lines::JsonLines;
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+use serde_json::{Value, json};
+
+const NOW: i64 = 1_700_000_123;
+/// Files that one request makes or fetches.
+const FILES: usize = 200;
+
+/// A slot: its time, and its value if it is known.
+type Slot = (i64, Option<f64>);
+
+/// Python's whisper.
+struct Whisper(JsonLines);
+
+impl Whisper {
+    fn start(directory: &Path) -> Option<Self> {
+        let mut command = Command::new(counterpart::python()?);
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/whisper_files.py"));
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        Some(Self(JsonLines::start(command, &directory.join("whisper.log"))))
+    }
+
+    /// Makes files of all kinds below `root`. Returns the retentions by kind.
+    fn make(&mut self, root: &Path, count: usize, seed: u64) -> Vec<Vec<(i64, i64)>> {
+        let mut retentions = Value::Null;
+        for part in (0..count).collect::<Vec<_>>().chunks(FILES) {
+            let question = json!({"cmd": "make", "root": root, "files": part, "seed": seed, "now": NOW});
+            retentions = self.0.ask(&question)["retentions"].clone();
+        }
+        serde_json::from_value(retentions).unwrap()
+    }
+
+    /// Makes a file, unless it exists, and writes points.
+    fn write(&mut self, path: &Path, archives: &[(i64, i64)], method: &str, now: i64, points: &[(i64, f64)]) {
+        let question = json!({
+            "cmd": "write", "path": path, "archives": archives, "method": method, "factor": 0.5, "now": now,
+            "points": points
+        });
+        self.0.ask(&question);
+    }
+
+    /// What whisper-fetch shows of each archive of these files: the step and the slots.
+    fn fetch(&mut self, paths: &[PathBuf], now: i64) -> Vec<Vec<(i64, Vec<Slot>)>> {
+        let mut all = Vec::new();
+        for part in paths.chunks(FILES) {
+            let answer = self.0.ask(&json!({"cmd": "fetch", "paths": part, "now": now}));
+            all.extend(answer["files"].as_array().unwrap().iter().map(archives_of));
+        }
+        all
+    }
+}
+
+fn archives_of(file: &Value) -> Vec<(i64, Vec<Slot>)> {
+    let archive = |archive: &Value| {
+        let (start, step) = (archive[0].as_i64().unwrap(), archive[1].as_i64().unwrap());
+        let bits = |v: &Value| v.as_str().map(|text| f64::from_bits(u64::from_str_radix(text, 16).unwrap()));
+        let slots = archive[2].as_array().unwrap().iter().enumerate();
+        (step, slots.map(|(at, v)| (start + step * at as i64, bits(v))).collect())
+    };
+    file.as_array().unwrap().iter().map(archive).collect()
+}
+
+/// All whisper files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "wsp") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn name_of(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap().with_extension("").to_str().unwrap().replace('/', ".")
+}
+
+/// Compares slots bit for bit; `excused` says of a slot with a difference that it may have it.
+fn compare(what: &str, ours: &[Slot], theirs: &[Slot], excused: impl Fn(&Slot, &Slot) -> bool) {
+    let is_same = |a: &Slot, b: &Slot| a.0 == b.0 && a.1.map(f64::to_bits) == b.1.map(f64::to_bits);
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    let wrong: Vec<(&Slot, &Slot)> =
+        ours.iter().zip(theirs).filter(|(a, b)| !is_same(a, b) && !excused(a, b)).collect();
+    assert!(
+        wrong.is_empty(),
+        "{what}: {} slots differ; ours, whisper's: {:?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(5)]
+    );
+}
+
+/// What the daemon shows of all metrics of a glob, by name.
+fn rendered(daemon: &Daemon, glob: &str, retention: i64, now: i64) -> BTreeMap<String, Vec<Slot>> {
+    let series = daemon.render(glob, now - retention, now, now);
+    series.into_iter().map(|series| (series.name, series.slots)).collect()
+}
+
+fn import(setup: &Setup, arguments: &[&str]) -> Value {
+    let ended = setup.run(&[&["import-whisper", "--json"], arguments].concat());
+    let line = ended.output.lines().find(|line| line.starts_with('{'));
+    serde_json::from_str(line.unwrap_or_else(|| panic!("{}", ended.output))).unwrap()
+}
+
+fn assert_succeeds(ended: &Ended) {
+    assert!(ended.status.success(), "{:?}\n{}", ended.status, ended.output);
+}
+
+/// The window that is open at `NOW` is a fold of all known slots. Whisper's lacks those of a slot of the archive before
+/// that has too few of them yet; and a factor of 0.3 is a little more in a file.
+fn is_open_window(step: i64, index: usize) -> impl Fn(&Slot, &Slot) -> bool {
+    move |_, theirs| theirs.0 == NOW / step * step && (index > 1 || index > 0 && theirs.1.is_none())
+}
+
+/// Compares `/render` with what whisper-fetch shows of files of [`Whisper::make`]. Returns the number of slots.
+fn compare_rendered(
+    daemon: &Daemon,
+    root: &Path,
+    retentions: &[Vec<(i64, i64)>],
+    paths: &[PathBuf],
+    theirs: &[Vec<(i64, Vec<Slot>)>],
+) -> usize {
+    let mut ours: Vec<BTreeMap<String, Vec<Slot>>> = Vec::new();
+    for (kind, archives) in retentions.iter().enumerate() {
+        let glob = format!("gen.k{kind}.*");
+        ours.extend(archives.iter().map(|(step, points)| rendered(daemon, &glob, step * points, NOW)));
+    }
+    let first = |kind: usize| retentions[..kind].iter().map(Vec::len).sum::<usize>();
+    let mut compared = 0;
+    for (path, archives) in paths.iter().zip(theirs) {
+        let name = name_of(root, path);
+        let kind: usize = name.split('.').nth(1).unwrap()[1..].parse().unwrap();
+        for (index, (step, slots)) in archives.iter().enumerate() {
+            let what = format!("{name} archive {index}");
+            let ours = &ours[first(kind) + index];
+            let ours = ours.get(&name).unwrap_or_else(|| panic!("{what} is not rendered"));
+            compare(&what, ours, slots, is_open_window(*step, index));
+            compared += slots.len();
+        }
+    }
+    compared
+}
+
+#[test]
+fn imported_and_exported_files_show_what_whisper_shows() {
+    let mut setup = Setup::new();
+    setup.clock(NOW);
+    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let count = std::env::var("PLUMBAGO_TEST_WHISPER_FILES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    let root = setup.path().join("whisper");
+    let retentions = whisper.make(&root, count, 1);
+    let report = import(&setup, &[root.to_str().unwrap()]);
+    println!("{count} files: {report}");
+    assert_eq!((&report["files"], &report["created"]), (&json!(count), &json!(count)), "{report}");
+    assert_eq!(report["skipped"], json!({}), "{report}");
+
+    let paths = files(&root);
+    let theirs = whisper.fetch(&paths, NOW);
+    let daemon = setup.start();
+    let compared = compare_rendered(&daemon, &root, &retentions, &paths, &theirs);
+    println!("{compared} slots compared");
+    daemon.stop_well();
+
+    let exported = setup.path().join("exported");
+    assert_succeeds(&setup.run(&["export-whisper", exported.to_str().unwrap(), "gen.**"]));
+    let again: Vec<PathBuf> =
+        paths.iter().map(|path| exported.join(path.strip_prefix(&root).unwrap())).collect();
+    for ((path, archives), before) in again.iter().zip(whisper.fetch(&again, NOW)).zip(&theirs) {
+        for (index, ((step, ours), (_, theirs))) in archives.iter().zip(before).enumerate() {
+            compare(
+                &format!("{} archive {index}", path.display()),
+                ours,
+                theirs,
+                is_open_window(*step, index),
+            );
+        }
+    }
+
+    let second = import(&setup, &[root.to_str().unwrap()]);
+    assert_eq!((&second["unchanged"], &second["metrics"]), (&json!(count), &json!(0)), "{second}");
+    let again = import(&setup, &["--again", root.to_str().unwrap()]);
+    assert_eq!(
+        again["stored"].as_u64().unwrap() + again["kept"].as_u64().unwrap(),
+        report["stored"].as_u64().unwrap(),
+        "{again}"
+    );
+}
+
+/// Points that come after the import complete the windows that were open then.
+#[test]
+fn live_points_complete_imported_windows() {
+    let archives = [(10, 360), (60, 240), (600, 200)];
+    for method in ["average", "sum", "max", "min", "last"] {
+        let mut setup = Setup::new();
+        setup.clock(NOW);
+        setup.schemas("[all]\npattern = .*\nretentions = 10s:1h,60s:4h,600s:120000s\n");
+        setup
+            .aggregation(&format!("[all]\npattern = .*\nxFilesFactor = 0.5\naggregationMethod = {method}\n"));
+        let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+        let root = setup.path().join("whisper");
+        let point = |time: i64| (time, (time % 977) as f64 / 4.0);
+        let points =
+            |from: i64, until: i64| (from / 10..until / 10).map(|slot| point(slot * 10)).collect::<Vec<_>>();
+        // The daemon gets the last points before the import, too, and those after it.
+        let (begin, live, end) = (NOW - 3500, NOW - 250, NOW + 1500);
+        let daemon = setup.start();
+        send(&daemon, &points(live, NOW));
+        daemon.stop_well();
+        let path = root.join("a/b.wsp");
+        whisper.write(&path, &archives, method, NOW, &points(begin, NOW));
+        whisper.write(&root.join("a/new.wsp"), &archives, method, NOW, &points(begin, NOW));
+        let report = import(&setup, &[root.to_str().unwrap()]);
+        assert_eq!((&report["created"], &report["skipped"]), (&json!(1), &json!({})), "{report}");
+        let daemon = setup.start();
+        let mut sent = daemon.ledger().received;
+        for time in (NOW..end).step_by(100) {
+            let part = points(time, (time + 100).min(end));
+            daemon.set_clock(part.last().unwrap().0);
+            for name in ["a.b", "a.new"] {
+                daemon.sender().send(&part.iter().map(|(t, v)| Point::new(name, *t, *v)).collect::<Vec<_>>());
+            }
+            sent += 2 * part.len() as u64;
+            daemon.applied_at(sent);
+            if time % 3 == 0 {
+                daemon.flush();
+            }
+        }
+        daemon.set_clock(end);
+        let all = setup.path().join("all.wsp");
+        for time in (begin..end).step_by(100) {
+            whisper.write(
+                &all,
+                &archives,
+                method,
+                (time + 100).min(end),
+                &points(time, (time + 100).min(end)),
+            );
+        }
+        let theirs = whisper.fetch(&[all], end);
+        for (index, (step, slots)) in theirs[0].iter().enumerate() {
+            let retention = archives[index].0 * archives[index].1;
+            for name in ["a.b", "a.new"] {
+                let ours = &rendered(&daemon, name, retention, end)[name];
+                compare(
+                    &format!("{method} {name} archive {index} of {step} s"),
+                    ours,
+                    slots,
+                    |ours, theirs| {
+                        // Sums may round in another order.
+                        let (Some(a), Some(b)) = (ours.1, theirs.1) else { return false };
+                        (a - b).abs() <= 1e-9 * b.abs()
+                    },
+                );
+            }
+        }
+        daemon.stop_well();
+    }
+}
+
+fn send(daemon: &Daemon, points: &[(i64, f64)]) {
+    daemon.put(&points.iter().map(|(t, v)| Point::new("a.b", *t, *v)).collect::<Vec<_>>());
+}
+
+#[test]
+fn files_that_cannot_be_imported_are_counted_and_named() {
+    let mut setup = Setup::new();
+    setup.clock(NOW);
+    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let root = setup.path().join("whisper");
+    let good = root.join("good/one.wsp");
+    whisper.write(&good, &[(10, 60)], "sum", NOW, &[(NOW - 20, 1.5)]);
+    let bytes = std::fs::read(&good).unwrap();
+    let put = |name: &str, bytes: &[u8]| std::fs::write(root.join("good").join(name), bytes).unwrap();
+    put("empty.wsp", b"");
+    put("short.wsp", &bytes[..bytes.len() - 7]);
+    put("long.wsp", &[&bytes[..], b"tail"].concat());
+    put("text.wsp", b"this is a text and no whisper file at all\n");
+    put("compressed.wsp", b"whisper_compressed\x01\x00\x00");
+    put("wei\u{df} blank.wsp", &bytes);
+    put("notes.txt", b"ignored");
+    let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"bad\xff.wsp");
+    std::fs::write(root.join(name), &bytes).unwrap();
+    std::os::unix::fs::symlink(&root, root.join("good/loop")).unwrap();
+    std::os::unix::fs::symlink(root.join("self.wsp"), root.join("self.wsp")).unwrap();
+    std::fs::write(root.join("good..one.wsp"), &bytes).unwrap();
+    let tagged = "disk.used;dc=a;host=b";
+    let hashed = whisper.0.ask(&json!({"cmd": "hash", "name": tagged}))["path"].as_str().unwrap().to_owned();
+    std::fs::create_dir_all(root.join(&hashed).parent().unwrap()).unwrap();
+    std::fs::write(root.join(&hashed), &bytes).unwrap();
+
+    let list = setup.path().join("skipped.txt");
+    let arguments = [root.to_str().unwrap(), "--skipped", list.to_str().unwrap()];
+    let dry = import(&setup, &[&["--dry-run"], &arguments[..]].concat());
+    assert_eq!((&dry["dry_run"], &dry["created"]), (&json!(true), &json!(1)), "{dry}");
+    let report = import(&setup, &arguments);
+    let expected = json!({
+        "compressed": 1, "empty": 1, "link_loop": 2, "name": 2, "not_whisper": 1, "oversized": 1, "same_name": 1,
+        "tagged": 1, "truncated": 1
+    });
+    assert_eq!(report["skipped"], expected, "{report}");
+    assert_eq!(report["created"], json!(1), "{report}");
+    let listed = std::fs::read_to_string(&list).unwrap();
+    assert_eq!(listed.lines().count(), 11, "{listed}");
+    for text in ["short.wsp\tit is cut off", "go-carbon's compressed format", "bad\\xFF.wsp"] {
+        assert!(listed.contains(text), "{text}: {listed}");
+    }
+
+    let names = setup.file("names.txt", &format!("some.other;a=b\n{tagged}\n"));
+    let root = root.to_str().unwrap();
+    let report = import(&setup, &["--dry-run", "--tagged-names", names.to_str().unwrap(), root]);
+    assert_eq!((&report["created"], &report["skipped"]["tagged"]), (&json!(1), &Value::Null), "{report}");
+    // Any server with Graphite's tags has the names.
+    let mut other = Setup::new();
+    let web = other.clock(NOW).start();
+    web.put(&[Point::new(tagged, NOW, 1.0)]);
+    web.wait_names(1);
+    let report = import(&setup, &["--tagged-names", &format!("http://{}/tags", web.api()), root]);
+    assert_eq!((&report["created"], &report["skipped"]["tagged"]), (&json!(1), &Value::Null), "{report}");
+    web.stop_well();
+    let daemon = setup.start();
+    let slots = &rendered(&daemon, "seriesByTag('host=b')", 600, NOW)[tagged];
+    assert_eq!(slots.iter().filter_map(|slot| slot.1).collect::<Vec<f64>>(), [1.5]);
+    daemon.stop_well();
+}
+
+#[test]
+fn several_trees_of_a_metric_are_merged_and_changed_files_come_again() {
+    let mut setup = Setup::new();
+    setup.clock(NOW);
+    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let archives = [(10, 360), (60, 240)];
+    let (one, two) = (setup.path().join("one"), setup.path().join("two"));
+    let slot = |back: i64| NOW / 60 * 60 - back;
+    whisper.write(&one.join("a/m.wsp"), &archives, "sum", NOW, &[(slot(300), 1.0), (slot(280), 3.0)]);
+    whisper.write(&two.join("a/m.wsp"), &archives, "sum", NOW, &[(slot(300), 9.0), (slot(290), 2.0)]);
+    let trees = [one.to_str().unwrap(), two.to_str().unwrap()];
+    let report = import(&setup, &[&["--prefix", "dc1"], &trees[..]].concat());
+    assert_eq!((&report["files"], &report["metrics"]), (&json!(2), &json!(1)), "{report}");
+    let known = |setup: &Setup| {
+        let daemon = setup.start();
+        let slots = rendered(&daemon, "dc1.a.m", 3600, NOW)["dc1.a.m"].clone();
+        daemon.stop_well();
+        slots.into_iter().filter_map(|(time, value)| Some((time, value?))).collect::<Vec<_>>()
+    };
+    assert_eq!(known(&setup), [(slot(300), 1.0), (slot(290), 2.0), (slot(280), 3.0)]);
+
+    whisper.write(&one.join("a/m.wsp"), &archives, "sum", NOW, &[(slot(300), 7.0), (slot(100), 4.0)]);
+    let report = import(&setup, &[&["--prefix", "dc1"], &trees[..]].concat());
+    assert_eq!((&report["metrics"], &report["unchanged"]), (&json!(1), &json!(0)), "{report}");
+    assert_eq!(known(&setup), [(slot(300), 1.0), (slot(290), 2.0), (slot(280), 3.0), (slot(100), 4.0)]);
+    let report = import(&setup, &[&["--prefix", "dc1", "--overwrite"], &trees[..]].concat());
+    assert_eq!(report["metrics"], json!(1), "{report}");
+    assert_eq!(known(&setup)[0], (slot(300), 7.0));
+}
+
+/// A running daemon gets the points of carbon, too, while the files are imported: each counts once.
+#[test]
+fn a_running_daemon_imports_beside_live_points() {
+    let archives = [(10, 360), (60, 240), (600, 200)];
+    let mut setup = Setup::new();
+    setup.clock(NOW);
+    setup.schemas("[all]\npattern = .*\nretentions = 10s:1h,60s:4h,600s:120000s\n");
+    setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n");
+    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let root = setup.path().join("whisper");
+    let metrics: Vec<String> = (0..40).map(|i| format!("live.m{i}")).collect();
+    let points = |from: i64, until: i64| {
+        (from / 10..until / 10).map(|slot| (slot * 10, 1.0 + (slot % 7) as f64)).collect::<Vec<_>>()
+    };
+    let path = |name: &str| root.join(name.replace('.', "/") + ".wsp");
+    for name in &metrics {
+        whisper.write(&path(name), &archives, "sum", NOW, &points(NOW - 3000, NOW));
+    }
+    let daemon = setup.start();
+    setup.set("admin.listen", &daemon.admin().to_string());
+    let sent = std::cell::Cell::new(0);
+    let live = |from: i64, until: i64| {
+        for (time, value) in points(from, until) {
+            daemon.set_clock(time.max(NOW));
+            let all: Vec<Point> = metrics.iter().map(|name| Point::new(name, time, value)).collect();
+            daemon.sender().send(&all);
+            sent.set(sent.get() + all.len() as u64);
+        }
+    };
+    // Both get the points from here on: half of them before the first import, half while it runs.
+    live(NOW - 700, NOW);
+    let end = NOW + 900;
+    let mut command = setup.command(&["import-whisper", "--json", "--workers", "2", root.to_str().unwrap()]);
+    let importing = std::thread::spawn(move || command.output().unwrap());
+    live(NOW, NOW + 450);
+    let output = importing.join().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!((&report["metrics"], &report["skipped"]), (&json!(40), &json!({})), "{report}");
+    live(NOW + 450, end);
+    for name in &metrics {
+        whisper.write(&path(name), &archives, "sum", end, &points(NOW, end));
+    }
+    let report = import(&setup, &[root.to_str().unwrap()]);
+    assert_eq!((&report["metrics"], &report["unchanged"]), (&json!(40), &json!(0)), "{report}");
+    daemon.set_clock(end);
+    let whole = setup.path().join("whole.wsp");
+    for time in (NOW - 3000..end).step_by(60) {
+        let until = (time + 60).min(end);
+        whisper.write(&whole, &archives, "sum", until, &points(time, until));
+    }
+    let theirs = whisper.fetch(&[whole], end);
+    for flushes in 0..2 {
+        for (index, (step, slots)) in theirs[0].iter().enumerate() {
+            let retention = archives[index].0 * archives[index].1;
+            for (name, ours) in rendered(&daemon, "live.*", retention, end) {
+                compare(
+                    &format!("{name} archive {index}, {flushes} flushes"),
+                    &ours,
+                    slots,
+                    |ours, theirs| {
+                        // Whisper's factor of 0.5 hides what has few slots.
+                        theirs.1.is_none() && ours.0 < NOW - 2400 || ours.0 == end / step * step
+                    },
+                );
+            }
+        }
+        daemon.flush();
+    }
+    let ledger = daemon.ledger();
+    assert!(ledger.balances(), "{ledger:?}");
+    daemon.stop_well();
+}
+
+/// An import that is killed leaves whole metrics, and the same command goes on with the others.
+#[test]
+fn a_killed_import_goes_on() {
+    let mut setup = Setup::new();
+    setup.clock(NOW);
+    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let root = setup.path().join("whisper");
+    let retentions = whisper.make(&root, 300, 3);
+    let list = setup.data().join("maintenance/import-whisper.list");
+    let mut command = setup.command(&["import-whisper", "--workers", "1", root.to_str().unwrap()]);
+    let mut importing = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    wait_until("the first files to be stored", || {
+        std::fs::read_to_string(&list).is_ok_and(|text| text.lines().count() > 2)
+    });
+    importing.kill().unwrap();
+    importing.wait().unwrap();
+    let report = import(&setup, &[root.to_str().unwrap()]);
+    println!("{report}");
+    let sum = report["unchanged"].as_u64().unwrap() + report["metrics"].as_u64().unwrap();
+    assert_eq!((sum, &report["skipped"]), (300, &json!({})), "{report}");
+    assert!(report["unchanged"].as_u64().unwrap() > 0, "{report}");
+    let paths = files(&root);
+    let theirs = whisper.fetch(&paths, NOW);
+    let daemon = setup.start();
+    compare_rendered(&daemon, &root, &retentions, &paths, &theirs);
+    daemon.stop_well();
+}
+
+/// The same on Cassandra, where the tables of a file's retention have to be there.
+#[test]
+fn cassandra_shows_what_whisper_shows() {
+    const KEYSPACE: &str = "whisper_import";
+    let Some(server) = server::for_tests() else { return };
+    let mut cql = server.connect().unwrap();
+    let mut drop_keyspaces = || {
+        for name in [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")] {
+            cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
+        }
+    };
+    drop_keyspaces();
+    let mut setup = Setup::new();
+    setup.clock(NOW).set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
+    setup.set("store.cassandra.contact_points", &server.contact_point());
+    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
+    setup.set("store.cassandra.request_timeout", "60s");
+    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let root = setup.path().join("whisper");
+    let retentions = whisper.make(&root, 40, 2);
+    assert_succeeds(&setup.run(&["syncdb"]));
+    let report = import(&setup, &[root.to_str().unwrap()]);
+    assert_eq!((&report["skipped"]["tables"], &report["stored"]), (&json!(40), &json!(0)), "{report}");
+    assert!(report.to_string().contains("plumbago syncdb --retention"), "{report}");
+    for archives in &retentions {
+        let text: Vec<String> =
+            archives.iter().map(|(step, points)| format!("{step}s:{}s", step * points)).collect();
+        assert_succeeds(&setup.run(&["syncdb", "--retention", &text.join(",")]));
+    }
+    let report = import(&setup, &[root.to_str().unwrap()]);
+    assert_eq!((&report["created"], &report["skipped"]), (&json!(40), &json!({})), "{report}");
+    println!("{report}");
+    let paths = files(&root);
+    let theirs = whisper.fetch(&paths, NOW);
+    let daemon = setup.start();
+    setup.set("admin.listen", &daemon.admin().to_string());
+    compare_rendered(&daemon, &root, &retentions, &paths, &theirs);
+    // In the daemon, a second time: nothing is counted twice.
+    let again = import(&setup, &["--again", root.to_str().unwrap()]);
+    assert_eq!((&again["created"], &again["skipped"]), (&json!(0), &json!({})), "{again}");
+    compare_rendered(&daemon, &root, &retentions, &paths, &theirs);
+    daemon.stop_well();
+    drop_keyspaces();
+}
