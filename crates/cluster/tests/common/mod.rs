@@ -20,9 +20,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-mod server;
+pub(crate) mod server;
 
-pub(crate) use server::{Connection, Requests, Server};
+pub(crate) use server::{Connection, Server};
 
 pub(crate) const NOW: i64 = 1_760_000_000;
 

@@ -188,7 +188,7 @@ pub(super) async fn visible(
         for series in work.source.fetch(&request).await? {
             let step = i64::from(series.step);
             for (at, value) in series.values.iter().enumerate() {
-                let timestamp = i64::from(series.start) + at as i64 * step;
+                let timestamp = series.start + at as i64 * step;
                 if !value.is_nan() && timestamp <= end {
                     visit(timestamp, *value);
                 }
