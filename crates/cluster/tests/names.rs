@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use common::server::Requests;
 use common::{Daemon, NOW, Server, metric, server, wait_until};
 use plumbago_model::{Clock as _, ManualClock};
 use plumbago_store::{MetadataStore, MetricMeta};
@@ -66,7 +67,7 @@ async fn a_day_has_at_most_two_requests_a_metric() {
     // The other daemon and the other program only change names; their own requests are not counted.
     let mut all = METRICS as u64;
     for day in 0..3 {
-        *server.requests.lock().unwrap() = common::server::Requests::default();
+        *server.requests.lock().unwrap() = Requests::default();
         for hour in 0..24 {
             let new: Vec<MetricMeta> =
                 (0..10).map(|n| created_now(&server, &format!("new.{day}.{hour}.{n}"))).collect();
@@ -126,7 +127,7 @@ async fn a_restart_goes_on_where_the_last_process_ended() {
     other.connection.create_uncounted(&[created_now(&server, "new.while.down")]).await;
     sleep(HOUR).await;
 
-    *server.requests.lock().unwrap() = common::server::Requests::default();
+    *server.requests.lock().unwrap() = Requests::default();
     let daemon = Daemon::with(&server, 1, one.path(), Duration::from_secs(DAY));
     daemon.copy_from(&server).await;
     daemon.start().await;
@@ -165,7 +166,7 @@ async fn written_metrics_are_noted_when_it_is_due_and_at_a_rate() {
     daemon.copy_from(&server).await;
     names(2000).iter().for_each(|name| daemon.loaded.set_written(name));
     daemon.start().await;
-    *server.requests.lock().unwrap() = common::server::Requests::default();
+    *server.requests.lock().unwrap() = Requests::default();
     wait_until("what is due", async || requests() == [reads + 2000, writes + 2000] || requests()[0] > 4300)
         .await;
     let most = server.requests.lock().unwrap().most;

@@ -116,9 +116,9 @@ impl Subject<'_> {
             plan.report.folded += u64::from(whole != known && whole != cell.window);
             let is_taken = whole != known && whole == cell.window;
             if is_taken {
-                plan.report.stored += 1
+                plan.report.stored += 1;
             } else {
-                plan.report.kept += 1
+                plan.report.kept += 1;
             }
             if whole != known || is_left {
                 rows.insert(cell.slot, (whole, true));
