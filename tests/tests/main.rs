@@ -33,6 +33,8 @@ mod peers;
 mod peers_tls;
 mod power;
 mod power_spool;
+mod relay;
+mod relay_trouble;
 mod restart;
 mod restarts;
 mod sasi;

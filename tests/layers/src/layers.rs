@@ -34,6 +34,7 @@ const LAYERS: &[Layer] = &[
     layer("fjall-host", &["model", "telemetry"], &[]),
     layer("journal", &["fjall-host", "model", "telemetry"], &[]),
     layer("ingest", &["model", "telemetry", "tls"], &[]),
+    layer("relay", &["model", "telemetry"], &[]),
     layer("store", &["model", "telemetry"], &["store"]),
     layer("store-embedded", &["fjall-host", "model", "store", "telemetry"], &["store"]),
     layer("store-cassandra", &["model", "store", "telemetry"], &["cassandra-node", "store"]),

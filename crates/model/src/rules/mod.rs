@@ -8,6 +8,7 @@
 mod ini;
 mod pattern;
 mod problem;
+mod relay;
 mod sections;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use crate::{Aggregation, MetricConfig, Retention, Stage};
 
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, RuleFile, Severity};
+pub use relay::RelayRules;
 
 use pattern::FirstMatch;
 use problem::Problems;

@@ -4,6 +4,7 @@
 //! differently is translated. Look-around, back-references and possessive quantifiers need `fancy-regex`,
 //! which backtracks and therefore has a limit.
 
+mod all_matches;
 mod first_match;
 mod python;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use fancy_regex::{RegexBuilder, RegexInput};
 use regex_syntax::hir::Look;
 use regex_syntax::hir::literal::Extractor;
 
+pub(super) use all_matches::AllMatches;
 pub(super) use first_match::FirstMatch;
 use python::translate;
 

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-/// One of the two files with storage rules.
+/// A file with rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleFile {
     /// `storage-schemas.conf`.
     Schemas,
     /// `storage-aggregation.conf`.
     Aggregation,
+    /// `relay-rules.conf`.
+    Relay,
 }
 
 impl fmt::Display for RuleFile {
@@ -16,6 +18,7 @@ impl fmt::Display for RuleFile {
         f.write_str(match self {
             Self::Schemas => "storage-schemas.conf",
             Self::Aggregation => "storage-aggregation.conf",
+            Self::Relay => "relay-rules.conf",
         })
     }
 }

@@ -42,6 +42,7 @@ fn sections(config: &Config, layers: &Layers, problems: &mut Problems) {
         config.admin.problems(),
         config.store.cassandra.problems(),
         config.cluster.problems(),
+        config.relay.problems(),
         config.maintenance.problems(),
     ]
     .concat();

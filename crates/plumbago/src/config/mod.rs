@@ -71,6 +71,8 @@ pub struct Config {
     pub engine: plumbago_engine::Config,
     /// The other daemons on the same store.
     pub cluster: plumbago_cluster::peers::Config,
+    /// The servers that get every accepted point as well.
+    pub relay: plumbago_relay::Config,
     /// The maintenance jobs.
     pub maintenance: plumbago_maintenance::Config,
     /// Self-metrics as points.
@@ -88,6 +90,11 @@ impl Config {
     /// Directory where maintenance jobs save their progress.
     pub fn maintenance_dir(&self) -> PathBuf {
         self.data_dir.join("maintenance")
+    }
+
+    /// Directory of the relay's queues.
+    pub fn relay_dir(&self) -> PathBuf {
+        self.data_dir.join("relay")
     }
 
     /// Directory of the journal.
@@ -113,6 +120,7 @@ impl Default for Config {
             sender: plumbago_spool::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
             cluster: plumbago_cluster::peers::Config::default(),
+            relay: plumbago_relay::Config::default(),
             maintenance: plumbago_maintenance::Config::default(),
             self_metrics: SelfMetrics::default(),
             debug: Debug::default(),

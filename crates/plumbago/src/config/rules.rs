@@ -19,6 +19,7 @@ pub(super) fn load_rules(config: &Config, layers: &Layers, problems: &mut Proble
         let file = match problem.file {
             RuleFile::Schemas => &config.storage_schemas,
             RuleFile::Aggregation => &config.storage_aggregation,
+            RuleFile::Relay => &config.relay.rules,
         };
         let place = Place::File(file.clone(), problem.line);
         let section =

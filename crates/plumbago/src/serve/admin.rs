@@ -11,6 +11,7 @@ use plumbago_ingest::Reject;
 use plumbago_maintenance::runs::{RunError, Runs};
 use plumbago_maintenance::windows::Selection;
 use plumbago_maintenance::{Request, RequestError, Scheduler};
+use plumbago_relay::{Balance, Relay};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -27,6 +28,7 @@ pub(crate) struct Control {
     stop: CancellationToken,
     clock: clock::Setting,
     listeners: plumbago_ingest::Handle,
+    relay: Relay,
     ready: Arc<AtomicBool>,
     scheduler: Scheduler,
     runs: Runs,
@@ -37,10 +39,10 @@ impl Control {
         (engine, keeper): (Engine, Keeper),
         stop: CancellationToken,
         clock: clock::Setting,
-        listeners: plumbago_ingest::Handle,
+        (listeners, relay): (plumbago_ingest::Handle, Relay),
         (scheduler, runs): (Scheduler, Runs),
     ) -> Self {
-        Self { engine, keeper, stop, clock, listeners, ready: Arc::default(), scheduler, runs }
+        Self { engine, keeper, stop, clock, listeners, relay, ready: Arc::default(), scheduler, runs }
     }
 
     /// Whether the points of earlier runs can be read.
@@ -71,7 +73,7 @@ impl AdminActions for Control {
 
     async fn ledger(&self) -> Result<Value, AdminError> {
         let ledger = self.engine.ledger().await.map_err(|error| AdminError::Failed(error.to_string()))?;
-        Ok(Whole::new(ledger, &self.listeners).json())
+        Ok(Whole::new(ledger, &self.listeners, &self.relay).json())
     }
 
     async fn shutdown(&self) -> Result<Value, AdminError> {
@@ -154,10 +156,12 @@ fn refused(error: RunError) -> AdminError {
 pub(crate) struct Whole {
     engine: Ledger,
     refused: Vec<(&'static str, u64)>,
+    /// The ledgers of the relay's destinations.
+    relayed: Vec<Balance>,
 }
 
 impl Whole {
-    pub(crate) fn new(engine: Ledger, listeners: &plumbago_ingest::Handle) -> Self {
+    pub(crate) fn new(engine: Ledger, listeners: &plumbago_ingest::Handle, relay: &Relay) -> Self {
         let stats = listeners.stats();
         let mut refused: Vec<(&'static str, u64)> =
             Reject::ALL.iter().map(|reason| (reason.label(), stats.rejected_for(*reason))).collect();
@@ -167,7 +171,7 @@ impl Whole {
                 None => refused.push((reason, n)),
             }
         }
-        Self { engine, refused }
+        Self { engine, refused, relayed: relay.balances() }
     }
 
     fn rejected(&self) -> u64 {
@@ -194,6 +198,7 @@ impl Whole {
             "rejected_by_reason": reasons,
             "missing": self.engine.missing() as i64,
             "lost": self.engine.lost,
+            "relay": self.relayed.iter().map(relayed).collect::<Vec<_>>(),
         })
     }
 }
@@ -216,6 +221,25 @@ impl fmt::Display for Whole {
         if self.engine.lost > 0 {
             write!(f, "; lost by damaged files {}", self.engine.lost)?;
         }
-        write!(f, "; missing {}", self.engine.missing())
+        write!(f, "; missing {}", self.engine.missing())?;
+        for Balance { destination, accepted, recovered, sent, waiting, dropped } in &self.relayed {
+            write!(
+                f,
+                "\nrelay to {destination}: accepted {accepted} + recovered {recovered} = sent {sent} + waiting \
+                 {waiting} + dropped {dropped}"
+            )?;
+        }
+        Ok(())
     }
+}
+
+fn relayed(balance: &Balance) -> Value {
+    json!({
+        "destination": balance.destination,
+        "accepted": balance.accepted,
+        "recovered": balance.recovered,
+        "sent": balance.sent,
+        "waiting": balance.waiting,
+        "dropped": balance.dropped,
+    })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plumbago_api::Readiness;
 use plumbago_cluster::peers::Client;
+use plumbago_relay::Relay;
 use plumbago_telemetry::{Condition, Conditions, DAMAGED_DATA, Severity};
 use tokio_util::sync::CancellationToken;
 
@@ -24,31 +25,34 @@ const STARTING: &str = "starting";
 /// Holds from the first sign of a stop.
 const STOPPING: &str = "stopping";
 
+/// The parts of the process that depend on other servers.
+#[derive(Debug, Clone)]
+pub(crate) struct Outside {
+    pub(crate) keeper: Keeper,
+    pub(crate) peers: Arc<Client>,
+    pub(crate) relay: Relay,
+}
+
 /// The health of the process. Cloning shares it.
 #[derive(Debug, Clone)]
 pub(crate) struct Health {
     conditions: Conditions,
-    keeper: Keeper,
-    peers: Arc<Client>,
+    outside: Outside,
     stop: CancellationToken,
 }
 
 impl Health {
     /// Begins with the condition that the process is starting.
-    pub(super) fn new(
-        conditions: Conditions,
-        keeper: Keeper,
-        peers: Arc<Client>,
-        stop: CancellationToken,
-    ) -> Self {
+    pub(super) fn new(conditions: Conditions, outside: Outside, stop: CancellationToken) -> Self {
         conditions.declare(CONDITIONS);
         conditions.declare(plumbago_engine::CONDITIONS);
-        if matches!(keeper, Keeper::Cassandra(_)) {
+        conditions.declare(plumbago_relay::CONDITIONS);
+        if matches!(outside.keeper, Keeper::Cassandra(_)) {
             conditions.declare(plumbago_cluster::CONDITIONS);
         }
         let text = "the points and names of earlier runs are being read";
         conditions.begin_as(Severity::Phase, STARTING, text);
-        Self { conditions, keeper, peers, stop }
+        Self { conditions, outside, stop }
     }
 
     /// States that the start is complete.
@@ -75,8 +79,9 @@ impl Health {
             self.conditions.begin_as(Severity::Phase, STOPPING, "the process is stopping");
             return;
         }
-        self.keeper.report(&self.conditions);
-        let troubles = self.peers.troubles();
+        self.outside.keeper.report(&self.conditions);
+        self.outside.relay.report(&self.conditions);
+        let troubles = self.outside.peers.troubles();
         let text = (!troubles.is_empty()).then(|| troubles.join("; "));
         self.conditions.set(Severity::Warning, "peers", text);
     }

@@ -12,6 +12,7 @@ mod names;
 mod peers;
 mod process;
 mod ready;
+mod relay;
 mod reload;
 mod retention_hint;
 mod rules;
@@ -32,12 +33,13 @@ use plumbago_cluster::NotedReads;
 use plumbago_cluster::peers::Client;
 use plumbago_engine::{Engine, EngineParts, Reader, Recovered, StartError};
 use plumbago_index::Index;
-use plumbago_ingest::{Ingest, Listener};
+use plumbago_ingest::{Ingest, Listener, PointSink};
 use plumbago_journal::{Journal, JournalError};
 use plumbago_maintenance::runs::Runs;
 use plumbago_maintenance::verb::Work;
 use plumbago_maintenance::{JobLease, Scheduler, Stores, Turns};
 use plumbago_model::Clock;
+use plumbago_relay::Relay;
 use plumbago_store::{ErrorKind, SeriesSource};
 use plumbago_telemetry::{Conditions, Damage, Registry, log};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -141,7 +143,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let mut hangup = stop_on_signals(&stop)?;
     let core = open(config, budget, &rules, clock.shared(), &stop)?;
     before.opened();
-    let ingest = bind_ingest(config, &core)?;
+    let relay = relay::open(config, &core)?;
+    let ingest = bind_ingest(config, &core, &relay)?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
     let jobs = plumbago_maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
     let lease = core.job_lease();
@@ -149,10 +152,11 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let runs = Runs::new(core.work(config, lease), stop.clone());
     let peers = Arc::new(peers::open(config, &core.registry)?);
     let parts = (core.engine.clone(), core.keeper.clone());
-    let control =
-        admin::Control::new(parts, stop.clone(), clock, listeners.clone(), (scheduler.clone(), runs));
-    let health =
-        health::Health::new(core.conditions.clone(), core.keeper.clone(), Arc::clone(&peers), stop.clone());
+    let sources = (listeners.clone(), relay.clone());
+    let control = admin::Control::new(parts, stop.clone(), clock, sources, (scheduler.clone(), runs));
+    let outside =
+        health::Outside { keeper: core.keeper.clone(), peers: Arc::clone(&peers), relay: relay.clone() };
+    let health = health::Health::new(core.conditions.clone(), outside, stop.clone());
     let tagging = Arc::new(tagging::Tags::new(&core, rules.config_for()));
     let handles = Handles {
         index: Arc::clone(&core.index),
@@ -191,9 +195,11 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let admin = admin.map(|server| tokio::spawn(server.run(http_stop.clone())));
     let ingest_stop = CancellationToken::new();
     let reading = tokio::spawn(ingest.run(ingest_stop.clone()));
+    relay::start(config, &relay)?;
     let Some(found) = start(&core.engine, &stop).await? else {
         ingest_stop.cancel();
         end_reading(reading).await;
+        relay.close().await;
         return close(core).await;
     };
     before.found(&found);
@@ -214,7 +220,13 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let hints = (core.engine.clone(), rules.clone(), core.conditions.clone());
     tokio::spawn(retention_hint::run(hints.0, hints.1, hints.2, stop.clone()));
 
-    wait(&stop, &mut hangup, &mut reload, &rules, &listeners).await;
+    wait(
+        &stop,
+        &mut hangup,
+        &mut reload,
+        &reload::Live { rules: &rules, listeners: &listeners, relay: &relay },
+    )
+    .await;
 
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     let stopping = Reporter::start(core.registry.clone(), core.conditions.clone());
@@ -222,6 +234,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     // An interrupted job continues from its last checkpoint at its next run.
     maintenance.abort();
     end_reading(reading).await;
+    stopping.begin(Step::Relay);
+    relay.close().await;
     stopping.begin(Step::Metrics);
     let ledger = core.engine.stop(STORE_TIMEOUT).await;
     stopping.begin(Step::Requests);
@@ -229,7 +243,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     for server in [api, admin].into_iter().flatten() {
         let _ = server.await;
     }
-    println!("{}", admin::Whole::new(ledger, &listeners));
+    println!("{}", admin::Whole::new(ledger, &listeners, &relay));
     stopping.begin(Step::Closing);
     close(core).await?;
     greeting::stopped(&config.data_dir);
@@ -340,9 +354,14 @@ fn open(
     Ok(Core { keeper, stores, journal, index, engine, clock, registry, conditions, rules, answers })
 }
 
-fn bind_ingest(config: &Config, core: &Core) -> Result<Ingest, Failure> {
+fn bind_ingest(config: &Config, core: &Core, relay: &Relay) -> Result<Ingest, Failure> {
     let rules = plumbago_ingest::Rules::load(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?;
-    let sink = Arc::new(sink::EngineSink(core.engine.clone()));
+    let engine = core.engine.clone();
+    let sink: Arc<dyn PointSink> = if relay.is_empty() {
+        Arc::new(sink::EngineSink(engine))
+    } else {
+        Arc::new(sink::RelayedSink { engine, relay: relay.clone() })
+    };
     Ingest::bind(&config.ingest, rules, sink, Arc::clone(&core.clock), &core.registry)
         .map_err(|e| internal(e.into()))
 }
@@ -373,12 +392,11 @@ async fn wait(
     stop: &CancellationToken,
     hangup: &mut Signal,
     reload: &mut reload::Reload,
-    rules: &rules::Live,
-    listeners: &plumbago_ingest::Handle,
+    live: &reload::Live<'_>,
 ) {
     while stop.run_until_cancelled(hangup.recv()).await.is_some() {
         // It reads files and resolves names.
-        tokio::task::block_in_place(|| reload.reload(rules, listeners));
+        tokio::task::block_in_place(|| reload.reload(live));
     }
     tracing::info!("stopping");
 }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plumbago_api::Certificates;
+use plumbago_relay::Relay;
 use plumbago_telemetry::log::{self, LevelHandle};
 use plumbago_telemetry::{Conditions, Gauge, Registry};
 use serde_json::Value;
 
-use super::rules::Live;
+use super::rules;
 use crate::config::{self, Change, Config, Loaded, Place, Problems};
 
 /// Name of the condition that holds from a failed reload to the next one without errors.
@@ -22,7 +23,7 @@ pub(super) const RELOAD_FAILED: &str = "reload_failed";
 const RULES: [&str; 2] = ["storage_schemas", "storage_aggregation"];
 
 /// Keys of files that are read at the start only. A change of their contents needs a restart.
-const READ_ONCE: [&str; 7] = [
+const READ_ONCE: [&str; 8] = [
     "store.cassandra.tls.ca",
     "store.cassandra.tls.cert",
     "store.cassandra.tls.key",
@@ -30,6 +31,7 @@ const READ_ONCE: [&str; 7] = [
     "store.cassandra.metadata.tls.cert",
     "store.cassandra.metadata.tls.key",
     "cluster.ca",
+    "relay.ca",
 ];
 
 /// The settings in effect, and the parts of the daemon that a reload changes.
@@ -45,6 +47,13 @@ pub(crate) struct Reload {
     /// Hashes of the contents of the files in effect, by key.
     contents: BTreeMap<&'static str, u64>,
     report: Option<Report>,
+}
+
+/// The running parts that a reload changes.
+pub(crate) struct Live<'a> {
+    pub(crate) rules: &'a rules::Live,
+    pub(crate) listeners: &'a plumbago_ingest::Handle,
+    pub(crate) relay: &'a Relay,
 }
 
 /// How the results of reloads are seen: the health page and metrics.
@@ -106,7 +115,7 @@ impl Reload {
     }
 
     /// Reads the configuration again and applies what it can.
-    pub(super) fn reload(&mut self, rules: &Live, listeners: &plumbago_ingest::Handle) {
+    pub(super) fn reload(&mut self, live: &Live<'_>) {
         let config::Read { loaded, problems } = config::read(self.file.as_deref());
         problems.log();
         let mut outcome = Outcome::default();
@@ -122,7 +131,7 @@ impl Reload {
         let files = self.changed_files(&values);
         self.values = values;
         match config::from_values(&self.values) {
-            Ok(config) => self.apply(&config, &files, rules, listeners, &mut outcome),
+            Ok(config) => self.apply(&config, &files, live, &mut outcome),
             Err(error) => outcome.fail(format!("the configuration cannot be applied: {error}")),
         }
         self.finish(&outcome);
@@ -163,8 +172,7 @@ impl Reload {
         &mut self,
         config: &Config,
         files: &BTreeSet<&'static str>,
-        rules: &Live,
-        listeners: &plumbago_ingest::Handle,
+        live: &Live<'_>,
         outcome: &mut Outcome,
     ) {
         let mut kept = BTreeSet::new();
@@ -174,7 +182,7 @@ impl Reload {
         match config::read_rules(config) {
             Ok(read) if files.iter().any(|key| RULES.contains(key)) => {
                 let count = read.configs().len();
-                rules.replace(read);
+                live.rules.replace(read);
                 tracing::info!(
                     "storage rules reloaded, {count} configuration(s); they apply to metrics that are created from now on"
                 );
@@ -188,11 +196,16 @@ impl Reload {
                 );
             }
         }
-        if let Err(error) = listeners.reload(&config.ingest) {
+        if let Err(error) = live.listeners.reload(&config.ingest) {
             kept.extend(files.iter().filter(|key| key.starts_with("ingest.")));
             let lines = error.to_string();
             let lines = lines.lines().map(str::to_owned);
             outcome.fail_with(lines, "what the listeners cannot use stays as it was");
+        }
+        if let Err(problems) = live.relay.reload(&config.relay) {
+            kept.extend(["relay.rules"]);
+            outcome
+                .fail_with(problems.into_iter(), "the old rules of the relay stay in effect (relay.rules)");
         }
         for (section, certificates) in &self.certificates {
             let tls = if *section == "api" { &config.api.tls } else { &config.admin.tls };

@@ -1,0 +1,36 @@
+//! Opens and starts the relay.
+
+use std::sync::Arc;
+
+use plumbago_relay::{OpenError, Relay, RelayParts};
+
+use super::Core;
+use crate::config::Config;
+use crate::error::{Exit, Failure};
+
+/// The queues give room back before the journal has to refuse points: at this many times its floor.
+const FLOOR_OF_JOURNAL: u64 = 2;
+
+/// Opens the queues. Points are taken from now on.
+pub(super) fn open(config: &Config, core: &Core) -> Result<Relay, Failure> {
+    let parts = RelayParts {
+        dir: &config.relay_dir(),
+        min_free_bytes: config.journal.min_free_bytes.saturating_mul(FLOOR_OF_JOURNAL),
+        clock: Arc::clone(&core.clock),
+        registry: &core.registry,
+    };
+    Relay::open(&config.relay, parts).map_err(failure)
+}
+
+/// Starts to send.
+pub(super) fn start(config: &Config, relay: &Relay) -> Result<(), Failure> {
+    relay.start(&config.relay).map_err(failure)
+}
+
+fn failure(error: OpenError) -> Failure {
+    let exit = match &error {
+        OpenError::Settings(_) | OpenError::Tls(_) => Exit::Config,
+        OpenError::Queue { .. } => Exit::Store,
+    };
+    Failure::new(exit, error)
+}

@@ -1,0 +1,132 @@
+//! The files of a queue: segments of frames, and the positions of the sender.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::Position;
+use crate::frame::{HEADER, Header};
+
+const EXTENSION: &str = "segment";
+const POSITIONS: &str = "positions";
+
+/// A segment as a start finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Scanned {
+    pub(super) id: u64,
+    /// Bytes of whole frames.
+    pub(super) bytes: u64,
+    /// Bytes behind them, which are no whole frame.
+    pub(super) surplus: u64,
+    /// Points of the whole frames.
+    pub(super) points: u64,
+    /// Points of the frames that end at or before a given position.
+    pub(super) before: u64,
+}
+
+pub(super) fn path(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("{id:020}.{EXTENSION}"))
+}
+
+pub(super) fn create(dir: &Path, id: u64) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path(dir, id))
+}
+
+/// The numbers of the segments of a directory, in order.
+pub(super) fn list(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let is_segment = path.extension().is_some_and(|extension| extension == EXTENSION);
+        let id = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        ids.extend(id.filter(|_| is_segment));
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Walks over the headers of a segment. Only the checksum of the last frame is compared: a kill or a power cut
+/// tears the end of a file, and the sender compares the others when it reads them.
+pub(super) fn scan(dir: &Path, id: u64, position: Position) -> io::Result<Scanned> {
+    let file = File::open(path(dir, id))?;
+    let size = file.metadata()?.len();
+    let mut found = Scanned { id, bytes: 0, surplus: 0, points: 0, before: 0 };
+    while let Some((header, end)) = header_at(&file, found.bytes, size)? {
+        if end == size && !is_whole(&file, found.bytes, header)? {
+            break;
+        }
+        found.bytes = end;
+        found.points += u64::from(header.points);
+        if (Position { segment: id, offset: end }) <= position {
+            found.before = found.points;
+        }
+    }
+    found.surplus = size - found.bytes;
+    Ok(found)
+}
+
+/// The header at `at` and the end of its frame. `None` if no frame begins there that ends in the file.
+fn header_at(file: &File, at: u64, size: u64) -> io::Result<Option<(Header, u64)>> {
+    if at + HEADER as u64 > size {
+        return Ok(None);
+    }
+    let mut bytes = [0; HEADER];
+    file.read_exact_at(&mut bytes, at)?;
+    let header = Header::read(&bytes);
+    let end = |header: &Header| at + (HEADER + header.length) as u64;
+    Ok(header.map(|header| (header, end(&header))).filter(|(_, end)| *end <= size))
+}
+
+fn is_whole(file: &File, at: u64, header: Header) -> io::Result<bool> {
+    let mut frame = vec![0; HEADER + header.length];
+    file.read_exact_at(&mut frame, at)?;
+    Ok(header.matches(&frame))
+}
+
+/// Reads bytes of a segment. Fewer than asked for come back at the end of the file.
+pub(super) fn read(dir: &Path, from: Position, bytes: usize) -> io::Result<Vec<u8>> {
+    let file = File::open(path(dir, from.segment))?;
+    let mut read = vec![0; bytes];
+    let mut length = 0;
+    while length < bytes {
+        match file.read_at(&mut read[length..], from.offset + length as u64) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    read.truncate(length);
+    Ok(read)
+}
+
+/// Removes a segment. One that is not there is no error.
+pub(super) fn remove(dir: &Path, id: u64) -> io::Result<()> {
+    match fs::remove_file(path(dir, id)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Saves the positions up to which points were sent and from which they may be sent again. After a power cut an
+/// older version may come back, or none; points are then sent twice.
+pub(super) fn save_positions(dir: &Path, sent: Position, keep: Position) -> io::Result<()> {
+    let new = dir.join("positions.new");
+    let text = format!("sent {} {}\nkeep {} {}\n", sent.segment, sent.offset, keep.segment, keep.offset);
+    fs::write(&new, text)?;
+    fs::rename(new, dir.join(POSITIONS))
+}
+
+/// The saved positions; the beginning of all if there are none, or if they cannot be read.
+pub(super) fn positions(dir: &Path) -> (Position, Position) {
+    let mut text = String::new();
+    let read = File::open(dir.join(POSITIONS)).and_then(|file| file.take(1024).read_to_string(&mut text));
+    let position = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+        let (segment, offset) = line.split_once(' ')?;
+        Some(Position { segment: segment.parse().ok()?, offset: offset.parse().ok()? })
+    };
+    let found = read.ok().and_then(|_| Some((position("sent")?, position("keep")?)));
+    found.unwrap_or_default()
+}

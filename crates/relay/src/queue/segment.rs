@@ -1,0 +1,84 @@
+//! One file of a queue, and the writer that begins a new one when it is full.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::Queue;
+
+/// What is known of a segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) id: u64,
+    /// Bytes that can be read.
+    pub(super) bytes: u64,
+    /// Points in them.
+    pub(super) points: u64,
+    /// Points of them that were sent or given up.
+    pub(super) sent: u64,
+}
+
+impl Segment {
+    /// Points that were not sent yet.
+    pub(super) fn waiting(&self) -> u64 {
+        self.points.saturating_sub(self.sent)
+    }
+}
+
+/// Appends frames to a queue. There is one for each queue.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentWriter {
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    bytes: u64,
+    is_synced: bool,
+}
+
+impl SegmentWriter {
+    /// Appends frames, and begins a new segment before them if the last one is full.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be made or written. Nothing of the frames is then readable, and they can be appended
+    /// again.
+    pub(crate) fn append(&mut self, queue: &Queue, frames: &[u8], points: u64) -> io::Result<()> {
+        if self.open.as_ref().is_some_and(|open| open.bytes >= queue.segment_bytes()) {
+            // What is left unsynced of the old one reaches the disk before the new one is used.
+            self.sync()?;
+            self.open = None;
+        }
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => none.insert(Open { file: queue.create_segment()?.1, bytes: 0, is_synced: true }),
+        };
+        if let Err(error) = open.file.write_all_at(frames, open.bytes) {
+            // Half a frame may be there now. The next one begins in a new segment.
+            self.open = None;
+            return Err(error);
+        }
+        open.bytes += frames.len() as u64;
+        open.is_synced = false;
+        queue.appended(frames.len() as u64, points);
+        Ok(())
+    }
+
+    /// Makes what was appended survive a power cut.
+    ///
+    /// # Errors
+    ///
+    /// The system's. What was appended can still be read, but may be lost in a power cut.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        match &mut self.open {
+            Some(open) if !open.is_synced => {
+                // After a failure the system may hold the data for clean; asking again would prove nothing.
+                open.is_synced = true;
+                open.file.sync_data()
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! All destinations.
+
+use std::fmt::{self, Debug};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use plumbago_model::rules::RelayRules;
+use plumbago_model::{Clock, PointBatch};
+use plumbago_telemetry::{Conditions, Registry, Severity};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::connection::{Tls, TlsError};
+use crate::destination::Destination;
+use crate::frame::Point;
+use crate::inlet::Inlet;
+use crate::queue::Queue;
+use crate::sender::{Sender, Status};
+use crate::stats::{AWAY, Balance, DROPPED, Stats};
+use crate::writer::Writer;
+
+/// A destination that is away for less is not worth a warning: servers are restarted.
+const AWAY_MIN: Duration = Duration::from_secs(5);
+/// The condition of dropped points ends this long after the last one.
+const DROPPED_FOR: Duration = Duration::from_secs(150);
+/// How long a stop waits for what can still be sent. What is left is sent after the next start.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// Sends accepted points on. Cloning shares it.
+#[derive(Clone)]
+pub struct Relay(Arc<Inner>);
+
+struct Inner {
+    lanes: Vec<Lane>,
+    rules: ArcSwapOption<RelayRules>,
+    clock: Arc<dyn Clock>,
+    is_last: CancellationToken,
+    stop: CancellationToken,
+    writers: Mutex<Vec<JoinHandle<()>>>,
+    senders: tokio_util::task::TaskTracker,
+    dropped: Mutex<(u64, Option<Instant>)>,
+}
+
+/// What belongs to one destination.
+struct Lane {
+    destination: Destination,
+    inlet: Arc<Inlet>,
+    queue: Arc<Queue>,
+    stats: Stats,
+    status: Arc<Status>,
+}
+
+/// Why a relay could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The settings have problems, each as `key: message`.
+    #[error("{}", .0.join("\n"))]
+    Settings(Vec<String>),
+    /// The file of `relay.ca` cannot be used.
+    #[error("relay.ca")]
+    Tls(#[from] TlsError),
+    /// A queue cannot be opened.
+    #[error("cannot open the relay's queue in {}", dir.display())]
+    Queue {
+        /// Directory of the queue.
+        dir: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+/// What a relay is opened with.
+pub struct RelayParts<'a> {
+    /// Directory of all queues.
+    pub dir: &'a Path,
+    /// The queues give room back while the disk has fewer free bytes than this.
+    pub min_free_bytes: u64,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Receives the figures.
+    pub registry: &'a Registry,
+}
+
+impl Relay {
+    /// Opens the queues and starts the threads that write them. Points are taken from now on, and sent from
+    /// [`Relay::start`] on.
+    ///
+    /// # Errors
+    ///
+    /// If the settings have problems, or a queue cannot be opened.
+    pub fn open(config: &Config, parts: RelayParts<'_>) -> Result<Self, OpenError> {
+        let problems = config.problems();
+        if !problems.is_empty() {
+            return Err(OpenError::Settings(problems));
+        }
+        let rules = config.load_rules().map_err(OpenError::Settings)?;
+        let mut lanes = Vec::new();
+        let mut writers = Vec::new();
+        for destination in config.parsed() {
+            let dir = parts.dir.join(destination.directory());
+            let failed = |source| OpenError::Queue { dir: dir.clone(), source };
+            let (lane, writer) = Lane::open(destination, &dir, config.max_bytes.0, &parts).map_err(failed)?;
+            writers.push(writer.start().map_err(failed)?);
+            lanes.push(lane);
+        }
+        warn_of_others(parts.dir, &lanes);
+        let relay = Self(Arc::new(Inner {
+            lanes,
+            rules: ArcSwapOption::from(rules.map(Arc::new)),
+            clock: parts.clock,
+            is_last: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            writers: Mutex::new(writers),
+            senders: tokio_util::task::TaskTracker::new(),
+            dropped: Mutex::default(),
+        }));
+        Ok(relay)
+    }
+
+    /// Starts to send. Needs a Tokio runtime with several threads.
+    ///
+    /// # Errors
+    ///
+    /// If the file of `relay.ca` cannot be used.
+    pub fn start(&self, config: &Config) -> Result<(), OpenError> {
+        let needs_tls = self.0.lanes.iter().any(|lane| lane.destination.tls);
+        let tls = needs_tls.then(|| Tls::load(&config.ca)).transpose()?;
+        for lane in &self.0.lanes {
+            let sender = Sender {
+                destination: lane.destination.clone(),
+                tls: tls.clone(),
+                queue: Arc::clone(&lane.queue),
+                stats: lane.stats.clone(),
+                status: Arc::clone(&lane.status),
+                resend: config.resend.0,
+                is_last: self.0.is_last.clone(),
+                stop: self.0.stop.clone(),
+            };
+            self.0.senders.spawn(sender.run());
+        }
+        Ok(())
+    }
+
+    /// Returns whether there are no destinations.
+    pub fn is_empty(&self) -> bool {
+        self.0.lanes.is_empty()
+    }
+
+    /// Takes the points of a batch for the destinations that get them. Never waits for a disk or a server.
+    pub fn offer(&self, batch: &PointBatch) {
+        let inner = &self.0;
+        let points = |point: &plumbago_model::PointRef| Point {
+            name: batch.name_bytes(point),
+            timestamp: point.timestamp,
+            value: point.value,
+        };
+        let rules = inner.rules.load();
+        let Some(rules) = rules.as_ref() else {
+            return inner.lanes.iter().for_each(|lane| lane.add(batch.points().iter().map(points)));
+        };
+        let chosen: Vec<u64> =
+            batch.points().iter().map(|point| rules.destinations(batch.name(point))).collect();
+        for (number, lane) in inner.lanes.iter().enumerate() {
+            let gets = |(chosen, _): &(&u64, _)| *chosen >> number & 1 == 1;
+            lane.add(chosen.iter().zip(batch.points()).filter(gets).map(|(_, point)| points(point)));
+        }
+    }
+
+    /// Reads the rules again. Those in effect stay if the file has problems.
+    ///
+    /// # Errors
+    ///
+    /// All problems, each as `key: message`.
+    pub fn reload(&self, config: &Config) -> Result<(), Vec<String>> {
+        if !self.is_empty() {
+            self.0.rules.store(config.load_rules()?.map(Arc::new));
+        }
+        Ok(())
+    }
+
+    /// The ledgers of all destinations.
+    pub fn balances(&self) -> Vec<Balance> {
+        self.0.lanes.iter().map(Lane::balance).collect()
+    }
+
+    /// Brings the gauges and the conditions up to date.
+    pub fn report(&self, conditions: &Conditions) {
+        let now = self.0.clock.now();
+        self.0.lanes.iter().for_each(|lane| lane.report(now));
+        let away: Vec<String> = self.0.lanes.iter().filter_map(Lane::trouble).collect();
+        let text = "points for these destinations of the relay wait on disk (relay.max_bytes): ";
+        let text = (!away.is_empty()).then(|| text.to_owned() + &away.join("; "));
+        conditions.set(Severity::Warning, AWAY, text);
+        conditions.set(Severity::Warning, DROPPED, self.dropped_lately());
+    }
+
+    fn dropped_lately(&self) -> Option<String> {
+        let dropped: Vec<(u64, &Lane)> =
+            self.0.lanes.iter().map(|lane| (lane.stats.dropped(), lane)).collect();
+        let total = dropped.iter().map(|(points, _)| points).sum();
+        let mut last = self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        if total > last.0 {
+            *last = (total, Some(Instant::now()));
+        }
+        last.1.filter(|since| since.elapsed() < DROPPED_FOR)?;
+        let lanes = dropped.iter().filter(|(points, _)| *points > 0);
+        let lanes: Vec<String> =
+            lanes.map(|(points, lane)| format!("{points} for {}", lane.destination.address())).collect();
+        Some(format!(
+            "points were dropped from queues of the relay since the start: {}; their destinations are away or too \
+             slow for the size of the queue: raise relay.max_bytes, or look at the disk",
+            lanes.join(", ")
+        ))
+    }
+
+    /// Sends what can be sent within five seconds, and ends. Call it when no further points are offered.
+    pub async fn close(&self) {
+        let inner = &self.0;
+        inner.lanes.iter().for_each(|lane| lane.inlet.close());
+        let writers = std::mem::take(&mut *inner.writers.lock().unwrap_or_else(PoisonError::into_inner));
+        let joined = tokio::task::spawn_blocking(move || writers.into_iter().for_each(|w| drop(w.join())));
+        let _ = joined.await;
+        inner.is_last.cancel();
+        inner.senders.close();
+        if timeout(DRAIN_MAX, inner.senders.wait()).await.is_err() {
+            inner.stop.cancel();
+            inner.senders.wait().await;
+        }
+        for balance in self.balances().iter().filter(|balance| balance.waiting > 0) {
+            tracing::info!(
+                destination = balance.destination,
+                points = balance.waiting,
+                "points for a destination of the relay wait on disk; they are sent after the next start"
+            );
+        }
+    }
+}
+
+impl Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.lanes.iter().map(|lane| &lane.destination)).finish()
+    }
+}
+
+impl Lane {
+    fn open(
+        destination: Destination,
+        dir: &Path,
+        bytes_max: u64,
+        parts: &RelayParts<'_>,
+    ) -> io::Result<(Self, Writer)> {
+        let (queue, found) = Queue::open(dir, bytes_max)?;
+        let stats = Stats::new(parts.registry, &destination.address());
+        stats.recovered.add(found.waiting);
+        if found.surplus_bytes > 0 {
+            tracing::warn!(
+                destination = destination.address(),
+                bytes = found.surplus_bytes,
+                "files of the relay in {} end in the middle of a write or are damaged; what is behind is not sent",
+                dir.display()
+            );
+        }
+        let (inlet, queue) = (Arc::<Inlet>::default(), Arc::new(queue));
+        let writer = Writer {
+            destination: destination.address(),
+            inlet: Arc::clone(&inlet),
+            queue: Arc::clone(&queue),
+            stats: stats.clone(),
+            clock: Arc::clone(&parts.clock),
+            min_free_bytes: parts.min_free_bytes,
+        };
+        Ok((Self { destination, inlet, queue, stats, status: Arc::default() }, writer))
+    }
+
+    fn add<'a>(&self, points: impl Iterator<Item = Point<'a>>) {
+        let (taken, refused) = self.inlet.add(points);
+        self.stats.accepted.add(taken + refused);
+        self.stats.dropped_disk.add(refused);
+    }
+
+    fn balance(&self) -> Balance {
+        let stats = &self.stats;
+        Balance {
+            destination: self.destination.address(),
+            accepted: stats.accepted.get(),
+            recovered: stats.recovered.get(),
+            sent: stats.sent.get(),
+            waiting: self.inlet.held() + self.queue.size().waiting,
+            dropped: stats.dropped(),
+        }
+    }
+
+    fn report(&self, now: i64) {
+        let balance = self.balance();
+        self.stats.waiting.set(balance.waiting as f64);
+        self.stats.bytes.set(self.queue.size().bytes as f64);
+        let age = self.queue.oldest().map_or(0, |time| now.saturating_sub(i64::from(time)).max(0));
+        self.stats.delay.set(age as f64);
+    }
+
+    /// What an operator should know about a destination that takes no points.
+    fn trouble(&self) -> Option<String> {
+        let (since, why) = self.status.trouble()?;
+        let text = || {
+            let waiting = self.balance().waiting;
+            format!("{} takes none: {why} ({waiting} points wait)", self.destination.address())
+        };
+        (since >= AWAY_MIN).then(text)
+    }
+}
+
+/// Warns of queues whose destination is not configured: their points wait for ever.
+fn warn_of_others(dir: &Path, lanes: &[Lane]) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let is_known = lanes.iter().any(|lane| lane.queue.dir() == path);
+        let has_files = fs::read_dir(&path).is_ok_and(|mut files| files.next().is_some());
+        if !is_known && has_files {
+            tracing::warn!(
+                "{} is the queue of a destination that is not in relay.destinations; configure the destination \
+                 again to send its points, or remove the directory",
+                path.display()
+            );
+        }
+    }
+}

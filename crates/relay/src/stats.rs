@@ -1,0 +1,92 @@
+//! The figures of a destination.
+
+use plumbago_telemetry::{Counter, Gauge, Registry};
+
+/// Names of the conditions that a relay states: a destination is away, and points for one are dropped.
+pub const CONDITIONS: [&str; 2] = [AWAY, DROPPED];
+/// Holds while a destination takes no points.
+pub(crate) const AWAY: &str = "relay";
+/// Holds after points for a destination were dropped.
+pub(crate) const DROPPED: &str = "relay_dropped";
+
+/// The ledger of one destination: `accepted` + `recovered` = `sent` + `waiting` + `dropped` whenever no point is on
+/// its way from one to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balance {
+    /// `host:port`.
+    pub destination: String,
+    /// Points that this process accepted for it.
+    pub accepted: u64,
+    /// Points of earlier runs that its queue had at the start.
+    pub recovered: u64,
+    /// Points that were sent, each counted once.
+    pub sent: u64,
+    /// Points that wait in memory or on disk.
+    pub waiting: u64,
+    /// Points that are lost to this destination.
+    pub dropped: u64,
+}
+
+/// Counters and gauges of one destination.
+#[derive(Debug, Clone)]
+pub(crate) struct Stats {
+    pub(crate) accepted: Counter,
+    pub(crate) recovered: Counter,
+    pub(crate) sent: Counter,
+    pub(crate) resent: Counter,
+    /// Points dropped because the disk was slow, full or failed.
+    pub(crate) dropped_disk: Counter,
+    /// Points dropped because the queue had reached its limit.
+    pub(crate) dropped_full: Counter,
+    /// Points dropped because their file was damaged.
+    pub(crate) dropped_damaged: Counter,
+    pub(crate) connections: Counter,
+    pub(crate) connected: Gauge,
+    pub(crate) waiting: Gauge,
+    pub(crate) bytes: Gauge,
+    pub(crate) delay: Gauge,
+}
+
+impl Stats {
+    pub(crate) fn new(registry: &Registry, destination: &str) -> Self {
+        let labels = [("destination", destination)];
+        let counter = |name, help| registry.counter(name, help, &labels);
+        let gauge = |name, help| registry.gauge(name, help, &labels);
+        let dropped = |reason| {
+            let help = "Points that a destination of the relay will not get";
+            registry.counter(
+                "plumbago_relay_dropped_points",
+                help,
+                &[("destination", destination), ("reason", reason)],
+            )
+        };
+        Self {
+            accepted: counter(
+                "plumbago_relay_accepted_points",
+                "Points accepted for a destination of the relay",
+            ),
+            recovered: counter(
+                "plumbago_relay_recovered_points",
+                "Points of earlier runs that the queue of a destination had at the start",
+            ),
+            sent: counter("plumbago_relay_sent_points", "Points sent to a destination, each counted once"),
+            resent: counter("plumbago_relay_resent_points", "Points sent again after a broken connection"),
+            dropped_disk: dropped("disk"),
+            dropped_full: dropped("queue_full"),
+            dropped_damaged: dropped("damaged"),
+            connections: counter("plumbago_relay_connections", "Connections made to a destination"),
+            connected: gauge("plumbago_relay_connected", "1 while a destination is connected, else 0"),
+            waiting: gauge("plumbago_relay_waiting_points", "Points that wait for a destination"),
+            bytes: gauge("plumbago_relay_queue_bytes", "Bytes of a destination's queue on disk"),
+            delay: gauge(
+                "plumbago_relay_delay_seconds",
+                "Age of the oldest point that waits for a destination, in seconds since it was accepted",
+            ),
+        }
+    }
+
+    /// Points that are lost to this destination.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped_disk.get() + self.dropped_full.get() + self.dropped_damaged.get()
+    }
+}
