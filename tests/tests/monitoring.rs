@@ -44,6 +44,8 @@ fn shown() -> (BTreeSet<String>, BTreeSet<String>) {
     for line in texts.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();
         metrics.insert(name.to_owned());
+        // The name of a histogram as a whole.
+        metrics.extend(name.strip_suffix("_bucket").map(str::to_owned));
         if let Some(rest) = line.strip_prefix("plumbago_condition{name=\"") {
             conditions.insert(rest.split('"').next().unwrap().to_owned());
         }

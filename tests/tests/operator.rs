@@ -429,6 +429,8 @@ const HELPS: &[&[&str]] = &[
     &["rules", "explain"],
     &["delete"],
     &["diff"],
+    &["import-whisper"],
+    &["export-whisper"],
     &["bench"],
     &["bench", "load"],
     &["bench", "find"],
@@ -466,16 +468,28 @@ fn the_examples_of_the_help_work() {
     setup.file("plumbago.toml", "[api]\nlisten = \"127.0.0.1:0\"\n");
     setup.file("storage-schemas.conf", "[all]\npattern = .*\nretentions = 60s:1d,1h:30d\n");
     setup.file("obsolete.txt", "old.metric\n");
+    for tree in ["whisper", "whisper-a", "whisper-b"] {
+        let path = setup.path().join(tree).join("servers/a");
+        std::fs::create_dir_all(&path).unwrap();
+        let Some(mut create) = counterpart::python_script("whisper-create.py") else { return };
+        let made = create.arg(path.join("load.wsp")).arg("60s:1d").output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
     let shell = |line: &str, kind: &str| {
         let mut command = Command::new("bash");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         clear(&mut command);
         command.envs(setup.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("PATH", path).env("PLUMBAGO__STORE__KIND", kind).current_dir(setup.path());
-        command.args([
-            "-c",
-            &line.replace("/etc/plumbago.toml", "plumbago.toml").replace("0.0.0.0:8080", "0.0.0.0:0"),
-        ]);
+        let paths = [
+            ("/etc/plumbago.toml", "plumbago.toml"),
+            ("0.0.0.0:8080", "0.0.0.0:0"),
+            ("/opt/graphite/storage/whisper", "whisper"),
+            ("/srv/", ""),
+            ("/tmp/whisper", "exported"),
+        ];
+        let line = paths.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
+        command.args(["-c", &line]);
         command
     };
     // What an operator does before the daemons start.
@@ -528,7 +542,9 @@ fn the_examples_of_the_help_work() {
 fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
     let has = |part: &str| line.contains(part);
     let needs_server =
-        ["bench find", "bench render", "bench load --addr", "plumbago diff"].iter().any(|part| has(part));
+        ["bench find", "bench render", "bench load --addr", "plumbago diff", "--tagged-names http"]
+            .iter()
+            .any(|part| has(part));
     let is_long = has("dev cassandra") || (has("bench load") && !has("--spawn")) || needs_server;
     let is_daemon = line.ends_with("plumbago") || has("--config") || line == "plumbago serve";
     if is_long {
