@@ -42,6 +42,7 @@ mod scenario;
 mod senders;
 mod service;
 mod sizing;
+mod smoke;
 mod verbs;
 mod whisper_import;
 mod windows;

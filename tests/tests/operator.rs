@@ -429,6 +429,7 @@ const HELPS: &[&[&str]] = &[
     &["rules", "explain"],
     &["delete"],
     &["diff"],
+    &["test"],
     &["import-whisper"],
     &["export-whisper"],
     &["bench"],
@@ -541,10 +542,16 @@ fn the_examples_of_the_help_work() {
 
 fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
     let has = |part: &str| line.contains(part);
-    let needs_server =
-        ["bench find", "bench render", "bench load --addr", "plumbago diff", "--tagged-names http"]
-            .iter()
-            .any(|part| has(part));
+    let of_servers = [
+        "bench find",
+        "bench render",
+        "bench load --addr",
+        "plumbago diff",
+        "plumbago test",
+        ".toml test",
+        "--tagged-names http",
+    ];
+    let needs_server = of_servers.iter().any(|part| has(part));
     let is_long = has("dev cassandra") || (has("bench load") && !has("--spawn")) || needs_server;
     let is_daemon = line.ends_with("plumbago") || has("--config") || line == "plumbago serve";
     if is_long {

@@ -3,7 +3,8 @@
 //!
 //! Any server that accepts Graphite lines and answers Graphite's API can be measured; figures that come
 //! from Plumbago's admin port are left out for others. Must not know: the daemon's crates, the command
-//! line. Start at [`load::measure`] and [`query::time_all`]. [`diff`] compares the answers of two servers.
+//! line. Start at [`load::measure`] and [`query::time_all`]. [`diff`] compares the answers of two servers,
+//! [`smoke`] sends a point and waits for it.
 
 pub mod diff;
 pub mod http;
@@ -11,6 +12,7 @@ pub mod load;
 pub mod query;
 pub mod report;
 pub mod server;
+pub mod smoke;
 
 mod error;
 

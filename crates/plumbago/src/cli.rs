@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, delete, dev, diff, list, maintain, replay, rules, schema, show, whisper};
+use crate::commands::{bench, delete, dev, diff, list, maintain, replay, rules, schema, show, test, whisper};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,6 +75,8 @@ pub enum Command {
     Delete(delete::DeleteArgs),
     /// Compare what two Graphite servers answer
     Diff(diff::DiffArgs),
+    /// Send a point to each listener of the running daemon and read it back
+    Test(test::TestArgs),
     /// Send rows to Cassandra again that it may have lost
     Replay(replay::ReplayArgs),
     /// Store the points of whisper files

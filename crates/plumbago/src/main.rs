@@ -55,6 +55,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Rules(command) => commands::rules::run(&command, file),
         Command::Delete(args) => commands::delete::run(&args, file),
         Command::Diff(args) => commands::diff::run(&args),
+        Command::Test(args) => commands::test::run(&args, file),
         Command::Replay(args) => commands::replay::run(&args, file),
         Command::ImportWhisper(args) => commands::whisper::import(&args, file),
         Command::ExportWhisper(args) => commands::whisper::export(&args, file),

@@ -1,55 +1,61 @@
-//! What the relay costs per accepted point: `cargo bench -p plumbago-relay`.
+//! What the relay costs per point and destination: `cargo bench -p plumbago-relay`.
 
-#![expect(missing_docs, reason = "the macros of criterion")]
-#![expect(clippy::unwrap_used, reason = "a benchmark")]
+#![allow(missing_docs, clippy::unwrap_used)]
 
-use std::sync::Arc;
-
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use plumbago_model::{PointBatch, SystemClock};
-use plumbago_relay::{Config, Relay, RelayParts};
-use plumbago_telemetry::Registry;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use plumbago_model::PointBatch;
+use plumbago_model::rules::RelayRules;
+use plumbago_relay::Protocol;
+use plumbago_relay::bench::Lane;
 
 const POINTS: u32 = 1000;
 
 fn batch() -> PointBatch {
     let mut batch = PointBatch::with_capacity(POINTS as usize);
     for n in 0..POINTS {
-        batch.push(&format!("servers.web{:03}.cpu.{}.percent", n / 10, n % 10), 1_700_000_000, f64::from(n));
+        let name = format!("servers.web{:03}.cpu.{}.percent", n / 10, n % 10);
+        batch.push(&name, 1_700_000_000, f64::from(n) / 8.0);
     }
     batch
 }
 
-fn open(dir: &std::path::Path, rules: &str) -> Relay {
-    let mut config = Config { destinations: vec!["line://127.0.0.1:1".to_owned()], ..Config::default() };
-    if !rules.is_empty() {
-        config.rules = dir.join("rules.conf");
-        std::fs::write(&config.rules, rules).unwrap();
-    }
-    let registry = Registry::new();
-    let (dir, clock) = (&dir.join("relay"), Arc::new(SystemClock));
-    Relay::open(&config, RelayParts { dir, min_free_bytes: 0, clock, registry: &registry }).unwrap()
-}
-
-fn rules(count: usize) -> String {
-    let section = |n| format!("[r{n}]\npattern = ^no{n}\\.such\ndestinations = 127.0.0.1:1\n");
+/// Rules that match no name of the batch, and a default.
+fn rules(count: usize) -> RelayRules {
+    let section = |n| format!("[r{n}]\npattern = ^no{n}\\.such\ndestinations = a:1\n");
     let sections: String = (0..count).map(section).collect();
-    sections + "[default]\ndefault = true\ndestinations = 127.0.0.1:1\n"
+    let text = sections + "[default]\ndefault = true\ndestinations = a:1\n";
+    let (rules, problems) = RelayRules::parse(&text, &["a:1".to_owned()]);
+    assert!(problems.is_empty());
+    rules
 }
 
-fn offer(c: &mut Criterion) {
+fn relay(c: &mut Criterion) {
     let mut group = c.benchmark_group("relay");
     group.throughput(Throughput::Elements(u64::from(POINTS)));
     let points = batch();
-    for (name, rules) in [("all", String::new()), ("100_rules", rules(100))] {
-        let dir = tempfile::tempdir().unwrap();
-        let relay = open(dir.path(), &rules);
+    let mut lane = Lane::default();
+    group.bench_function("to_frames", |b| {
+        b.iter(|| {
+            lane.add(&points);
+            lane.seal()
+        });
+    });
+    let mut out = Vec::new();
+    for (name, protocol) in [("to_lines", Protocol::Line), ("to_pickles", Protocol::Pickle)] {
         group.bench_function(name, |b| {
-            b.iter_batched(|| (), |()| relay.offer(&points), BatchSize::SmallInput)
+            b.iter(|| {
+                out.clear();
+                lane.write(protocol, &mut out);
+                out.len()
+            });
         });
     }
+    let rules = rules(100);
+    group.bench_function("100_rules", |b| {
+        b.iter(|| points.points().iter().map(|point| rules.destinations(points.name(point))).sum::<u64>());
+    });
     group.finish();
 }
 
-criterion_group!(benches, offer);
+criterion_group!(benches, relay);
 criterion_main!(benches);

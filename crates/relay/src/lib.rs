@@ -7,6 +7,8 @@
 //! Must not know: the engine, stores, listeners, the configuration file. Start at [`Relay`]. The reasons are in
 //! `docs/decisions/relay.md`, the bytes of the queue in `docs/formats/relay.md`.
 
+#[doc(hidden)]
+pub mod bench;
 mod config;
 mod connection;
 mod destination;

@@ -15,6 +15,7 @@ pub mod rules;
 pub mod schema;
 pub mod serve;
 pub mod show;
+pub mod test;
 mod verb;
 mod which;
 pub mod whisper;

@@ -1,0 +1,53 @@
+//! `plumbago test`: a point to each listener, found, read back and deleted.
+
+use plumbago_tests::capture::own_address;
+use plumbago_tests::daemon::Setup;
+use plumbago_tests::wait::wait_until;
+use serde_json::Value;
+
+fn listening() -> Setup {
+    let mut setup = Setup::new();
+    for listener in ["ingest.line", "ingest.udp", "ingest.pickle", "ingest.protobuf", "api"] {
+        setup.set(&format!("{listener}.listen"), &own_address().to_string());
+    }
+    // The command asks for the admin port by its setting as well.
+    setup.set("admin.listen", &own_address().to_string());
+    setup
+}
+
+#[test]
+fn every_listener_is_tested_and_nothing_is_left() {
+    let mut setup = listening();
+    let daemon = setup.set("api.url_prefix", "/graphite").start();
+    let ended = setup.run(&["test"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.output);
+    for listener in ["line", "udp", "pickle", "protobuf"] {
+        let line = ended.output.lines().find(|line| line.starts_with(listener)).unwrap();
+        assert!(line.contains("ok: found after"), "{line}");
+    }
+    let names = || daemon.get("/graphite/metrics/index.json").body;
+    wait_until("the metrics to be gone", || !names().contains("plumbago.test"));
+
+    let ended = setup.run(&["test", "--json", "--keep"]);
+    let results: Value = serde_json::from_str(&ended.output).unwrap();
+    assert!(results.as_array().unwrap().iter().all(|result| result["state"] == "ok"), "{results}");
+    assert_eq!(names().matches("plumbago.test").count(), 4);
+    daemon.stop_well();
+    let ended = setup.run(&["test"]);
+    assert_eq!(ended.status.code(), Some(4), "{}", ended.output);
+    assert!(ended.output.contains("no daemon uses"), "{}", ended.output);
+}
+
+#[test]
+fn a_listener_that_loses_its_points_is_named() {
+    let mut setup = listening();
+    let blacklist = setup.file("blacklist.conf", "^plumbago\\.test\\..*\\.pickle$\n");
+    setup.set("ingest.blacklist", blacklist.to_str().unwrap());
+    let daemon = setup.start();
+    let ended = setup.run(&["test", "--patience", "2s"]);
+    assert_eq!(ended.status.code(), Some(5), "{}", ended.output);
+    let failed: Vec<&str> = ended.output.lines().filter(|line| line.contains("FAILED")).collect();
+    assert_eq!(failed.len(), 1, "{}", ended.output);
+    assert!(failed[0].starts_with("pickle") && failed[0].contains("/metrics/find"), "{}", failed[0]);
+    daemon.stop_well();
+}
