@@ -466,7 +466,10 @@ fn the_examples_of_the_help_work() {
     let bin = setup.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(binary(), bin.join("plumbago")).unwrap();
-    setup.file("plumbago.toml", "[api]\nlisten = \"127.0.0.1:0\"\n");
+    setup.file(
+        "plumbago.toml",
+        "storage_schemas = \"storage-schemas.conf\"\n[api]\nlisten = \"127.0.0.1:0\"\n",
+    );
     setup.file("storage-schemas.conf", "[all]\npattern = .*\nretentions = 60s:1d,1h:30d\n");
     setup.file("obsolete.txt", "old.metric\n");
     for tree in ["whisper", "whisper-a", "whisper-b"] {

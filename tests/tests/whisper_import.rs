@@ -327,7 +327,7 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     let mut other = Setup::new();
     let web = other.clock(NOW).start();
     web.put(&[Point::new(tagged, NOW, 1.0)]);
-    web.wait_names(1);
+    wait_until("the series to be tagged", || web.get("/tags/findSeries?expr=host%3Db").body.contains(tagged));
     let report = import(&setup, &["--tagged-names", &format!("http://{}/tags", web.api()), root]);
     assert_eq!((&report["created"], &report["skipped"]["tagged"]), (&json!(1), &Value::Null), "{report}");
     web.stop_well();
