@@ -77,7 +77,8 @@ fn points_for_a_destination_that_is_away_survive_a_kill() {
     let daemon = setup.start();
     let found = balance(&daemon, &address.to_string());
     assert_eq!((found["recovered"], found["accepted"]), (points.len() as u64, 0));
-    let second = second(address).start();
+    let other = second(address);
+    let second = other.start();
     wait_for_points(&second, &points);
     wait_sent(&daemon, &address.to_string());
     wait_until("the end of the warning", || !readiness(&daemon).contains("\"relay\""));
@@ -104,9 +105,9 @@ fn walk(dir: &std::path::Path) -> Vec<u64> {
 #[test]
 fn a_destination_that_is_killed_misses_nothing() {
     let address = own_address();
-    let daemon = first(&format!("line://{address}")).start();
-    let setup = second(address);
-    let mut killed = setup.start();
+    let (first, second) = (first(&format!("line://{address}")), second(address));
+    let daemon = first.start();
+    let mut killed = second.start();
     let start = now() - LOAD.1;
     let mut sender = daemon.sender();
     for (number, points) in load("load", start).iter().enumerate() {
@@ -116,7 +117,7 @@ fn a_destination_that_is_killed_misses_nothing() {
                 killed.counters().sum("plumbago_engine_received_points_total") > 0
             });
             killed.kill();
-            killed = setup.start();
+            killed = second.start();
         }
     }
     wait_sent(&daemon, &address.to_string());
@@ -131,7 +132,8 @@ fn a_destination_that_takes_nothing_holds_up_nothing() {
     let stuck = TcpListener::bind("127.0.0.1:0").unwrap();
     let stuck_address = stuck.local_addr().unwrap();
     let capture = Capture::start();
-    let daemon = first(&format!("line://{stuck_address},line://{}", capture.address())).start();
+    let setup = first(&format!("line://{stuck_address},line://{}", capture.address()));
+    let daemon = setup.start();
     let start = now() - 1000;
     // More than the kernel's buffers take, with long names.
     let prefix = "long".repeat(100);
@@ -171,7 +173,8 @@ fn a_full_queue_drops_its_oldest_points_and_says_so() {
     wait_until("the warning", || readiness(&daemon).contains("relay_dropped"));
     assert!(readiness(&daemon).contains("relay.max_bytes"), "{}", readiness(&daemon));
     // The newest points are those that arrive.
-    let second = second(address).start();
+    let other = second(address);
+    let second = other.start();
     wait_for_points(&second, all.last().unwrap());
     let sent = wait_sent(&daemon, &address.to_string());
     assert_eq!(sent["accepted"], sent["sent"] + sent["dropped"]);

@@ -40,11 +40,6 @@ impl Batch {
         self.bytes.is_empty()
     }
 
-    /// The number of points.
-    pub(crate) fn points(&self) -> u64 {
-        self.frames.iter().map(|(_, points)| u64::from(*points)).sum()
-    }
-
     fn begin_of_last(&self) -> usize {
         self.frames.last().map_or(0, |(end, _)| *end)
     }
@@ -159,7 +154,7 @@ mod tests {
         let names: Vec<Vec<u8>> = (0..5000).map(|n| format!("metric.{n}").into_bytes()).collect();
         assert_eq!(inlet.add(names.iter().map(|name| point(name))), (5000, 0));
         let Taken::Frames(batch) = inlet.take(Batch::default(), Duration::ZERO) else { panic!("no frames") };
-        assert_eq!(batch.points(), 5000);
+        assert_eq!(inlet.held(), 5000);
         assert!(batch.frames.len() > 1);
         let mut begin = 0;
         let mut read = Vec::new();

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,7 +44,6 @@ pub(crate) struct Sender {
 /// What a sender is doing.
 #[derive(Debug, Default)]
 pub(crate) struct Status {
-    is_connected: AtomicBool,
     /// Why the destination takes no points, and since when.
     trouble: Mutex<Option<(Instant, String)>>,
 }
@@ -57,12 +55,7 @@ impl Status {
         trouble.as_ref().map(|(since, why)| (since.elapsed(), why.clone()))
     }
 
-    pub(crate) fn is_connected(&self) -> bool {
-        self.is_connected.load(Ordering::Relaxed)
-    }
-
     fn fail(&self, why: String) {
-        self.is_connected.store(false, Ordering::Relaxed);
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let since = trouble.take().map_or_else(Instant::now, |(since, _)| since);
         *trouble = Some((since, why));
@@ -132,7 +125,6 @@ impl Sender {
     }
 
     fn set_connected(&self, is_connected: bool) {
-        self.status.is_connected.store(is_connected, Ordering::Relaxed);
         self.stats.connected.set(f64::from(u8::from(is_connected)));
     }
 

@@ -52,7 +52,6 @@ impl Writer {
                 Taken::Frames(mut batch) => {
                     self.seal(&mut batch);
                     self.write(&mut files, &batch, &FAILED);
-                    self.inlet.release(batch.points());
                     empty = batch;
                     if !self.inlet.is_closed() {
                         thread::sleep(PAUSE);
@@ -81,19 +80,31 @@ impl Writer {
         }
     }
 
-    /// Writes a batch. While the disk fails it is tried again; meanwhile points wait in the inlet. During a stop
-    /// it is tried once.
+    /// Writes a batch, in parts that fit into a segment. While the disk fails it is tried again; meanwhile points
+    /// wait in the inlet. During a stop it is tried once.
     fn write(&self, files: &mut SegmentWriter, batch: &Batch, failed: &Throttle) {
-        while let Err(error) = files.append(&self.queue, &batch.bytes, batch.points()) {
+        let (mut begin, mut points) = (0, 0);
+        for (number, (end, more)) in batch.frames.iter().enumerate() {
+            points += u64::from(*more);
+            if (end - begin) as u64 >= self.queue.segment_bytes() || number + 1 == batch.frames.len() {
+                self.append(files, &batch.bytes[begin..*end], points, failed);
+                (begin, points) = (*end, 0);
+            }
+        }
+    }
+
+    fn append(&self, files: &mut SegmentWriter, frames: &[u8], points: u64, failed: &Throttle) {
+        while let Err(error) = files.append(&self.queue, frames, points) {
             let then = "points for this destination wait in memory, and are dropped when it is full";
             self.log(failed, "cannot write", &error, then);
             self.make_room();
             if self.inlet.is_closed() {
-                self.stats.dropped_disk.add(batch.points());
-                return;
+                self.stats.dropped_disk.add(points);
+                break;
             }
             thread::sleep(HOUSEKEEPING);
         }
+        self.inlet.release(points);
     }
 
     fn sync(&self, files: &mut SegmentWriter, failed: &Throttle) {

@@ -39,7 +39,7 @@ pub(super) fn list(dir: &Path) -> io::Result<Vec<u64>> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let is_segment = path.extension().is_some_and(|extension| extension == EXTENSION);
-        let id = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        let id = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u64>().ok());
         ids.extend(id.filter(|_| is_segment));
     }
     ids.sort_unstable();

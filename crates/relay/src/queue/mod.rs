@@ -254,7 +254,7 @@ impl Queue {
     }
 
     /// A segment that has this many bytes is full.
-    fn segment_bytes(&self) -> u64 {
+    pub(crate) fn segment_bytes(&self) -> u64 {
         SEGMENT_BYTES.min(self.bytes_max / 8)
     }
 

@@ -80,15 +80,15 @@ fn a_torn_end_is_left_out() {
     append(&queue, &mut writer, 10, 20);
     drop((queue, writer));
     let path = files::path(dir.path(), 0);
-    let whole = std::fs::read(&path).unwrap();
+    let whole = fs::read(&path).unwrap();
     for cut in [whole.len() - 1, frame(0, 10).len() + 3, frame(0, 10).len() + HEADER] {
-        std::fs::write(&path, &whole[..cut]).unwrap();
+        fs::write(&path, &whole[..cut]).unwrap();
         let (queue, found) = Queue::open(dir.path(), 1 << 30).unwrap();
         assert_eq!(found.waiting, 10, "{cut}");
         assert_eq!(found.surplus_bytes as usize, cut - frame(0, 10).len());
         append(&queue, &mut SegmentWriter::default(), 50, 60);
         assert_eq!(drain(&queue, queue.sent()).0, (0..10).chain(50..60).collect::<Vec<_>>());
-        std::fs::remove_file(files::path(dir.path(), 1)).unwrap();
+        fs::remove_file(files::path(dir.path(), 1)).unwrap();
     }
 }
 
