@@ -210,8 +210,10 @@ impl Follower {
             for ((entry, is_loaded), copy) in page.iter().zip(loaded).zip(copies) {
                 if !is_loaded {
                     new.push(meta_of(entry));
-                } else if copy.is_some_and(|copy| copy.config != entry.1.config) {
-                    different.push(meta_of(entry));
+                } else if let Some(copy) = copy.filter(|copy| copy.config != entry.1.config) {
+                    // The engine takes such a change over while it runs.
+                    let is_easy = entry.1.config.reads_what_was_stored_with(&copy.config);
+                    if is_easy { &mut new } else { &mut different }.push(meta_of(entry));
                 }
             }
             let is_unannounced = |meta: &&MetricMeta| i64::from(meta.created_on) < announced_before;

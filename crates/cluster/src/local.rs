@@ -9,7 +9,8 @@ use uuid::Uuid;
 /// The metrics that this daemon has loaded.
 #[async_trait]
 pub trait LocalMetrics: Send + Sync + Debug {
-    /// Loads metrics that other daemons have created. Metrics that are loaded already stay as they are.
+    /// Loads metrics that other daemons have created. Metrics that are loaded already stay as they are, except that
+    /// they take over a new aggregation method if their stored windows mean the same to it.
     ///
     /// # Errors
     /// If the engine is shutting down.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_model::MetricConfig;
+use plumbago_model::{Aggregation, MetricConfig};
 use plumbago_store::{
     Capabilities, ErrorKind, MetaPage, MetadataStore, MetricMeta, SharedStore, Store, StoreError,
 };
@@ -213,6 +213,12 @@ impl MetadataStore for Names {
         let all: Vec<MetricMeta> =
             metrics.iter().zip(known).map(|(meta, known)| known.unwrap_or_else(|| meta.clone())).collect();
         self.0.copy.create(&all).await
+    }
+
+    /// Changes the store and the copy. Both keep the xFilesFactor, also if it counts as 0.
+    async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<(), StoreError> {
+        self.0.store.set_aggregation(name, method).await?;
+        self.0.copy.set_aggregation(name, method).await
     }
 
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {

@@ -30,9 +30,9 @@ mod stats;
 mod worker;
 
 pub use config::Config;
-pub use engine::{Engine, EngineParts};
+pub use engine::{ChangeError, Engine, EngineParts};
 pub use ledger::Ledger;
-pub use read::Reader;
+pub use read::{RawPoints, Reader};
 pub use recover::{Recovered, StartError};
 pub use refusal::{NameCheck, NameRefusal};
 pub use shard::creation::ConfigFor;

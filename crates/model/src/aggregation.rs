@@ -165,6 +165,13 @@ impl Aggregation {
         counts.into_iter().find(shows).map(|count| Window { value: value * f64::from(count), count })
     }
 
+    /// Whether windows that `other` folded mean the same to this method, open and stored ones alike. That holds
+    /// for the methods whose windows are sums.
+    pub fn reads_windows_of(self, other: Self) -> bool {
+        let is_sum = |method| matches!(method, Self::Average | Self::AvgZero | Self::Sum);
+        self == other || (is_sum(self) && is_sum(other))
+    }
+
     /// Whether a window cannot be folded slot by slot, but only from all of its slots when it closes.
     pub fn needs_all_slots(self) -> bool {
         matches!(self, Self::Percentile(_))
@@ -249,6 +256,21 @@ impl fmt::Display for Aggregation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn methods_with_sums_read_the_windows_of_each_other() {
+        let slots = [1.0, f64::NAN, 4.0, 4.0];
+        let methods = ["average", "avg_zero", "sum", "count", "min", "max", "last", "median"];
+        let methods = methods.map(|name| name.parse::<Aggregation>().unwrap());
+        for (a, one) in methods.into_iter().enumerate() {
+            for (b, other) in methods.into_iter().enumerate() {
+                assert_eq!(one.reads_windows_of(other), a == b || (a < 3 && b < 3), "{one} {other}");
+                if one.reads_windows_of(other) {
+                    assert_eq!(one.fold_all(slots.into_iter()), other.fold_all(slots.into_iter()));
+                }
+            }
+        }
+    }
 
     #[test]
     fn names_round_trip() {

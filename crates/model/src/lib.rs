@@ -39,6 +39,16 @@ pub struct MetricConfig {
     pub x_files_factor: f64,
 }
 
+impl MetricConfig {
+    /// Whether a metric that was stored with `other` may get this configuration without a change of what is
+    /// stored: same stages, and windows that mean the same, if there are any.
+    pub fn reads_what_was_stored_with(&self, other: &Self) -> bool {
+        let has_windows = self.retention.stages().len() > 1;
+        self.retention == other.retention
+            && (!has_windows || self.aggregation.reads_windows_of(other.aggregation))
+    }
+}
+
 /// Equal configurations have the same text, by which they are interned.
 impl MetricConfig {
     /// The configuration as text: retention, aggregation and factor, as in `60s:7d,900s:730d average 0.5`.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use plumbago_model::{Clock, MetricConfig, MetricId};
+use plumbago_model::{Aggregation, Clock, MetricConfig, MetricId};
 use plumbago_store::{MetricMeta, StoreError};
 use plumbago_telemetry::Throttle;
 use scylla::client::session::Session;
@@ -131,6 +131,14 @@ impl NameStore {
         let rows = metrics.iter().zip(&existing).filter(|(_, row)| !is_whole(row.as_ref()));
         let new: Vec<&str> = rows.map(|(metric, _)| metric.name.as_str()).collect();
         self.announce(false, &new).await;
+        Ok(())
+    }
+
+    /// Changes the aggregation method of a metric. Other daemons read it again, as they do with a new metric.
+    pub(crate) async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<(), StoreError> {
+        let Some(Some(meta)) = self.get(&[name]).await?.pop() else { return Ok(()) };
+        self.create(&[meta.with_aggregation(method)]).await?;
+        self.announce(false, &[name]).await;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use plumbago_model::{Clock, MetricId, Stage, Window};
+use plumbago_model::{Aggregation, Clock, MetricId, Stage, Window};
 use plumbago_store::merge;
 use plumbago_store::{
     Capabilities, Column, MetaPage, MetadataStore, MetricMeta, PointStore, ReadRequest, RemotePoints,
@@ -280,6 +280,10 @@ impl PointStore for CassandraStore {
 impl MetadataStore for CassandraStore {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         self.names.create(metrics).await
+    }
+
+    async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<(), StoreError> {
+        self.names.set_aggregation(name, method).await
     }
 
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {

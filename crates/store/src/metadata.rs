@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use plumbago_model::{MetricConfig, MetricId};
+use plumbago_model::{Aggregation, MetricConfig, MetricId};
 
 use crate::{Store, StoreError};
 
@@ -22,6 +22,12 @@ impl MetricMeta {
     /// The id, which is computed from the name.
     pub fn id(&self) -> MetricId {
         MetricId::of(&self.name)
+    }
+
+    /// The same metric with another aggregation method.
+    #[must_use]
+    pub fn with_aggregation(self, aggregation: Aggregation) -> Self {
+        Self { config: Arc::new(MetricConfig { aggregation, ..(*self.config).clone() }), ..self }
     }
 }
 
@@ -67,6 +73,16 @@ pub trait MetadataStore: Store {
     /// # Errors
     /// A transient error if the caller has to retry; some metrics may exist by then.
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError>;
+
+    /// Changes the aggregation method of a metric and leaves the rest of its configuration. Ignored if there is no
+    /// such metric.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry.
+    async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<(), StoreError> {
+        let Some(Some(meta)) = self.get(&[name]).await?.pop() else { return Ok(()) };
+        self.create(&[meta.with_aggregation(method)]).await
+    }
 
     /// Reads metrics, in the order of `names`; `None` for a metric that does not exist.
     ///

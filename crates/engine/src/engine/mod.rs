@@ -36,9 +36,12 @@ use crate::worker::{ShardCommand, ShardGauges, ask};
 
 mod histories;
 mod housekeeping;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod threads;
+
+pub use settings::ChangeError;
 
 /// Batches that one shard queues; then senders wait.
 const POINT_QUEUE: usize = 64;
@@ -98,6 +101,8 @@ struct Inner {
     give_up: Arc<AtomicBool>,
     ends: Mutex<Vec<QueueEnds>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held while settings of a metric change.
+    changes: tokio::sync::Mutex<()>,
 }
 
 /// The one writer and the one reader of points. Cloning shares it.
@@ -142,6 +147,7 @@ impl Engine {
             give_up: Arc::default(),
             ends: Mutex::new(ends),
             threads: Mutex::new(Vec::new()),
+            changes: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -246,7 +252,8 @@ impl Engine {
         )
     }
 
-    /// Adds metrics that other programs created in the metadata store.
+    /// Adds metrics that other programs created in the metadata store. Metrics that the engine has stay as they are,
+    /// but take over a configuration that reads what is stored.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.
@@ -354,7 +361,7 @@ impl Engine {
 
     /// Waits until the points that are queued now are applied.
     async fn apply_queued(&self) -> Result<(), FetchError> {
-        let nothing = || HeadQuery { hashes: Vec::new(), from: 0, until: 0, now: 0 };
+        let nothing = HeadQuery::default;
         let began = std::time::Instant::now();
         let asked = self.0.workers.iter().map(|worker| async move {
             ask(worker, |sender| ShardCommand::Read(nothing(), began, sender)).await

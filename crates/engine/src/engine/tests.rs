@@ -16,6 +16,7 @@ use plumbago_store::{FetchRequest, SeriesSource};
 
 mod history;
 mod late;
+mod settings;
 
 const START: i64 = 1_700_000_000;
 /// A timeout for stops that must complete.

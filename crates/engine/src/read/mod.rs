@@ -4,6 +4,8 @@
 mod metadata_fallback;
 mod pending;
 
+pub use pending::RawPoints;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -64,10 +66,26 @@ impl Reader {
         &self,
         request: &FetchRequest,
     ) -> Result<Vec<Option<HeadAnswer>>, FetchError> {
+        self.ask_heads_for(request, false).await
+    }
+
+    /// The same; with `whole_raw` the whole raw stage of each metric, whatever the range of the request is.
+    async fn ask_heads_for(
+        &self,
+        request: &FetchRequest,
+        whole_raw: bool,
+    ) -> Result<Vec<Option<HeadAnswer>>, FetchError> {
         let began = Instant::now();
         let hashes: Vec<_> = request.names.iter().map(|name| self.router.hash(name)).collect();
         let shards = self.router.group(&hashes).into_iter();
-        let parts = shards.map(|(shard, places)| self.ask_shard(shard, places, &hashes, request, began));
+        let query = |hashes| HeadQuery {
+            hashes,
+            from: request.from,
+            until: request.until,
+            now: request.now,
+            whole_raw,
+        };
+        let parts = shards.map(|(shard, places)| self.ask_shard(shard, places, &hashes, &query, began));
         let mut answers: Vec<Option<HeadAnswer>> = Vec::with_capacity(hashes.len());
         answers.resize_with(hashes.len(), || None);
         for (place, answer) in try_join_all(parts).await?.into_iter().flatten() {
@@ -82,17 +100,12 @@ impl Reader {
         shard: usize,
         places: Vec<usize>,
         hashes: &[NameHash],
-        request: &FetchRequest,
+        query: &impl Fn(Vec<NameHash>) -> HeadQuery,
         began: Instant,
     ) -> Result<Vec<(usize, Option<HeadAnswer>)>, FetchError> {
         let mut answers = Vec::with_capacity(places.len());
         for part in places.chunks(QUERY_METRICS) {
-            let query = HeadQuery {
-                hashes: part.iter().map(|place| hashes[*place]).collect(),
-                from: request.from,
-                until: request.until,
-                now: request.now,
-            };
+            let query = query(part.iter().map(|place| hashes[*place]).collect());
             let question = |sender| ShardCommand::Read(query, began, sender);
             answers.extend(part.iter().copied().zip(ask(&self.workers[shard], question).await?));
         }

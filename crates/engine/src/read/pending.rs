@@ -1,5 +1,7 @@
 //! Points that this process has accepted and that other readers do not find in the store yet.
 
+use std::sync::Arc;
+
 use plumbago_store::{Column, FetchError, FetchRequest, PendingRows, ReadRequest, RowCount, WindowRow};
 
 use crate::read::{Reader, overlay, stage_range, window_ranges};
@@ -37,6 +39,78 @@ impl Reader {
         }
         Ok(all)
     }
+
+    /// Returns the raw points of each metric that are accepted and not in the store's tables yet, as times of their
+    /// slots (seconds since the epoch) and values, in time order. Slots that a head holds beyond their flush, the
+    /// last twenty at most, are among them. `None` if there are more than `points_max` in all.
+    ///
+    /// # Errors
+    /// When the spool cannot be read, and when the engine was stopped.
+    pub async fn pending_raw(
+        &self,
+        names: &[Arc<str>],
+        now: i64,
+        points_max: usize,
+    ) -> Result<Option<Vec<RawPoints>>, FetchError> {
+        let request = FetchRequest { names: names.to_vec(), from: now, until: now, now };
+        let answers = self.ask_heads_for(&request, true).await?;
+        let mut all = vec![RawPoints::new(); names.len()];
+        let mut left = points_max;
+        let known: Vec<(usize, HeadAnswer)> =
+            answers.into_iter().enumerate().filter_map(|(place, answer)| Some((place, answer?))).collect();
+        let mut rest = known.as_slice();
+        while let Some((part, after)) =
+            rest.split_at_checked(slots_at_once(rest)).filter(|(p, _)| !p.is_empty())
+        {
+            rest = after;
+            for ((place, answer), column) in part.iter().zip(self.on_its_way(part).await?) {
+                let points = raw_points(answer, &column);
+                left = match left.checked_sub(points.len()) {
+                    Some(left) => left,
+                    None => return Ok(None),
+                };
+                all[*place] = points;
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// The slots of these answers that are on their way to the store. Empty columns if a store has no such slots.
+    async fn on_its_way(&self, part: &[(usize, HeadAnswer)]) -> Result<Vec<Column>, FetchError> {
+        if !self.store.capabilities().pending_rows {
+            return Ok(vec![Column::default(); part.len()]);
+        }
+        let ranges = part.iter().map(|(_, answer)| stage_range(answer)).collect();
+        Ok(self.store.read_pending(&ReadRequest { ranges, ..ReadRequest::default() }).await?)
+    }
+}
+
+/// Raw points of a metric: time in seconds since the epoch, and value.
+pub type RawPoints = Vec<(u32, f64)>;
+
+/// Slots that one read of rows on their way covers, about: each takes 8 bytes meanwhile.
+const SLOTS_AT_ONCE: u64 = 1 << 20;
+
+/// How many of these answers one read covers: at least one, if there is any.
+fn slots_at_once(answers: &[(usize, HeadAnswer)]) -> usize {
+    let mut slots = 0;
+    let fits = |(_, answer): &&(usize, HeadAnswer)| {
+        slots += u64::from(answer.slots.1 - answer.slots.0);
+        slots <= SLOTS_AT_ONCE
+    };
+    answers.iter().take_while(fits).count().max(1).min(answers.len())
+}
+
+/// The raw slots of a column, with those of the head in their place.
+fn raw_points(answer: &HeadAnswer, column: &Column) -> RawPoints {
+    let is_held = |slot: u32| answer.raw.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
+    let sent = (answer.slots.0..).zip(&column.values).map(|(slot, value)| (slot, *value));
+    let mut points: Vec<(u32, f64)> =
+        sent.filter(|(slot, value)| !value.is_nan() && !is_held(*slot)).collect();
+    points.extend_from_slice(&answer.raw);
+    points.sort_unstable_by_key(|(slot, _)| *slot);
+    let resolution = answer.layout.raw.resolution;
+    points.into_iter().map(|(slot, value)| (slot.saturating_mul(resolution), value)).collect()
 }
 
 /// The slots on their way to the store, with those of the head in their place.

@@ -95,7 +95,7 @@ impl World {
     fn read(&self, shard: &mut Shard, router: Router, name: &str, seconds: i64) -> Vec<f64> {
         let hash = router.hash(name);
         let now = self.clock.now();
-        let query = HeadQuery { hashes: vec![hash], from: now - seconds, until: now, now };
+        let query = HeadQuery { hashes: vec![hash], from: now - seconds, until: now, now, whole_raw: false };
         let Some(answer) = shard.read(&query, &hash) else { return Vec::new() };
         let ranges = vec![crate::read::stage_range(&answer)];
         let request = ReadRequest { ranges, ..Default::default() };

@@ -18,12 +18,23 @@ pub(crate) struct Adopted {
 }
 
 impl Shard {
-    /// Adds the metrics that have no head yet.
+    /// Adds the metrics that have no head yet. The others get the configuration if it reads what is stored.
     pub(crate) fn adopt(&mut self, metrics: &[Adopted]) {
         for metric in metrics {
-            if self.find(&metric.hash).is_none() && !self.deletions.contains(&metric.hash) {
+            if let Some(at) = self.find(&metric.hash) {
+                self.configure(at, &metric.config);
+            } else if !self.deletions.contains(&metric.hash) {
                 self.insert(metric.hash, metric.id, 0, &metric.config, LifeEvent::InsertKnown);
             }
+        }
+    }
+
+    /// Gives a metric another configuration. Its open windows go on, and so do its flushes in flight, so a
+    /// configuration that folds windows in another way is left to a restart.
+    fn configure(&mut self, at: u32, config: &Arc<MetricConfig>) {
+        let known = &self.layouts[usize::from(self.heads[at].config)].config;
+        if *known != *config && config.reads_what_was_stored_with(known) {
+            self.heads[at].config = self.layout(config);
         }
     }
 

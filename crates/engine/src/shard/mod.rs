@@ -291,7 +291,7 @@ impl Shard {
         (0..n).map(|k| self.windows[head.windows + k]).collect()
     }
 
-    fn layout(&mut self, config: &Arc<MetricConfig>) -> u16 {
+    pub(super) fn layout(&mut self, config: &Arc<MetricConfig>) -> u16 {
         // Metrics that come together usually share a configuration.
         if let Some(at) = self.layouts.iter().position(|p| Arc::ptr_eq(&p.config, config)) {
             return at as u16;

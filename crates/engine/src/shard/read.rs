@@ -11,7 +11,7 @@ use crate::shard::head::Pairs;
 use crate::shard::head_state::mark;
 
 /// A read of the heads of these metrics; the answers come in the same order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct HeadQuery {
     pub(crate) hashes: Vec<NameHash>,
     /// Seconds since the epoch, excluded.
@@ -20,6 +20,8 @@ pub(crate) struct HeadQuery {
     pub(crate) until: i64,
     /// The request's now, in seconds since the epoch; it chooses the stage.
     pub(crate) now: i64,
+    /// Read the whole raw stage of each metric, whatever the range is.
+    pub(crate) whole_raw: bool,
 }
 
 /// What a head contributes to a read of its metric.
@@ -47,6 +49,16 @@ impl HeadAnswer {
         let (stage, slots) = choose(&layout, from, until, now)?;
         Some(Self { id, layout, stage, slots, raw: Pairs::new(), windows: Vec::new(), base: 0 })
     }
+
+    /// The answer without points for the whole raw stage, up to slot `newest` if that is after `now`.
+    fn whole_raw(id: MetricId, layout: Arc<MetricLayout>, now: i64, newest: u32) -> Self {
+        let resolution = i64::from(layout.raw.resolution);
+        let slot = |time: i64| u32::try_from(time.max(0) / resolution).unwrap_or(u32::MAX - 1);
+        let until = slot(now).max(newest).saturating_add(1);
+        let first = slot(now - layout.raw.duration() as i64).saturating_add(1).min(until);
+        let slots = (first, until);
+        Self { id, layout, stage: 0, slots, raw: Pairs::new(), windows: Vec::new(), base: 0 }
+    }
 }
 
 impl Shard {
@@ -56,8 +68,12 @@ impl Shard {
         let at = self.find(hash)?;
         let head = &self.heads[at];
         let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
-        let range = (query.from, query.until, query.now);
-        let mut answer = HeadAnswer { base: head.base, ..HeadAnswer::empty(head.id, layout, range)? };
+        let answer = if query.whole_raw {
+            HeadAnswer::whole_raw(head.id, layout, query.now, head.newest)
+        } else {
+            HeadAnswer::empty(head.id, layout, (query.from, query.until, query.now))?
+        };
+        let mut answer = HeadAnswer { base: head.base, ..answer };
         let (stage, slots) = (answer.stage, answer.slots);
         if !head.is(mark::PLACED) {
             return Some(answer);

@@ -42,7 +42,8 @@ pub(crate) struct Reload {
     /// The values in effect: of reloadable keys as of the last reload that applied them, else as of the start.
     values: Value,
     level: Option<LevelHandle>,
-    /// Certificates of the HTTP ports, with the sections that configure them (`api`, `admin`).
+    /// Certificates of the ports beside the listeners, with the sections that configure them (`api`, `admin`,
+    /// `carbonlink`).
     certificates: Vec<(&'static str, Arc<Certificates>)>,
     /// Hashes of the contents of the files in effect, by key.
     contents: BTreeMap<&'static str, u64>,
@@ -88,7 +89,7 @@ impl Reload {
         }
     }
 
-    /// Adds an HTTP port, whose certificate is read again.
+    /// Adds a port, whose certificate is read again.
     pub(super) fn add_port(&mut self, section: &'static str, certificates: Arc<Certificates>) {
         self.certificates.push((section, certificates));
     }
@@ -208,8 +209,12 @@ impl Reload {
                 .fail_with(problems.into_iter(), "the old rules of the relay stay in effect (relay.rules)");
         }
         for (section, certificates) in &self.certificates {
-            let tls = if *section == "api" { &config.api.tls } else { &config.admin.tls };
-            if let Err(error) = certificates.reload(&tls.files()) {
+            let files_of = match *section {
+                "api" => config.api.tls.files(),
+                "carbonlink" => config.carbonlink.tls.files(),
+                _ => config.admin.tls.files(),
+            };
+            if let Err(error) = certificates.reload(&files_of) {
                 kept.extend(files.iter().filter(|key| key.starts_with(&format!("{section}.tls."))));
                 let what = format!("{section}.tls was not reloaded; the old certificate stays in effect");
                 outcome.fail_with(std::iter::once(error.to_string()), &what);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use plumbago_model::{MetricId, Stage};
+use plumbago_model::{Aggregation, MetricId, Stage};
 
 use crate::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, MetaPage, MetadataStore,
@@ -226,6 +226,12 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
         let fate = self.before("create metrics")?;
         let done = self.inner.create(metrics).await?;
         Self::after(&fate, "create metrics", done)
+    }
+
+    async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<(), StoreError> {
+        let fate = self.before("change a metric")?;
+        let done = self.inner.set_aggregation(name, method).await?;
+        Self::after(&fate, "change a metric", done)
     }
 
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {

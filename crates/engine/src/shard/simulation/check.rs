@@ -14,7 +14,8 @@ impl World {
             for (stage, span) in self.spans.into_iter().enumerate() {
                 let now = self.clock.now();
                 let age = span - 1;
-                let query = HeadQuery { hashes: vec![hash], from: now - age, until: now, now };
+                let query =
+                    HeadQuery { hashes: vec![hash], from: now - age, until: now, now, whole_raw: false };
                 let answer = self.shard.read(&query, &hash).unwrap();
                 assert_eq!(answer.stage, stage);
                 let range = SlotRange {
