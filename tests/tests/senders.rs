@@ -16,14 +16,14 @@ use plumbago_tests::send::{Point, lines};
 use plumbago_tests::wait::{wait_for, wait_until};
 use serde_json::Value;
 
-const SECONDS: &str = "[all]\npattern = .*\nretentions = 1s:1h,10s:1d\n";
+pub(crate) const SECONDS: &str = "[all]\npattern = .*\nretentions = 1s:1h,10s:1d\n";
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
 }
 
 /// Waits until the API returns every point, bit for bit. The last point of a slot counts.
-fn wait_for_points(daemon: &Daemon, points: &[Point]) {
+pub(crate) fn wait_for_points(daemon: &Daemon, points: &[Point]) {
     let mut wanted: BTreeMap<&str, BTreeMap<i64, f64>> = BTreeMap::new();
     for point in points {
         wanted.entry(&point.name).or_default().insert(point.timestamp, point.value);
@@ -94,7 +94,7 @@ fn collectd() {
 }
 
 /// Points for a relay: several metrics, recent timestamps, integers and fractions of every size.
-fn relayed(prefix: &str) -> Vec<Point> {
+pub(crate) fn relayed(prefix: &str) -> Vec<Point> {
     let start = now() - 100;
     let value = |m: i64, s: i64| match m % 4 {
         0 => (m * 100 + s) as f64,
@@ -115,7 +115,7 @@ fn ten_decimals(points: &[Point]) -> Vec<Point> {
 }
 
 /// Connects to a program that is still starting.
-fn connect(address: SocketAddr, program: &mut Guarded) -> TcpStream {
+pub(crate) fn connect(address: SocketAddr, program: &mut Guarded) -> TcpStream {
     wait_for("a relay to listen", || {
         assert!(program.runs(), "it ended: {}", program.output());
         TcpStream::connect(address).ok()

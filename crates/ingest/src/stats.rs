@@ -171,7 +171,10 @@ impl ListenerStats {
                 let help = "points that were refused, by the stage that refused them and the reason";
                 registry.counter("plumbago_rejected_points_total", help, &labels)
             }),
-            messages: counter("plumbago_ingest_messages_total", "lines, frames or bodies, empty ones included"),
+            messages: counter(
+                "plumbago_ingest_messages_total",
+                "lines, frames or bodies, empty ones included",
+            ),
             bytes: counter("plumbago_ingest_bytes_total", "bytes read"),
             batch_seconds: registry.histogram(
                 "plumbago_ingest_batch_seconds",

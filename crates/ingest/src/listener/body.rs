@@ -18,6 +18,10 @@ use crate::reject::Reject;
 /// How long the rest of a body may take once the process is stopping.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
+/// How much of a refused body is read, and for how long.
+const DISCARD_BYTES: usize = 64 << 20;
+const DISCARD_TIME: Duration = Duration::from_secs(5);
+
 /// How a body is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
@@ -71,6 +75,11 @@ impl Fault {
         }
     }
 
+    /// True if the client may still be sending, and can read an answer.
+    pub(super) fn leaves_a_rest(&self) -> bool {
+        matches!(self, Self::TooLarge | Self::Damaged(_) | Self::NoMemory)
+    }
+
     pub(super) fn text(&self) -> Cow<'static, str> {
         match self {
             Self::TooLarge => "the body is larger than ingest.http.body_bytes_max".into(),
@@ -104,7 +113,7 @@ impl<'a> Reader<'a> {
     /// Reads the body to its end. A pause may last `pause_max`.
     pub(super) async fn read(
         &mut self,
-        mut body: Incoming,
+        body: &mut Incoming,
         pause_max: Duration,
         stop: &CancellationToken,
     ) -> Result<(), Fault> {
@@ -152,6 +161,21 @@ impl<'a> Reader<'a> {
         let is_whole = self.gzip.as_ref().is_none_or(|gzip| gzip.is_complete() && self.received > 0);
         if is_whole { Ok(()) } else { Err(Fault::Damaged("the gzip stream has no end".into())) }
     }
+}
+
+/// Reads what is left of a body that was refused, within limits. A client that is still sending could not read the
+/// answer otherwise, because its connection would be reset.
+pub(super) async fn discard(body: &mut Incoming) {
+    let discard = async {
+        let mut left = DISCARD_BYTES;
+        while let Some(Ok(frame)) = body.frame().await
+            && let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len))
+        {
+            left = rest;
+        }
+    };
+    // After that the answer is sent in any case.
+    let _ = timeout(DISCARD_TIME, discard).await;
 }
 
 /// Waits until the process has been stopping for too long.

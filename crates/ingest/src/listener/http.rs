@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Shared;
-use super::body::{Coding, Fault, Reader};
+use super::body::{Coding, Fault, Reader, discard};
 use super::lease::Lease;
 use super::peers::Place;
 use crate::protocol::Intake;
@@ -136,6 +136,7 @@ impl Requests {
                 answer.unwrap_or_else(|_| Answer::of(StatusCode::INTERNAL_SERVER_ERROR)).into_response()
             }
             _ => {
+                discard(&mut request.into_body()).await;
                 let text = "only GET and POST are answered";
                 let answer = self.refuse(StatusCode::METHOD_NOT_ALLOWED, Reject::Request, text.into());
                 let mut response = answer.into_response();
@@ -146,8 +147,13 @@ impl Requests {
     }
 
     async fn post(self: Arc<Self>, request: Request<Incoming>) -> Answer {
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
+        // A client that waits for a permission to send does not send after a refusal.
+        let waits = head.headers.contains_key(header::EXPECT);
         let Some(coding) = Coding::of(&head.headers) else {
+            if !waits {
+                discard(&mut body).await;
+            }
             let text = "the content coding is neither identity nor gzip";
             return self.refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, Reject::Request, text.into());
         };
@@ -155,11 +161,17 @@ impl Requests {
         let content = Content::of(content.unwrap_or_default());
         let lease = Lease::new(&self.shared.frame_memory);
         let mut reader = Reader::new(coding, self.body_bytes_max, lease);
-        let outcome = reader.read(body, self.pause_max, &self.stop).await;
+        let outcome = reader.read(&mut body, self.pause_max, &self.stop).await;
         self.stats().parsed(reader.received, &mut Intake::default(), self.shared.clock.now_ms());
         match outcome {
             Ok(()) => self.take(content, &reader.bytes).await,
-            Err(fault) => self.fault(&fault),
+            Err(fault) => {
+                drop(reader);
+                if fault.leaves_a_rest() && !waits {
+                    discard(&mut body).await;
+                }
+                self.fault(&fault)
+            }
         }
     }
 

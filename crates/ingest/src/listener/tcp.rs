@@ -188,7 +188,9 @@ impl Client<'_> {
         match talk {
             Talk::Stream(connect) => {
                 let protocol = connect(message_bytes_max, compression);
-                Connection::new(stream, protocol, origin, idle_timeout, place, &door.shared, stats).run().await
+                Connection::new(stream, protocol, origin, idle_timeout, place, &door.shared, stats)
+                    .run()
+                    .await
             }
             Talk::Http => {
                 let requests = http::Requests {

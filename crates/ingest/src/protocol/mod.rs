@@ -13,8 +13,8 @@ pub mod pickle;
 pub mod post;
 pub mod protobuf;
 
-pub use compressed::{Compression, Stream};
 pub(crate) use compressed::Gzip;
+pub use compressed::{Compression, Stream};
 pub use frame::{Cursor, Decode, Framed};
 pub(crate) use parser::BATCH_BYTES;
 pub use parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};

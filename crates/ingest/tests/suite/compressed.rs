@@ -58,7 +58,7 @@ async fn bare_snappy_when_it_is_announced() {
     eventually("the points to be accepted", || daemon.stats().accepted() == 303).await;
     // Plain lines are no snappy.
     daemon.send(daemon.line(), b"plain 1 1700000000\n");
-    eventually("the damage", || daemon.stats().rejected_for(Reject::Damaged) == 1).await;
+    eventually("a refusal", || daemon.stats().rejected_for(Reject::HalfFrame) == 1).await;
     daemon.stop().await;
 }
 

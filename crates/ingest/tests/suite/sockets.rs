@@ -319,7 +319,8 @@ async fn a_listener_has_several_addresses() {
     eventually("8 points to be accepted", || daemon.stats().accepted() == 8).await;
 
     // The limit on connections holds for all addresses together.
-    let mut open = of("line").into_iter().map(|address| TcpStream::connect(address).unwrap()).collect::<Vec<_>>();
+    let mut open =
+        of("line").into_iter().map(|address| TcpStream::connect(address).unwrap()).collect::<Vec<_>>();
     for (n, stream) in open.iter_mut().enumerate() {
         writeln!(stream, "limited.{n} 1 1700000000").unwrap();
     }

@@ -32,10 +32,11 @@ pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
 fn listens(config: &Config) -> Vec<(String, &str, bool)> {
     let udp = ("ingest.udp.listen".to_owned(), &config.ingest.udp.listen, true);
     let tcp = config.ingest.tcp.iter();
-    let tcp = tcp.map(|(protocol, section)| (format!("ingest.{}.listen", protocol.name), &section.listen, false));
-    let ingest = std::iter::once(udp).chain(tcp).flat_map(|(key, listen, is_udp)| {
-        listen.iter().map(move |address| (key.clone(), address, is_udp))
-    });
+    let tcp =
+        tcp.map(|(protocol, section)| (format!("ingest.{}.listen", protocol.name), &section.listen, false));
+    let ingest = std::iter::once(udp)
+        .chain(tcp)
+        .flat_map(|(key, listen, is_udp)| listen.iter().map(move |address| (key.clone(), address, is_udp)));
     let http = [("api.listen", config.api.listen.as_str()), ("admin.listen", &config.admin.listen)];
     ingest.chain(http.map(|(key, listen)| (key.to_owned(), listen, false))).collect()
 }

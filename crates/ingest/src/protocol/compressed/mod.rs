@@ -262,7 +262,9 @@ impl Protocol for Stream {
             }
             State::Packed(decoder) if !self.tail.is_empty() || decoder.is_cut() => {
                 intake.messages += 1;
-                intake.tally.reject(Reject::HalfFrame, b"the compressed stream ends in the middle of a block");
+                intake
+                    .tally
+                    .reject(Reject::HalfFrame, b"the compressed stream ends in the middle of a block");
             }
             _ => {}
         }

@@ -172,7 +172,8 @@ impl Element {
             0 if upper < 60 => Self { takes: 2 + upper, makes: 1 + upper },
             0 => {
                 let bytes = upper - 59;
-                let length = input.get(1..=bytes)?.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+                let length =
+                    input.get(1..=bytes)?.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
                 Self { takes: 2 + bytes + length, makes: 1 + length }
             }
             1 => Self { takes: 2, makes: 4 + (upper & 7) },

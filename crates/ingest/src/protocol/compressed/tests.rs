@@ -23,7 +23,8 @@ impl Outcome {
     fn take(&mut self, intake: &mut Intake) {
         assert!(intake.points.bytes() < 2 * crate::protocol::BATCH_BYTES);
         let points = intake.points.points().iter();
-        self.points.extend(points.map(|p| (intake.points.name(p).to_owned(), p.timestamp, p.value.to_bits())));
+        self.points
+            .extend(points.map(|p| (intake.points.name(p).to_owned(), p.timestamp, p.value.to_bits())));
         for reason in Reject::ALL {
             match (self.refused.iter_mut().find(|(other, _)| *other == reason), intake.tally.count(reason)) {
                 (_, 0) => {}
@@ -69,7 +70,15 @@ fn plain(bytes: &[u8]) -> Outcome {
 fn lines(count: usize) -> Vec<u8> {
     let line = |i: usize| match i % 50 {
         49 => "not a line\n".to_owned(),
-        _ => format!("servers.dc{}.web{:03}.cpu.{}.user {}.{} {}\n", i % 3, i % 200, i % 8, i * 37 % 1000, i % 10, NOW),
+        _ => format!(
+            "servers.dc{}.web{:03}.cpu.{}.user {}.{} {}\n",
+            i % 3,
+            i % 200,
+            i % 8,
+            i * 37 % 1000,
+            i % 10,
+            NOW
+        ),
     };
     (0..count).map(line).collect::<String>().into_bytes()
 }
@@ -130,10 +139,8 @@ fn lz4_large(bytes: &[u8]) -> Vec<u8> {
 fn snappy_framed(bytes: &[u8]) -> Vec<u8> {
     let mut out = snap::write::FrameEncoder::new(Vec::new());
     out.write_all(bytes).unwrap();
-    let mut out = out.into_inner().unwrap();
-    out.extend(b"\xfe\x03\0\0\0\0\0");
-    out.extend(snappy::MAGIC);
-    out
+    // A stream may identify itself again, and be padded.
+    [snappy::MAGIC, &out.into_inner().unwrap(), b"\xfe\x03\0\0\0\0\0", snappy::MAGIC].concat()
 }
 
 /// As carbon-c-relay sends snappy: a bare block for each piece.
@@ -168,7 +175,7 @@ fn compressed_lines_are_the_lines() {
     let bytes = [lines(20_000), b"half a li".to_vec()].concat();
     let expected = plain(&bytes);
     assert_eq!(expected.points.len(), 19_600);
-    assert_eq!(expected.refused, [(Reject::Fields, 400), (Reject::HalfLine, 1)]);
+    assert_eq!(expected.refused, [(Reject::Value, 400), (Reject::HalfLine, 1)]);
     for (form, (name, _, compression)) in FORMS.iter().enumerate() {
         let outcome = stream(&packed(form, &bytes), *compression);
         assert_eq!(outcome.points.len(), expected.points.len(), "{name}: {:?}", outcome.refused);
@@ -230,7 +237,7 @@ fn checksums_are_compared() {
         (gzip_members(&bytes), 5),
         ([lz4(b"\n"), lz4_linked(&bytes)].concat(), 2),
         ([lz4(b"\n"), lz4_linked(&bytes)].concat(), 10),
-        (snappy_framed(b"a 1 1\n"), 7 + 10 + 6),
+        (snappy_framed(b"a 1 1\n"), 7 + 10 + 3),
     ];
     for (at, (mut bytes, from_end)) in cases.into_iter().enumerate() {
         let position = bytes.len() - from_end;
@@ -251,7 +258,7 @@ fn a_cut_block_is_counted_and_a_missing_end_is_not() {
         (lz4(bytes), false),
         (lz4(bytes)[..10].to_vec(), true),
         (snappy_framed(bytes), false),
-        (snappy_framed(bytes)[..15].to_vec(), true),
+        (snappy_framed(bytes)[..25].to_vec(), true),
         (b"\x1f".to_vec(), false),
     ] {
         let outcome = stream(&bytes, Compression::Auto);
@@ -316,8 +323,7 @@ proptest! {
     fn single_bytes_do_not_matter(form in 0..FORMS.len(), count in 0usize..30) {
         let bytes = packed(form, &lines(count));
         let outcome = read(&mut Stream::new(4096, FORMS[form].2), bytes.chunks(1));
-        prop_assert!(outcome == plain(&lines(count)) || FORMS[form].0 == "lz4 linked");
-        prop_assert_eq!(outcome.points, plain(&lines(count)).points);
+        prop_assert_eq!(outcome, plain(&lines(count)));
     }
 
     #[test]
