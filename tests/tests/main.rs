@@ -17,6 +17,7 @@ mod hostile;
 mod interop;
 mod journaled;
 mod ledger;
+mod listeners;
 mod load;
 mod maintenance;
 mod memory;

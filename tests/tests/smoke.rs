@@ -7,7 +7,7 @@ use serde_json::Value;
 
 fn listening() -> Setup {
     let mut setup = Setup::new();
-    for listener in ["ingest.line", "ingest.udp", "ingest.pickle", "ingest.protobuf", "api"] {
+    for listener in ["ingest.line", "ingest.udp", "ingest.pickle", "ingest.protobuf", "ingest.http", "api"] {
         setup.set(&format!("{listener}.listen"), &own_address().to_string());
     }
     // The command asks for the admin port by its setting as well.
@@ -21,7 +21,7 @@ fn every_listener_is_tested_and_nothing_is_left() {
     let daemon = setup.set("api.url_prefix", "/graphite").start();
     let ended = setup.run(&["test"]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.output);
-    for listener in ["line", "udp", "pickle", "protobuf"] {
+    for listener in ["line", "udp", "pickle", "protobuf", "http"] {
         let line = ended.output.lines().find(|line| line.starts_with(listener)).unwrap();
         assert!(line.contains("ok: found after"), "{line}");
     }
@@ -31,7 +31,7 @@ fn every_listener_is_tested_and_nothing_is_left() {
     let ended = setup.run(&["test", "--json", "--keep"]);
     let results: Value = serde_json::from_str(&ended.output).unwrap();
     assert!(results.as_array().unwrap().iter().all(|result| result["state"] == "ok"), "{results}");
-    assert_eq!(names().matches("plumbago.test").count(), 4);
+    assert_eq!(names().matches("plumbago.test").count(), 5);
     daemon.stop_well();
     let ended = setup.run(&["test"]);
     assert_eq!(ended.status.code(), Some(4), "{}", ended.output);
@@ -41,7 +41,7 @@ fn every_listener_is_tested_and_nothing_is_left() {
 #[test]
 fn a_listener_that_loses_its_points_is_named() {
     let mut setup = listening();
-    let blacklist = setup.file("blacklist.conf", "^plumbago\\.test\\..*\\.pickle$\n");
+    let blacklist = setup.file("blacklist.conf", "^plumbago\\.test\\..*\\.pickle_\n");
     setup.set("ingest.blacklist", blacklist.to_str().unwrap());
     let daemon = setup.start();
     let ended = setup.run(&["test", "--patience", "2s"]);

@@ -1,6 +1,6 @@
 //! Sends one point by a protocol, and waits until Graphite's API finds and reads it.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ pub enum Way {
     Pickle,
     /// Carbon's protobuf message over TCP.
     Protobuf,
+    /// A line in the body of an HTTP POST.
+    Http,
 }
 
 /// The point.
@@ -87,12 +89,23 @@ fn send(way: Way, listener: SocketAddr, probe: &Probe) -> std::io::Result<()> {
     }
     let mut stream = TcpStream::connect_timeout(&listener, CONNECT_TIMEOUT)?;
     stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
-    stream.write_all(&bytes)
+    stream.write_all(&bytes)?;
+    if way == Way::Http {
+        // A connection that is closed before the answer might be taken for one that broke.
+        stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+        stream.read_to_end(&mut Vec::new())?;
+    }
+    Ok(())
 }
 
 fn bytes(way: Way, Probe { name, timestamp, value }: &Probe) -> Vec<u8> {
     match way {
         Way::Line | Way::Udp => format!("{name} {value} {timestamp}\n").into_bytes(),
+        Way::Http => {
+            let line = format!("{name} {value} {timestamp}\n");
+            let head = "POST / HTTP/1.1\r\nHost: plumbago\r\nConnection: close\r\nContent-Length:";
+            format!("{head} {}\r\n\r\n{line}", line.len()).into_bytes()
+        }
         Way::Pickle => {
             // Protocol 0, which is text: a list with one (name, (timestamp, value)).
             framed(format!("(lp0\n(V{name}\np1\n(I{timestamp}\nF{value:?}\ntp2\ntp3\na.").as_bytes())

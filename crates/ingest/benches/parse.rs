@@ -1,11 +1,12 @@
 //! Time to parse lines and pickles into a batch.
 
 use std::hint::black_box;
+use std::io::Write;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use plumbago_ingest::protocol::line::Lines;
 use plumbago_ingest::protocol::pickle::Pickle;
-use plumbago_ingest::protocol::{Context, Framed, Intake, Protocol};
+use plumbago_ingest::protocol::{Compression, Context, Framed, Intake, Protocol, Step, Stream};
 use plumbago_ingest::{NameOptions, Relabel};
 
 const LINES: usize = 4000;
@@ -71,6 +72,29 @@ fn frames() -> Vec<u8> {
     out
 }
 
+/// The bytes that carbon-c-relay compresses at once.
+const FLUSH: usize = 32 << 10;
+
+/// Lines as carbon-c-relay compresses them; gzip with an end, so that the same bytes can come again.
+fn compressed(lines: &[u8]) -> [(&'static str, Vec<u8>); 3] {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    for piece in lines.chunks(FLUSH) {
+        gzip.write_all(piece).and_then(|()| gzip.flush()).expect("a vector takes all");
+    }
+    let lz4 = lines.chunks(FLUSH).flat_map(|piece| {
+        let mut frame = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        frame.write_all(piece).expect("a vector takes all");
+        frame.finish().expect("a vector takes all")
+    });
+    let mut snappy = snap::write::FrameEncoder::new(Vec::new());
+    snappy.write_all(lines).expect("a vector takes all");
+    [
+        ("line/gzip", gzip.finish().expect("a vector takes all")),
+        ("line/lz4", lz4.collect()),
+        ("line/snappy", snappy.into_inner().expect("a vector takes all")),
+    ]
+}
+
 fn parse(c: &mut Criterion) {
     let (relabel, _) = Relabel::parse("^carbon\\.", "", "[pre]\n^servers\\.dc(\\d) = dc\\1.servers");
     let mut group = c.benchmark_group("parse");
@@ -89,6 +113,16 @@ fn parse(c: &mut Criterion) {
             b.iter(|| run(&mut protocol, bytes, &context, &mut intake));
         });
     }
+    let context = Context { now: NOW, names: NameOptions::default(), relabel: None };
+    let plain = lines("");
+    for (name, bytes) in compressed(&plain).iter().chain([&("line/auto", plain.clone())]) {
+        println!("{name}: {} bytes for {}", bytes.len(), plain.len());
+        group.bench_function(*name, |b| {
+            let mut protocol = Stream::new(16 << 10, Compression::Auto);
+            let mut intake = Intake::for_bytes(plain.len());
+            b.iter(|| run(&mut protocol, bytes, &context, &mut intake));
+        });
+    }
     let bytes = frames();
     let context = Context { now: NOW, names: NameOptions::default(), relabel: None };
     group.bench_function("pickle/protocol_2", |b| {
@@ -103,7 +137,10 @@ fn parse(c: &mut Criterion) {
 /// too.
 fn run(protocol: &mut impl Protocol, bytes: &[u8], context: &Context<'_>, intake: &mut Intake) {
     intake.points.clear();
-    protocol.feed(black_box(bytes), context, intake);
+    let mut step = protocol.feed(black_box(bytes), context, intake);
+    while step == Step::Again {
+        step = protocol.again(context, intake);
+    }
     assert_eq!((intake.points.len(), intake.tally.total()), (LINES, 0));
     black_box(intake);
 }

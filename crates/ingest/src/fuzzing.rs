@@ -4,7 +4,7 @@ use crate::name::NameOptions;
 use crate::protocol::line::{self, Lines};
 use crate::protocol::pickle::Pickle;
 use crate::protocol::protobuf::Protobuf;
-use crate::protocol::{BATCH_BYTES, Context, Framed, Intake, Protocol, Step};
+use crate::protocol::{BATCH_BYTES, Compression, Context, Framed, Intake, Protocol, Step, Stream};
 
 const NOW: u32 = 1_700_000_000;
 
@@ -14,6 +14,18 @@ pub fn line(data: &[u8]) {
     let mut intake = Intake::default();
     line::datagram(data, 64, &context(), &mut intake);
     check(&intake);
+}
+
+/// Parses the bytes as a stream of lines that may be compressed. A bomb may end one chunk earlier or later than
+/// another.
+pub fn compressed(data: &[u8]) {
+    for compression in [Compression::Auto, Compression::Snappy] {
+        if data.len() < 4096 {
+            streams(data, || Stream::new(64, compression));
+        } else {
+            points(&[data], Stream::new(64, compression));
+        }
+    }
 }
 
 /// Parses the bytes as a stream of pickle frames and as the content of one frame.

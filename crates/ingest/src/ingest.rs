@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::config::{Config, TcpConfig, resolve};
+use crate::config::{Config, Listen, TcpConfig, resolve};
 use crate::listener::{Shared, tcp, udp};
 use crate::protocol::TcpProtocol;
 use crate::relabel::{Rules, RulesError};
@@ -22,22 +22,22 @@ use crate::stats::{Listener, Stats};
 /// All listeners, bound but not reading yet.
 pub struct Ingest {
     tcp: Vec<tcp::Bound>,
-    udp: Option<udp::Bound>,
+    udp: Vec<udp::Bound>,
     shared: Arc<Shared>,
     handle: Handle,
 }
 
-/// The bound addresses. A listener that is off has none.
+/// The bound addresses. A listener that is off has none, others have one or more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Addresses(Vec<(Listener, SocketAddr)>);
 
 impl Addresses {
-    /// The address of a listener, with the port that the kernel chose for port 0. `None` if it is off.
+    /// The first address of a listener, with the port that the kernel chose for port 0. `None` if it is off.
     pub fn of(&self, listener: Listener) -> Option<SocketAddr> {
         self.iter().find(|(other, _)| *other == listener).map(|(_, address)| address)
     }
 
-    /// The listeners that are on, with their addresses.
+    /// The listeners that are on, once for each of their addresses.
     pub fn iter(&self) -> impl Iterator<Item = (Listener, SocketAddr)> {
         self.0.iter().copied()
     }
@@ -143,7 +143,7 @@ impl Ingest {
         let udp = bind_udp(config, registry)?;
         let certificates =
             tcp.iter().map(|bound| (bound.listener, Arc::clone(&bound.certificates))).collect();
-        let addresses = addresses(&tcp, udp.as_ref());
+        let addresses = addresses(&tcp, &udp);
         let handle = Handle { addresses, stats, rules, certificates: Arc::new(certificates) };
         Ok(Self { tcp, udp, shared: Arc::new(shared), handle })
     }
@@ -167,7 +167,7 @@ impl Ingest {
             let listener = bound.listener;
             listeners.spawn(async move { (listener, tcp::run(bound, shared, stop).await) });
         }
-        if let Some(bound) = self.udp {
+        for bound in self.udp {
             let (shared, stop) = (Arc::clone(&self.shared), shutdown.clone());
             listeners.spawn(async move { (Listener::UDP, udp::run(bound, shared, stop).await) });
         }
@@ -211,11 +211,17 @@ fn length(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-fn address(listener: Listener, listen: &str) -> Result<Option<SocketAddr>, BindError> {
-    if listen.is_empty() {
-        return Ok(None);
-    }
-    resolve(listen).map(Some).map_err(|problem| BindError::Address { listener, problem })
+/// Binds each address of a listener.
+fn bind_all<S>(
+    listener: Listener,
+    listen: &Listen,
+    bind: impl Fn(SocketAddr) -> io::Result<S>,
+) -> Result<Vec<S>, BindError> {
+    let bind = |text| {
+        let address = resolve(text).map_err(|problem| BindError::Address { listener, problem })?;
+        bind(address).map_err(|source| BindError::Bind { listener, address, source })
+    };
+    listen.iter().map(bind).collect()
 }
 
 fn bind_tcp(
@@ -223,36 +229,40 @@ fn bind_tcp(
     protocol: TcpProtocol,
     section: &TcpConfig,
 ) -> Result<Option<tcp::Bound>, BindError> {
-    let Some(address) = address(listener, &section.listen)? else { return Ok(None) };
+    if section.listen.is_off() {
+        return Ok(None);
+    }
     let certificates = section.tls.load().map_err(|source| BindError::Tls { listener, source })?;
-    let socket = tcp::bind(address).map_err(|source| BindError::Bind { listener, address, source })?;
     Ok(Some(tcp::Bound {
         listener,
-        socket,
+        sockets: bind_all(listener, &section.listen, tcp::bind)?,
         connections_max: section.connections_max,
         idle_timeout: (!section.idle_timeout.is_zero()).then_some(section.idle_timeout),
         certificates: Arc::new(certificates),
-        protocol,
+        talk: protocol.talk,
         message_bytes_max: length(section.message_bytes_max),
+        compression: section.compression,
     }))
 }
 
-fn bind_udp(config: &Config, registry: &Registry) -> Result<Option<udp::Bound>, BindError> {
-    let listener = Listener::UDP;
-    let Some(address) = address(listener, &config.udp.listen)? else { return Ok(None) };
-    let socket = udp::bind(address, length(config.udp.receive_buffer_bytes))
-        .map_err(|source| BindError::Bind { listener, address, source })?;
+fn bind_udp(config: &Config, registry: &Registry) -> Result<Vec<udp::Bound>, BindError> {
+    let bind = |address| udp::bind(address, length(config.udp.receive_buffer_bytes));
+    let sockets = bind_all(Listener::UDP, &config.udp.listen, bind)?;
+    if sockets.is_empty() {
+        return Ok(Vec::new());
+    }
     let kernel_drops = registry.counter(
         "plumbago_ingest_udp_kernel_drops_total",
         "Datagrams that the kernel dropped before they were read",
         &[],
     );
     let line_bytes_max = length(config.udp.line_bytes_max);
-    Ok(Some(udp::Bound { socket, line_bytes_max, kernel_drops }))
+    let bound = |socket| udp::Bound { socket, line_bytes_max, kernel_drops: kernel_drops.clone() };
+    Ok(sockets.into_iter().map(bound).collect())
 }
 
-fn addresses(tcp: &[tcp::Bound], udp: Option<&udp::Bound>) -> Addresses {
-    let tcp = tcp.iter().map(|bound| (bound.listener, bound.socket.local_addr()));
+fn addresses(tcp: &[tcp::Bound], udp: &[udp::Bound]) -> Addresses {
+    let tcp = tcp.iter().flat_map(|bound| bound.sockets.iter().map(|s| (bound.listener, s.local_addr())));
     let udp = udp.iter().map(|bound| (Listener::UDP, bound.socket.local_addr()));
     Addresses(tcp.chain(udp).filter_map(|(listener, address)| Some((listener, address.ok()?))).collect())
 }

@@ -39,16 +39,23 @@ pub enum Reject {
     HalfLine,
     /// An entry of a frame is not a name with points.
     Item,
-    /// The frame could not be decoded. None of its points was accepted.
+    /// The frame or the body could not be decoded. None of its points was accepted.
     Frame,
-    /// The frame is longer than `frame_bytes_max`. Its connection was closed.
+    /// The frame is longer than `frame_bytes_max`, and its connection was closed. Or the body is longer than
+    /// `body_bytes_max`.
     FrameTooLarge,
-    /// The connection closed in the middle of the frame.
+    /// The connection closed in the middle of the frame, the body, or a block of a compressed stream.
     HalfFrame,
     /// The frame repeats long names so often that its points would take far more memory than the frame. The
-    /// rest of the frame was skipped.
+    /// rest of the frame was skipped. Or a compressed stream grows too much when it is decompressed, and its
+    /// connection was closed.
     Amplified,
-    /// `frame_memory_bytes` had no room for a large frame. Its connection was closed.
+    /// A compressed stream is damaged, so that what follows cannot be decompressed. Its connection was closed, or
+    /// the request that brought it was refused.
+    Damaged,
+    /// A request over HTTP that cannot bring points: its method or the coding of its body is unknown.
+    Request,
+    /// `frame_memory_bytes` had no room for a large frame or body. Its connection was closed.
     Memory,
     /// A pattern of the blacklist matches the name.
     Blacklist,
@@ -66,7 +73,7 @@ impl Reject {
     pub const COUNT: usize = Self::ALL.len();
 
     /// Every reason, in the order of its discriminant.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Fields,
         Self::Value,
         Self::Timestamp,
@@ -84,6 +91,8 @@ impl Reject {
         Self::FrameTooLarge,
         Self::HalfFrame,
         Self::Amplified,
+        Self::Damaged,
+        Self::Request,
         Self::Memory,
         Self::Blacklist,
         Self::Whitelist,
@@ -111,6 +120,8 @@ impl Reject {
             Self::FrameTooLarge => "frame_too_large",
             Self::HalfFrame => "half_frame",
             Self::Amplified => "amplified",
+            Self::Damaged => "damaged",
+            Self::Request => "request",
             Self::Memory => "memory",
             Self::Blacklist => "blacklist",
             Self::Whitelist => "whitelist",

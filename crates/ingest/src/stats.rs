@@ -11,7 +11,7 @@ use std::time::Duration;
 use plumbago_telemetry::{Counter, Gauge, Histogram, Registry, Throttle};
 use tracing::{debug, warn};
 
-use crate::protocol::{Intake, TCP, TcpProtocol};
+use crate::protocol::{Intake, TCP, Talk, TcpProtocol};
 use crate::reject::{Reject, Tally};
 
 /// Each listener logs at most one sample of a reason per minute.
@@ -46,7 +46,11 @@ impl Listener {
 
     /// Protocol and transport, for people: `pickle tcp`.
     pub fn title(self) -> String {
-        self.protocol().map_or_else(|| "line udp".to_owned(), |protocol| format!("{} tcp", protocol.name))
+        match self.protocol() {
+            None => "line udp".to_owned(),
+            Some(TcpProtocol { talk: Talk::Http, .. }) => "points http".to_owned(),
+            Some(protocol) => format!("{} tcp", protocol.name),
+        }
     }
 
     /// The protocol. `None` for [`Self::UDP`].
@@ -167,7 +171,10 @@ impl ListenerStats {
                 let help = "points that were refused, by the stage that refused them and the reason";
                 registry.counter("plumbago_rejected_points_total", help, &labels)
             }),
-            messages: counter("plumbago_ingest_messages_total", "lines or frames, empty ones included"),
+            messages: counter(
+                "plumbago_ingest_messages_total",
+                "lines, frames or bodies, empty ones included",
+            ),
             bytes: counter("plumbago_ingest_bytes_total", "bytes read"),
             batch_seconds: registry.histogram(
                 "plumbago_ingest_batch_seconds",

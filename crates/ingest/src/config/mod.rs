@@ -1,5 +1,6 @@
 //! The settings of the listeners, `[ingest]`.
 
+mod listen;
 mod tcp;
 mod tls;
 
@@ -15,6 +16,7 @@ use crate::name::NameOptions;
 use crate::protocol::{MessageLimit, TcpProtocol};
 use crate::relabel::Rules;
 
+pub use listen::Listen;
 use tcp::{Section, unknown};
 pub use tcp::{TcpConfig, TcpSections};
 pub use tls::TlsConfig;
@@ -56,8 +58,8 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UdpConfig {
-    /// Address and port. Empty switches the listener off. reload: no
-    pub listen: String,
+    /// Addresses and ports. None switches the listener off. reload: no
+    pub listen: Listen,
     /// Longest line in bytes. A longer one is skipped and counted. reload: no
     #[serde(deserialize_with = "setting::size")]
     pub line_bytes_max: u64,
@@ -83,7 +85,7 @@ impl Default for Config {
 
 impl Default for UdpConfig {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:2003".to_owned(), line_bytes_max: 16 << 10, receive_buffer_bytes: 8 << 20 }
+        Self { listen: "127.0.0.1:2003".into(), line_bytes_max: 16 << 10, receive_buffer_bytes: 8 << 20 }
     }
 }
 
@@ -93,25 +95,31 @@ impl Config {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Problems(Vec::new());
         for (TcpProtocol { name, limit, .. }, section) in self.tcp.iter() {
-            problems.address(name, &section.listen);
+            problems.addresses(name, &section.listen);
             problems.range(name, "connections_max", section.connections_max as u64, 1, 1 << 20);
             problems.range(name, limit.key, section.message_bytes_max, limit.least, limit.most);
             problems.tls(name, &section.tls);
         }
-        problems.address("udp", &self.udp.listen);
+        problems.addresses("udp", &self.udp.listen);
         let MessageLimit { key, least, most, .. } = MessageLimit::LINE;
         problems.range("udp", key, self.udp.line_bytes_max, least, most);
         problems.range("udp", "receive_buffer_bytes", self.udp.receive_buffer_bytes, 4096, 1 << 30);
-        let largest = self.tcp.iter().map(|(_, section)| section.message_bytes_max).max().unwrap_or(0);
-        if self.frame_memory_bytes < largest.saturating_mul(2) {
-            problems
-                .0
-                .push("ingest.frame_memory_bytes: must be at least twice the largest frame_bytes_max".into());
+        if self.frame_memory_bytes < self.largest_message_bytes().saturating_mul(2) {
+            problems.0.push(
+                "ingest.frame_memory_bytes: must be at least twice the largest frame_bytes_max or body_bytes_max"
+                    .into(),
+            );
         }
         if let Err(error) = Rules::load(self) {
             problems.0.extend(error.0.iter().map(|problem| format!("ingest.{}: {problem}", problem.setting)));
         }
         problems.0
+    }
+
+    /// The limit of the listener that takes the largest messages, in bytes. Listeners that are off do not count.
+    pub fn largest_message_bytes(&self) -> u64 {
+        let open = self.tcp.iter().filter(|(_, section)| !section.listen.is_off());
+        open.map(|(_, section)| section.message_bytes_max).max().unwrap_or(0)
     }
 
     pub(crate) fn names(&self) -> NameOptions {
@@ -167,8 +175,8 @@ impl Problems {
         self.0.push(format!("ingest.{section}.{key}: {message}"));
     }
 
-    fn address(&mut self, section: &str, listen: &str) {
-        if let (false, Err(message)) = (listen.is_empty(), resolve(listen)) {
+    fn addresses(&mut self, section: &str, listen: &Listen) {
+        for message in listen.iter().filter_map(|address| resolve(address).err()) {
             self.add(section, "listen", message);
         }
     }
@@ -197,27 +205,31 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::protocol::Compression;
 
     #[test]
     fn reads_settings() {
         assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
         let config: Config = serde_json::from_str(
-            r#"{"line": {"listen": "", "line_bytes_max": "32KiB", "idle_timeout": "2m"},
+            r#"{"line": {"listen": "", "compression": "snappy", "line_bytes_max": "32KiB", "idle_timeout": "2m"},
                 "pickle": {"frame_bytes_max": "16MiB", "tls": {"cert": "c.pem", "key": "k.pem"}},
-                "protobuf": {"listen": "[::]:2005"}, "fold_empty_components": false}"#,
+                "protobuf": {"listen": ["[::]:2005", "127.0.0.1:2015"]}, "fold_empty_components": false}"#,
         )
         .unwrap();
         let [line, pickle, protobuf] =
             ["line", "pickle", "protobuf"].map(|name| config.tcp.get(name).unwrap());
-        assert_eq!(line.message_bytes_max, 32 << 10);
+        assert_eq!((line.message_bytes_max, line.compression), (32 << 10, Compression::Snappy));
+        assert!(line.listen.is_off());
         assert_eq!(line.idle_timeout, Duration::from_secs(120));
-        assert_eq!((pickle.listen.as_str(), pickle.message_bytes_max), ("127.0.0.1:2004", 16 << 20));
-        assert_eq!(protobuf.listen, "[::]:2005");
+        assert_eq!((&pickle.listen, pickle.message_bytes_max), (&"127.0.0.1:2004".into(), 16 << 20));
+        assert_eq!(protobuf.listen.iter().collect::<Vec<_>>(), ["[::]:2005", "127.0.0.1:2015"]);
         assert!(pickle.tls.is_on() && !line.tls.is_on());
         for wrong in [
             r#"{"lines": {}}"#,
             r#"{"line": {"idle_timeout": "2"}}"#,
             r#"{"line": {"frame_bytes_max": "1MiB"}}"#,
+            r#"{"line": {"compression": "gzip"}}"#,
+            r#"{"pickle": {"compression": "auto"}}"#,
             r#"{"udp": {"tls": {}}}"#,
         ] {
             assert!(serde_json::from_str::<Config>(wrong).is_err(), "{wrong}");
@@ -233,17 +245,19 @@ mod tests {
     fn all_problems_are_reported_at_once() {
         let mut config = Config::default();
         let line = config.tcp.get_mut("line").unwrap();
-        line.listen = "2003".into();
+        line.listen = "127.0.0.1:1, 2003, nowhere".into();
         line.message_bytes_max = 1;
         let pickle = config.tcp.get_mut("pickle").unwrap();
         pickle.connections_max = 0;
         pickle.tls.cert = "/nowhere/cert.pem".into();
         let protobuf = config.tcp.get_mut("protobuf").unwrap();
+        protobuf.listen = "127.0.0.1:2".into();
         protobuf.message_bytes_max = 1 << 40;
         config.blacklist = "/nowhere/blacklist.conf".into();
         let problems = config.problems();
         for key in [
             "ingest.line.listen: \"2003\" is not an address",
+            "ingest.line.listen: \"nowhere\" is not an address",
             "ingest.line.line_bytes_max: 1 is not between 64",
             "ingest.pickle.connections_max: 0",
             "ingest.pickle.tls.cert: /nowhere/cert.pem: cannot be read",

@@ -6,17 +6,21 @@ use std::time::Duration;
 use plumbago_model::units::{ByteSize, Period};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
+use super::listen::Listen;
 use super::tls::TlsConfig;
-use crate::protocol::{self, TcpProtocol};
+use crate::protocol::{self, Compression, TcpProtocol};
 
 /// The section `[ingest.<name>]` of one protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Address and port. Empty switches the listener off. reload: no
-    pub listen: String,
-    /// Longest message in bytes. The key is `line_bytes_max` or `frame_bytes_max`, depending on the protocol.
-    /// A longer line is skipped and counted. A longer frame closes its connection. reload: no
+    /// Addresses and ports. None switches the listener off. reload: no
+    pub listen: Listen,
+    /// Longest message in bytes. The key is `line_bytes_max`, `frame_bytes_max` or `body_bytes_max`, depending on
+    /// the protocol. A longer line is skipped and counted. A longer frame closes its connection. A longer body is
+    /// refused. reload: no
     pub message_bytes_max: u64,
+    /// Whether streams may be compressed; of protocols whose streams can be. reload: no
+    pub compression: Compression,
     /// Largest number of open connections. Beyond it, new ones wait until a connection ends or has been
     /// silent for a minute, which is then closed. reload: no
     pub connections_max: usize,
@@ -29,8 +33,9 @@ pub struct TcpConfig {
 impl TcpConfig {
     fn of(protocol: &TcpProtocol) -> Self {
         Self {
-            listen: protocol.listen.to_owned(),
+            listen: protocol.listen.into(),
             message_bytes_max: protocol.limit.default,
+            compression: Compression::default(),
             connections_max: 4096,
             idle_timeout: Duration::ZERO,
             tls: TlsConfig::default(),
@@ -103,8 +108,11 @@ impl<'de> Visitor<'de> for Section {
                 "idle_timeout" => config.idle_timeout = map.next_value::<Period>()?.0,
                 "tls" => config.tls = map.next_value()?,
                 key if key == limit => config.message_bytes_max = map.next_value::<ByteSize>()?.0,
+                "compression" if self.0.is_compressible => config.compression = map.next_value()?,
                 key => {
-                    return Err(unknown(key, ["listen", limit, "connections_max", "idle_timeout", "tls"]));
+                    let known = ["listen", limit, "connections_max", "idle_timeout", "tls"];
+                    let compression = self.0.is_compressible.then_some("compression");
+                    return Err(unknown(key, known.into_iter().chain(compression)));
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::SemaphorePermit;
@@ -170,19 +170,13 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
     async fn deliver(&mut self, mut step: Step) -> Step {
         loop {
             let points = std::mem::take(&mut self.intake.points);
-            if !points.is_empty() {
-                let count = points.len();
-                let started = Instant::now();
-                if self.shared.sink.push(points).await {
-                    self.stats.pushed(count);
-                    self.stats.pushed_in(started.elapsed());
-                } else {
-                    self.stats.dropped(count, self.shared.clock.now_ms());
-                }
-            }
+            self.shared.push(points, self.stats).await;
             if step != Step::Again {
                 break;
             }
+            // A message that makes no points, such as a long line of a compressed stream, must not keep the others
+            // waiting.
+            tokio::task::yield_now().await;
             let relabel = self.shared.rules.current();
             step = self.protocol.again(&self.shared.context(&relabel), &mut self.intake);
             drop(relabel);

@@ -1,6 +1,8 @@
 //! The sockets: read bytes, parse them with a protocol, and push batches to the sink.
 
+mod body;
 mod connection;
+mod http;
 pub(crate) mod lease;
 pub(crate) mod peers;
 pub(crate) mod tcp;
@@ -8,15 +10,16 @@ pub(crate) mod udp;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Instant;
 
-use plumbago_model::Clock;
+use plumbago_model::{Clock, PointBatch};
 use tokio::sync::Semaphore;
 
 use crate::name::NameOptions;
 use crate::protocol::Context;
 use crate::relabel::{Relabel, Rules};
 use crate::sink::PointSink;
-use crate::stats::Stats;
+use crate::stats::{ListenerStats, Stats};
 
 /// Number of batches of all connections that may wait for the sink at the same time: one for each MiB of
 /// `ingest.frame_memory_bytes`, within these bounds. Beyond that, connections are not read.
@@ -59,6 +62,23 @@ impl Shared {
             ),
             frame_memory: Semaphore::new(kib.min(Semaphore::MAX_PERMITS)),
         }
+    }
+
+    /// Pushes a batch and counts it. Returns false if the sink did not accept it.
+    async fn push(&self, points: PointBatch, stats: &ListenerStats) -> bool {
+        if points.is_empty() {
+            return true;
+        }
+        let count = points.len();
+        let started = Instant::now();
+        let accepted = self.sink.push(points).await;
+        if accepted {
+            stats.pushed(count);
+            stats.pushed_in(started.elapsed());
+        } else {
+            stats.dropped(count, self.clock.now_ms());
+        }
+        accepted
     }
 
     /// The context of a parser, at the current time.

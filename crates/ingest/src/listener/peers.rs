@@ -110,6 +110,11 @@ impl Place {
         self.peer.stop.cancelled().await;
     }
 
+    /// Is cancelled when the connection has to close.
+    pub(super) fn token(&self) -> CancellationToken {
+        self.peer.stop.clone()
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.peer.stop.is_cancelled()
     }

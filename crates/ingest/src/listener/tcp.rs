@@ -8,16 +8,17 @@ use std::time::Duration;
 use plumbago_telemetry::Throttle;
 use plumbago_tls::Certificates;
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use super::Shared;
 use super::connection::Connection;
 use super::peers::{Peers, Place};
-use crate::protocol::{Protocol, TcpProtocol};
+use super::{Shared, http};
+use crate::protocol::{Compression, Talk};
 use crate::stats::{Closed, Listener, ListenerStats};
 
 const BACKLOG: i32 = 1024;
@@ -38,12 +39,14 @@ pub(crate) const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
 /// A bound listener that is not accepting yet.
 pub(crate) struct Bound {
     pub(crate) listener: Listener,
-    pub(crate) socket: StdListener,
+    /// One for each of its addresses.
+    pub(crate) sockets: Vec<StdListener>,
     pub(crate) connections_max: usize,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) certificates: Arc<Certificates>,
-    pub(crate) protocol: TcpProtocol,
+    pub(crate) talk: Talk,
     pub(crate) message_bytes_max: usize,
+    pub(crate) compression: Compression,
 }
 
 /// Binds an address and listens.
@@ -58,35 +61,60 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<StdListener> {
 }
 
 /// Accepts connections until `stop`. Returns once all connections have ended and their points are pushed.
-pub(crate) async fn run(bound: Bound, shared: Arc<Shared>, stop: CancellationToken) -> io::Result<()> {
-    let Bound { listener, socket, connections_max, idle_timeout, certificates, .. } = bound;
-    let socket = TcpListener::from_std(socket)?;
-    let peers = Peers::new(connections_max);
-    let tasks = TaskTracker::new();
-    let stats = shared.stats.of(listener);
-    let take = async |stream: TcpStream, origin| {
+pub(crate) async fn run(mut bound: Bound, shared: Arc<Shared>, stop: CancellationToken) -> io::Result<()> {
+    let sockets = std::mem::take(&mut bound.sockets);
+    let (peers, tasks) = (Peers::new(bound.connections_max), TaskTracker::new());
+    let door = Arc::new(Door { bound, peers, tasks, shared, stop });
+    let mut accepting = JoinSet::new();
+    for socket in sockets {
+        accepting.spawn(Arc::clone(&door).accept_all(socket));
+    }
+    let mut outcome = Ok(());
+    while let Some(ended) = accepting.join_next().await {
+        outcome = outcome.and(ended.map_err(io::Error::other).flatten());
+    }
+    door.tasks.close();
+    door.tasks.wait().await;
+    outcome
+}
+
+/// What the sockets of one listener share.
+struct Door {
+    bound: Bound,
+    peers: Arc<Peers>,
+    /// The connections, and the requests that they brought.
+    tasks: TaskTracker,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+}
+
+impl Door {
+    async fn accept_all(self: Arc<Self>, socket: StdListener) -> io::Result<()> {
+        let socket = TcpListener::from_std(socket)?;
+        while let Some((stream, origin)) =
+            accept(&socket, self.bound.listener, &self.shared, &self.stop).await
+        {
+            self.take(stream, origin).await;
+        }
+        for (stream, origin) in waiting(socket)? {
+            self.take(stream, origin).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for a slot, then serves the connection in a task of its own.
+    async fn take(self: &Arc<Self>, stream: TcpStream, origin: SocketAddr) {
+        let stats = self.shared.stats.of(self.bound.listener);
         stats.opened();
-        let Some(place) = peers.enter(&stop, || shared.clock.now_ms()).await else {
+        let Some(place) = self.peers.enter(&self.stop, || self.shared.clock.now_ms()).await else {
             return stats.closed(Closed::Shutdown);
         };
-        let shared = Arc::clone(&shared);
-        let protocol = (bound.protocol.connect)(bound.message_bytes_max);
-        let acceptor = certificates.acceptor();
-        tasks.spawn(async move {
-            let stats = shared.stats.of(listener);
-            let client = Client { protocol, origin, idle_timeout, place: &place, shared: &shared, stats };
-            stats.closed(client.serve(stream, acceptor).await);
+        let door = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let stats = door.shared.stats.of(door.bound.listener);
+            stats.closed(Client { door: &door, origin, place: &place, stats }.serve(stream).await);
         });
-    };
-    while let Some((stream, origin)) = accept(&socket, listener, &shared, &stop).await {
-        take(stream, origin).await;
     }
-    for (stream, origin) in waiting(socket)? {
-        take(stream, origin).await;
-    }
-    tasks.close();
-    tasks.wait().await;
-    Ok(())
 }
 
 /// Closes the socket and returns the connections that the kernel has established but that were not
@@ -130,20 +158,18 @@ async fn accept(
 }
 
 struct Client<'a> {
-    protocol: Box<dyn Protocol>,
+    door: &'a Door,
     origin: SocketAddr,
-    idle_timeout: Option<Duration>,
     place: &'a Place,
-    shared: &'a Shared,
     stats: &'a ListenerStats,
 }
 
 impl Client<'_> {
-    async fn serve(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) -> Closed {
+    async fn serve(self, stream: TcpStream) -> Closed {
         // Keepalive is optional: without it the connection still carries points.
         let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE);
-        let Some(acceptor) = acceptor else {
-            return self.read(stream).await;
+        let Some(acceptor) = self.door.bound.certificates.acceptor() else {
+            return self.talk(stream).await;
         };
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
         let stream = tokio::select! {
@@ -151,13 +177,33 @@ impl Client<'_> {
             () = self.place.stopped() => return self.place.cause(),
         };
         match stream {
-            Ok(Ok(stream)) => self.read(stream).await,
+            Ok(Ok(stream)) => self.talk(stream).await,
             Ok(Err(_)) | Err(_) => Closed::Handshake,
         }
     }
 
-    async fn read(self, stream: impl tokio::io::AsyncRead + Unpin) -> Closed {
-        let Self { protocol, origin, idle_timeout, place, shared, stats } = self;
-        Connection::new(stream, protocol, origin, idle_timeout, place, shared, stats).run().await
+    async fn talk(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) -> Closed {
+        let Self { door, origin, place, stats } = self;
+        let Bound { listener, idle_timeout, talk, message_bytes_max, compression, .. } = door.bound;
+        match talk {
+            Talk::Stream(connect) => {
+                let protocol = connect(message_bytes_max, compression);
+                Connection::new(stream, protocol, origin, idle_timeout, place, &door.shared, stats)
+                    .run()
+                    .await
+            }
+            Talk::Http => {
+                let requests = http::Requests {
+                    listener,
+                    origin,
+                    body_bytes_max: message_bytes_max,
+                    pause_max: idle_timeout.unwrap_or(http::PAUSE_MAX),
+                    stop: place.token(),
+                    tasks: door.tasks.clone(),
+                    shared: Arc::clone(&door.shared),
+                };
+                http::serve(stream, Arc::new(requests), place).await
+            }
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use memchr::{memchr, memrchr};
 
+use super::compressed::{Compression, Stream};
 use super::number;
-use super::parser::{Context, Intake, MessageLimit, Protocol, Step, TcpProtocol};
+use super::parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};
 use crate::reject::Reject;
 
 /// Lines over TCP.
@@ -11,8 +12,16 @@ pub const TCP: TcpProtocol = TcpProtocol {
     name: "line",
     listen: "127.0.0.1:2003",
     limit: MessageLimit::LINE,
-    connect: |line_bytes_max| Box::new(Lines::new(line_bytes_max)),
+    is_compressible: true,
+    talk: Talk::Stream(connect),
 };
+
+pub(super) fn connect(line_bytes_max: usize, compression: Compression) -> Box<dyn Protocol> {
+    match compression {
+        Compression::None => Box::new(Lines::new(line_bytes_max)),
+        _ => Box::new(Stream::new(line_bytes_max, compression)),
+    }
+}
 
 /// A stream of lines.
 #[derive(Debug)]

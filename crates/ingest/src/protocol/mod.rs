@@ -3,17 +3,21 @@
 //! A [`Protocol`] receives the bytes of one connection in chunks and writes points and refusals into an
 //! [`Intake`]. The points do not depend on how the bytes are divided into chunks.
 
+mod compressed;
 mod emit;
 mod frame;
 pub mod line;
 pub(crate) mod number;
 mod parser;
 pub mod pickle;
+pub mod post;
 pub mod protobuf;
 
+pub(crate) use compressed::Gzip;
+pub use compressed::{Compression, Stream};
 pub use frame::{Cursor, Decode, Framed};
 pub(crate) use parser::BATCH_BYTES;
-pub use parser::{Context, Intake, MessageLimit, Protocol, Step, TcpProtocol};
+pub use parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};
 
 /// The protocols that are spoken over TCP. Each is a file beside this one and a line here.
-pub const TCP: &[TcpProtocol] = &[line::TCP, pickle::TCP, protobuf::TCP];
+pub const TCP: &[TcpProtocol] = &[line::TCP, pickle::TCP, protobuf::TCP, post::TCP];

@@ -2,6 +2,7 @@
 
 use plumbago_model::PointBatch;
 
+use super::compressed::Compression;
 use crate::name::{NameOptions, with_clean};
 use crate::reject::{Reject, Tally};
 use crate::relabel::Relabel;
@@ -15,8 +16,20 @@ pub struct TcpProtocol {
     pub listen: &'static str,
     /// Which setting limits the length of a message.
     pub limit: MessageLimit,
-    /// Makes the state of a new connection. The argument is the longest message in bytes.
-    pub connect: fn(usize) -> Box<dyn Protocol>,
+    /// Whether the stream of a sender may be compressed.
+    pub is_compressible: bool,
+    /// What is spoken over a connection.
+    pub talk: Talk,
+}
+
+/// What is spoken over a connection.
+#[derive(Debug, Clone, Copy)]
+pub enum Talk {
+    /// A stream of messages that are never answered. Makes the state of a new connection. The arguments are the
+    /// longest message in bytes, and how the stream may be compressed.
+    Stream(fn(usize, Compression) -> Box<dyn Protocol>),
+    /// Requests of HTTP, each of which is answered.
+    Http,
 }
 
 /// The setting that limits the length of a message.
@@ -38,6 +51,8 @@ impl MessageLimit {
     /// Of protocols whose messages are preceded by their length ([`super::Framed`]). The pickle decoder cannot
     /// address larger ones.
     pub const FRAME: Self = Self { key: "frame_bytes_max", default: 1 << 20, least: 1024, most: 256 << 20 };
+    /// Of protocols whose messages are bodies of requests. A body may be a pickle.
+    pub const BODY: Self = Self { key: "body_bytes_max", default: 4 << 20, least: 1024, most: 256 << 20 };
 }
 
 /// Size in bytes at which a decoder stops. It continues after the batch has been pushed.

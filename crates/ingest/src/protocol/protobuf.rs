@@ -4,7 +4,7 @@ use prost::Message;
 
 use super::emit::{Emitter, Flow, outcome};
 use super::frame::{Cursor, Decode, Framed};
-use super::parser::{Context, Intake, MessageLimit, TcpProtocol};
+use super::parser::{Context, Intake, MessageLimit, Talk, TcpProtocol};
 use crate::reject::Reject;
 
 /// Protobuf messages over TCP. Off by default; the customary port is 2005.
@@ -12,7 +12,8 @@ pub const TCP: TcpProtocol = TcpProtocol {
     name: "protobuf",
     listen: "",
     limit: MessageLimit::FRAME,
-    connect: |frame_bytes_max| Box::new(Framed::new(Protobuf, frame_bytes_max)),
+    is_compressible: false,
+    talk: Talk::Stream(|frame_bytes_max, _| Box::new(Framed::new(Protobuf, frame_bytes_max))),
 };
 
 /// The message in a frame.

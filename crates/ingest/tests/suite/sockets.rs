@@ -261,7 +261,7 @@ async fn large_frames_share_a_bounded_memory() {
 async fn an_address_in_use_is_reported() {
     let daemon = Daemon::start(&config());
     let mut config = config();
-    section(&mut config, "pickle").listen = daemon.line().to_string();
+    section(&mut config, "pickle").listen = daemon.line().to_string().into();
     let (sink, clock) = (Arc::clone(&daemon.sink), Arc::new(ManualClock::at(0)));
     let rules = Rules::load(&config).unwrap();
     let error = Ingest::bind(&config, rules, sink, clock, &Registry::new()).err().unwrap().to_string();
@@ -273,8 +273,8 @@ async fn an_address_in_use_is_reported() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listeners_can_be_switched_off() {
     let mut config = config();
-    config.udp.listen = String::new();
-    section(&mut config, "protobuf").listen = String::new();
+    config.udp.listen = "".into();
+    section(&mut config, "protobuf").listen = "".into();
     let daemon = Daemon::start(&config);
     assert_eq!(["udp", "protobuf"].map(|name| daemon.addresses.of(listener(name))), [None, None]);
     // A sender may shut down its side of the connection. Its points are accepted.
@@ -286,5 +286,60 @@ async fn listeners_can_be_switched_off() {
     })
     .await;
     assert_eq!(daemon.sink.pushes.load(Ordering::Relaxed), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_has_several_addresses() {
+    let mut config = config();
+    for name in ["line", "pickle"] {
+        section(&mut config, name).listen = "127.0.0.1:0, 127.0.0.1:0, 127.0.0.2:0".into();
+        section(&mut config, name).connections_max = 2;
+    }
+    config.udp.listen = "127.0.0.1:0, 127.0.0.2:0".into();
+    let daemon = Daemon::start(&config);
+    let of = |name: &str| {
+        let found = daemon.addresses.iter().filter(|(other, _)| *other == listener(name));
+        found.map(|(_, address)| address).collect::<Vec<_>>()
+    };
+    assert_eq!(["line", "pickle", "udp", "protobuf"].map(|name| of(name).len()), [3, 3, 2, 1]);
+    assert_eq!(of("line")[0], daemon.line());
+    for (n, address) in of("line").into_iter().enumerate() {
+        daemon.send(address, format!("line.{n} 1 1700000000\n").as_bytes());
+        eventually("the connection to end", || daemon.stats().active_connections() == 0).await;
+    }
+    for address in of("pickle") {
+        daemon.send(address, &frame(b"(l(S'pickled'\n(L1700000003L\nS'5.5'\ntta."));
+        eventually("the connection to end", || daemon.stats().active_connections() == 0).await;
+    }
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for address in of("udp") {
+        datagrams.send_to(b"udp.a 3 1700000001", address).unwrap();
+    }
+    eventually("8 points to be accepted", || daemon.stats().accepted() == 8).await;
+
+    // The limit on connections holds for all addresses together.
+    let mut open =
+        of("line").into_iter().map(|address| TcpStream::connect(address).unwrap()).collect::<Vec<_>>();
+    for (n, stream) in open.iter_mut().enumerate() {
+        writeln!(stream, "limited.{n} 1 1700000000").unwrap();
+    }
+    eventually("two of three points to be accepted", || daemon.stats().accepted() == 10).await;
+    open.clear();
+    eventually("the third point to be accepted", || daemon.stats().accepted() == 11).await;
+    let stopped = daemon.stop().await;
+    assert_eq!(stopped.stats().of(listener("udp")).received(), 2);
+    assert_eq!(stopped.points.iter().filter(|(name, ..)| name.starts_with("limited")).count(), 3);
+}
+
+#[tokio::test]
+async fn each_address_in_use_is_reported_by_its_own_text() {
+    let daemon = Daemon::start(&config());
+    let mut config = config();
+    section(&mut config, "line").listen = format!("127.0.0.1:0, {}", daemon.line()).into();
+    let (sink, clock) = (Arc::clone(&daemon.sink), Arc::new(ManualClock::at(0)));
+    let rules = Rules::load(&config).unwrap();
+    let error = Ingest::bind(&config, rules, sink, clock, &Registry::new()).err().unwrap().to_string();
+    assert!(error.starts_with(&format!("ingest.line.listen: cannot bind {}", daemon.line())), "{error}");
     daemon.stop().await;
 }

@@ -18,11 +18,11 @@ fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
 }
 
-fn text(name: &str) -> String {
+pub(crate) fn text(name: &str) -> String {
     file(name).to_str().unwrap().to_owned()
 }
 
-fn encrypted() -> Config {
+pub(crate) fn encrypted() -> Config {
     let mut config = config();
     section(&mut config, "line").tls =
         TlsConfig { cert: text("server.pem"), key: text("server.key"), client_ca: String::new() };
@@ -30,7 +30,7 @@ fn encrypted() -> Config {
 }
 
 /// A client that trusts the test authority, with or without a certificate of its own.
-fn connector(with_certificate: bool) -> TlsConnector {
+pub(crate) fn connector(with_certificate: bool) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -48,7 +48,7 @@ fn connector(with_certificate: bool) -> TlsConnector {
     Arc::new(config).into()
 }
 
-async fn send(daemon: &Daemon, with_certificate: bool, bytes: &[u8]) -> std::io::Result<()> {
+pub(crate) async fn send(daemon: &Daemon, with_certificate: bool, bytes: &[u8]) -> std::io::Result<()> {
     let stream = TcpStream::connect(daemon.line()).await?;
     let name = ServerName::try_from("localhost").unwrap();
     let mut stream = connector(with_certificate).connect(name, stream).await?;

@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use clap::Args;
 use plumbago_bench::Client;
 use plumbago_bench::smoke::{self, Probe, Times, Way};
+use plumbago_ingest::Listen;
 use plumbago_maintenance::select::Which;
 use plumbago_maintenance::verbs::delete::Delete;
 use plumbago_model::{Clock as _, Period, SystemClock};
@@ -65,10 +66,13 @@ pub fn run(args: &TestArgs, file: Option<&Path>) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Store, error));
     }
     let targets = targets(config);
-    let prefix = format!("plumbago.test.{}", uuid::Uuid::new_v4().simple());
+    let run = uuid::Uuid::new_v4().simple();
+    let name = |(number, target): (usize, &Target)| format!("plumbago.test.{run}.{}_{number}", target.name);
+    let names: Vec<String> = targets.iter().enumerate().map(name).collect();
     let api = api(config)?;
-    let results: Vec<_> = targets.iter().map(|target| test(target, &prefix, &api, args.patience.0)).collect();
-    let names = targets.iter().map(|target| name(&prefix, target)).collect();
+    let patience = args.patience.0;
+    let results: Vec<_> =
+        targets.iter().zip(&names).map(|(target, name)| test(target, name, &api, patience)).collect();
     let removed = if args.keep { Ok(()) } else { clean_up(names, loaded) };
     let has_failed = results.iter().any(|result| matches!(result, Some(Err(_))));
     if args.json {
@@ -85,15 +89,19 @@ fn targets(config: &Config) -> Vec<Target> {
         "line" => Ok(Way::Line),
         "pickle" => Ok(Way::Pickle),
         "protobuf" => Ok(Way::Protobuf),
+        "http" => Ok(Way::Http),
         _ => Err("this command does not speak it"),
     };
-    let tcp = config.ingest.tcp.iter().map(|(protocol, section)| Target {
-        name: protocol.name,
-        listen: section.listen.clone(),
-        way: if section.tls.is_on() { Err("it has TLS") } else { way(protocol.name) },
+    let tcp = config.ingest.tcp.iter().map(|(protocol, section)| {
+        let way = if section.tls.is_on() { Err("it has TLS") } else { way(protocol.name) };
+        (protocol.name, &section.listen, way)
     });
-    let udp = Target { name: "udp", listen: config.ingest.udp.listen.clone(), way: Ok(Way::Udp) };
-    tcp.chain([udp]).filter(|target| !target.listen.is_empty()).collect()
+    let udp = ("udp", &config.ingest.udp.listen, Ok(Way::Udp));
+    let targets = |(name, listen, way): (_, &'_ Listen, Result<Way, _>)| {
+        let target = move |address: &str| Target { name, listen: address.to_owned(), way };
+        listen.iter().map(target).collect::<Vec<_>>()
+    };
+    tcp.chain([udp]).flat_map(targets).collect()
 }
 
 fn api(config: &Config) -> Result<Client, Failure> {
@@ -123,18 +131,14 @@ fn address(listen: &str) -> Option<SocketAddr> {
     Some(address)
 }
 
-fn name(prefix: &str, target: &Target) -> String {
-    format!("{prefix}.{}", target.name)
-}
-
 /// Tests a listener. `None` if it cannot be tested.
-fn test(target: &Target, prefix: &str, api: &Client, patience: Duration) -> Option<Result<Times, String>> {
+fn test(target: &Target, name: &str, api: &Client, patience: Duration) -> Option<Result<Times, String>> {
     let way = target.way.ok()?;
     let Some(listener) = address(&target.listen) else {
         return Some(Err(format!("{} is not an address", target.listen)));
     };
     let timestamp = u32::try_from(SystemClock.now()).unwrap_or(u32::MAX);
-    let probe = Probe { name: name(prefix, target), timestamp, value: 0.5 + f64::from(timestamp % 1000) };
+    let probe = Probe { name: name.to_owned(), timestamp, value: 0.5 + f64::from(timestamp % 1000) };
     Some(smoke::check(way, listener, api, &probe, patience).map_err(|error| error.to_string()))
 }
 

@@ -42,8 +42,7 @@ impl Budget {
         };
         config.engine.memory_max = ByteSize(ceiling);
         // Two of the largest frames must fit. Otherwise none could be read while another one is being read.
-        let largest =
-            config.ingest.tcp.iter().map(|(_, section)| section.message_bytes_max).max().unwrap_or(0);
+        let largest = config.ingest.largest_message_bytes();
         if !is_set(set, "ingest.frame_memory_bytes") {
             let bytes = (ceiling / 16).max(largest.saturating_mul(2)).min(256 * MIB);
             config.ingest.frame_memory_bytes = bytes;

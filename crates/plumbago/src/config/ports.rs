@@ -4,38 +4,45 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::Config;
 
-/// A TCP port of the configuration.
+/// A port of the configuration.
 struct Port<'a> {
     key: String,
     listen: &'a str,
     address: SocketAddr,
+    is_udp: bool,
 }
 
 /// Finds the ports whose address another port has: the key of the setting, and what is wrong with it.
 pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
     let mut open: Vec<Port<'_>> = Vec::new();
     let mut found = Vec::new();
-    for (key, listen) in listens(config) {
+    for (key, listen, is_udp) in listens(config) {
         // An address that cannot be resolved is reported by the section itself.
         let Some(address) = listen.to_socket_addrs().ok().and_then(|mut all| all.next()) else { continue };
-        match open.iter().find(|other| overlap(address, other.address)) {
-            Some(other) => found.push((key, describe(listen, address, other))),
-            None => open.push(Port { key, listen, address }),
+        let port = Port { key, listen, address, is_udp };
+        match open.iter().find(|other| other.is_udp == is_udp && overlap(address, other.address)) {
+            Some(other) => found.push((port.key.clone(), describe(&port, other))),
+            None => open.push(port),
         }
     }
     found
 }
 
-fn listens(config: &Config) -> Vec<(String, &str)> {
-    let ingest = config.ingest.tcp.iter();
-    let ingest = ingest
-        .map(|(protocol, section)| (format!("ingest.{}.listen", protocol.name), section.listen.as_str()));
+/// Each address with its key, and whether it is one of UDP.
+fn listens(config: &Config) -> Vec<(String, &str, bool)> {
+    let udp = ("ingest.udp.listen".to_owned(), &config.ingest.udp.listen, true);
+    let tcp = config.ingest.tcp.iter();
+    let tcp =
+        tcp.map(|(protocol, section)| (format!("ingest.{}.listen", protocol.name), &section.listen, false));
+    let ingest = std::iter::once(udp)
+        .chain(tcp)
+        .flat_map(|(key, listen, is_udp)| listen.iter().map(move |address| (key.clone(), address, is_udp)));
     let others = [
         ("carbonlink.listen", config.carbonlink.listen.as_str()),
         ("api.listen", &config.api.listen),
         ("admin.listen", &config.admin.listen),
     ];
-    ingest.chain(others.map(|(key, listen)| (key.to_owned(), listen))).collect()
+    ingest.chain(others.map(|(key, listen)| (key.to_owned(), listen, false))).collect()
 }
 
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
@@ -48,9 +55,13 @@ fn includes(all: SocketAddr, one: SocketAddr) -> bool {
     all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
 }
 
-fn describe(listen: &str, address: SocketAddr, other: &Port<'_>) -> String {
+fn describe(port: &Port<'_>, other: &Port<'_>) -> String {
+    let (listen, address) = (port.listen, port.address);
     if address.ip() == other.address.ip() {
-        return format!("{listen} is taken by {}", other.key);
+        return match port.key == other.key {
+            true => format!("{listen} is listed twice"),
+            false => format!("{listen} is taken by {}", other.key),
+        };
     }
     let is_wide = address.ip().is_unspecified();
     let (wide, narrow) = if is_wide { (listen, other.listen) } else { (other.listen, listen) };
@@ -67,8 +78,8 @@ mod tests {
     fn config(ports: [&str; 4]) -> Config {
         let mut config = Config::default();
         let [line, pickle, api, admin] = ports.map(str::to_owned);
-        config.ingest.tcp.get_mut("line").unwrap().listen = line;
-        config.ingest.tcp.get_mut("pickle").unwrap().listen = pickle;
+        config.ingest.tcp.get_mut("line").unwrap().listen = line.into();
+        config.ingest.tcp.get_mut("pickle").unwrap().listen = pickle.into();
         config.api.listen = api;
         config.admin.listen = admin;
         config
@@ -86,6 +97,9 @@ mod tests {
             (["[::]:1", "127.0.0.1:1", "", ""], Some("ingest.pickle.listen")),
             (["[::1]:1", "", "", "[::]:1"], Some("admin.listen")),
             (["0.0.0.0:1", "", "", "[::1]:1"], None),
+            (["127.0.0.1:1, 127.0.0.1:2", "127.0.0.1:3,127.0.0.1:2", "", ""], Some("ingest.pickle.listen")),
+            (["127.0.0.1:1,127.0.0.1:2,0.0.0.0:1", "", "", ""], Some("ingest.line.listen")),
+            (["127.0.0.1:1,127.0.0.1:2", "", "127.0.0.1:2", ""], Some("api.listen")),
         ] {
             let found = problems(&config(ports));
             assert_eq!(found.first().map(|(key, _)| key.as_str()), expected, "{ports:?}");
@@ -95,5 +109,16 @@ mod tests {
             message.starts_with("127.0.0.1:1 overlaps with 0.0.0.0:1 of ingest.line.listen"),
             "{message}"
         );
+        let twice = problems(&config(["127.0.0.1:1, 127.0.0.1:1", "", "", ""]));
+        assert_eq!(twice, [("ingest.line.listen".to_owned(), "127.0.0.1:1 is listed twice".to_owned())]);
+    }
+
+    #[test]
+    fn datagrams_have_ports_of_their_own() {
+        let mut config = config(["127.0.0.1:1", "", "", ""]);
+        config.ingest.udp.listen = "127.0.0.1:1, 127.0.0.1:2".into();
+        assert_eq!(problems(&config), []);
+        config.ingest.udp.listen = "127.0.0.1:1, 0.0.0.0:1".into();
+        assert_eq!(problems(&config)[0].0, "ingest.udp.listen");
     }
 }

@@ -101,10 +101,12 @@ impl Walk<'_> {
         }
         let value = match &raw.kind {
             ValueKind::String(text) if self.layers.in_environment(path) => from_text(text, example),
+            ValueKind::Array(_) if takes_list(path) => untyped(raw.clone()),
             _ => untyped(raw.clone()).and_then(|value| same_type(value, example)),
         };
         if value.is_none() {
-            self.problem(path, &must_be(example, &given(raw)));
+            let list = if takes_list(path) { ", or a list of such texts" } else { "" };
+            self.problem(path, &(must_be(example, &given(raw)) + list));
         }
         value
     }
@@ -112,6 +114,11 @@ impl Walk<'_> {
     fn problem(&mut self, path: &str, message: &str) {
         self.problems.error(self.layers.place(path), path, message);
     }
+}
+
+/// Whether a key takes a list of texts beside the single text of its example.
+fn takes_list(path: &str) -> bool {
+    path.starts_with("ingest.") && path.ends_with(".listen")
 }
 
 /// Parses the text of an environment variable as the type of the example. List items are separated by commas.

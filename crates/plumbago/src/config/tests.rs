@@ -188,6 +188,39 @@ fn problems_of_the_sections_point_to_where_they_are_set() {
 }
 
 #[test]
+fn a_listener_takes_one_address_or_several() {
+    let listen = |text: &str, variables: &[(&str, &str)]| {
+        let loaded = load_text(text, variables).unwrap();
+        let shown = effective(&loaded.set);
+        let line = |config: &Config| {
+            config.ingest.tcp.get("line").unwrap().listen.iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(line(&load_text(&shown, &[]).unwrap().config), line(&loaded.config), "{shown}");
+        line(&loaded.config)
+    };
+    let two = ["127.0.0.1:2003", "[::1]:2013"];
+    assert_eq!(listen("", &[]), two[..1]);
+    assert_eq!(listen("[ingest.line]\nlisten = \"\"\n", &[]), two[..0]);
+    assert_eq!(listen("[ingest.line]\nlisten = [\"127.0.0.1:2003\", \"[::1]:2013\"]\n", &[]), two);
+    let variable = "PLUMBAGO__INGEST__LINE__LISTEN";
+    assert_eq!(listen("[ingest.line]\nlisten = []\n", &[(variable, "127.0.0.1:2003, [::1]:2013")]), two);
+
+    let text = "[ingest.line]\nlisten = [\"127.0.0.1:1\", \"here\", \"127.0.0.1:2\", \"127.0.0.1:1\"]\n[ingest.pickle]\nlisten = [2004]\n[ingest.udp]\nlisten = 2003\n[api]\nlisten = [\"127.0.0.1:2\"]\n";
+    let found = problems(text, &[]);
+    let starts = [
+        "plumbago.toml:2 ingest.line.listen \"here\" is not an address",
+        "plumbago.toml:2 ingest.line.listen 127.0.0.1:1 is listed twice",
+        "plumbago.toml:4 ingest.pickle.listen must be a list of texts in quotes",
+        "plumbago.toml:6 ingest.udp.listen must be a text, like \"127.0.0.1:2003\", not 2003, or a list",
+        "plumbago.toml:8 api.listen must be a text",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:#?}");
+    for (found, start) in found.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}\n{start}");
+    }
+}
+
+#[test]
 fn numbers_are_said_as_the_user_wrote_them() {
     let text = "[engine]\nshards = -1\nmax_creates_per_minute = 1e6\n[api.limits]\ntargets = \"ten\"\n\n[ingest.line]\nconnections_max = -4\n[store.cassandra]\nreplica = -1\n[engine2]\n";
     let found = problems(text, &[("PLUMBAGO__API__LIMITS__SERIES", "many")]);

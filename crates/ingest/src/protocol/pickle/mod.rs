@@ -12,7 +12,7 @@ mod tests;
 use super::emit::{Emitter, Flow, outcome};
 use super::frame::{Cursor, Decode, Framed};
 use super::number;
-use super::parser::{Context, Intake, MessageLimit, TcpProtocol};
+use super::parser::{Context, Intake, MessageLimit, Talk, TcpProtocol};
 use crate::reject::Reject;
 pub use machine::Broken;
 pub(crate) use machine::{Kind, Node, Tree, run};
@@ -22,7 +22,8 @@ pub const TCP: TcpProtocol = TcpProtocol {
     name: "pickle",
     listen: "127.0.0.1:2004",
     limit: MessageLimit::FRAME,
-    connect: |frame_bytes_max| Box::new(Framed::new(Pickle, frame_bytes_max)),
+    is_compressible: false,
+    talk: Talk::Stream(|frame_bytes_max, _| Box::new(Framed::new(Pickle, frame_bytes_max))),
 };
 
 /// Decodes pickled points.
