@@ -20,7 +20,7 @@ mod tags;
 #[doc(hidden)]
 pub mod fuzzing;
 
-pub use config::Config;
+pub use config::{Config, Listen};
 pub use ingest::{Addresses, BindError, Handle, Ingest, ReloadError};
 pub use name::{NameOptions, canonical};
 pub use plumbago_tls::TlsError;
