@@ -136,7 +136,7 @@ fn a_destination_that_takes_nothing_holds_up_nothing() {
     let daemon = setup.start();
     let start = now() - 1000;
     // More than the kernel's buffers take, with long names.
-    let prefix = "long".repeat(100);
+    let prefix = "long".repeat(50);
     let mut sender = daemon.sender();
     for points in &load(&prefix, start) {
         sender.send(points);

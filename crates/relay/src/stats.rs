@@ -55,26 +55,32 @@ impl Stats {
         let dropped = |reason| {
             let help = "Points that a destination of the relay will not get";
             registry.counter(
-                "plumbago_relay_dropped_points",
+                "plumbago_relay_dropped_points_total",
                 help,
                 &[("destination", destination), ("reason", reason)],
             )
         };
         Self {
             accepted: counter(
-                "plumbago_relay_accepted_points",
+                "plumbago_relay_accepted_points_total",
                 "Points accepted for a destination of the relay",
             ),
             recovered: counter(
-                "plumbago_relay_recovered_points",
+                "plumbago_relay_recovered_points_total",
                 "Points of earlier runs that the queue of a destination had at the start",
             ),
-            sent: counter("plumbago_relay_sent_points", "Points sent to a destination, each counted once"),
-            resent: counter("plumbago_relay_resent_points", "Points sent again after a broken connection"),
+            sent: counter(
+                "plumbago_relay_sent_points_total",
+                "Points sent to a destination, each counted once",
+            ),
+            resent: counter(
+                "plumbago_relay_resent_points_total",
+                "Points sent again after a broken connection",
+            ),
             dropped_disk: dropped("disk"),
             dropped_full: dropped("queue_full"),
             dropped_damaged: dropped("damaged"),
-            connections: counter("plumbago_relay_connections", "Connections made to a destination"),
+            connections: counter("plumbago_relay_connections_total", "Connections made to a destination"),
             connected: gauge("plumbago_relay_connected", "1 while a destination is connected, else 0"),
             waiting: gauge("plumbago_relay_waiting_points", "Points that wait for a destination"),
             bytes: gauge("plumbago_relay_queue_bytes", "Bytes of a destination's queue on disk"),
