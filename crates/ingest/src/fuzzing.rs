@@ -28,6 +28,11 @@ pub fn protobuf(data: &[u8]) {
     streams(&framed(data), || Framed::new(Protobuf, 1 << 20));
 }
 
+/// Parses the bytes as a request of carbonlink.
+pub fn carbonlink(data: &[u8]) {
+    crate::carbonlink::check_request(data);
+}
+
 fn framed(data: &[u8]) -> Vec<u8> {
     let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes(), data].concat()

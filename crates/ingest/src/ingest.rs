@@ -101,7 +101,7 @@ impl fmt::Display for ReloadError {
     }
 }
 
-fn advice(source: &io::Error) -> &'static str {
+pub(crate) fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
             "stop the program that uses it, choose another port, or set listen = \"\" to switch the listener off"

@@ -186,7 +186,7 @@ impl Tally {
 }
 
 /// Any bytes as a short text that fits into one log line.
-fn excerpt(bytes: &[u8]) -> String {
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(SAMPLE_BYTES)];
     let mut text = shown.escape_ascii().to_string();
     if shown.len() < bytes.len() {

@@ -82,7 +82,7 @@ pub(crate) enum Closed {
 }
 
 impl Closed {
-    const ALL: [(Self, &'static str); 7] = [
+    pub(crate) const ALL: [(Self, &'static str); 7] = [
         (Self::End, "end"),
         (Self::Error, "error"),
         (Self::Idle, "idle"),

@@ -24,7 +24,8 @@ impl TlsConfig {
         !self.cert.is_empty() || !self.key.is_empty()
     }
 
-    pub(crate) fn files(&self) -> Files {
+    /// The paths of the files.
+    pub fn files(&self) -> Files {
         let [cert, key, client_ca] = [&self.cert, &self.key, &self.client_ca].map(PathBuf::from);
         Files { cert, key, client_ca }
     }

@@ -12,22 +12,22 @@ const FREE_BYTES: usize = 64 << 10;
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The share of the memory that a connection has leased, in KiB.
-pub(super) struct Lease<'a> {
+pub(crate) struct Lease<'a> {
     memory: &'a Semaphore,
     held: Option<SemaphorePermit<'a>>,
 }
 
 impl<'a> Lease<'a> {
-    pub(super) fn new(memory: &'a Semaphore) -> Self {
+    pub(crate) fn new(memory: &'a Semaphore) -> Self {
         Self { memory, held: None }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.held.is_none()
     }
 
     /// Grows or shrinks the lease to what `bytes` need. Returns false if no memory became free in time.
-    pub(super) async fn resize(&mut self, bytes: usize) -> bool {
+    pub(crate) async fn resize(&mut self, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(FREE_BYTES).div_ceil(1024);
         if wanted == 0 {
             self.held = None;

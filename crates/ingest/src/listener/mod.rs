@@ -1,8 +1,8 @@
 //! The sockets: read bytes, parse them with a protocol, and push batches to the sink.
 
 mod connection;
-mod lease;
-mod peers;
+pub(crate) mod lease;
+pub(crate) mod peers;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 

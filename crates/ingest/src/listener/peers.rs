@@ -18,7 +18,7 @@ const SILENT_MS: i64 = 60_000;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// All open connections of a listener.
-pub(super) struct Peers {
+pub(crate) struct Peers {
     max: usize,
     open: Mutex<HashMap<u64, Arc<Peer>>>,
     next: AtomicU64,
@@ -32,14 +32,14 @@ struct Peer {
 }
 
 /// The slot of an open connection. Dropping it frees the slot.
-pub(super) struct Place {
+pub(crate) struct Place {
     peers: Arc<Peers>,
     id: u64,
     peer: Arc<Peer>,
 }
 
 impl Peers {
-    pub(super) fn new(max: usize) -> Arc<Self> {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
             open: Mutex::new(HashMap::new()),
@@ -50,7 +50,7 @@ impl Peers {
 
     /// Waits for a free slot. The listener accepts no connections meanwhile; what further senders write stays
     /// in the kernel. Returns `None` at shutdown.
-    pub(super) async fn enter(
+    pub(crate) async fn enter(
         self: &Arc<Self>,
         stop: &CancellationToken,
         now_ms: impl Fn() -> i64,
@@ -101,21 +101,21 @@ impl Peers {
 
 impl Place {
     /// Records that the connection sent something.
-    pub(super) fn active(&self, now_ms: i64) {
+    pub(crate) fn active(&self, now_ms: i64) {
         self.peer.last_ms.store(now_ms, Ordering::Relaxed);
     }
 
     /// Waits until the connection has to close.
-    pub(super) async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         self.peer.stop.cancelled().await;
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.peer.stop.is_cancelled()
     }
 
     /// Why the connection has to close.
-    pub(super) fn cause(&self) -> Closed {
+    pub(crate) fn cause(&self) -> Closed {
         if self.peer.evicted.load(Ordering::Relaxed) { Closed::Evicted } else { Closed::Shutdown }
     }
 }

@@ -23,14 +23,14 @@ use crate::stats::{Closed, Listener, ListenerStats};
 const BACKLOG: i32 = 1024;
 
 /// A client that has not finished its TLS handshake by then is disconnected.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause after a failed accept. The usual cause is a lack of file descriptors, which would make the next
 /// accept fail at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// As in carbon: a sender whose machine has disappeared is noticed after about a minute.
-const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+pub(crate) const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(30))
     .with_retries(2);

@@ -13,7 +13,7 @@ const NUMBER_RAW_MAX: usize = 4 * NUMBER_BYTES_MAX + 2;
 
 impl Tree<'_> {
     /// The bytes of a text. `None` if the node is something else or is not quoted correctly.
-    pub(super) fn text(&self, node: Node) -> Option<Cow<'_, [u8]>> {
+    pub(crate) fn text(&self, node: Node) -> Option<Cow<'_, [u8]>> {
         let (opcode, rest) = self.atom(node)?;
         Some(match opcode {
             b'U' | b'C' | 0x8c => Cow::Borrowed(counted::<1>(rest)?),
@@ -25,6 +25,18 @@ impl Tree<'_> {
         })
     }
 
+    /// Whether the node is this short text. A pickle may refer to a long text very often, so no more of it is read
+    /// than is needed.
+    pub(crate) fn is_text(&self, node: Node, wanted: &[u8]) -> bool {
+        let Some((opcode, rest)) = self.atom(node) else { return false };
+        // The longest escape of a character has ten bytes.
+        let longest = rest.len().min(10 * wanted.len() + 3);
+        if matches!(opcode, b'S' | b'V') && line(&rest[..longest]).is_none() {
+            return false;
+        }
+        self.text(node).is_some_and(|text| *text == *wanted)
+    }
+
     /// The raw bytes of a text that is written as a line of the frame; empty for all other nodes.
     pub(super) fn raw(&self, node: Node) -> &[u8] {
         match self.atom(node) {
@@ -34,7 +46,7 @@ impl Tree<'_> {
     }
 
     /// The value of a number, or of a text that contains one.
-    pub(super) fn number(&self, node: Node) -> Option<f64> {
+    pub(crate) fn number(&self, node: Node) -> Option<f64> {
         let (opcode, rest) = self.atom(node)?;
         // These extend to the end of their line.
         if matches!(opcode, b'I' | b'F' | b'L' | b'S' | b'V') {

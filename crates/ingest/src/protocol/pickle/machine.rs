@@ -5,7 +5,7 @@ use std::fmt;
 /// A value of the pickle. The two upper bits hold its kind, the others an index whose meaning depends on
 /// the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Node(u32);
+pub(crate) struct Node(u32);
 
 const PLACE_BITS: u32 = 30;
 const PLACE_MAX: u32 = (1 << PLACE_BITS) - 1;
@@ -18,18 +18,19 @@ const DICT: u32 = 3;
 const NONE: u32 = u32::MAX;
 
 /// The kinds of nodes.
-pub(super) enum Kind<'t> {
+pub(crate) enum Kind<'t> {
     /// A list or a tuple.
     Sequence(Sequence<'t>),
-    /// A dictionary with this number of entries. Its contents are never needed.
-    Dict(u32),
+    /// A dictionary: its keys and values in turn, in the order in which they were set. Of equal keys the last
+    /// counts.
+    Dict(Sequence<'t>),
     /// Text, bytes, a number, a boolean or None.
     Atom,
 }
 
 /// The result of a run: all values of a pickle, and which is the outermost.
 #[derive(Debug)]
-pub(super) struct Tree<'a> {
+pub(crate) struct Tree<'a> {
     pub(super) frame: &'a [u8],
     heap: Heap,
     root: Node,
@@ -67,7 +68,7 @@ impl fmt::Display for Broken {
 ///
 /// # Errors
 /// [`Broken`] if the bytes are not a pickle of plain data.
-pub(super) fn run(frame: &[u8]) -> Result<Tree<'_>, Broken> {
+pub(crate) fn run(frame: &[u8]) -> Result<Tree<'_>, Broken> {
     let mut machine = Machine::new(frame);
     let root = machine.run()?;
     Ok(Tree { frame, heap: machine.heap, root })
@@ -80,17 +81,15 @@ pub(super) fn held_bytes(frame: &[u8]) -> usize {
     let _ = machine.run();
     let words = machine.stack.capacity() + machine.marks.capacity() + machine.memo.capacity();
     let heap = &machine.heap;
-    4 * (words + heap.segments.capacity() + 2 * heap.lists.capacity() + heap.dicts.capacity())
+    4 * (words + heap.segments.capacity() + 2 * heap.lists.capacity())
 }
 
-/// Tuples and lists as chains of segments, each stored as `[next segment, length, node, …]`.
+/// Tuples, lists and dictionaries as chains of segments, each stored as `[next segment, length, node, …]`.
 #[derive(Debug, Default)]
 struct Heap {
     segments: Vec<u32>,
-    /// Indices of the first and last segment of each list.
+    /// Indices of the first and last segment of each list and dictionary.
     lists: Vec<(u32, u32)>,
-    /// Number of entries of each dictionary.
-    dicts: Vec<u32>,
 }
 
 impl Heap {
@@ -104,10 +103,10 @@ impl Heap {
         at
     }
 
-    /// Appends to a list. Returns false if the node is not a list.
-    fn append(&mut self, list: Node, nodes: &[Node]) -> bool {
+    /// Appends to a container of this kind. Returns false if the node is something else.
+    fn append(&mut self, kind: u32, list: Node, nodes: &[Node]) -> bool {
         let segment = self.segment(nodes);
-        let Some((first, last)) = self.lists.get_mut(list.place()).filter(|_| list.kind() == LIST) else {
+        let Some((first, last)) = self.lists.get_mut(list.place()).filter(|_| list.kind() == kind) else {
             return false;
         };
         match (*first, segment) {
@@ -133,17 +132,17 @@ impl Node {
         self.0 >> PLACE_BITS
     }
 
-    pub(super) fn place(self) -> usize {
+    pub(crate) fn place(self) -> usize {
         (self.0 & PLACE_MAX) as usize
     }
 
-    pub(super) fn is_atom(self) -> bool {
+    pub(crate) fn is_atom(self) -> bool {
         self.kind() == ATOM
     }
 }
 
-/// Iterates over the nodes of a tuple or list.
-pub(super) struct Sequence<'t> {
+/// Iterates over the nodes of a container.
+pub(crate) struct Sequence<'t> {
     segments: &'t [u32],
     next: u32,
     nodes: &'t [u32],
@@ -166,18 +165,18 @@ impl Iterator for Sequence<'_> {
 }
 
 impl Tree<'_> {
-    pub(super) fn root(&self) -> Node {
+    pub(crate) fn root(&self) -> Node {
         self.root
     }
 
-    pub(super) fn kind(&self, node: Node) -> Kind<'_> {
+    pub(crate) fn kind(&self, node: Node) -> Kind<'_> {
         let first = match node.kind() {
             ATOM => return Kind::Atom,
-            DICT => return Kind::Dict(self.heap.dicts.get(node.place()).copied().unwrap_or(0)),
-            LIST => self.heap.lists.get(node.place()).map_or(NONE, |list| list.0),
+            LIST | DICT => self.heap.lists.get(node.place()).map_or(NONE, |list| list.0),
             _ => node.place() as u32,
         };
-        Kind::Sequence(Sequence { segments: &self.heap.segments, next: first, nodes: &[] })
+        let nodes = Sequence { segments: &self.heap.segments, next: first, nodes: &[] };
+        if node.kind() == DICT { Kind::Dict(nodes) } else { Kind::Sequence(nodes) }
     }
 }
 
@@ -287,39 +286,46 @@ impl<'a> Machine<'a> {
 
     fn list(&mut self, opcode: u8) -> Result<(), Broken> {
         let from = if opcode == b']' { self.stack.len() } else { self.pop_mark()? };
+        self.container(LIST, from)
+    }
+
+    /// Replaces the values from this height on by a container that holds them.
+    fn container(&mut self, kind: u32, from: usize) -> Result<(), Broken> {
         let segment = self.heap.segment(&self.stack[from..]);
         self.stack.truncate(from);
         self.heap.lists.push((segment, segment));
-        self.push_new(LIST, self.heap.lists.len() - 1)
+        self.push_new(kind, self.heap.lists.len() - 1)
     }
 
     fn append(&mut self, opcode: u8) -> Result<(), Broken> {
         let from = if opcode == b'a' { self.below(1)? } else { self.pop_mark()? };
-        if from <= self.floor() || !self.heap.append(self.stack[from - 1], &self.stack[from..]) {
+        self.add(LIST, from)
+    }
+
+    fn dict(&mut self, opcode: u8) -> Result<(), Broken> {
+        let from = if opcode == b'}' { self.stack.len() } else { self.pop_mark()? };
+        self.check_pairs(from)?;
+        self.container(DICT, from)
+    }
+
+    fn set_items(&mut self, opcode: u8) -> Result<(), Broken> {
+        let from = if opcode == b's' { self.below(2)? } else { self.pop_mark()? };
+        self.check_pairs(from)?;
+        self.add(DICT, from)
+    }
+
+    /// Moves the values from this height on into the container below them.
+    fn add(&mut self, kind: u32, from: usize) -> Result<(), Broken> {
+        if from <= self.floor() || !self.heap.append(kind, self.stack[from - 1], &self.stack[from..]) {
             return Err(Broken::Stack(self.opcode_at));
         }
         self.stack.truncate(from);
         Ok(())
     }
 
-    fn dict(&mut self, opcode: u8) -> Result<(), Broken> {
-        let from = if opcode == b'}' { self.stack.len() } else { self.pop_mark()? };
-        let nodes = self.stack.len() - from;
-        self.stack.truncate(from);
-        self.heap.dicts.push((nodes / 2) as u32);
-        self.push_new(DICT, self.heap.dicts.len() - 1)
-    }
-
-    fn set_items(&mut self, opcode: u8) -> Result<(), Broken> {
-        let from = if opcode == b's' { self.below(2)? } else { self.pop_mark()? };
-        let entries = (self.stack.len() - from) / 2;
-        let dict = from.checked_sub(1).filter(|at| *at >= self.floor()).map(|at| self.stack[at]);
-        let dict = dict.filter(|dict| dict.kind() == DICT).ok_or(Broken::Stack(self.opcode_at))?;
-        self.stack.truncate(from);
-        if let Some(count) = self.heap.dicts.get_mut(dict.place()) {
-            *count += entries as u32;
-        }
-        Ok(())
+    /// Fails if a key from this height on has no value.
+    fn check_pairs(&self, from: usize) -> Result<(), Broken> {
+        if (self.stack.len() - from).is_multiple_of(2) { Ok(()) } else { Err(Broken::Stack(self.opcode_at)) }
     }
 
     fn put(&mut self, opcode: u8) -> Result<(), Broken> {

@@ -1,6 +1,6 @@
 //! Carbon's pickle protocol: frames with a list of `(name, (timestamp, value))`.
 //!
-//! The decoder is our own. It supports plain data only, neither classes nor calls, and needs no recursion.
+//! The decoder is our own, and [`crate::carbonlink`] reads its requests with it. It supports plain data only, neither classes nor calls, and needs no recursion.
 //! Whatever the frame contains, it takes at most about twelve bytes of memory per byte of the frame. It
 //! builds no values: a node is the position of its opcode, which is decoded when the point is needed.
 
@@ -14,9 +14,8 @@ use super::frame::{Cursor, Decode, Framed};
 use super::number;
 use super::parser::{Context, Intake, MessageLimit, TcpProtocol};
 use crate::reject::Reject;
-use machine::{Kind, Node, Tree};
-
 pub use machine::Broken;
+pub(crate) use machine::{Kind, Node, Tree, run};
 
 /// Pickles over TCP.
 pub const TCP: TcpProtocol = TcpProtocol {
@@ -38,7 +37,7 @@ impl Decode for Pickle {
         context: &Context<'_>,
         intake: &mut Intake,
     ) -> Option<Cursor> {
-        match machine::run(frame) {
+        match run(frame) {
             Ok(tree) => {
                 let mut emitter = Emitter::new(frame.len(), from, context, intake);
                 outcome(frame_of(&tree, &mut emitter))
@@ -60,7 +59,7 @@ fn frame_of(tree: &Tree<'_>, emitter: &mut Emitter<'_>) -> Flow {
         }
         // Carbon iterates over any container, and finds an error in each entry of this one.
         Kind::Dict(entries) => {
-            for _ in 0..entries {
+            for _ in entries.step_by(2) {
                 emitter.refused(b"entry of a dict", Reject::Item)?;
             }
         }

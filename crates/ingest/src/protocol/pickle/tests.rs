@@ -2,7 +2,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::machine::{held_bytes, run};
+use super::machine::held_bytes;
 use super::*;
 use crate::name::NameOptions;
 use crate::protocol::{BATCH_BYTES, Framed, Protocol, Step};
