@@ -26,6 +26,9 @@ pub struct Config {
     /// Whether to answer /tags/tagSeries, tagMultiSeries and delSeries. As in Graphite, every client that may
     /// read may then create tagged series and remove them from tag searches.
     pub tag_writes: bool,
+    /// Whether to answer /metrics/set-metadata, with which every client that may read, or a link that it
+    /// follows, changes the aggregation method of metrics.
+    pub metadata_writes: bool,
     /// Memory for the events of /events, in bytes. On disk they take up to twice as much. When it is full,
     /// the oldest events are dropped. 0 switches events off.
     pub events_bytes: ByteSize,
@@ -46,6 +49,7 @@ impl Default for Config {
             time_zone: "UTC".to_owned(),
             gzip: false,
             tag_writes: true,
+            metadata_writes: false,
             events_bytes: ByteSize::mib(16),
             cache: CacheConfig::default(),
             tls: TlsConfig::default(),

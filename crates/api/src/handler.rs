@@ -7,6 +7,7 @@ mod find;
 mod functions;
 mod index_json;
 mod info;
+mod metadata;
 mod picture;
 mod reading;
 mod render;
@@ -25,6 +26,7 @@ pub(crate) use find::find;
 pub(crate) use functions::functions;
 pub(crate) use index_json::index_json;
 pub(crate) use info::{capabilities, info};
+pub(crate) use metadata::{get_metadata, set_metadata};
 pub(crate) use render::render;
 pub(crate) use tags::tags;
 

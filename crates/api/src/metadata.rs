@@ -1,4 +1,5 @@
-//! Access to the configuration of metrics: retention, aggregation method and xFilesFactor.
+//! Access to the configuration of metrics: retention, aggregation method and xFilesFactor. Single settings have the
+//! keys of graphite-web's metadata calls, of which `aggregationMethod` is the only one.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,10 +17,25 @@ pub trait Metadata: Send + Sync + Debug {
     ///
     /// `MetadataError` if the store cannot be read at the moment.
     async fn configs(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, MetadataError>;
+
+    /// Returns the value of a setting of each metric, in the order of `names`.
+    ///
+    /// # Errors
+    ///
+    /// For each metric: if there is no such metric or setting, or it cannot be read at the moment.
+    async fn settings(&self, names: &[&str], key: &str) -> Vec<Result<String, MetadataError>>;
+
+    /// Changes a setting of a metric. Returns the old value.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such metric or setting, if it cannot have this value, or if it cannot be changed at the
+    /// moment.
+    async fn set(&self, name: &str, key: &str, value: &str) -> Result<String, MetadataError>;
 }
 
-/// Why the configuration cannot be read at the moment, as a sentence for the client.
-#[derive(Debug, thiserror::Error)]
+/// Why the configuration is not read or changed, as a sentence for the client.
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct MetadataError(pub String);
 
@@ -31,5 +47,13 @@ pub struct NoMetadata;
 impl Metadata for NoMetadata {
     async fn configs(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, MetadataError> {
         Ok(vec![None; names.len()])
+    }
+
+    async fn settings(&self, names: &[&str], _: &str) -> Vec<Result<String, MetadataError>> {
+        names.iter().map(|name| Err(MetadataError(format!("there is no metric {name:?}")))).collect()
+    }
+
+    async fn set(&self, name: &str, _: &str, _: &str) -> Result<String, MetadataError> {
+        Err(MetadataError(format!("there is no metric {name:?}")))
     }
 }

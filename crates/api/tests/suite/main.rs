@@ -7,6 +7,7 @@ mod cache;
 mod events;
 mod find;
 mod formats;
+mod metadata;
 mod render;
 mod server;
 mod support;

@@ -38,6 +38,7 @@ pub(super) fn check(config: &Config, set: &Value, layers: &Layers, problems: &mu
 fn sections(config: &Config, layers: &Layers, problems: &mut Problems) {
     let mut found = [
         config.ingest.problems(),
+        config.carbonlink.problems(),
         config.api.problems(),
         config.admin.problems(),
         config.store.cassandra.problems(),

@@ -49,6 +49,13 @@ impl Budget {
             config.ingest.frame_memory_bytes = bytes;
         }
         let mut parts = vec![("ingest.frame_memory_bytes", config.ingest.frame_memory_bytes)];
+        if config.carbonlink.is_on() {
+            let link = &mut config.carbonlink;
+            if !is_set(set, "carbonlink.memory_bytes") {
+                link.memory_bytes = (ceiling / 16).min(64 * MIB).max(link.frame_bytes_max.saturating_mul(4));
+            }
+            parts.push(("carbonlink.memory_bytes", link.memory_bytes));
+        }
         let mut bound = |key: &'static str, bytes: &mut u64, part: u64, most: u64| {
             if !is_set(set, key) {
                 *bytes = (ceiling / part).min(most);

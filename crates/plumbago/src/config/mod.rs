@@ -53,6 +53,8 @@ pub struct Config {
     pub log: Log,
     /// The listeners for points.
     pub ingest: plumbago_ingest::Config,
+    /// The port on which graphite-web asks for points that are not stored yet.
+    pub carbonlink: plumbago_ingest::carbonlink::Config,
     /// The port of Graphite's HTTP API.
     pub api: plumbago_api::Config,
     /// The admin port: metrics, health checks and actions for operators.
@@ -104,6 +106,7 @@ impl Default for Config {
             storage_aggregation: PathBuf::new(),
             log: Log::default(),
             ingest: plumbago_ingest::Config::default(),
+            carbonlink: plumbago_ingest::carbonlink::Config::default(),
             api: plumbago_api::Config::default(),
             admin: plumbago_api::AdminConfig::default(),
             index: Index::default(),

@@ -30,8 +30,12 @@ fn listens(config: &Config) -> Vec<(String, &str)> {
     let ingest = config.ingest.tcp.iter();
     let ingest = ingest
         .map(|(protocol, section)| (format!("ingest.{}.listen", protocol.name), section.listen.as_str()));
-    let http = [("api.listen", config.api.listen.as_str()), ("admin.listen", &config.admin.listen)];
-    ingest.chain(http.map(|(key, listen)| (key.to_owned(), listen))).collect()
+    let others = [
+        ("carbonlink.listen", config.carbonlink.listen.as_str()),
+        ("api.listen", &config.api.listen),
+        ("admin.listen", &config.admin.listen),
+    ];
+    ingest.chain(others.map(|(key, listen)| (key.to_owned(), listen))).collect()
 }
 
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {

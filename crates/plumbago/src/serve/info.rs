@@ -1,28 +1,92 @@
-//! Gives the API its metadata of metrics and its events.
+//! Gives the API and the carbonlink port the settings of metrics, and the API its events.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use plumbago_api::{EventLog, Metadata, MetadataError};
-use plumbago_model::MetricConfig;
+use plumbago_api::{EventLog, KeptAnswers, Metadata, MetadataError};
+use plumbago_engine::Engine;
+use plumbago_model::{Aggregation, MetricConfig};
 use plumbago_store::MetadataStore;
+use plumbago_telemetry::with_causes;
 
+use super::Core;
+use super::tagging::canonical_name;
 use crate::config::Config;
 use crate::error::{Exit, Failure};
 
 /// Name of the events file in the data directory.
 const EVENTS: &str = "events.jsonl";
 
-/// The API's access to the metadata store.
-#[derive(Debug)]
-pub(super) struct Stored(pub(super) Arc<dyn MetadataStore>);
+/// The one setting that graphite-web and carbon know, by their name for it.
+const AGGREGATION: &str = "aggregationMethod";
+
+/// Reads settings from the metadata store and changes them through the engine.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    metadata: Arc<dyn MetadataStore>,
+    engine: Engine,
+    answers: KeptAnswers,
+}
+
+impl Settings {
+    pub(super) fn new(core: &Core) -> Self {
+        Self {
+            metadata: Arc::clone(&core.stores.metadata),
+            engine: core.engine.clone(),
+            answers: core.answers.clone(),
+        }
+    }
+}
 
 #[async_trait]
-impl Metadata for Stored {
+impl Metadata for Settings {
     async fn configs(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, MetadataError> {
-        let found = self.0.get(names).await.map_err(|error| MetadataError(error.to_string()))?;
+        let found = self.metadata.get(names).await.map_err(|error| MetadataError(error.to_string()))?;
         Ok(found.into_iter().map(|meta| meta.map(|meta| meta.config)).collect())
     }
+
+    async fn settings(&self, names: &[&str], key: &str) -> Vec<Result<String, MetadataError>> {
+        if let Err(error) = check_key(key) {
+            return vec![Err(error); names.len()];
+        }
+        let stored: Vec<_> = names.iter().map(|name| canonical_name(name).map_err(MetadataError)).collect();
+        let known: Vec<&str> = stored.iter().flatten().map(String::as_str).collect();
+        let mut configs = match self.configs(&known).await {
+            Ok(configs) => configs.into_iter(),
+            Err(error) => return vec![Err(error); names.len()],
+        };
+        let method = |name: Result<String, MetadataError>| {
+            let name = name?;
+            let config = configs.next().flatten();
+            let config = config.ok_or_else(|| MetadataError(format!("there is no metric {name:?}")))?;
+            Ok(config.aggregation.to_string())
+        };
+        stored.into_iter().map(method).collect()
+    }
+
+    async fn set(&self, name: &str, key: &str, value: &str) -> Result<String, MetadataError> {
+        check_key(key)?;
+        let method: Aggregation = value
+            .parse()
+            .map_err(|error| MetadataError(format!("Unrecognized aggregation method: {value} ({error})")))?;
+        let stored = canonical_name(name).map_err(MetadataError)?;
+        let old = self.engine.set_aggregation(&stored, method).await;
+        self.answers.forget();
+        let old = old.map_err(|error| MetadataError(with_causes(&error)))?;
+        if old != method {
+            tracing::info!("the aggregation method of {name:?} is {method} now; it was {old}");
+        }
+        Ok(old.to_string())
+    }
+}
+
+/// Refuses other keys, in the words of carbon.
+fn check_key(key: &str) -> Result<(), MetadataError> {
+    if key == AGGREGATION {
+        return Ok(());
+    }
+    let shown: String = key.chars().take(200).collect();
+    Err(MetadataError(format!("Unsupported metadata key \"{shown}\"")))
 }
 
 /// Opens the log of events, with those of earlier runs. It keeps none if `api.events_bytes` is 0.

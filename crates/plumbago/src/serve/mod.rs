@@ -2,6 +2,7 @@
 
 mod admin;
 mod backend;
+mod carbonlink;
 mod clock;
 mod greeting;
 mod health;
@@ -159,7 +160,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         finder: core.keeper.finder(),
         source: core.source(&peers, &stop),
         tagging: Arc::clone(&tagging) as _,
-        metadata: Arc::new(info::Stored(Arc::clone(&core.stores.metadata))),
+        metadata: Arc::new(info::Settings::new(&core)),
         events: info::events(config)?,
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
@@ -176,14 +177,17 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
             file: secret::path(&config.data_dir),
         },
     };
+    let carbonlink = carbonlink::bind(config, &core)?;
     let api = Server::bind(&config.api, &handles).await.context("api.listen").map_err(internal)?;
     let admin =
         Server::bind_admin(&config.admin, &admin_handles).await.context("admin.listen").map_err(internal)?;
     for (section, port) in [("api", &api), ("admin", &admin)] {
         port.iter().for_each(|port| reload.add_port(section, port.certificates()));
     }
+    carbonlink.iter().for_each(|port| reload.add_port("carbonlink", port.certificates()));
     reload.report_to(&core.conditions, &core.registry);
     print_addresses(&addresses, api.as_ref(), admin.as_ref());
+    carbonlink.iter().for_each(|port| println!("listening carbonlink {}", port.address()));
 
     tokio::spawn(health.clone().run());
     process::register(&core.registry);
@@ -204,6 +208,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     // queue.
     let api_address = api.as_ref().map(Server::address);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
+    let carbonlink = carbonlink.map(|port| tokio::spawn(port.run(stop.clone())));
     spawn_chores(config, &core, &listeners, &stop);
     tokio::spawn(Arc::clone(tagging.series()).run(stop.clone()));
     let maintenance = tokio::spawn(scheduler.run(stop.clone()));
@@ -226,7 +231,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let ledger = core.engine.stop(STORE_TIMEOUT).await;
     stopping.begin(Step::Requests);
     http_stop.cancel();
-    for server in [api, admin].into_iter().flatten() {
+    for server in [api, admin, carbonlink].into_iter().flatten() {
         let _ = server.await;
     }
     println!("{}", admin::Whole::new(ledger, &listeners));

@@ -40,7 +40,8 @@ pub(crate) struct Reload {
     /// The values in effect: of reloadable keys as of the last reload that applied them, else as of the start.
     values: Value,
     level: Option<LevelHandle>,
-    /// Certificates of the HTTP ports, with the sections that configure them (`api`, `admin`).
+    /// Certificates of the ports beside the listeners, with the sections that configure them (`api`, `admin`,
+    /// `carbonlink`).
     certificates: Vec<(&'static str, Arc<Certificates>)>,
     /// Hashes of the contents of the files in effect, by key.
     contents: BTreeMap<&'static str, u64>,
@@ -79,7 +80,7 @@ impl Reload {
         }
     }
 
-    /// Adds an HTTP port, whose certificate is read again.
+    /// Adds a port, whose certificate is read again.
     pub(super) fn add_port(&mut self, section: &'static str, certificates: Arc<Certificates>) {
         self.certificates.push((section, certificates));
     }
@@ -195,8 +196,12 @@ impl Reload {
             outcome.fail_with(lines, "what the listeners cannot use stays as it was");
         }
         for (section, certificates) in &self.certificates {
-            let tls = if *section == "api" { &config.api.tls } else { &config.admin.tls };
-            if let Err(error) = certificates.reload(&tls.files()) {
+            let files_of = match *section {
+                "api" => config.api.tls.files(),
+                "carbonlink" => config.carbonlink.tls.files(),
+                _ => config.admin.tls.files(),
+            };
+            if let Err(error) = certificates.reload(&files_of) {
                 kept.extend(files.iter().filter(|key| key.starts_with(&format!("{section}.tls."))));
                 let what = format!("{section}.tls was not reloaded; the old certificate stays in effect");
                 outcome.fail_with(std::iter::once(error.to_string()), &what);

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,6 +36,8 @@ pub(crate) struct Made {
     pub(crate) read: AtomicUsize,
     /// Whether every read fails.
     pub(crate) fails: bool,
+    /// Changes of settings, each as `metric key=value`.
+    pub(crate) changes: Mutex<Vec<String>>,
 }
 
 #[async_trait]
@@ -73,6 +75,19 @@ impl Metadata for Made {
         });
         let known = |name: &&str| self.values.contains_key(*name).then(|| Arc::clone(&config));
         Ok(names.iter().map(known).collect())
+    }
+
+    async fn settings(&self, names: &[&str], key: &str) -> Vec<Result<String, MetadataError>> {
+        let value = |name: &&str| match self.values.contains_key(*name) {
+            true => Ok(format!("{key} of {name}")),
+            false => Err(MetadataError(format!("no {name}"))),
+        };
+        names.iter().map(value).collect()
+    }
+
+    async fn set(&self, name: &str, key: &str, value: &str) -> Result<String, MetadataError> {
+        self.changes.lock().unwrap().push(format!("{name} {key}={value}"));
+        self.settings(&[name], key).await.remove(0)
     }
 }
 
