@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod carbonapi;
+mod carbonlink;
 mod chaos;
 mod compare;
 mod conditions;
