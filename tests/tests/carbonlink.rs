@@ -152,8 +152,8 @@ fn points_that_are_not_stored_are_answered_as_carbon_does() {
     // What is stored is no longer answered; what came later is.
     daemon.flush();
     assert!(graphite.query(&all).values().all(Vec::is_empty));
-    daemon.put(&[Point::new("many.m1.value", T0 + 240, 9.0)]);
-    assert_eq!(graphite.query(&["many.m1.value"])["many.m1.value"], [(T0 + 240, 9.0)]);
+    daemon.put(&[Point::new("many.m1.value", T0 + 300, 9.0)]);
+    assert_eq!(graphite.query(&["many.m1.value"])["many.m1.value"], [(T0 + 300, 9.0)]);
     let counters = daemon.counters();
     assert!(counters.sum("plumbago_carbonlink_requests_total") > 300);
     assert_eq!(counters.sum("plumbago_carbonlink_refused_total"), 6, "the unknown requests");
@@ -163,7 +163,8 @@ fn points_that_are_not_stored_are_answered_as_carbon_does() {
 /// graphite-web reads whisper files itself and merges the points of the daemon.
 #[test]
 fn graphite_web_merges_the_points_into_what_it_has_read() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     let Some(mut graphite) = Graphite::start(&daemon) else { return };
     daemon.put(&[Point::new("on.both", T0 + 120, 20.0), Point::new("on.both", T0 + 180, 21.0)]);
     let file = json!({
@@ -193,10 +194,11 @@ fn an_aggregation_method_is_read_and_changed() {
     let slots = |metric: &str, count: i64| -> Vec<Point> {
         (0..count).map(|slot| Point::new(metric, T0 + 60 * slot, (slot + 1) as f64)).collect()
     };
-    for metric in ["m.old", "m.open", "m.max", "t;a=1"] {
+    for metric in ["m.old", "m.open", "m.kept", "t;a=1"] {
         daemon.put(&slots(metric, 3));
     }
-    daemon.wait_names(4);
+    // Names with tags are not in the list.
+    daemon.wait_names(3);
     assert_eq!(graphite.get("m.old", "aggregationMethod"), json!({"value": "average"}));
     assert_eq!(graphite.get("t;a=1", "aggregationMethod"), json!({"value": "average"}));
     assert_eq!(window(&daemon, "m.old", NOW), 2.0);
@@ -238,21 +240,21 @@ fn an_aggregation_method_is_read_and_changed() {
         let of_carbon = carbons(&mut graphite, &request);
         assert!(of_carbon.contains(theirs), "{of_carbon}");
     }
-    let wrong = graphite.set("m.max", "aggregationMethod", "max")["raised"].as_str().unwrap().to_owned();
+    let wrong = graphite.set("m.kept", "aggregationMethod", "max")["raised"].as_str().unwrap().to_owned();
     assert!(wrong.contains("cannot change from average to max"), "{wrong}");
-    assert_eq!(window(&daemon, "m.max", NOW), 2.0);
-    assert!(graphite.get("m.max", "xff")["raised"].as_str().unwrap().contains("Unsupported metadata key"));
+    assert_eq!(window(&daemon, "m.kept", NOW), 2.0);
+    assert!(graphite.get("m.kept", "xff")["raised"].as_str().unwrap().contains("Unsupported metadata key"));
 
     // The same calls over HTTP.
     let found =
-        daemon.get("/metrics/get-metadata?metric=m.old&metric=m.max&metric=none&key=aggregationMethod");
+        daemon.get("/metrics/get-metadata?metric=m.old&metric=m.kept&metric=none&key=aggregationMethod");
     let expected =
-        json!({"m.old": "sum", "m.max": "average", "none": {"error": "there is no metric \"none\""}});
+        json!({"m.old": "sum", "m.kept": "average", "none": {"error": "there is no metric \"none\""}});
     assert_eq!(serde_json::from_str::<Value>(&found.body).unwrap(), expected);
-    let path = "/metrics/set-metadata?metric=m.max&key=aggregationMethod&value=avg_zero";
-    let changed = json!({"m.max": {"old_value": "average", "new_value": "avg_zero"}});
+    let path = "/metrics/set-metadata?metric=m.kept&key=aggregationMethod&value=avg_zero";
+    let changed = json!({"m.kept": {"old_value": "average", "new_value": "avg_zero"}});
     assert_eq!(serde_json::from_str::<Value>(&daemon.get(path).body).unwrap(), changed);
-    assert_eq!(window(&daemon, "m.max", NOW), 6.0 / 5.0);
+    assert_eq!(window(&daemon, "m.kept", NOW), 6.0 / 5.0);
 
     // The change outlives a crash.
     daemon.kill();
@@ -270,7 +272,8 @@ fn an_aggregation_method_is_read_and_changed() {
 
 #[test]
 fn hostile_requests_harm_nobody() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     let Some(mut graphite) = Graphite::start(&daemon) else { return };
     let sent = points(20);
     daemon.put(&sent);
@@ -307,6 +310,8 @@ fn hostile_requests_harm_nobody() {
             .concat(),
         ),
     ];
+    let listed: Vec<u8> = expected.keys().flat_map(|name| format!("V{name}\n").into_bytes()).collect();
+    let all = bulk([b"(", &listed[..], b"l"].concat());
     let mut slow = Vec::new();
     for round in 0..5 {
         for bytes in &frames {
@@ -320,8 +325,10 @@ fn hostile_requests_harm_nobody() {
         }
         // Slow senders, who promise a large frame.
         slow.extend((0..20).map(|_| send(b"\x00\x10\x00\x00(U\x04type")));
-        // Readers who never read.
-        let reader = send(&frame(&bulk(b"]".to_vec())).repeat(2000));
+        // A reader that never reads: at some point the daemon cannot write, and reads no further request.
+        let mut reader = TcpStream::connect(daemon.address("carbonlink")).unwrap();
+        reader.set_write_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
+        let _ = reader.write_all(&frame(&all).repeat(20_000));
         slow.push(reader);
         assert_eq!(graphite.query(&names(&expected)), expected, "round {round}");
         assert_eq!(http::get(daemon.admin(), "/readyz").status, 200);
@@ -364,7 +371,8 @@ fn on_cassandra_rows_that_are_not_sent_are_answered() {
     let Some(mut graphite) = Graphite::start(&daemon) else { return };
     let mut sent = points(40);
     daemon.put(&sent);
-    daemon.wait_names(40);
+    // Four of the names have tags and are not in the list.
+    daemon.wait_names(36);
     let check = |graphite: &mut Graphite, sent: &[Point], what: &str| {
         let expected = by_metric(sent);
         assert_eq!(graphite.query(&names(&expected)), expected, "{what}");
@@ -387,7 +395,7 @@ fn on_cassandra_rows_that_are_not_sent_are_answered() {
     let (own, other) = (setup.data(), setup.path().join("other"));
     let second = setup.set("data_dir", other.to_str().unwrap()).start();
     setup.set("data_dir", own.to_str().unwrap());
-    second.wait_names(40);
+    second.wait_names(36);
     assert_eq!(graphite.set("many.m1.value", "aggregationMethod", "sum"), changed);
     second.put(&(0..4).map(|slot| Point::new("many.m1.value", T0 + 60 * slot, 1.0)).collect::<Vec<_>>());
     wait_until("the other daemon to use the method", || window(&second, "many.m1.value", NOW) == 4.0);
@@ -397,6 +405,5 @@ fn on_cassandra_rows_that_are_not_sent_are_answered() {
     let daemon = setup.start();
     graphite.connect(&daemon);
     assert_eq!(graphite.get("many.m1.value", "aggregationMethod"), json!({"value": "sum"}));
-    assert!(graphite.query(&["many.m5.value"])["many.m5.value"].is_empty(), "the stop has sent all rows");
     daemon.stop_well();
 }

@@ -33,8 +33,10 @@ const READ_BYTES: usize = 64 << 10;
 /// Metrics of a bulk request that are looked up at once.
 const METRICS_AT_ONCE: usize = 500;
 
-/// Requests that are looked up at the same time. None waits for a client meanwhile, nor for a remote store.
-const LOOKUPS: usize = 8;
+/// Permits for requests that are looked up at the same time: one for each 64 metrics. None waits for a client
+/// meanwhile, nor for a remote store.
+const LOOKUPS: usize = 32;
+const METRICS_PER_LOOKUP: usize = 64;
 
 /// State shared by all connections.
 pub(super) struct Shared {
@@ -238,7 +240,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
 
     /// The points of these metrics, if they fit into this many bytes of a reply.
     async fn points(&self, metrics: &[Arc<str>], room: usize) -> Result<Vec<Points>, NoAnswer> {
-        let Ok(_turn) = self.shared.lookups.acquire().await else { return Ok(Vec::new()) };
+        let permits = metrics.len().div_ceil(METRICS_PER_LOOKUP) as u32;
+        let Ok(_turn) = self.shared.lookups.acquire_many(permits).await else { return Ok(Vec::new()) };
         match self.shared.cache.points(metrics, room / POINT_BYTES).await? {
             Some(points) => Ok(points),
             None => {

@@ -325,7 +325,7 @@ impl<'a> Machine<'a> {
 
     /// Fails if a key from this height on has no value.
     fn check_pairs(&self, from: usize) -> Result<(), Broken> {
-        if (self.stack.len() - from) % 2 == 0 { Ok(()) } else { Err(Broken::Stack(self.opcode_at)) }
+        if (self.stack.len() - from).is_multiple_of(2) { Ok(()) } else { Err(Broken::Stack(self.opcode_at)) }
     }
 
     fn put(&mut self, opcode: u8) -> Result<(), Broken> {
