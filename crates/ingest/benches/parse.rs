@@ -124,7 +124,6 @@ fn parse(c: &mut Criterion) {
         });
     }
     let bytes = frames();
-    let context = Context { now: NOW, names: NameOptions::default(), relabel: None };
     group.bench_function("pickle/protocol_2", |b| {
         let mut protocol = Framed::new(Pickle, 1 << 20);
         let mut intake = Intake::for_bytes(bytes.len());
