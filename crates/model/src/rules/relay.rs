@@ -49,7 +49,7 @@ impl RelayRules {
                 }
                 (None, Some(_)) if !reader.is_on("default") => {}
                 (None, Some(_)) if default.is_some() => {
-                    reader.error("is a second default; only one is possible")
+                    reader.error("is a second default; only one is possible");
                 }
                 (None, Some(_)) => default = Some(destinations),
                 (None, None) => reader.warning("has neither pattern nor default, so it is skipped"),
