@@ -80,7 +80,7 @@ const RESTRICTED: &[Restricted] = &[
     only("metrics-exporter-prometheus", &["telemetry"]),
     only("tracing-subscriber", &["telemetry"]),
     only("resvg", &["graph"]),
-    only("rustls", &["", "cluster", "store-cassandra", "tls"]),
+    only("rustls", &["", "cluster", "relay", "store-cassandra", "tls"]),
     only("ureq", &["bench"]),
 ];
 
