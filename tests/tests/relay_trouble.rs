@@ -128,7 +128,7 @@ fn a_destination_that_is_killed_misses_nothing() {
 }
 
 #[test]
-fn a_destination_that_takes_nothing_holds_up_nothing() {
+fn a_destination_that_takes_nothing_delays_nothing_else() {
     let stuck = TcpListener::bind("127.0.0.1:0").unwrap();
     let stuck_address = stuck.local_addr().unwrap();
     let capture = Capture::start();

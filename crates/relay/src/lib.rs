@@ -1,7 +1,7 @@
 //! Sends every accepted point on to other carbon servers.
 //!
-//! Each destination has a queue on disk, a sender and a ledger of its own, so that one that is away or slow holds
-//! up nothing. A point goes from [`Relay::offer`] into the [`inlet`] in memory, from there at once into the files of
+//! Each destination has a queue on disk, a sender and a ledger of its own, so that one that is away or slow delays
+//! nothing else. A point goes from [`Relay::offer`] into the [`inlet`] in memory, from there at once into the files of
 //! the [`queue`], and from these to the server ([`sender`]).
 //!
 //! Must not know: the engine, stores, listeners, the configuration file. Start at [`Relay`]. The reasons are in
