@@ -189,12 +189,12 @@ impl Chaos {
             Fault::KillOthers(node) => {
                 (0..NODES).filter(|other| *other != node).for_each(|other| self.cluster.node(other).kill());
                 self.some_steps();
-                self.wait_ready(503);
+                self.wait_unready();
             }
             Fault::KillAllNodes => {
                 self.cluster.kill_all();
                 self.some_steps();
-                self.wait_ready(503);
+                self.wait_unready();
             }
             Fault::KillWriter(writer) => {
                 self.writers[writer].kill(now);
@@ -215,10 +215,25 @@ impl Chaos {
         }
     }
 
-    fn wait_ready(&self, status: u16) {
+    fn wait_ready(&self) {
         for (number, writer) in self.writers.iter().enumerate() {
-            let what = format!("/readyz of writer {number} to be {status}");
-            wait_until(&what, || writer.ready().status == status);
+            let what = format!("/readyz of writer {number} to be 200");
+            wait_until(&what, || writer.ready().status == 200);
+        }
+    }
+
+    /// Waits until every writer says that nothing is acknowledged. The load goes on meanwhile: a writer without new
+    /// rows cannot know.
+    fn wait_unready(&mut self) {
+        for number in 0..self.writers.len() {
+            let what = format!("/readyz of writer {number} to be 503");
+            wait_until(&what, || {
+                let is_unready = self.writers[number].ready().status == 503;
+                if !is_unready {
+                    self.steps(1);
+                }
+                is_unready
+            });
         }
     }
 
@@ -232,7 +247,7 @@ impl Chaos {
             writer.daemon().flush();
             wait_until("all rows to be acknowledged", || writer.is_drained());
         }
-        self.wait_ready(200);
+        self.wait_ready();
     }
 
     /// Compares the points that each writer answers with the model. Its windows lack what the others have not closed.

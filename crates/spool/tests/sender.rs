@@ -249,6 +249,26 @@ async fn a_range_that_is_known_to_be_down_waits_for_nothing() {
     sender.await.unwrap();
 }
 
+/// Rows are deferred at once for a while after the last success, also when all ranges are down. That is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_that_are_all_down_are_not_taken_for_a_few() {
+    let fixture = Fixture::new();
+    let sender = fixture.start();
+    fixture.flush(20, 1000, 0.0);
+    fixture.sent().await;
+    assert_eq!(fixture.store.status().last_error, None);
+    fixture.remote.is_known_down.store(true, Ordering::Relaxed);
+    fixture.remote.dead.lock().unwrap().extend((0..20).map(id));
+    fixture.flush(20, 1001, 0.0);
+    eventually("the rows to be deferred", || fixture.store.status().spool.deferred_rows == 20).await;
+    assert!(fixture.store.status().last_error.is_some());
+    fixture.remote.dead.lock().unwrap().clear();
+    fixture.sent().await;
+    assert_eq!(fixture.store.status().last_error, None);
+    fixture.stop.cancel();
+    sender.await.unwrap();
+}
+
 /// A replay sends acknowledged rows again to a server that lost them, with their original timestamps.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_lost_is_sent_again() {

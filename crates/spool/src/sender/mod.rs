@@ -62,6 +62,8 @@ pub(crate) struct Health {
     last_success: Mutex<Option<Instant>>,
     /// Successful calls. A failing call compares it to find out whether others succeed.
     pub(crate) successes: AtomicU64,
+    /// Successful calls when there were rows to send again after a pause.
+    successes_before: AtomicU64,
     throttle: Throttle,
     /// Limits the log lines about deferred calls.
     deferred: Throttle,
@@ -74,6 +76,7 @@ impl Default for Health {
             last_deferral: Mutex::default(),
             last_success: Mutex::default(),
             successes: AtomicU64::new(0),
+            successes_before: AtomicU64::new(0),
             throttle: Throttle::new(ERROR_LINE_MS),
             deferred: Throttle::new(ERROR_LINE_MS),
         }
@@ -93,8 +96,17 @@ impl Health {
         last.is_some_and(|at| at.elapsed() < period)
     }
 
-    /// A call is deferred while others succeed: the error is that of the deferred rows only.
+    /// There are rows to send again after a pause.
+    fn begin(&self) {
+        self.successes_before.store(self.successes.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// A call is deferred. If others have succeeded since the last pause, the error is that of the deferred rows
+    /// only. Otherwise it stays: nothing shows that any rows are still acknowledged.
     pub(crate) fn clear_error(&self) {
+        if self.successes.load(Ordering::Relaxed) == self.successes_before.load(Ordering::Relaxed) {
+            return;
+        }
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
@@ -200,7 +212,11 @@ impl Sender {
             {
                 flights.push(async move { (number, self.send(call, timestamp_us).await) });
             }
-            self.is_busy.store(!flights.is_empty(), Ordering::Relaxed);
+            let was_busy = self.is_busy.swap(!flights.is_empty(), Ordering::Relaxed);
+            if !was_busy {
+                // Nothing of what is new has been polled yet.
+                self.store.health.begin();
+            }
             tokio::select! {
                 Some((number, result)) = flights.next() => {
                     if let Err((error, call)) = &result {
