@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use plumbago_model::rules::{RelayRules, Severity};
 use plumbago_model::{ByteSize, Period};
+use plumbago_tls::Client;
 use serde::Deserialize;
 
-use crate::connection;
 use crate::destination::Destination;
 
 /// Largest number of destinations: a point's destinations are the bits of one number.
@@ -79,7 +79,7 @@ impl Config {
             if is_needed {
                 problems.push("relay.ca: a destination with TLS needs the authorities to trust".to_owned());
             }
-        } else if let Err(error) = connection::Tls::load(&self.ca) {
+        } else if let Err(error) = Client::trusting(&self.ca) {
             problems.push(format!("relay.ca: {error}"));
         }
     }

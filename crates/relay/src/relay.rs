@@ -12,11 +12,11 @@ use arc_swap::ArcSwapOption;
 use plumbago_model::rules::RelayRules;
 use plumbago_model::{Clock, PointBatch};
 use plumbago_telemetry::{Conditions, Registry, Severity};
+use plumbago_tls::{CaError, Client};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::connection::{Tls, TlsError};
 use crate::destination::Destination;
 use crate::frame::Point;
 use crate::inlet::Inlet;
@@ -64,7 +64,7 @@ pub enum OpenError {
     Settings(Vec<String>),
     /// The file of `relay.ca` cannot be used.
     #[error("relay.ca")]
-    Tls(#[from] TlsError),
+    Tls(#[from] CaError),
     /// A queue cannot be opened.
     #[error("cannot open the relay's queue in {}", dir.display())]
     Queue {
@@ -130,7 +130,7 @@ impl Relay {
     /// If the file of `relay.ca` cannot be used.
     pub fn start(&self, config: &Config) -> Result<(), OpenError> {
         let needs_tls = self.0.lanes.iter().any(|lane| lane.destination.tls);
-        let tls = needs_tls.then(|| Tls::load(&config.ca)).transpose()?;
+        let tls = needs_tls.then(|| Client::trusting(&config.ca)).transpose()?;
         for lane in &self.0.lanes {
             let sender = Sender {
                 destination: lane.destination.clone(),

@@ -5,11 +5,12 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use plumbago_tls::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{self, Stream, Tls};
+use crate::connection::{self, Stream};
 use crate::destination::Destination;
 use crate::frame::Points;
 use crate::queue::{Chunk, Next, Position, Queue};
@@ -29,7 +30,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// What a sender needs.
 pub(crate) struct Sender {
     pub(crate) destination: Destination,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<Client>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) stats: Stats,
     pub(crate) status: Arc<Status>,

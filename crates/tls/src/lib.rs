@@ -1,6 +1,9 @@
-//! Loads the certificates of listeners and HTTP ports, and reloads them while the daemon runs.
+//! Loads the certificates of listeners and HTTP ports, and reloads them while the daemon runs; connects to servers with
+//! TLS.
 //!
-//! Must not know: the protocol inside a connection, the configuration file. Start at [`Certificates`].
+//! Must not know: the protocol inside a connection, the configuration file. Start at [`Certificates`] and [`Client`].
+
+mod client;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +14,8 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
+
+pub use client::{CaError, Client};
 
 /// Why a listener's certificates cannot be used. The texts name the settings `cert`, `key` and `client_ca`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -16,8 +16,9 @@ use plumbago_store::{FetchRequest, PeerAnswer, Peers};
 use plumbago_telemetry::{Counter, Gauge, Registry, Throttle};
 
 use super::config::Config;
-use super::connect::{self, Tls, TlsError};
+use super::connect::{self, Tls};
 use super::wire;
+use plumbago_tls::CaError;
 
 /// Most idle connections that are kept for each peer.
 const IDLE_MAX: usize = 8;
@@ -57,7 +58,7 @@ impl Client {
     ///
     /// # Errors
     /// If the file `cluster.ca` cannot be read or has no valid certificate.
-    pub fn new(config: &Config, path: &str, token: &str, registry: &Registry) -> Result<Self, TlsError> {
+    pub fn new(config: &Config, path: &str, token: &str, registry: &Registry) -> Result<Self, CaError> {
         let tls = match config.ca.as_os_str().is_empty() {
             true => None,
             false => Some(connect::tls(&config.ca)?),

@@ -9,4 +9,4 @@ pub mod wire;
 
 pub use client::Client;
 pub use config::Config;
-pub use connect::TlsError;
+pub use plumbago_tls::CaError;

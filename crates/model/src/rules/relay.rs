@@ -8,6 +8,7 @@ use super::Problem;
 use super::ini::{self, Section};
 use super::pattern::{AllMatches, Pattern};
 use super::problem::{Problems, RuleFile};
+use super::sections::unknown_keys;
 
 /// The keys of a section.
 const KEYS: [&str; 4] = ["pattern", "destinations", "continue", "default"];
@@ -35,8 +36,8 @@ impl RelayRules {
         let mut problems = Problems { file: RuleFile::Relay, found: &mut found };
         let (mut patterns, mut rules, mut default) = (Vec::new(), Vec::new(), None);
         for section in ini::read(text, &mut problems) {
+            unknown_keys(&section, &KEYS, &mut problems);
             let mut reader = Reader { section: &section, known, problems: &mut problems };
-            reader.unknown_keys();
             let destinations = reader.destinations();
             match (section.entry("pattern"), section.entry("default")) {
                 (Some(_), Some(_)) => reader.error("has both pattern and default; use one of them"),
@@ -92,13 +93,6 @@ impl Reader<'_, '_> {
 
     fn warning(&mut self, message: &str) {
         self.problems.warning(self.section.line, &self.section.name, message);
-    }
-
-    fn unknown_keys(&mut self) {
-        for entry in self.section.entries.iter().filter(|entry| !KEYS.contains(&entry.key.as_str())) {
-            let message = format!("key {} is not known here and has no effect", entry.key);
-            self.problems.warning(entry.line, &self.section.name, message);
-        }
     }
 
     fn pattern(&mut self) -> Option<Pattern> {

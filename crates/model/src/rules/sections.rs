@@ -49,7 +49,7 @@ fn source(section: &Section) -> RuleSource {
     RuleSource { section: section.name.clone(), line: section.line, pattern }
 }
 
-fn unknown_keys(section: &Section, known: &[&str], problems: &mut Problems<'_>) {
+pub(super) fn unknown_keys(section: &Section, known: &[&str], problems: &mut Problems<'_>) {
     for entry in section.entries.iter().filter(|e| !known.contains(&e.key.as_str())) {
         let message = format!("key {} is not known here and has no effect", entry.key);
         problems.warning(entry.line, &section.name, message);

@@ -127,13 +127,13 @@ impl Queue {
     }
 
     /// Makes a new segment, which [`Queue::appended`] lets grow.
-    pub(crate) fn create_segment(&self) -> io::Result<(u64, File)> {
+    pub(crate) fn create_segment(&self) -> io::Result<File> {
         let mut state = self.state();
         let id = state.next_id;
         let file = files::create(&self.dir, id)?;
         state.next_id = id + 1;
         state.segments.push_back(Segment { id, ..Segment::default() });
-        Ok((id, file))
+        Ok(file)
     }
 
     /// Makes frames that were appended to the newest segment readable.

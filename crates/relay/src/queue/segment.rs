@@ -53,7 +53,7 @@ impl SegmentWriter {
         }
         let open = match &mut self.open {
             Some(open) => open,
-            none => none.insert(Open { file: queue.create_segment()?.1, bytes: 0, is_synced: true }),
+            none => none.insert(Open { file: queue.create_segment()?, bytes: 0, is_synced: true }),
         };
         if let Err(error) = open.file.write_all_at(frames, open.bytes) {
             // Half a frame may be there now. The next one begins in a new segment.

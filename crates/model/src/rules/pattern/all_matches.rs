@@ -1,11 +1,16 @@
 //! An ordered list of patterns, of which every match may count.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use regex::{RegexSet, RegexSetBuilder};
 
 use super::{Engine, Pattern, PatternError, first_line};
 
 /// Size limit of the compiled set. Each pattern alone passed the default limit; together they may be larger.
 const SET_BYTES_MAX: usize = 512 << 20;
+
+/// Size limit of the cache that a search fills.
+const CACHE_BYTES_MAX: usize = 16 << 20;
 
 /// Patterns in order. One pass over a name tests all patterns that need no backtracking.
 #[derive(Debug, Default)]
@@ -15,10 +20,11 @@ pub(in crate::rules) struct AllMatches {
     plain_positions: Vec<usize>,
     /// Patterns that need backtracking, with their positions in the list.
     backtracking: Vec<(usize, Pattern)>,
+    gave_up: AtomicU64,
 }
 
 impl AllMatches {
-    pub(in crate::rules) fn new(patterns: Vec<Pattern>) -> Result<Self, PatternError> {
+    pub(in crate::rules) fn new(patterns: impl IntoIterator<Item = Pattern>) -> Result<Self, PatternError> {
         let (mut plain, mut plain_positions, mut backtracking) = (Vec::new(), Vec::new(), Vec::new());
         for (position, pattern) in patterns.into_iter().enumerate() {
             match pattern.engine {
@@ -31,9 +37,10 @@ impl AllMatches {
         }
         let plain = RegexSetBuilder::new(plain)
             .size_limit(SET_BYTES_MAX)
+            .dfa_size_limit(CACHE_BYTES_MAX)
             .build()
             .map_err(|error| PatternError(first_line(&error.to_string())))?;
-        Ok(Self { plain, plain_positions, backtracking })
+        Ok(Self { plain, plain_positions, backtracking, gave_up: AtomicU64::new(0) })
     }
 
     /// Calls `visit` with the position of each pattern that matches, in order, until it returns false. A pattern
@@ -41,23 +48,27 @@ impl AllMatches {
     pub(in crate::rules) fn visit(&self, name: &str, mut visit: impl FnMut(usize) -> bool) {
         let found = self.plain.matches(name);
         let mut plain = found.iter().map(|at| self.plain_positions[at]).peekable();
-        let mut backtracking = self.backtracking.iter().peekable();
-        loop {
-            let is_plain_first = match (plain.peek(), backtracking.peek()) {
-                (None, None) => return,
-                (Some(plain), Some((other, _))) => plain < other,
-                (first, _) => first.is_some(),
-            };
-            let matched = if is_plain_first {
-                plain.next()
-            } else {
-                let next = backtracking.next();
-                next.filter(|(_, pattern)| pattern.is_match(name) == Some(true))
-                    .map(|(position, _)| *position)
-            };
-            if matched.is_some_and(|position| !visit(position)) {
+        for (position, pattern) in &self.backtracking {
+            while let Some(before) = plain.next_if(|before| before < position) {
+                if !visit(before) {
+                    return;
+                }
+            }
+            if self.is_match(pattern, name) && !visit(*position) {
                 return;
             }
         }
+        plain.all(visit);
+    }
+
+    fn is_match(&self, pattern: &Pattern, name: &str) -> bool {
+        let found = pattern.is_match(name);
+        self.gave_up.fetch_add(u64::from(found.is_none()), Ordering::Relaxed);
+        found == Some(true)
+    }
+
+    /// How often a pattern exceeded the backtracking limit.
+    pub(in crate::rules) fn gave_up(&self) -> u64 {
+        self.gave_up.load(Ordering::Relaxed)
     }
 }
