@@ -26,3 +26,4 @@ pub mod power;
 pub mod send;
 pub mod small_disk;
 pub mod wait;
+pub mod whisper_files;

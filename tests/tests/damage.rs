@@ -4,6 +4,8 @@
 //!
 //! `PLUMBAGO_DAMAGE_CASES` sets the number of cases, `PLUMBAGO_SEED` the seed.
 
+mod files;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,8 @@ use plumbago_tests::wait::{wait_for, wait_until};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use self::files::{HARMS, Harm, copy, files, harm, kind};
+
 const START: i64 = 1_763_900_040;
 /// Cases of an ordinary run.
 const CASES: usize = 200;
@@ -28,16 +32,6 @@ const LINES_MAX: usize = 3;
 
 /// The points that were sent: values by name and slot.
 type Model = BTreeMap<String, BTreeMap<i64, f64>>;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Harm {
-    Flip,
-    Cut,
-    Delete,
-    Zero,
-}
-
-const HARMS: [Harm; 4] = [Harm::Flip, Harm::Cut, Harm::Delete, Harm::Zero];
 
 /// A data directory as a process left it.
 struct Base {
@@ -130,69 +124,6 @@ fn fill(into: &Path) -> (Model, Vec<Base>) {
         Base { name, directory, kinds }
     };
     (model, vec![base("crashed", crashed), base("clean", clean)])
-}
-
-/// The kind of a file: its path without numbers, except that of the keyspace.
-fn kind(file: &Path) -> String {
-    let parts: Vec<String> = file
-        .iter()
-        .map(|part| part.to_string_lossy().into_owned())
-        .scan(String::new(), |before, part| {
-            let is_keyspace = before == "keyspaces";
-            *before = part.clone();
-            Some(if is_keyspace { part } else { part.replace(|c: char| c.is_ascii_digit(), "") })
-        })
-        .collect();
-    parts.join("/")
-}
-
-/// All files of a directory, relative to it, sorted.
-fn files(directory: &Path) -> Vec<PathBuf> {
-    fn list(root: &Path, at: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(at).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                list(root, &path, found);
-            } else {
-                found.push(path.strip_prefix(root).unwrap().to_owned());
-            }
-        }
-    }
-    let mut found = Vec::new();
-    list(directory, directory, &mut found);
-    found.sort();
-    found
-}
-
-/// Copies a directory. Zeros at the ends of files become holes, because most of a log is reserved space.
-fn copy(from: &Path, to: &Path) {
-    for file in files(from) {
-        let target = to.join(&file);
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        let bytes = fs::read(from.join(&file)).unwrap();
-        fs::write(&target, &bytes[..data_len(&bytes)]).unwrap();
-        fs::OpenOptions::new().write(true).open(&target).unwrap().set_len(bytes.len() as u64).unwrap();
-    }
-}
-
-fn data_len(bytes: &[u8]) -> usize {
-    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
-}
-
-fn harm(path: &Path, harm: Harm, place: f64) {
-    let mut bytes = fs::read(path).unwrap();
-    let len = data_len(&bytes).max(1);
-    let at = ((len as f64 * place) as usize).min(len - 1);
-    match harm {
-        Harm::Delete => return fs::remove_file(path).unwrap(),
-        Harm::Flip => bytes[at] ^= 1 << (at % 8),
-        Harm::Cut => bytes.truncate(at),
-        Harm::Zero => {
-            let end = (at + 512).min(len);
-            bytes[at..end].fill(0);
-        }
-    }
-    fs::write(path, bytes).unwrap();
 }
 
 /// What a start came to.

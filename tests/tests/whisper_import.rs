@@ -3,74 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use plumbago_cassandra_node::server;
-use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Daemon, Ended, Setup};
-use plumbago_tests::json_lines::JsonLines;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
+use plumbago_tests::whisper_files::{Slot, WhisperFiles};
 use serde_json::{Value, json};
 
 const NOW: i64 = 1_700_000_123;
-/// Files that one request makes or fetches.
-const FILES: usize = 200;
-
-/// A slot: its time, and its value if it is known.
-type Slot = (i64, Option<f64>);
-
-/// Python's whisper.
-struct Whisper(JsonLines);
-
-impl Whisper {
-    fn start(directory: &Path) -> Option<Self> {
-        let mut command = Command::new(counterpart::python()?);
-        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/whisper_files.py"));
-        command.env("PYTHONDONTWRITEBYTECODE", "1");
-        Some(Self(JsonLines::start(command, &directory.join("whisper.log"))))
-    }
-
-    /// Makes files of all kinds below `root`. Returns the retentions by kind.
-    fn make(&mut self, root: &Path, count: usize, seed: u64) -> Vec<Vec<(i64, i64)>> {
-        let mut retentions = Value::Null;
-        for part in (0..count).collect::<Vec<_>>().chunks(FILES) {
-            let question = json!({"cmd": "make", "root": root, "files": part, "seed": seed, "now": NOW});
-            retentions = self.0.ask(&question)["retentions"].clone();
-        }
-        serde_json::from_value(retentions).unwrap()
-    }
-
-    /// Makes a file, unless it exists, and writes points.
-    fn write(&mut self, path: &Path, archives: &[(i64, i64)], method: &str, now: i64, points: &[(i64, f64)]) {
-        let question = json!({
-            "cmd": "write", "path": path, "archives": archives, "method": method, "factor": 0.5, "now": now,
-            "points": points
-        });
-        self.0.ask(&question);
-    }
-
-    /// What whisper-fetch shows of each archive of these files: the step and the slots.
-    fn fetch(&mut self, paths: &[PathBuf], now: i64) -> Vec<Vec<(i64, Vec<Slot>)>> {
-        let mut all = Vec::new();
-        for part in paths.chunks(FILES) {
-            let answer = self.0.ask(&json!({"cmd": "fetch", "paths": part, "now": now}));
-            all.extend(answer["files"].as_array().unwrap().iter().map(archives_of));
-        }
-        all
-    }
-}
-
-fn archives_of(file: &Value) -> Vec<(i64, Vec<Slot>)> {
-    let archive = |archive: &Value| {
-        let (start, step) = (archive[0].as_i64().unwrap(), archive[1].as_i64().unwrap());
-        let bits = |v: &Value| v.as_str().map(|text| f64::from_bits(u64::from_str_radix(text, 16).unwrap()));
-        let slots = archive[2].as_array().unwrap().iter().enumerate();
-        (step, slots.map(|(at, v)| (start + step * at as i64, bits(v))).collect())
-    };
-    file.as_array().unwrap().iter().map(archive).collect()
-}
-
 /// All whisper files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -126,7 +67,7 @@ fn is_open_window(step: i64, index: usize) -> impl Fn(&Slot, &Slot) -> bool {
     move |_, theirs| theirs.0 == NOW / step * step && (index > 1 || index > 0 && theirs.1.is_none())
 }
 
-/// Compares `/render` with what whisper-fetch shows of files of [`Whisper::make`]. Returns the number of slots.
+/// Compares `/render` with what whisper-fetch shows of files of [`WhisperFiles::make`]. Returns the number of slots.
 fn compare_rendered(
     daemon: &Daemon,
     root: &Path,
@@ -159,10 +100,10 @@ fn compare_rendered(
 fn imported_and_exported_files_show_what_whisper_shows() {
     let mut setup = Setup::new();
     setup.clock(NOW);
-    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
     let count = std::env::var("PLUMBAGO_TEST_WHISPER_FILES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let root = setup.path().join("whisper");
-    let retentions = whisper.make(&root, count, 1);
+    let retentions = whisper.make(&root, count, 1, NOW);
     let report = import(&setup, &[root.to_str().unwrap()]);
     println!("{count} files: {report}");
     assert_eq!((&report["files"], &report["created"]), (&json!(count), &json!(count)), "{report}");
@@ -210,7 +151,7 @@ fn live_points_complete_imported_windows() {
         setup.schemas("[all]\npattern = .*\nretentions = 10s:1h,60s:4h,600s:120000s\n");
         setup
             .aggregation(&format!("[all]\npattern = .*\nxFilesFactor = 0.5\naggregationMethod = {method}\n"));
-        let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+        let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
         let root = setup.path().join("whisper");
         let point = |time: i64| (time, (time % 977) as f64 / 4.0);
         let points =
@@ -279,7 +220,7 @@ fn send(daemon: &Daemon, points: &[(i64, f64)]) {
 fn files_that_cannot_be_imported_are_counted_and_named() {
     let mut setup = Setup::new();
     setup.clock(NOW);
-    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
     let root = setup.path().join("whisper");
     let good = root.join("good/one.wsp");
     whisper.write(&good, &[(10, 60)], "sum", NOW, &[(NOW - 20, 1.5)]);
@@ -298,7 +239,7 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     std::os::unix::fs::symlink(root.join("self.wsp"), root.join("self.wsp")).unwrap();
     std::fs::write(root.join("good..one.wsp"), &bytes).unwrap();
     let tagged = "disk.used;dc=a;host=b";
-    let hashed = whisper.0.ask(&json!({"cmd": "hash", "name": tagged}))["path"].as_str().unwrap().to_owned();
+    let hashed = whisper.hashed_path(tagged);
     std::fs::create_dir_all(root.join(&hashed).parent().unwrap()).unwrap();
     std::fs::write(root.join(&hashed), &bytes).unwrap();
 
@@ -341,7 +282,7 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
 fn several_trees_of_a_metric_are_merged_and_changed_files_come_again() {
     let mut setup = Setup::new();
     setup.clock(NOW);
-    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
     let archives = [(10, 360), (60, 240)];
     let (one, two) = (setup.path().join("one"), setup.path().join("two"));
     let slot = |back: i64| NOW / 60 * 60 - back;
@@ -375,7 +316,7 @@ fn a_running_daemon_imports_beside_live_points() {
     setup.clock(NOW);
     setup.schemas("[all]\npattern = .*\nretentions = 10s:1h,60s:4h,600s:120000s\n");
     setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n");
-    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
     let root = setup.path().join("whisper");
     let metrics: Vec<String> = (0..40).map(|i| format!("live.m{i}")).collect();
     let points = |from: i64, until: i64| {
@@ -445,9 +386,9 @@ fn a_running_daemon_imports_beside_live_points() {
 fn a_killed_import_goes_on() {
     let mut setup = Setup::new();
     setup.clock(NOW);
-    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
     let root = setup.path().join("whisper");
-    let retentions = whisper.make(&root, 300, 3);
+    let retentions = whisper.make(&root, 300, 3, NOW);
     let list = setup.data().join("maintenance/import-whisper.list");
     let mut command = setup.command(&["import-whisper", "--workers", "1", root.to_str().unwrap()]);
     let mut importing = command.stdout(std::process::Stdio::null()).spawn().unwrap();
@@ -485,9 +426,9 @@ fn cassandra_shows_what_whisper_shows() {
     setup.set("store.cassandra.contact_points", &server.contact_point());
     setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
     setup.set("store.cassandra.request_timeout", "60s");
-    let Some(mut whisper) = Whisper::start(setup.path()) else { return };
+    let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
     let root = setup.path().join("whisper");
-    let retentions = whisper.make(&root, 40, 2);
+    let retentions = whisper.make(&root, 40, 2, NOW);
     assert_succeeds(&setup.run(&["syncdb"]));
     let report = import(&setup, &[root.to_str().unwrap()]);
     assert_eq!((&report["skipped"]["tables"], &report["stored"]), (&json!(40), &json!(0)), "{report}");

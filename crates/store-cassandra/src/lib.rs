@@ -15,6 +15,7 @@ pub mod schema;
 pub mod statements;
 
 mod changes;
+mod consistency;
 mod damage;
 mod datacenter;
 mod delete;

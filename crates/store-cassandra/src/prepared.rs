@@ -12,9 +12,10 @@ use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 
 use crate::config::Config;
+use crate::consistency::{consistency, decisive};
 use crate::error;
 use crate::layout::Table;
-use crate::session::{Cluster, consistency, decisive, speculative};
+use crate::session::{Cluster, speculative};
 use crate::statements::Points;
 
 /// How long a refused table is not tried again.

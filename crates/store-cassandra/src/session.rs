@@ -14,11 +14,10 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::cluster::metadata::Strategy;
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
-use scylla::statement::Consistency;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::config::{Config, Level, Tls};
+use crate::config::{Config, Tls};
 use crate::retry::Persistent;
 use crate::stats::Stats;
 use crate::timestamps::Timestamps;
@@ -439,53 +438,6 @@ pub(crate) fn speculative(session: &Session, after: Duration) -> Option<Executio
     (!after.is_zero()).then(|| profile.build().into_handle())
 }
 
-/// The driver's consistency level for a setting. `Auto` depends on the number of replicas of the keyspace.
-pub(crate) fn consistency(level: Level, session: &Session, keyspace: &str, datacenter: &str) -> Consistency {
-    match level {
-        Level::Auto if replicas(session, keyspace, datacenter) >= 3 => Consistency::LocalQuorum,
-        Level::Auto | Level::LocalOne => Consistency::LocalOne,
-        Level::Any => Consistency::Any,
-        Level::One => Consistency::One,
-        Level::Two => Consistency::Two,
-        Level::Three => Consistency::Three,
-        Level::Quorum => Consistency::Quorum,
-        Level::All => Consistency::All,
-        Level::LocalQuorum => Consistency::LocalQuorum,
-        Level::EachQuorum => Consistency::EachQuorum,
-    }
-}
-
-/// The consistency level of a read whose result decides on a write. It is the level of the writes, so that the
-/// read sees every confirmed row, or the level of the reads if that asks more replicas.
-pub(crate) fn decisive(write: Consistency, read: Consistency) -> Consistency {
-    let rank = |level| match level {
-        Consistency::Any | Consistency::LocalOne => 0,
-        Consistency::One => 1,
-        Consistency::Two => 2,
-        Consistency::LocalQuorum => 3,
-        Consistency::Three => 4,
-        Consistency::Quorum => 5,
-        Consistency::EachQuorum => 6,
-        _ => 7,
-    };
-    let level = if rank(read) > rank(write) { read } else { write };
-    // Reads have no level ANY.
-    if level == Consistency::Any { Consistency::LocalOne } else { level }
-}
-
-fn replicas(session: &Session, keyspace: &str, datacenter: &str) -> usize {
-    let state = session.get_cluster_state();
-    match state.get_keyspace(keyspace).map(|keyspace| &keyspace.strategy) {
-        Some(Strategy::SimpleStrategy { replication_factor }) => *replication_factor,
-        Some(Strategy::NetworkTopologyStrategy { datacenter_repfactors }) => datacenter_repfactors
-            .get(datacenter)
-            .or_else(|| datacenter_repfactors.values().min())
-            .copied()
-            .unwrap_or(1),
-        _ => 1,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -496,19 +448,5 @@ mod tests {
                        is broken; Last connection failed with: Connection refused (os error 111)";
         assert_eq!(innermost(stacked), "Connection refused (os error 111)");
         assert_eq!(innermost("another text"), "another text");
-    }
-
-    #[test]
-    fn a_read_that_decides_asks_at_least_as_many_as_a_write() {
-        use Consistency::{All, Any, LocalOne, LocalQuorum, Quorum};
-        for (write, read, wanted) in [
-            (LocalQuorum, LocalOne, LocalQuorum),
-            (LocalOne, LocalOne, LocalOne),
-            (Any, Any, LocalOne),
-            (LocalQuorum, Quorum, Quorum),
-            (All, LocalQuorum, All),
-        ] {
-            assert_eq!(decisive(write, read), wanted, "{write} {read}");
-        }
     }
 }

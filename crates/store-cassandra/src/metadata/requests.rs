@@ -10,8 +10,8 @@ use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 
 use super::NameStore;
+use crate::consistency::consistency;
 use crate::error;
-use crate::session::consistency;
 
 impl NameStore {
     /// Runs a statement on the tables for names, with the consistency level of writes.
