@@ -6,6 +6,7 @@ mod carbonlink;
 mod chaos;
 mod compare;
 mod conditions;
+mod config_import;
 mod crash;
 mod damage;
 mod deletion;

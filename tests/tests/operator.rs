@@ -413,6 +413,7 @@ const HELPS: &[&[&str]] = &[
     &["config", "check"],
     &["config", "show"],
     &["config", "default"],
+    &["config", "import"],
     &["syncdb"],
     &["schema"],
     &["clean"],
@@ -472,6 +473,10 @@ fn the_examples_of_the_help_work() {
     );
     setup.file("storage-schemas.conf", "[all]\npattern = .*\nretentions = 60s:1d,1h:30d\n");
     setup.file("obsolete.txt", "old.metric\n");
+    std::fs::create_dir(setup.path().join("conf")).unwrap();
+    setup.file("conf/carbon.conf", "[cache]\nLINE_RECEIVER_PORT = 2003\n");
+    setup.file("conf/go-carbon.conf", "[tcp]\nlisten = \":2003\"\n");
+    setup.file("conf/local_settings.py", "TIME_ZONE = 'Europe/Paris'\n");
     for tree in ["whisper", "whisper-a", "whisper-b"] {
         let path = setup.path().join(tree).join("servers/a");
         std::fs::create_dir_all(&path).unwrap();
@@ -491,6 +496,10 @@ fn the_examples_of_the_help_work() {
             ("/opt/graphite/storage/whisper", "whisper"),
             ("/srv/", ""),
             ("/tmp/whisper", "exported"),
+            ("/opt/graphite/conf", "conf"),
+            ("/etc/carbon", "conf"),
+            ("/etc/graphite", "conf"),
+            ("/etc/go-carbon", "conf"),
         ];
         let line = paths.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
         command.args(["-c", &line]);

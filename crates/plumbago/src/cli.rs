@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, delete, dev, diff, list, maintain, replay, rules, schema, show, test, whisper};
+use crate::commands::{
+    bench, config_import, delete, dev, diff, list, maintain, replay, rules, schema, show, test, whisper,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,7 +94,7 @@ pub enum Command {
 }
 
 /// The commands of `plumbago config`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Print all problems with file and line; exit code 3 if there is an error
     Check,
@@ -100,4 +102,6 @@ pub enum ConfigCommand {
     Show,
     /// Print all settings with their defaults and explanations
     Default,
+    /// Turn the configuration of carbon, go-carbon, BigGraphite or graphite-web into one for Plumbago
+    Import(config_import::ImportArgs),
 }

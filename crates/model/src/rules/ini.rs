@@ -13,18 +13,24 @@ const INTERPOLATION_DEPTH: usize = 10;
 
 /// A section and its keys, with those of `[DEFAULT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Section {
-    pub(super) name: String,
-    pub(super) line: usize,
-    pub(super) entries: Vec<Entry>,
+pub struct Section {
+    /// The text between the brackets.
+    pub name: String,
+    /// The line of its header, counted from 1.
+    pub line: usize,
+    /// Its keys, in the order of the file.
+    pub entries: Vec<Entry>,
 }
 
 /// A line `key = value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) value: String,
-    pub(super) line: usize,
+pub struct Entry {
+    /// In lower case.
+    pub key: String,
+    /// As it is written; see [`Section::value`].
+    pub value: String,
+    /// Its line, counted from 1.
+    pub line: usize,
 }
 
 impl Section {
@@ -33,7 +39,7 @@ impl Section {
     }
 
     /// The value with `%%` and `%(key)s` replaced. Any other `%` stays as it is; Python refuses it.
-    pub(super) fn value(&self, entry: &Entry) -> String {
+    pub fn value(&self, entry: &Entry) -> String {
         self.interpolate(&entry.value, 0)
     }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::{Aggregation, MetricConfig, Retention, Stage};
 
+pub use ini::{Entry as IniEntry, Section as IniSection};
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, RuleFile, Severity};
 pub use relay::RelayRules;
@@ -36,6 +37,14 @@ pub const BUILT_IN_AGGREGATION: &str = "\
 
 /// Carbon's xFilesFactor if no rule sets one.
 const X_FILES_FACTOR: f64 = 0.5;
+
+/// Reads a file in the dialect of carbon's configuration, such as `carbon.conf`: its sections in their order, and the
+/// lines that carbon would not read.
+pub fn read_ini(text: &str) -> (Vec<IniSection>, Vec<Problem>) {
+    let mut found = Vec::new();
+    let sections = ini::read(text, &mut Problems { file: RuleFile::Carbon, found: &mut found });
+    (sections, found)
+}
 
 /// The compiled rules of both files.
 #[derive(Debug)]

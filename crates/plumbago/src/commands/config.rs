@@ -1,10 +1,11 @@
-//! `plumbago config check | show | default`.
+//! `plumbago config check | show | default`; `import` is in `config_import`.
 
 use std::path::Path;
 
 use plumbago_model::StorageRules;
 
 use crate::cli::ConfigCommand;
+use crate::commands::config_import;
 use crate::config::{self, DEFAULT_TOML, Loaded};
 use crate::error::{Exit, Failure};
 use crate::output::print;
@@ -19,6 +20,7 @@ pub fn run(command: ConfigCommand, file: Option<&Path>) -> Result<(), Failure> {
         ConfigCommand::Check => check(file),
         ConfigCommand::Show => show(file),
         ConfigCommand::Default => Ok(print(DEFAULT_TOML)?),
+        ConfigCommand::Import(arguments) => config_import::run(arguments),
     }
 }
 

@@ -4,6 +4,7 @@ mod ask;
 pub mod bench;
 mod cassandra;
 pub mod config;
+pub mod config_import;
 pub mod delete;
 pub mod dev;
 pub mod diff;

@@ -1,0 +1,130 @@
+//! Every other key of `carbon.conf`: what becomes of it, or why nothing does.
+
+use super::{Instance, Key};
+use crate::draft::{Draft, RemarkKind};
+use crate::parse;
+
+/// Keys that the other modules read.
+const READ_ELSEWHERE: &[&str] = &[
+    "LINE_RECEIVER_INTERFACE",
+    "LINE_RECEIVER_PORT",
+    "ENABLE_UDP_LISTENER",
+    "UDP_RECEIVER_INTERFACE",
+    "UDP_RECEIVER_PORT",
+    "PICKLE_RECEIVER_INTERFACE",
+    "PICKLE_RECEIVER_PORT",
+    "PICKLE_RECEIVER_MAX_LENGTH",
+    "PROTOBUF_RECEIVER_INTERFACE",
+    "PROTOBUF_RECEIVER_PORT",
+    "CACHE_QUERY_INTERFACE",
+    "CACHE_QUERY_PORT",
+    "MAX_CREATES_PER_MINUTE",
+    "MAX_RECEIVER_CONNECTIONS",
+    "METRIC_CLIENT_IDLE_TIMEOUT",
+    "USE_WHITELIST",
+    "STORAGE_DIR",
+    "LOCAL_DATA_DIR",
+    "CONF_DIR",
+    "DESTINATIONS",
+    "DESTINATION_PROTOCOL",
+    "DESTINATION_TRANSPORT",
+    "DESTINATION_SSL_CA",
+    "RELAY_METHOD",
+    "RELAY_RULES",
+    "AGGREGATION_RULES",
+    "REWRITE_RULES",
+    "FORWARD_ALL",
+    "MAX_AGGREGATION_INTERVALS",
+    "WRITE_BACK_FREQUENCY",
+];
+
+/// Keys that Plumbago works without, by their beginnings, with the reason.
+const NOT_NEEDED: &[(&str, &str)] = &[
+    ("ENABLE_LOGROTATION", "the log goes to standard error; systemd or the container keeps it"),
+    ("LOG_", "the log goes to standard error, and says nothing about single points or files"),
+    ("PID_DIR", "there is no file with the process id; systemd knows it"),
+    ("WHITELISTS_DIR", "the lists are named by ingest.whitelist and ingest.blacklist"),
+    ("USER", "the systemd unit names the user"),
+    ("MAX_UPDATES_PER_SECOND", "points are written in large blocks, so their rate needs no limit"),
+    ("CACHE_WRITE_STRATEGY", "points are written in large blocks, so their order does not matter"),
+    ("WHISPER_", "points are not kept in whisper files"),
+    ("CERES_", "points are not kept in ceres files"),
+    ("CACHE_METRIC_NAMES_", "all names are in memory"),
+    ("USE_INSECURE_UNPICKLER", "pickles are read without running anything"),
+    ("TCP_KEEP", "broken connections are always looked for"),
+    ("MAX_QUEUE_SIZE", "each destination has a queue on disk, relay.max_bytes"),
+    ("QUEUE_LOW_WATERMARK_PCT", "each destination has a queue on disk, relay.max_bytes"),
+    ("MAX_DATAPOINTS_PER_MESSAGE", "the sender chooses its batches"),
+    ("TIME_TO_DEFER_SENDING", "the sender chooses its batches"),
+    ("USE_RATIO_RESET", "a connection that makes no progress is opened again"),
+    ("MIN_RESET_", "a connection that makes no progress is opened again"),
+    ("TAG_", "tags are indexed here, without requests to graphite-web"),
+    ("GRAPHITE_URL", "tags are indexed here, without requests to graphite-web"),
+    ("SKIP_TAGS_FOR_NONTAGGED", "tags are indexed here, without requests to graphite-web"),
+    ("REPLICATION_FACTOR", "it matters to consistent hashing only"),
+    ("DIVERSE_REPLICAS", "it matters to consistent hashing only"),
+    ("ROUTER_HASH_TYPE", "it matters to consistent hashing only"),
+    ("DYNAMIC_ROUTER", "it matters to consistent hashing only"),
+    ("DESTINATION_POOL_REPLICAS", "it matters to consistent hashing only"),
+];
+
+/// Keys that nothing stands for, by their beginnings.
+const NO_EQUIVALENT: &[(&str, &str)] = &[
+    ("AMQP_", "points are not read from a message broker"),
+    ("BIND_PATTERNS", "points are not read from a message broker"),
+    ("MANHOLE_", "there is no shell in the process; ask the admin port"),
+    ("MIN_TIMESTAMP_RESOLUTION", "a point goes to the slot of its time, whatever its time was rounded to"),
+    ("MIN_TIMESTAMP_LAG", "points are visible as soon as they are accepted"),
+    ("RAVEN_DSN", "errors are not sent to Sentry; see the log and the conditions of /readyz"),
+];
+
+/// Reads all keys that no other module does.
+pub(super) fn read(instance: &Instance, draft: &mut Draft<'_>) {
+    let others = |key: &&Key| !READ_ELSEWHERE.contains(&key.name.as_str()) && !key.name.starts_with("BG_");
+    for key in instance.keys.iter().filter(others) {
+        one(key, draft);
+    }
+}
+
+fn one(key: &Key, draft: &mut Draft<'_>) {
+    let at = key.at();
+    let is_on = parse::flag(&key.value) == Some(true);
+    match key.name.as_str() {
+        "CARBON_METRIC_PREFIX" => draft.text("self_metrics.prefix", &*key.value, at),
+        "CARBON_METRIC_INTERVAL" => match parse::seconds(&key.value) {
+            Some(period) => draft.text("self_metrics.interval", period, at),
+            None => draft.error(at, format!("{:?} is no number of seconds", key.value)),
+        },
+        "MAX_CACHE_SIZE" if key.value == "inf" => draft.not_needed(at, "engine.memory_max limits the memory"),
+        "MAX_CACHE_SIZE" => draft.todo(at, "the limit is in bytes of the process: set engine.memory_max"),
+        "USE_FLOW_CONTROL" if is_on => draft.not_needed(at, "reading pauses when the daemon is behind"),
+        "USE_FLOW_CONTROL" => draft.no_equivalent(at, "points are not dropped; reading pauses instead"),
+        "ENABLE_TAGS" if is_on => draft.not_needed(at, "tags are always understood"),
+        "ENABLE_TAGS" => draft.no_equivalent(at, "tags are always understood"),
+        "ENABLE_AMQP" | "ENABLE_MANHOLE" if !is_on => {}
+        "ENABLE_AMQP" => draft.no_equivalent(at, "points are not read from a message broker"),
+        "ENABLE_MANHOLE" => draft.no_equivalent(at, "there is no shell in the process; ask the admin port"),
+        "DATABASE" => database(key, draft),
+        name => by_table(name, key, draft),
+    }
+}
+
+fn database(key: &Key, draft: &mut Draft<'_>) {
+    if key.value.contains("biggraphite") {
+        draft.text("store.kind", "cassandra", key.at());
+    } else if key.value != "whisper" {
+        draft.no_equivalent(key.at(), format!("files of {} cannot be imported", key.value));
+    }
+}
+
+fn by_table(name: &str, key: &Key, draft: &mut Draft<'_>) {
+    let find = |table: &[(&str, &'static str)]| {
+        table.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, why)| *why)
+    };
+    let (kind, why) = match (find(NOT_NEEDED), find(NO_EQUIVALENT)) {
+        (Some(why), _) => (RemarkKind::NotNeeded, why),
+        (None, Some(why)) => (RemarkKind::NoEquivalent, why),
+        (None, None) => (RemarkKind::NoEquivalent, "no such setting of carbon is known"),
+    };
+    draft.remark(kind, key.at(), why);
+}
