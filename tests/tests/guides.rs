@@ -10,8 +10,16 @@ use plumbago_tests::guide::{Item, Kind, Reader, page};
 use plumbago_tests::own_network;
 
 /// The pages whose commands run, each in a test below.
-const RUN: &[&str] =
-    &["README.md", "docs/first-steps.md", "docs/migrate-from-biggraphite.md", "docs/migrate-from-carbon.md"];
+const RUN: &[&str] = &[
+    "README.md",
+    "docs/first-steps.md",
+    "docs/migrate-from-biggraphite.md",
+    "docs/migrate-from-carbon.md",
+    "docs/operating.md",
+    "docs/several-nodes.md",
+    "docs/troubleshooting.md",
+    "docs/upgrade.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -121,6 +129,26 @@ fn carbon(reader: &Reader) -> Option<()> {
         &format!("export GRAPHITE_STORAGE_DIR={place}/storage\nexec {python} {script}"),
     );
     Some(())
+}
+
+#[test]
+fn operating() {
+    follow("docs/operating.md", "guides::operating", |_| Some(()));
+}
+
+#[test]
+fn several_nodes() {
+    follow("docs/several-nodes.md", "guides::several_nodes", |_| counterpart::on_path("java").map(drop));
+}
+
+#[test]
+fn troubleshooting() {
+    follow("docs/troubleshooting.md", "guides::troubleshooting", |_| Some(()));
+}
+
+#[test]
+fn upgrade() {
+    follow("docs/upgrade.md", "guides::upgrade", |_| Some(()));
 }
 
 #[test]

@@ -71,13 +71,10 @@ impl Reader {
                 let last = commands.len() - 1;
                 for (index, shown) in commands.iter().enumerate() {
                     let exit = if index == last { exit } else { 0 };
-                    match repeat {
-                        true => {
-                            wait_ok(&format!("{at}: $ {}", shown.command), || self.try_command(shown, exit))
-                        }
-                        false => {
-                            self.try_command(shown, exit).unwrap_or_else(|error| panic!("{at}: {error}"))
-                        }
+                    if repeat {
+                        wait_ok(&format!("{at}: $ {}", shown.command), || self.try_command(shown, exit));
+                    } else {
+                        self.try_command(shown, exit).unwrap_or_else(|error| panic!("{at}: {error}"));
                     }
                 }
             }
