@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plumbago_tests::counterpart;
-use plumbago_tests::daemon::binary;
+use plumbago_tests::daemon::{Setup, binary};
 use plumbago_tests::guide::{Item, Kind, Reader, page};
+use plumbago_tests::http;
 use plumbago_tests::own_network;
 
 /// The pages whose commands run, each in a test below.
@@ -187,6 +188,24 @@ fn the_settings_of_biggraphite_have_a_row() {
         .filter(|name| !guide.contains(name.as_str()))
         .collect();
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Every reason to refuse a point, and every condition that makes the daemon unready, is in the guide with what to do.
+#[test]
+fn troubleshooting_has_every_reason_and_condition() {
+    let setup = Setup::new();
+    let ledger = http::get(setup.start().admin(), "/admin/ledger").body;
+    let ledger: serde_json::Value = serde_json::from_str(&ledger).unwrap();
+    let reasons = ledger["rejected_by_reason"].as_object().unwrap().keys().cloned();
+    let conditions = read("docs/conditions.md");
+    let unready = conditions.lines().filter(|line| line.contains("| not ready |"));
+    let unready = unready.map(|line| line.split('`').nth(1).unwrap().to_owned());
+    let guide = read("docs/troubleshooting.md");
+    let rows: String = guide.lines().filter(|line| line.starts_with("| `")).collect();
+    let names: Vec<String> = reasons.chain(unready).collect();
+    assert!(names.len() > 30, "{names:?}");
+    let missing: Vec<&String> = names.iter().filter(|name| !rows.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// Each block says whether a test runs it, and every page with commands to run has a test.
