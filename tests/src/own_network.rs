@@ -1,0 +1,42 @@
+//! A network of its own for a test: all ports of 127.0.0.1 are free, so that programs listen where their documents
+//! say. It is a namespace, with one for processes, so that nothing keeps running, however the test ends.
+
+use std::process::{Command, Stdio};
+
+use crate::counterpart;
+use crate::crash::{child_directory, child_test};
+
+/// Runs the test `name` of this binary again in a network of its own, and returns false; true in that other process.
+/// Panics with its output if it fails. Records a skip if the system does not allow it.
+pub fn inside(name: &str) -> bool {
+    if child_directory().is_some() {
+        return true;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let test = child_test(name, directory.path());
+    // The shell stays as the first process, which takes in those that others leave behind.
+    let up = "ip link set lo up || exit 77; \"$@\"; exit $?";
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["sh", "-c", up, "sh"])
+        .arg(test.get_program())
+        .args(test.get_args())
+        .envs(test.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .stdin(Stdio::null())
+        .output();
+    let reason = match output {
+        Ok(output) => {
+            let text =
+                [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            let has_run = text[0].contains("running 1 test");
+            if has_run && output.status.success() {
+                return false;
+            }
+            assert!(!has_run, "{name}:\n{}", text.concat());
+            text.concat()
+        }
+        Err(error) => error.to_string(),
+    };
+    let _: Option<()> = counterpart::skip(&format!("a network namespace, with iproute2: {reason}"));
+    false
+}
