@@ -11,6 +11,8 @@ pub enum RuleFile {
     Aggregation,
     /// `relay-rules.conf`.
     Relay,
+    /// `aggregation-rules.conf`.
+    AggregationRules,
 }
 
 impl fmt::Display for RuleFile {
@@ -19,6 +21,7 @@ impl fmt::Display for RuleFile {
             Self::Schemas => "storage-schemas.conf",
             Self::Aggregation => "storage-aggregation.conf",
             Self::Relay => "relay-rules.conf",
+            Self::AggregationRules => "aggregation-rules.conf",
         })
     }
 }

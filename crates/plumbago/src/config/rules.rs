@@ -20,6 +20,7 @@ pub(super) fn load_rules(config: &Config, layers: &Layers, problems: &mut Proble
             RuleFile::Schemas => &config.storage_schemas,
             RuleFile::Aggregation => &config.storage_aggregation,
             RuleFile::Relay => &config.relay.rules,
+            RuleFile::AggregationRules => &config.aggregation.rules,
         };
         let place = Place::File(file.clone(), problem.line);
         let section =
