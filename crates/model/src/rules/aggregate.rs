@@ -256,8 +256,8 @@ mod tests {
             ("<env>.all.r (60) = sum <env>.apps.*.r", "prod.apps.web.x.r", None),
             ("<env>.all.r (60) = sum <env>.apps.*.r", "a.prod.apps.web.r", None),
             ("<env>.all.r (60) = sum <env>.apps.*.r", "prod.apps.web.r2", None),
-            ("all.<<rest>> (60) = sum *.web*.<<rest>>", "a.web12.b.c.d", Some("all.b.c.d")),
-            ("all.<<rest>> (60) = sum *.web*.<<rest>>", "a.db.b.c.d", None),
+            ("all.<rest> (60) = sum *.web*.<<rest>>", "a.web12.b.c.d", Some("all.b.c.d")),
+            ("all.<rest> (60) = sum *.web*.<<rest>>", "a.db.b.c.d", None),
             ("x<n>y (60) = avg a.s<n>e.b", "a.smidde.b", Some("xmiddy")),
             // A field leaves the rest of its node as it is: a `*` repeats the character before it.
             ("<n> (60) = avg a.we*<n>", "a.weeeb", Some("b")),
