@@ -25,6 +25,6 @@ pub use ingest::{Addresses, BindError, Handle, Ingest, ReloadError};
 pub use name::{NameOptions, canonical};
 pub use plumbago_tls::TlsError;
 pub use reject::Reject;
-pub use relabel::{Relabel, Rules, RulesError};
+pub use relabel::{Post, Relabel, Rules, RulesError};
 pub use sink::PointSink;
 pub use stats::{Listener, Stats};

@@ -44,6 +44,11 @@ pub(crate) fn with_clean(
     Ok(())
 }
 
+/// Passes the normal form of a name that rules have made to `push`.
+pub(crate) fn finish(name: &str, options: NameOptions, push: impl FnOnce(&[u8])) -> Result<(), Reject> {
+    with_clean(name.as_bytes(), options, None, push)
+}
+
 /// The normal form of a name that does not come with a point, such as one registered through the API.
 /// Uses the default settings and no rewrite rules.
 ///

@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
     layer("fjall-host", &["model", "telemetry"], &[]),
     layer("journal", &["fjall-host", "model", "telemetry"], &[]),
     layer("ingest", &["model", "telemetry", "tls"], &[]),
+    layer("aggregation", &["journal", "model", "telemetry"], &[]),
     layer("relay", &["model", "telemetry", "tls"], &[]),
     layer("store", &["model", "telemetry"], &["store"]),
     layer("store-embedded", &["fjall-host", "model", "store", "telemetry"], &["store"]),

@@ -403,6 +403,15 @@ impl Engine {
         Ok(self.with_queues(whole))
     }
 
+    /// Waits until a kill cannot lose the points that were queued before.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn journaled(&self) -> Result<(), FetchError> {
+        try_join_all(self.0.workers.iter().map(|shard| ask(shard, ShardCommand::Journaled))).await?;
+        Ok(())
+    }
+
     /// Returns metrics that get several points for each slot of their raw stage most of the time, so that all but
     /// the last of them are replaced. Only a sample of the metrics is watched.
     ///

@@ -41,6 +41,8 @@ pub(crate) enum ShardCommand {
     BeginImport(Vec<Begin>, oneshot::Sender<Vec<Begun>>),
     /// What has storing histories changed?
     EndImport(Vec<End>, oneshot::Sender<()>),
+    /// Answers once the points that were queued before are in the journal's file.
+    Journaled(oneshot::Sender<()>),
     /// Which metrics get several points for each slot of their raw stage?
     Crowded(oneshot::Sender<CrowdedMetrics>),
     /// Answer with the shard's ledger.

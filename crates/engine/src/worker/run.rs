@@ -71,6 +71,9 @@ pub(crate) struct Progress {
     /// The last job that reads was one of late points.
     pub(super) late_went_last: bool,
     reads: Vec<PendingRead>,
+    /// Who waits until the journal's file has what was queued before, each with the value of `taken` at which it was
+    /// taken off the queue.
+    journaled: Vec<(u64, oneshot::Sender<()>)>,
     /// Batches taken off the queue.
     taken: u64,
     /// When the last sweep over all metrics began.
@@ -103,6 +106,7 @@ impl Default for Progress {
             ready: VecDeque::new(),
             late_went_last: false,
             reads: Vec::new(),
+            journaled: Vec::new(),
             taken: 0,
             swept: None,
         }
@@ -194,6 +198,9 @@ impl ShardWorker {
                 let _ = answer.send(());
             }
             ShardCommand::FlushAll(done) => self.begin_flush_all(done),
+            ShardCommand::Journaled(answer) => {
+                self.state.journaled.push((self.state.taken + self.points.len() as u64, answer));
+            }
             ShardCommand::Crowded(answer) => {
                 let _ = answer.send(self.shard.crowded(self.clock.now()));
             }
@@ -321,8 +328,17 @@ impl ShardWorker {
 
     pub(super) fn write_out(&mut self) {
         self.state.written_out = Instant::now();
-        if let Err(error) = self.writer.write_out() {
-            self.report(&error);
+        match self.writer.write_out() {
+            Ok(_) => self.answer_journaled(),
+            Err(error) => self.report(&error),
+        }
+    }
+
+    fn answer_journaled(&mut self) {
+        // The last batch that was taken may be applied in part only.
+        let applied = self.state.taken - u64::from(self.state.unapplied.is_some());
+        for (_, answer) in self.state.journaled.extract_if(.., |(batches, _)| *batches <= applied) {
+            let _ = answer.send(());
         }
     }
 

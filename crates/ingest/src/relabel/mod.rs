@@ -1,10 +1,10 @@
 //! Filters and rewrites names on arrival: carbon's blacklist, whitelist and rewrite rules.
 //!
 //! As in carbon, the lists see the name as the sender wrote it. Then the rules under `[pre]` are applied,
-//! followed by those under `[post]`. In carbon aggregation takes place between the two; there is no
-//! aggregation here.
+//! followed by those under `[post]`. With aggregation the latter come after it: see [`Post`].
 
 mod list;
+mod post;
 mod rewrite;
 mod rules;
 #[cfg(test)]
@@ -16,6 +16,7 @@ use crate::reject::Reject;
 use list::List;
 use rewrite::Rewrites;
 
+pub use post::Post;
 pub use rules::{RuleProblem, Rules, RulesError};
 
 /// The lists and rules as read at one time.
@@ -23,24 +24,49 @@ pub use rules::{RuleProblem, Rules, RulesError};
 pub struct Relabel {
     blacklist: List,
     whitelist: List,
+    /// The rules that apply on arrival.
     rewrites: Rewrites,
+    /// The rules under `[post]`, if they apply later.
+    post: Rewrites,
 }
 
 impl Relabel {
     /// Parses the contents of the three files. Each problem has the number of its line.
     pub fn parse(blacklist: &str, whitelist: &str, rewrite_rules: &str) -> (Self, [Vec<(usize, String)>; 3]) {
+        let (relabel, problems) = Self::parse_apart(blacklist, whitelist, rewrite_rules);
+        (relabel.all_on_arrival(), problems)
+    }
+
+    /// As [`Self::parse`], but the rules under `[post]` do not apply on arrival.
+    fn parse_apart(
+        blacklist: &str,
+        whitelist: &str,
+        rewrite_rules: &str,
+    ) -> (Self, [Vec<(usize, String)>; 3]) {
         let mut problems = [const { Vec::new() }; 3];
+        let (pre, post) = Rewrites::parse(rewrite_rules, &mut problems[2]);
         let relabel = Self {
             blacklist: List::parse(blacklist, &mut problems[0]),
             whitelist: List::parse(whitelist, &mut problems[1]),
-            rewrites: Rewrites::parse(rewrite_rules, &mut problems[2]),
+            rewrites: pre,
+            post,
         };
         (relabel, problems)
+    }
+
+    /// Applies the rules under `[post]` on arrival, right after the others.
+    fn all_on_arrival(mut self) -> Self {
+        self.rewrites = self.rewrites.then(std::mem::take(&mut self.post));
+        self
     }
 
     /// True if every name passes unchanged.
     pub fn is_empty(&self) -> bool {
         self.blacklist.is_empty() && self.whitelist.is_empty() && self.rewrites.is_empty()
+    }
+
+    fn apply_post<'a>(&self, name: &'a str) -> Result<Cow<'a, str>, Reject> {
+        self.post.apply(name)
     }
 
     /// Returns the name to store, or the reason for which it is refused.

@@ -7,7 +7,7 @@ use plumbago_model::rules::Pattern;
 
 use crate::reject::Reject;
 
-/// All rules, those under `[pre]` first.
+/// Rules in order.
 #[derive(Debug, Default)]
 pub(super) struct Rewrites(Vec<Rule>);
 
@@ -31,7 +31,8 @@ enum Section {
 }
 
 impl Rewrites {
-    pub(super) fn parse(text: &str, problems: &mut Vec<(usize, String)>) -> Self {
+    /// Parses the rules under `[pre]`, and those under `[post]`.
+    pub(super) fn parse(text: &str, problems: &mut Vec<(usize, String)>) -> (Self, Self) {
         let mut section = None;
         let (mut pre, mut post) = (Vec::new(), Vec::new());
         for (i, line) in text.lines().enumerate() {
@@ -57,8 +58,13 @@ impl Rewrites {
                 (Err(error), _) => problems.push((i + 1, error)),
             }
         }
-        pre.append(&mut post);
-        Self(pre)
+        (Self(pre), Self(post))
+    }
+
+    /// These rules, and then others.
+    pub(super) fn then(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
     }
 
     pub(super) fn is_empty(&self) -> bool {

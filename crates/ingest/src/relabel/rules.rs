@@ -12,7 +12,11 @@ use crate::config::Config;
 /// The lists and rewrite rules in force. Clones share them: after a reload every listener uses the new
 /// ones from its next batch on.
 #[derive(Debug, Clone)]
-pub struct Rules(Arc<ArcSwap<Relabel>>);
+pub struct Rules {
+    current: Arc<ArcSwap<Relabel>>,
+    /// The rules under `[post]` apply later, by [`Post`](super::Post).
+    post_is_later: bool,
+}
 
 /// A problem in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +51,21 @@ impl Rules {
     /// # Errors
     /// All problems at once, if a file cannot be read or parsed.
     pub fn load(config: &Config) -> Result<Self, RulesError> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(read(config)?))))
+        Self::read(config, false)
+    }
+
+    /// Reads the files that the settings name. The rules under `[post]` do not apply on arrival, but later, by
+    /// [`Post`](super::Post).
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_post_later(config: &Config) -> Result<Self, RulesError> {
+        Self::read(config, true)
+    }
+
+    fn read(config: &Config, post_is_later: bool) -> Result<Self, RulesError> {
+        let current = Arc::new(ArcSwap::from_pointee(read(config, post_is_later)?));
+        Ok(Self { current, post_is_later })
     }
 
     /// Reads the files again. If any of them has a problem, all lists and rules stay as they were.
@@ -55,17 +73,17 @@ impl Rules {
     /// # Errors
     /// As [`Self::load`].
     pub fn reload(&self, config: &Config) -> Result<(), RulesError> {
-        self.0.store(Arc::new(read(config)?));
+        self.current.store(Arc::new(read(config, self.post_is_later)?));
         Ok(())
     }
 
     /// The lists and rules in force.
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Relabel>> {
-        self.0.load()
+        self.current.load()
     }
 }
 
-fn read(config: &Config) -> Result<Relabel, RulesError> {
+fn read(config: &Config, post_is_later: bool) -> Result<Relabel, RulesError> {
     let files = [
         ("blacklist", &config.blacklist),
         ("whitelist", &config.whitelist),
@@ -84,9 +102,12 @@ fn read(config: &Config) -> Result<Relabel, RulesError> {
             String::new()
         })
     });
-    let (relabel, problems) = Relabel::parse(&texts[0], &texts[1], &texts[2]);
+    let (relabel, problems) = Relabel::parse_apart(&texts[0], &texts[1], &texts[2]);
     for (file, problems) in files.into_iter().zip(problems) {
         problems.into_iter().for_each(|(line, message)| problem(file, line, message));
     }
-    if found.is_empty() { Ok(relabel) } else { Err(RulesError(found)) }
+    if !found.is_empty() {
+        return Err(RulesError(found));
+    }
+    Ok(if post_is_later { relabel } else { relabel.all_on_arrival() })
 }

@@ -5,6 +5,7 @@
 //! pattern is found in the name is used. What carbon skips with a log line is a [`Severity::Warning`]; what
 //! keeps carbon from starting is a [`Severity::Error`]. Rules with an error must not be used.
 
+mod aggregate;
 mod ini;
 mod pattern;
 mod problem;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use crate::{Aggregation, MetricConfig, Retention, Stage};
 
 pub use ini::{Entry as IniEntry, Section as IniSection};
+pub use aggregate::{AggregationRule, AggregationRules, RuleMethod};
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, RuleFile, Severity};
 pub use relay::RelayRules;

@@ -104,6 +104,16 @@ impl Pattern {
         }
     }
 
+    /// The texts of the groups of the first match, the whole match (group 0) included; a group is `None` if it did not
+    /// take part. Returns `None` without a match, or if the search exceeds the backtracking limit.
+    pub fn captures<'t>(&self, text: &'t str) -> Option<Vec<Option<&'t str>>> {
+        let found = match &self.engine {
+            Engine::Plain(regex) => regex.captures(text).map(Groups::Plain)?,
+            Engine::Backtracking(regex) => backtracked(regex.captures(text)).ok()??,
+        };
+        Some((0..self.groups()).map(|group| found.range(group).map(|range| &text[range])).collect())
+    }
+
     /// Prefixes one of which every matching text has. `None` if the pattern is not anchored at the start of
     /// the text, or if there are more than 4,096 of them.
     pub fn beginnings(&self) -> Option<Vec<String>> {

@@ -13,6 +13,8 @@ pub enum RuleFile {
     Relay,
     /// `carbon.conf`.
     Carbon,
+    /// `aggregation-rules.conf`.
+    AggregationRules,
 }
 
 impl fmt::Display for RuleFile {
@@ -22,6 +24,7 @@ impl fmt::Display for RuleFile {
             Self::Aggregation => "storage-aggregation.conf",
             Self::Relay => "relay-rules.conf",
             Self::Carbon => "carbon.conf",
+            Self::AggregationRules => "aggregation-rules.conf",
         })
     }
 }

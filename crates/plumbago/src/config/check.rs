@@ -44,6 +44,7 @@ fn sections(config: &Config, layers: &Layers, problems: &mut Problems) {
         config.store.cassandra.problems(),
         config.cluster.problems(),
         config.relay.problems(),
+        config.aggregation.problems(),
         config.maintenance.problems(),
     ]
     .concat();

@@ -75,6 +75,8 @@ pub struct Config {
     pub cluster: plumbago_cluster::peers::Config,
     /// The servers that get every accepted point as well.
     pub relay: plumbago_relay::Config,
+    /// The rules that make further metrics of accepted points.
+    pub aggregation: plumbago_aggregation::Config,
     /// The maintenance jobs.
     pub maintenance: plumbago_maintenance::Config,
     /// Self-metrics as points.
@@ -97,6 +99,11 @@ impl Config {
     /// Directory of the relay's queues.
     pub fn relay_dir(&self) -> PathBuf {
         self.data_dir.join("relay")
+    }
+
+    /// Directory of the log of open intervals.
+    pub fn aggregation_dir(&self) -> PathBuf {
+        self.data_dir.join("aggregation")
     }
 
     /// Directory of the journal.
@@ -124,6 +131,7 @@ impl Default for Config {
             engine: plumbago_engine::Config::default(),
             cluster: plumbago_cluster::peers::Config::default(),
             relay: plumbago_relay::Config::default(),
+            aggregation: plumbago_aggregation::Config::default(),
             maintenance: plumbago_maintenance::Config::default(),
             self_metrics: SelfMetrics::default(),
             debug: Debug::default(),

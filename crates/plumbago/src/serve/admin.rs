@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use plumbago_aggregation::Balance as Aggregated;
 use plumbago_api::{AdminActions, AdminError, MaintenanceRequest};
 use plumbago_engine::{Engine, Ledger, Reader};
 use plumbago_ingest::Reject;
@@ -17,8 +18,17 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::aggregation::Stage;
 use super::backend::Keeper;
 use super::clock;
+
+/// The parts beside the engine that have lines in the ledger.
+#[derive(Debug, Clone)]
+pub(crate) struct Sources {
+    pub(crate) listeners: plumbago_ingest::Handle,
+    pub(crate) relay: Relay,
+    pub(crate) stage: Option<Stage>,
+}
 
 /// Carries out the actions of the admin port.
 #[derive(Debug, Clone)]
@@ -27,8 +37,7 @@ pub(crate) struct Control {
     keeper: Keeper,
     stop: CancellationToken,
     clock: clock::Setting,
-    listeners: plumbago_ingest::Handle,
-    relay: Relay,
+    sources: Sources,
     ready: Arc<AtomicBool>,
     scheduler: Scheduler,
     runs: Runs,
@@ -39,10 +48,10 @@ impl Control {
         (engine, keeper): (Engine, Keeper),
         stop: CancellationToken,
         clock: clock::Setting,
-        (listeners, relay): (plumbago_ingest::Handle, Relay),
+        sources: Sources,
         (scheduler, runs): (Scheduler, Runs),
     ) -> Self {
-        Self { engine, keeper, stop, clock, listeners, relay, ready: Arc::default(), scheduler, runs }
+        Self { engine, keeper, stop, clock, sources, ready: Arc::default(), scheduler, runs }
     }
 
     /// Whether the points of earlier runs can be read.
@@ -72,8 +81,8 @@ impl AdminActions for Control {
     }
 
     async fn ledger(&self) -> Result<Value, AdminError> {
-        let ledger = self.engine.ledger().await.map_err(|error| AdminError::Failed(error.to_string()))?;
-        Ok(Whole::new(ledger, &self.listeners, &self.relay).json())
+        let whole = Whole::of(&self.sources, self.engine.ledger()).await;
+        Ok(whole.map_err(|error| AdminError::Failed(error.to_string()))?.json())
     }
 
     async fn shutdown(&self) -> Result<Value, AdminError> {
@@ -158,29 +167,57 @@ pub(crate) struct Whole {
     refused: Vec<(&'static str, u64)>,
     /// The ledgers of the relay's destinations.
     relayed: Vec<Balance>,
+    /// The line of aggregation.
+    aggregated: Option<Aggregated>,
 }
 
 impl Whole {
-    pub(crate) fn new(engine: Ledger, listeners: &plumbago_ingest::Handle, relay: &Relay) -> Self {
-        let stats = listeners.stats();
+    /// The ledger with what `engine` gives.
+    ///
+    /// # Errors
+    ///
+    /// As `engine`.
+    pub(crate) async fn of<E>(
+        sources: &Sources,
+        engine: impl Future<Output = Result<Ledger, E>>,
+    ) -> Result<Self, E> {
+        // Before the engine's: it has received at least these.
+        let aggregated = sources.stage.as_ref().map(Stage::balance);
+        Ok(Self::new(engine.await?, aggregated, sources))
+    }
+
+    fn new(engine: Ledger, aggregated: Option<Aggregated>, sources: &Sources) -> Self {
+        let (stats, stage) = (sources.listeners.stats(), sources.stage.as_ref());
+        let refused =
+            |reason| stats.rejected_for(reason) + stage.map_or(0, |stage| stage.rejected_for(reason));
         let mut refused: Vec<(&'static str, u64)> =
-            Reject::ALL.iter().map(|reason| (reason.label(), stats.rejected_for(*reason))).collect();
+            Reject::ALL.iter().map(|reason| (reason.label(), refused(*reason))).collect();
         for (reason, n) in engine.rejected_by_reason() {
             match refused.iter_mut().find(|(name, _)| *name == reason) {
                 Some((_, total)) => *total += n,
                 None => refused.push((reason, n)),
             }
         }
-        Self { engine, refused, relayed: relay.balances() }
+        Self { engine, refused, relayed: sources.relay.balances(), aggregated }
     }
 
     fn rejected(&self) -> u64 {
         self.refused.iter().map(|(_, n)| n).sum()
     }
 
-    /// Points that the engine received, plus those that the listeners refused before.
+    /// Points that came from outside: what the engine received, without what aggregation has made, and what went no
+    /// further than to the listeners or to aggregation.
     fn received(&self) -> u64 {
-        self.engine.received + self.rejected() - self.engine.rejected_total()
+        let refused = self.rejected() - self.engine.rejected_total();
+        self.engine.received + refused + self.consumed() - self.derived()
+    }
+
+    fn derived(&self) -> u64 {
+        self.aggregated.map_or(0, |line| line.derived)
+    }
+
+    fn consumed(&self) -> u64 {
+        self.aggregated.map_or(0, |line| line.consumed)
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -188,16 +225,19 @@ impl Whole {
             self.refused.iter().map(|(reason, n)| ((*reason).to_owned(), json!(n))).collect();
         json!({
             "received": self.received(),
+            "derived": self.derived(),
             "recovered": self.engine.recovered,
             "stored": self.engine.stored,
             "held": self.engine.held,
             "queued": self.engine.queued,
             "waiting": self.engine.waiting,
             "replaced": self.engine.replaced,
+            "consumed": self.consumed(),
             "rejected": self.rejected(),
             "rejected_by_reason": reasons,
             "missing": self.engine.missing() as i64,
             "lost": self.engine.lost,
+            "aggregation": self.aggregated.as_ref().map(aggregated),
             "relay": self.relayed.iter().map(relayed).collect::<Vec<_>>(),
         })
     }
@@ -207,12 +247,15 @@ impl Whole {
 impl fmt::Display for Whole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ledger { recovered, stored, held, replaced, .. } = self.engine;
-        write!(
-            f,
-            "ledger: received {} + recovered {recovered} = stored {stored} + held {held} + replaced {replaced} + rejected {}",
-            self.received(),
-            self.rejected(),
-        )?;
+        write!(f, "ledger: received {}", self.received())?;
+        if self.aggregated.is_some() {
+            write!(f, " + derived {}", self.derived())?;
+        }
+        write!(f, " + recovered {recovered} = stored {stored} + held {held} + replaced {replaced}")?;
+        if self.aggregated.is_some() {
+            write!(f, " + consumed {}", self.consumed())?;
+        }
+        write!(f, " + rejected {}", self.rejected())?;
         let reasons: Vec<String> =
             self.refused.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
         if !reasons.is_empty() {
@@ -222,6 +265,13 @@ impl fmt::Display for Whole {
             write!(f, "; lost by damaged files {}", self.engine.lost)?;
         }
         write!(f, "; missing {}", self.engine.missing())?;
+        if let Some(Aggregated { fed, recovered, refused, derived, consumed }) = self.aggregated {
+            write!(
+                f,
+                "\naggregation: fed {fed}, recovered {recovered}, refused {refused}; derived {derived}, consumed \
+                 {consumed}"
+            )?;
+        }
         for Balance { destination, accepted, recovered, sent, waiting, dropped } in &self.relayed {
             write!(
                 f,
@@ -231,6 +281,16 @@ impl fmt::Display for Whole {
         }
         Ok(())
     }
+}
+
+fn aggregated(line: &Aggregated) -> Value {
+    json!({
+        "fed": line.fed,
+        "recovered": line.recovered,
+        "refused": line.refused,
+        "derived": line.derived,
+        "consumed": line.consumed,
+    })
 }
 
 fn relayed(balance: &Balance) -> Value {

@@ -10,6 +10,7 @@ use plumbago_relay::Relay;
 use plumbago_telemetry::{Condition, Conditions, DAMAGED_DATA, Severity};
 use tokio_util::sync::CancellationToken;
 
+use super::aggregation::Stage;
 use super::backend::Keeper;
 use super::reload::RELOAD_FAILED;
 use super::retention_hint::RETENTION;
@@ -31,6 +32,7 @@ pub(crate) struct Outside {
     pub(crate) keeper: Keeper,
     pub(crate) peers: Arc<Client>,
     pub(crate) relay: Relay,
+    pub(crate) stage: Option<Stage>,
 }
 
 /// The health of the process. Cloning shares it.
@@ -47,6 +49,7 @@ impl Health {
         conditions.declare(CONDITIONS);
         conditions.declare(plumbago_engine::CONDITIONS);
         conditions.declare(plumbago_relay::CONDITIONS);
+        conditions.declare(plumbago_aggregation::CONDITIONS);
         if matches!(outside.keeper, Keeper::Cassandra(_)) {
             conditions.declare(plumbago_cluster::CONDITIONS);
         }
@@ -81,6 +84,9 @@ impl Health {
         }
         self.outside.keeper.report(&self.conditions);
         self.outside.relay.report(&self.conditions);
+        if let Some(stage) = &self.outside.stage {
+            stage.report(&self.conditions);
+        }
         let troubles = self.outside.peers.troubles();
         let text = (!troubles.is_empty()).then(|| troubles.join("; "));
         self.conditions.set(Severity::Warning, "peers", text);

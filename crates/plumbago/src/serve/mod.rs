@@ -1,6 +1,7 @@
 //! The daemon: opens its parts, connects them, and closes them in order. Start at [`run`].
 
 mod admin;
+mod aggregation;
 mod backend;
 mod carbonlink;
 mod clock;
@@ -23,6 +24,7 @@ mod stopping;
 mod tagging;
 mod watchdog;
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +147,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let core = open(config, budget, &rules, clock.shared(), &stop)?;
     before.opened();
     let relay = relay::open(config, &core)?;
-    let ingest = bind_ingest(config, &core, &relay)?;
+    let (rules_of_names, stage) = aggregation::open(config, &core)?;
+    let ingest = bind_ingest(config, &core, &relay, rules_of_names, stage.as_ref())?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
     let jobs = plumbago_maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
     let lease = core.job_lease();
@@ -153,10 +156,14 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let runs = Runs::new(core.work(config, lease), stop.clone());
     let peers = Arc::new(peers::open(config, &core.registry)?);
     let parts = (core.engine.clone(), core.keeper.clone());
-    let sources = (listeners.clone(), relay.clone());
-    let control = admin::Control::new(parts, stop.clone(), clock, sources, (scheduler.clone(), runs));
-    let outside =
-        health::Outside { keeper: core.keeper.clone(), peers: Arc::clone(&peers), relay: relay.clone() };
+    let sources = admin::Sources { listeners: listeners.clone(), relay: relay.clone(), stage: stage.clone() };
+    let control = admin::Control::new(parts, stop.clone(), clock, sources.clone(), (scheduler.clone(), runs));
+    let outside = health::Outside {
+        keeper: core.keeper.clone(),
+        peers: Arc::clone(&peers),
+        relay: relay.clone(),
+        stage: stage.clone(),
+    };
     let health = health::Health::new(core.conditions.clone(), outside, stop.clone());
     let tagging = Arc::new(tagging::Tags::new(&core, rules.config_for()));
     let handles = Handles {
@@ -206,6 +213,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         relay.close().await;
         return close(core).await;
     };
+    let aggregating = stage.as_ref().map(|stage| stage.start(&core, &relay));
     before.found(&found);
     let _ = stop.run_until_cancelled(tagging.series().sync_marks()).await;
     control.set_ready();
@@ -215,7 +223,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let api_address = api.as_ref().map(Server::address);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
     let carbonlink = carbonlink.map(|port| tokio::spawn(port.run(stop.clone())));
-    spawn_chores(config, &core, &listeners, &stop);
+    spawn_chores(config, &core, &sources, &stop);
     tokio::spawn(Arc::clone(tagging.series()).run(stop.clone()));
     let maintenance = tokio::spawn(scheduler.run(stop.clone()));
     let hints = greeting::hints(config, addresses.of(Listener::LINE), api_address);
@@ -229,7 +237,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         &stop,
         &mut hangup,
         &mut reload,
-        &reload::Live { rules: &rules, listeners: &listeners, relay: &relay },
+        &reload::Live { rules: &rules, listeners: &listeners, relay: &relay, stage: stage.as_ref() },
     )
     .await;
 
@@ -239,16 +247,22 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     // An interrupted job continues from its last checkpoint at its next run.
     maintenance.abort();
     end_reading(reading).await;
+    stopping.begin(Step::Aggregation);
+    if let Some(aggregating) = aggregating {
+        aggregating.end().await;
+    }
     stopping.begin(Step::Relay);
     relay.close().await;
     stopping.begin(Step::Metrics);
-    let ledger = core.engine.stop(STORE_TIMEOUT).await;
+    let stopped = async { Ok::<_, Infallible>(core.engine.stop(STORE_TIMEOUT).await) };
+    let ledger = admin::Whole::of(&sources, stopped).await;
     stopping.begin(Step::Requests);
     http_stop.cancel();
     for server in [api, admin, carbonlink].into_iter().flatten() {
         let _ = server.await;
     }
-    println!("{}", admin::Whole::new(ledger, &listeners, &relay));
+    let Ok(ledger) = ledger;
+    println!("{ledger}");
     stopping.begin(Step::Closing);
     close(core).await?;
     greeting::stopped(&config.data_dir);
@@ -359,10 +373,17 @@ fn open(
     Ok(Core { keeper, stores, journal, index, engine, clock, registry, conditions, rules, answers })
 }
 
-fn bind_ingest(config: &Config, core: &Core, relay: &Relay) -> Result<Ingest, Failure> {
-    let rules = plumbago_ingest::Rules::load(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?;
+fn bind_ingest(
+    config: &Config,
+    core: &Core,
+    relay: &Relay,
+    rules: plumbago_ingest::Rules,
+    stage: Option<&aggregation::Stage>,
+) -> Result<Ingest, Failure> {
     let engine = core.engine.clone();
-    let sink: Arc<dyn PointSink> = if relay.is_empty() {
+    let sink: Arc<dyn PointSink> = if let Some(stage) = stage {
+        Arc::new(stage.sink(core, relay))
+    } else if relay.is_empty() {
         Arc::new(sink::EngineSink(engine))
     } else {
         Arc::new(sink::RelayedSink { engine, relay: relay.clone() })
@@ -371,12 +392,13 @@ fn bind_ingest(config: &Config, core: &Core, relay: &Relay) -> Result<Ingest, Fa
         .map_err(|e| internal(e.into()))
 }
 
-fn spawn_chores(config: &Config, core: &Core, listeners: &plumbago_ingest::Handle, stop: &CancellationToken) {
+fn spawn_chores(config: &Config, core: &Core, sources: &admin::Sources, stop: &CancellationToken) {
     core.keeper.spawn_chores(&core.engine, stop);
     let source = self_metrics::Source {
         engine: core.engine.clone(),
         registry: core.registry.clone(),
-        listeners: listeners.clone(),
+        listeners: sources.listeners.clone(),
+        aggregation: sources.stage.as_ref().map(|stage| stage.aggregation.clone()),
         clock: Arc::clone(&core.clock),
     };
     tokio::spawn(self_metrics::run(config.self_metrics.clone(), source, stop.clone()));

@@ -13,6 +13,7 @@ use plumbago_telemetry::log::{self, LevelHandle};
 use plumbago_telemetry::{Conditions, Gauge, Registry};
 use serde_json::Value;
 
+use super::aggregation::Stage;
 use super::rules;
 use crate::config::{self, Change, Config, Loaded, Place, Problems};
 
@@ -55,6 +56,7 @@ pub(crate) struct Live<'a> {
     pub(crate) rules: &'a rules::Live,
     pub(crate) listeners: &'a plumbago_ingest::Handle,
     pub(crate) relay: &'a Relay,
+    pub(crate) stage: Option<&'a Stage>,
 }
 
 /// How the results of reloads are seen: the health page and metrics.
@@ -208,6 +210,11 @@ impl Reload {
             outcome
                 .fail_with(problems.into_iter(), "the old rules of the relay stay in effect (relay.rules)");
         }
+        if let Err(problems) = reload_aggregation(config, live.stage) {
+            kept.extend(["aggregation.rules"]);
+            let what = "the old rules and settings of aggregation stay in effect (aggregation.rules)";
+            outcome.fail_with(problems.into_iter(), what);
+        }
         for (section, certificates) in &self.certificates {
             let files_of = match *section {
                 "api" => config.api.tls.files(),
@@ -295,6 +302,17 @@ impl Outcome {
             }
         }
         tracing::error!("{consequence}");
+    }
+}
+
+/// Gives aggregation its new rules. It cannot be switched on by a reload.
+fn reload_aggregation(config: &Config, stage: Option<&Stage>) -> Result<(), Vec<String>> {
+    match stage {
+        Some(stage) => stage.aggregation.reload(&config.aggregation),
+        None if config.aggregation.is_off() => Ok(()),
+        None => Err(vec![
+            "aggregation.rules: aggregation was off at the start; switching it on needs a restart".to_owned(),
+        ]),
     }
 }
 

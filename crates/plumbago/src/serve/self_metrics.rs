@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use plumbago_aggregation::Aggregation;
 use plumbago_engine::{Engine, Ledger};
 use plumbago_ingest::Reject;
 use plumbago_model::{Clock, PointBatch};
@@ -14,11 +15,16 @@ use super::process;
 use crate::config::SelfMetrics;
 use crate::machine;
 
+/// What carbon-aggregator reports as carbon-cache does.
+const OF_AGGREGATOR: [&str; 6] =
+    ["metricsReceived", "activeConnections", "blacklistMatches", "whitelistRejects", "cpuUsage", "memUsage"];
+
 /// Where the values of the self-metrics come from.
 pub(crate) struct Source {
     pub(crate) engine: Engine,
     pub(crate) registry: Registry,
     pub(crate) listeners: plumbago_ingest::Handle,
+    pub(crate) aggregation: Option<Aggregation>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -34,6 +40,7 @@ struct Totals {
     blacklisted: f64,
     not_whitelisted: f64,
     cpu: f64,
+    derived: f64,
 }
 
 /// Pushes the points to the engine at every interval until `stop`. Does nothing if the interval is zero.
@@ -42,17 +49,17 @@ pub(crate) async fn run(config: SelfMetrics, source: Source, stop: CancellationT
     if interval.is_zero() {
         return;
     }
-    let prefix = format!("{}.agents.{}-a", config.prefix, host());
+    let names = Names::new(&config.prefix);
     let mut before = totals(&source).await;
     while stop.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
         let now = totals(&source).await;
-        let batch = points(&source, &prefix, before, now, interval);
+        let batch = points(&source, &names, before, now, interval);
         source.engine.push(batch).await;
         before = now;
     }
 }
 
-fn points(source: &Source, prefix: &str, before: Totals, now: Totals, interval: Duration) -> PointBatch {
+fn points(source: &Source, names: &Names, before: Totals, now: Totals, interval: Duration) -> PointBatch {
     let value = |name: &str| source.registry.value(name).unwrap_or(0.0);
     let updates = now.updates - before.updates;
     let committed = now.committed - before.committed;
@@ -76,9 +83,37 @@ fn points(source: &Source, prefix: &str, before: Totals, now: Totals, interval: 
     let timestamp = u32::try_from(source.clock.now()).unwrap_or(0);
     let mut batch = PointBatch::with_capacity(rows.len());
     for (name, value) in rows {
-        batch.push(&format!("{prefix}.{name}"), timestamp, value);
+        batch.push(&format!("{}.{name}", names.agent), timestamp, value);
+    }
+    if let Some(aggregation) = &source.aggregation {
+        let (buffers, values) = aggregation.buffered();
+        let own = [
+            ("allocatedBuffers", buffers as f64),
+            ("bufferedDatapoints", values as f64),
+            ("aggregateDatapointsSent", now.derived - before.derived),
+        ];
+        let shared = rows.iter().copied().filter(|(name, _)| OF_AGGREGATOR.contains(name));
+        for (name, value) in own.into_iter().chain(shared) {
+            batch.push(&format!("{}.{name}", names.aggregator), timestamp, value);
+        }
     }
     batch
+}
+
+/// The first part of the names.
+struct Names {
+    agent: String,
+    aggregator: String,
+}
+
+impl Names {
+    fn new(prefix: &str) -> Self {
+        let host = host();
+        Self {
+            agent: format!("{prefix}.agents.{host}-a"),
+            aggregator: format!("{prefix}.aggregator.{host}-a"),
+        }
+    }
 }
 
 async fn totals(source: &Source) -> Totals {
@@ -94,6 +129,7 @@ async fn totals(source: &Source) -> Totals {
         blacklisted: stats.rejected_for(Reject::Blacklist) as f64,
         not_whitelisted: stats.rejected_for(Reject::Whitelist) as f64,
         cpu: process::cpu_seconds(),
+        derived: value("plumbago_aggregation_derived_points_total"),
     }
 }
 

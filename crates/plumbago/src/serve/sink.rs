@@ -1,8 +1,9 @@
-//! Adapts the engine and the relay to the listeners' [`PointSink`].
+//! Adapts the engine, the relay and aggregation to the listeners' [`PointSink`].
 
 use async_trait::async_trait;
+use plumbago_aggregation::{Aggregation, Derived, Fed};
 use plumbago_engine::Engine;
-use plumbago_ingest::PointSink;
+use plumbago_ingest::{PointSink, Post};
 use plumbago_model::PointBatch;
 use plumbago_relay::Relay;
 
@@ -22,6 +23,7 @@ impl PointSink for EngineSink {
 
 /// The engine and the relay. Points that the engine has no room for are not relayed; the sender of a datagram has
 /// to send them again.
+#[derive(Clone)]
 pub(crate) struct RelayedSink {
     pub(crate) engine: Engine,
     pub(crate) relay: Relay,
@@ -31,14 +33,75 @@ pub(crate) struct RelayedSink {
 impl PointSink for RelayedSink {
     async fn push(&self, batch: PointBatch) -> bool {
         // Before the engine has them: after a kill in between, a sender that gets no further sends them again.
-        self.relay.offer(&batch);
+        if !self.relay.is_empty() {
+            self.relay.offer(&batch);
+        }
         self.engine.push(batch).await
     }
 
     fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch> {
+        if self.relay.is_empty() {
+            return self.engine.try_push(batch);
+        }
         let relayed = batch.clone();
         self.engine.try_push(batch)?;
         self.relay.offer(&relayed);
         Ok(())
+    }
+}
+
+/// Aggregation in front of the engine and the relay, as carbon-aggregator stands in front of carbon-cache: rules
+/// under `[pre]`, aggregation, rules under `[post]`.
+#[derive(Clone)]
+pub(crate) struct AggregatedSink {
+    pub(crate) aggregation: Aggregation,
+    pub(crate) post: Post,
+    pub(crate) inner: RelayedSink,
+}
+
+impl AggregatedSink {
+    /// The points that go on, if they are not the whole batch as it is; and how many go no further.
+    fn feed(&self, batch: &PointBatch) -> (Option<PointBatch>, usize) {
+        match self.aggregation.feed(batch) {
+            Fed::All => (self.post.rewrite(batch), 0),
+            Fed::Only(rest) => {
+                let consumed = batch.len() - rest.len();
+                (Some(self.post.rewrite(&rest).unwrap_or(rest)), consumed)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl PointSink for AggregatedSink {
+    async fn push(&self, batch: PointBatch) -> bool {
+        let (changed, consumed) = self.feed(&batch);
+        self.aggregation.note_consumed(consumed);
+        self.inner.push(changed.unwrap_or(batch)).await
+    }
+
+    /// Also aggregates points that the engine has no room for: they are counted as refused.
+    fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch> {
+        let (changed, consumed) = self.feed(&batch);
+        match changed {
+            None => self.inner.try_push(batch)?,
+            Some(changed) => self.inner.try_push(changed).map_err(|_| batch)?,
+        }
+        self.aggregation.note_consumed(consumed);
+        Ok(())
+    }
+}
+
+/// Receives the points that aggregation makes. They are not aggregated again.
+pub(crate) struct DerivedSink(pub(crate) AggregatedSink);
+
+#[async_trait]
+impl Derived for DerivedSink {
+    async fn push(&self, batch: PointBatch) -> bool {
+        self.0.inner.push(self.0.post.normalise(&batch)).await
+    }
+
+    async fn settle(&self) -> bool {
+        self.0.inner.engine.journaled().await.is_ok()
     }
 }

@@ -14,6 +14,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(super) enum Step {
     /// The engine takes what the listeners have read.
     Listeners,
+    /// Open intervals are computed.
+    Aggregation,
     /// The relay sends what it can.
     Relay,
     /// The store takes the points and open windows that are in memory.
@@ -28,6 +30,7 @@ impl Step {
     fn text(self) -> &'static str {
         match self {
             Self::Listeners => "waiting until the engine has taken the points that the listeners have read",
+            Self::Aggregation => "computing the open intervals of the aggregation rules",
             Self::Relay => "sending what the relay's destinations take within 5 s; the rest stays on disk",
             Self::Metrics => "storing what is in memory; after 60 s the journal keeps the rest",
             Self::Requests => "waiting for requests in progress",

@@ -1,0 +1,357 @@
+//! Takes points, and ties rules, buffers and log together.
+
+use std::fmt::{self, Debug};
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use plumbago_journal::{Journal, JournalError};
+use plumbago_model::{Clock, PointBatch, PointRef};
+use plumbago_telemetry::{Conditions, Registry, Severity};
+
+use crate::buffers::{Buffers, Limits};
+use crate::config::Config;
+use crate::log::Log;
+use crate::matcher::{Known, Matcher, Way};
+use crate::restore::restore;
+use crate::stats::{Balance, LOG, REFUSED, Stats};
+
+/// The condition of refused values ends this long after the last one.
+const REFUSED_FOR: Duration = Duration::from_secs(150);
+/// What one segment of the log covers. Old segments are replaced by the state of what is open.
+const SEGMENT: Duration = Duration::from_secs(30);
+
+/// Folds points into other metrics. Cloning shares it.
+#[derive(Clone)]
+pub struct Aggregation(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    active: ArcSwap<Active>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stats: Stats,
+    seed: u64,
+    refused: Mutex<(u64, Option<Instant>)>,
+}
+
+/// The rules and settings in effect.
+pub(crate) struct Active {
+    matcher: Matcher,
+    forward_all: bool,
+    pub(crate) limits: Limits,
+}
+
+/// What changes with every point that a rule takes.
+pub(crate) struct State {
+    pub(crate) active: Arc<Active>,
+    known: Known,
+    pub(crate) buffers: Buffers,
+    /// Why the log takes no records.
+    pub(crate) trouble: Option<String>,
+}
+
+/// What becomes of the points of a batch.
+#[derive(Debug)]
+pub enum Fed {
+    /// All go on.
+    All,
+    /// Only these go on.
+    Only(PointBatch),
+}
+
+/// Why aggregation could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The settings have problems, each as `key: message`.
+    #[error("{}", .0.join("\n"))]
+    Settings(Vec<String>),
+    /// The log of open intervals cannot be opened or read.
+    #[error("cannot open the log of open intervals in {}", dir.display())]
+    Log {
+        /// Its directory.
+        dir: PathBuf,
+        /// What is wrong with it.
+        source: JournalError,
+    },
+}
+
+/// What aggregation is opened with.
+pub struct AggregationParts<'a> {
+    /// Directory of the log of open intervals.
+    pub dir: &'a Path,
+    /// When the log is synced, and how many bytes of the disk it leaves free.
+    pub journal: &'a plumbago_journal::Config,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Receives the figures.
+    pub registry: &'a Registry,
+}
+
+impl Aggregation {
+    /// Reads the rules, and the open intervals of an earlier run.
+    ///
+    /// # Errors
+    ///
+    /// If the settings have problems, or the log cannot be opened.
+    pub fn open(config: &Config, parts: AggregationParts<'_>) -> Result<Self, OpenError> {
+        let problems = config.problems();
+        if !problems.is_empty() {
+            return Err(OpenError::Settings(problems));
+        }
+        let seed = RandomState::new().hash_one("aggregation");
+        let active = Arc::new(Active::read(config, seed).map_err(OpenError::Settings)?);
+        let failed = |source| OpenError::Log { dir: parts.dir.to_owned(), source };
+        let log = plumbago_journal::Config { segment: SEGMENT, max_bytes: None, ..parts.journal.clone() };
+        // Its figures would be taken for those of the journal.
+        let journal =
+            Journal::open(parts.dir, log, Arc::clone(&parts.clock), &Registry::new()).map_err(failed)?;
+        let restored = restore(&journal).map_err(failed)?;
+        let stats = Stats::new(parts.registry);
+        let mut buffers = Buffers::new(Log::new(journal.clone()));
+        buffers.restore(restored, active.matcher.rules.rules(), parts.clock.now_ms());
+        stats.recovered.add(buffers.folded());
+        if buffers.open() > 0 {
+            tracing::info!(
+                intervals = buffers.open(),
+                values = buffers.folded(),
+                "open intervals of the aggregation rules were restored"
+            );
+        }
+        let state = State { active: Arc::clone(&active), known: Known::default(), buffers, trouble: None };
+        Ok(Self(Arc::new(Inner {
+            active: ArcSwap::new(active),
+            state: Mutex::new(state),
+            journal,
+            clock: parts.clock,
+            stats,
+            seed,
+            refused: Mutex::default(),
+        })))
+    }
+
+    /// Offers the points of a batch to the rules. What they take is in the hands of the kernel when this returns. Says
+    /// which points go on; the caller states with [`Aggregation::note_consumed`] that the others did not.
+    pub fn feed(&self, batch: &PointBatch) -> Fed {
+        let active = self.0.active.load();
+        let candidates = active.candidates(batch);
+        if candidates.is_empty() && active.forward_all {
+            return Fed::All;
+        }
+        let replaced = if candidates.is_empty() { Vec::new() } else { self.take(batch, candidates, &active) };
+        if !active.forward_all {
+            return Fed::Only(PointBatch::default());
+        }
+        if replaced.is_empty() { Fed::All } else { Fed::Only(without(batch, &replaced)) }
+    }
+
+    /// States that points went no further.
+    pub fn note_consumed(&self, points: usize) {
+        self.0.stats.consumed.add(points as u64);
+    }
+
+    /// Gives candidates to their buffers. Returns the positions of points whose name is that of one of their outputs.
+    fn take(&self, batch: &PointBatch, mut candidates: Vec<Candidate>, seen: &Arc<Active>) -> Vec<u32> {
+        let now_ms = self.0.clock.now_ms();
+        let mut state = self.0.state();
+        if !Arc::ptr_eq(seen, &state.active) {
+            // The rules were reloaded in between.
+            candidates = state.active.candidates(batch);
+        }
+        let (mut replaced, mut fed) = (Vec::new(), 0);
+        for candidate in candidates {
+            let point = &batch.points()[candidate.at as usize];
+            let (taken, is_output) =
+                state.take(batch.name(point), point, candidate.hash, now_ms, &self.0.stats);
+            fed += taken;
+            if is_output {
+                replaced.push(candidate.at);
+            }
+        }
+        if fed > 0 {
+            state.write_out();
+            self.0.stats.fed.add(fed);
+        }
+        replaced
+    }
+
+    /// Reads the rules and settings again. Those in effect stay if there are problems. Open intervals of rules that
+    /// stay go on; those of other rules are computed a last time.
+    ///
+    /// # Errors
+    ///
+    /// All problems, each as `key: message`.
+    pub fn reload(&self, config: &Config) -> Result<(), Vec<String>> {
+        let problems = config.problems();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let active = Arc::new(Active::read(config, self.0.seed)?);
+        let mut state = self.0.state();
+        state.known.clear();
+        state.buffers.retain(active.matcher.rules.rules(), self.0.clock.now_ms());
+        state.active = Arc::clone(&active);
+        self.0.active.store(active);
+        Ok(())
+    }
+
+    /// The ledger.
+    pub fn balance(&self) -> Balance {
+        self.0.stats.balance()
+    }
+
+    /// Buffers with open intervals, and the values in them: carbon's `allocatedBuffers` and `bufferedDatapoints`.
+    pub fn buffered(&self) -> (u64, u64) {
+        let state = self.0.state();
+        (state.buffers.active(), state.buffers.folded())
+    }
+
+    /// Brings the gauges and the conditions up to date.
+    pub fn report(&self, conditions: &Conditions) {
+        let log_bytes = self.0.journal.segments().iter().map(|segment| segment.bytes).sum();
+        let trouble = {
+            let state = self.0.state();
+            self.0.stats.show(&state.buffers, log_bytes);
+            self.0.stats.gave_up.set(state.active.matcher.rules.gave_up() as f64);
+            state.trouble.clone()
+        };
+        let text = |why| {
+            format!(
+                "the log of open intervals takes no records: {why}; a kill would lose what was aggregated since. \
+                 Make room on the disk of the data directory"
+            )
+        };
+        conditions.set(Severity::Warning, LOG, trouble.map(text));
+        conditions.set(Severity::Warning, REFUSED, self.refused_lately());
+    }
+
+    fn refused_lately(&self) -> Option<String> {
+        let total = self.0.stats.refused();
+        let mut last = self.0.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if total > last.0 {
+            *last = (total, Some(Instant::now()));
+        }
+        last.1.filter(|since| since.elapsed() < REFUSED_FOR)?;
+        Some(format!(
+            "{total} values were not aggregated since the start, because there are too many open intervals or values \
+             of percentiles: raise aggregation.max_open_intervals or aggregation.max_values, or make fewer outputs"
+        ))
+    }
+}
+
+impl Inner {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Debug for Aggregation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Aggregation")
+    }
+}
+
+/// A point that a rule may take: its position in the batch, and the hash of its name.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    at: u32,
+    hash: u128,
+}
+
+impl Active {
+    fn read(config: &Config, seed: u64) -> Result<Self, Vec<String>> {
+        let write_back_ms = i64::try_from(config.write_back_frequency.as_millis()).unwrap_or(i64::MAX);
+        Ok(Self {
+            matcher: Matcher::new(config.load_rules()?, seed),
+            forward_all: config.forward_all || config.is_off(),
+            limits: Limits {
+                max_intervals: config.max_intervals,
+                write_back_ms,
+                open_max: config.max_open_intervals,
+                values_max: config.max_values,
+            },
+        })
+    }
+
+    fn candidates(&self, batch: &PointBatch) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        for (at, point) in batch.points().iter().enumerate() {
+            if let Some(hash) = self.matcher.candidate(batch.name_bytes(point)) {
+                if candidates.is_empty() {
+                    candidates.reserve(batch.len() - at);
+                }
+                candidates.push(Candidate { at: at as u32, hash });
+            }
+        }
+        candidates
+    }
+}
+
+impl State {
+    /// Gives a point to the buffers of its name. Returns how many took it, and whether one of them has its name.
+    fn take(&mut self, name: &str, point: &PointRef, hash: u128, now_ms: i64, stats: &Stats) -> (u64, bool) {
+        if self.known.get(hash).is_none() && !self.learn(name, hash) {
+            return (0, false);
+        }
+        let Self { active, known, buffers, .. } = self;
+        let Some((ways, is_output)) = known.get(hash) else { return (0, false) };
+        let (rules, mut taken) = (active.matcher.rules.rules(), 0);
+        for way in ways {
+            let rule = &rules[way.rule as usize];
+            match buffers.add(way.buffer, rule, (point.timestamp, point.value), now_ms, &active.limits) {
+                Ok(()) => taken += 1,
+                Err(refusal) => stats.refuse(refusal),
+            }
+        }
+        (taken, is_output)
+    }
+
+    /// Matches a name that is not known. Returns whether a rule takes it.
+    #[cold]
+    fn learn(&mut self, name: &str, hash: u128) -> bool {
+        if self.known.is_full() {
+            self.known.clear();
+            self.buffers.forget_empty();
+        }
+        let active = Arc::clone(&self.active);
+        let rules = active.matcher.rules.rules();
+        let (mut ways, mut is_output, mut bytes) = (Vec::new(), false, 0);
+        active.matcher.rules.visit(name, |rule, output| {
+            is_output |= output == name;
+            if let Some((buffer, new_bytes)) = self.buffers.place(output, &rules[rule]) {
+                ways.push(Way { buffer, rule: rule as u32 });
+                bytes += new_bytes;
+            }
+        });
+        if ways.is_empty() {
+            active.matcher.exclude(hash);
+            return false;
+        }
+        self.known.note_bytes(bytes);
+        self.known.insert(hash, ways, is_output);
+        true
+    }
+
+    /// Hands the records to the kernel.
+    pub(crate) fn write_out(&mut self) {
+        if let Err(error) = self.buffers.log.write_out() {
+            self.trouble = Some(error.to_string());
+        } else if !self.buffers.log.is_broken() {
+            self.trouble = None;
+        }
+    }
+}
+
+/// The batch without the points at these positions, which are in order.
+fn without(batch: &PointBatch, positions: &[u32]) -> PointBatch {
+    let mut positions = positions.iter().peekable();
+    let mut rest = PointBatch::with_capacity(batch.len());
+    for (at, point) in batch.points().iter().enumerate() {
+        if positions.next_if(|position| **position as usize == at).is_none() {
+            rest.push_utf8(batch.name_bytes(point), point.timestamp, point.value);
+        }
+    }
+    rest
+}

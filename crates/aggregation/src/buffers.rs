@@ -1,0 +1,387 @@
+//! The buffers: for each metric that rules make, its open intervals. Pure, apart from the records of the log.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use plumbago_model::PointBatch;
+use plumbago_model::rules::{AggregationRule, RuleMethod};
+
+use crate::interval::Interval;
+use crate::log::{Log, NUMBER_MAX};
+use crate::restore::{Key, Restored};
+
+/// Memory of a buffer besides its name.
+const BUFFER_BYTES: usize = 160;
+
+/// The settings that decide what is kept and when it is computed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) max_intervals: u32,
+    /// Milliseconds; 0 for the frequency of the rule.
+    pub(crate) write_back_ms: i64,
+    pub(crate) open_max: u64,
+    pub(crate) values_max: u64,
+}
+
+/// Why a value was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There are too many open intervals.
+    Intervals,
+    /// Too many values are kept for percentiles.
+    Values,
+}
+
+/// An interval whose last value is on its way: the number of its buffer, and its begin.
+pub(crate) type Closing = (u32, u32);
+
+/// What one computation gave.
+#[derive(Debug, Default)]
+pub(crate) struct Computed {
+    pub(crate) points: PointBatch,
+    pub(crate) closing: Vec<Closing>,
+    /// Values that are not a number.
+    pub(crate) nan: u64,
+    /// Further buffers are due.
+    pub(crate) more: bool,
+}
+
+struct Buffer {
+    name: Box<str>,
+    /// The output of its rule, as written.
+    output: Arc<str>,
+    frequency: u32,
+    method: RuleMethod,
+    intervals: Vec<Interval>,
+    due_ms: i64,
+    /// The segment of the log that names it last; 0 for none.
+    named_in: u32,
+    /// Its rule is gone: it is computed once more and closed.
+    is_retired: bool,
+}
+
+/// All buffers.
+pub(crate) struct Buffers {
+    slots: Vec<Option<Buffer>>,
+    free: Vec<u32>,
+    by_name: HashMap<Box<str>, u32>,
+    /// When buffers are due, in milliseconds. Entries that are not those of their buffer are stale.
+    due: BinaryHeap<Reverse<(i64, u32)>>,
+    open: u64,
+    values: u64,
+    active: u64,
+    pub(crate) log: Log,
+}
+
+impl Buffers {
+    pub(crate) fn new(log: Log) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_name: HashMap::new(),
+            due: BinaryHeap::new(),
+            open: 0,
+            values: 0,
+            active: 0,
+            log,
+        }
+    }
+
+    /// Buffers with open intervals.
+    pub(crate) fn active(&self) -> u64 {
+        self.active
+    }
+
+    /// Open intervals.
+    pub(crate) fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// Values that were folded into open intervals.
+    pub(crate) fn folded(&self) -> u64 {
+        let buffers = self.slots.iter().flatten();
+        buffers.flat_map(|buffer| &buffer.intervals).map(|interval| u64::from(interval.count)).sum()
+    }
+
+    /// Values that are kept for percentiles.
+    pub(crate) fn values(&self) -> u64 {
+        self.values
+    }
+
+    /// The number of the buffer with this name, which is made if there is none, and the memory that this took.
+    pub(crate) fn place(&mut self, name: String, rule: &AggregationRule) -> Option<(u32, usize)> {
+        if let Some(number) = self.by_name.get(name.as_str()) {
+            return Some((*number, 0));
+        }
+        let name = name.into_boxed_str();
+        let bytes = BUFFER_BYTES + 2 * name.len();
+        let number = self.insert(Buffer::new(name.clone(), rule))?;
+        self.by_name.insert(name, number);
+        Some((number, bytes))
+    }
+
+    /// Adds a value to a buffer. The rule of its first value decides its frequency and method.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        number: u32,
+        rule: &AggregationRule,
+        (timestamp, value): (u32, f64),
+        now_ms: i64,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
+        let Some(buffer) = self.slots.get_mut(number as usize).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        let is_new = buffer.intervals.is_empty();
+        if is_new {
+            buffer.follow(rule);
+        }
+        if self.values >= limits.values_max && matches!(buffer.method, RuleMethod::Percentile(_)) {
+            return Err(Refusal::Values);
+        }
+        let start = timestamp - timestamp % buffer.frequency;
+        let segment = self.log.segment();
+        let found = buffer.intervals.iter().rposition(|interval| interval.start == start);
+        let at = match found {
+            Some(at) => at,
+            None if self.open >= limits.open_max => return Err(Refusal::Intervals),
+            None => {
+                self.open += 1;
+                buffer.intervals.push(Interval::new(start, segment));
+                buffer.intervals.len() - 1
+            }
+        };
+        if is_new {
+            self.active += 1;
+            buffer.due_ms = now_ms + buffer.pause_ms(limits);
+            self.due.push(Reverse((buffer.due_ms, number)));
+        }
+        buffer.intervals[at].add(buffer.method, value);
+        self.values += u64::from(matches!(buffer.method, RuleMethod::Percentile(_)));
+        if buffer.named_in != segment {
+            buffer.named_in = segment;
+            self.log.name(number, &buffer.key());
+        }
+        self.log.value(number, timestamp, value);
+        Ok(())
+    }
+
+    /// Computes up to `count` buffers that are due.
+    pub(crate) fn compute(&mut self, now_ms: i64, limits: &Limits, count: usize) -> Computed {
+        let mut computed = Computed::default();
+        for _ in 0..count {
+            let Some(Reverse((due_ms, number))) = self.due.peek().copied().filter(|due| due.0.0 <= now_ms)
+            else {
+                return computed;
+            };
+            self.due.pop();
+            let slot = self.slots.get_mut(number as usize).and_then(Option::as_mut);
+            let Some(buffer) = slot.filter(|buffer| buffer.is_due_at(due_ms)) else { continue };
+            buffer.compute(number, now_ms, limits, &mut computed);
+            self.due.push(Reverse((buffer.due_ms, number)));
+        }
+        computed.more = true;
+        computed
+    }
+
+    /// Makes all buffers due, for the last time before a stop or after the clock was set back.
+    pub(crate) fn make_due(&mut self, now_ms: i64) {
+        self.due.clear();
+        for (number, buffer) in self.slots.iter_mut().enumerate() {
+            if let Some(buffer) = buffer.as_mut().filter(|buffer| !buffer.intervals.is_empty()) {
+                buffer.due_ms = now_ms;
+                self.due.push(Reverse((now_ms, number as u32)));
+            }
+        }
+    }
+
+    /// Removes intervals whose value is durable. Those that got another value since stay open.
+    pub(crate) fn close(&mut self, closing: &[Closing]) {
+        for &(number, start) in closing {
+            let Some(buffer) = self.slots.get_mut(number as usize).and_then(Option::as_mut) else { continue };
+            let is_closing = |interval: &Interval| interval.start == start && interval.is_closing;
+            let Some(at) = buffer.intervals.iter().position(is_closing) else { continue };
+            let interval = buffer.intervals.remove(at);
+            self.open -= 1;
+            self.values -= interval.kept();
+            self.log.closed(number, start);
+            if buffer.intervals.is_empty() {
+                self.active -= 1;
+                buffer.intervals = Vec::new();
+                // The next value is due by its own time.
+                buffer.due_ms = i64::MIN;
+                if buffer.is_retired {
+                    self.slots[number as usize] = None;
+                    self.free.push(number);
+                }
+            }
+        }
+    }
+
+    /// Follows new rules: buffers whose rule is gone get no further values, and are due. Numbers of buffers that the
+    /// caller has kept are not valid any more.
+    pub(crate) fn retain(&mut self, rules: &[AggregationRule], now_ms: i64) {
+        for number in 0..self.slots.len() {
+            let Some(buffer) = self.slots[number].as_mut() else { continue };
+            if buffer.is_retired || rules.iter().any(|rule| buffer.is_of(rule)) {
+                continue;
+            }
+            self.by_name.remove(&buffer.name);
+            buffer.is_retired = true;
+            buffer.due_ms = now_ms;
+            self.due.push(Reverse((now_ms, number as u32)));
+        }
+        self.forget_empty();
+    }
+
+    /// Removes buffers without open intervals. Their numbers are not valid any more.
+    pub(crate) fn forget_empty(&mut self) {
+        for number in 0..self.slots.len() {
+            if let Some(buffer) = self.slots[number].take_if(|buffer| buffer.intervals.is_empty()) {
+                self.by_name.remove(&buffer.name);
+                self.free.push(number as u32);
+            }
+        }
+    }
+
+    /// Takes the open intervals of an earlier run. All are due.
+    pub(crate) fn restore(&mut self, restored: Restored, rules: &[AggregationRule], now_ms: i64) {
+        for (key, intervals) in restored {
+            let rule = rules.iter().find(|rule| {
+                *rule.output == *key.output
+                    && rule.frequency == key.frequency
+                    && rule.method.name() == key.method
+            });
+            let is_retired = rule.is_none() || self.by_name.contains_key(key.name.as_str());
+            let open = intervals.len() as u64;
+            let kept: u64 = intervals.iter().map(Interval::kept).sum();
+            let buffer = Buffer {
+                name: key.name.as_str().into(),
+                output: rule.map_or_else(|| key.output.as_str().into(), |rule| Arc::clone(&rule.output)),
+                frequency: key.frequency,
+                method: key.method(),
+                intervals,
+                due_ms: now_ms,
+                named_in: 0,
+                is_retired,
+            };
+            let Some(number) = self.insert(buffer) else { return };
+            if !is_retired {
+                self.by_name.insert(key.name.into(), number);
+            }
+            self.due.push(Reverse((now_ms, number)));
+            self.open += open;
+            self.values += kept;
+            self.active += 1;
+        }
+    }
+
+    /// Writes the intervals of up to `count` buffers from number `from` on into the log anew, if a segment before
+    /// `segment` has records of them. Returns the number to go on with; `None` at the end.
+    pub(crate) fn rewrite(&mut self, from: usize, count: usize, segment: u32) -> Option<usize> {
+        let end = self.slots.len().min(from + count);
+        for number in from..end {
+            let Some(buffer) = self.slots[number].as_mut() else { continue };
+            let now = self.log.segment();
+            if !buffer.intervals.is_empty() && buffer.named_in < segment {
+                buffer.named_in = now;
+                self.log.name(number as u32, &buffer.key());
+            }
+            for interval in buffer.intervals.iter_mut().filter(|interval| interval.segment < segment) {
+                interval.segment = now;
+                let state = interval.state(buffer.method);
+                self.log.state(number as u32, interval.start, state, interval.count);
+            }
+        }
+        (end < self.slots.len()).then_some(end)
+    }
+
+    /// Makes the next [`Buffers::rewrite`] write everything.
+    pub(crate) fn forget_log(&mut self) {
+        for buffer in self.slots.iter_mut().flatten() {
+            buffer.named_in = 0;
+            buffer.intervals.iter_mut().for_each(|interval| interval.segment = 0);
+        }
+    }
+
+    fn insert(&mut self, buffer: Buffer) -> Option<u32> {
+        if let Some(number) = self.free.pop() {
+            self.slots[number as usize] = Some(buffer);
+            return Some(number);
+        }
+        let number = u32::try_from(self.slots.len()).ok().filter(|number| *number < NUMBER_MAX)?;
+        self.slots.push(Some(buffer));
+        Some(number)
+    }
+}
+
+impl Buffer {
+    fn new(name: Box<str>, rule: &AggregationRule) -> Self {
+        Self {
+            name,
+            output: Arc::clone(&rule.output),
+            frequency: rule.frequency,
+            method: rule.method,
+            intervals: Vec::new(),
+            due_ms: i64::MIN,
+            named_in: 0,
+            is_retired: false,
+        }
+    }
+
+    fn is_of(&self, rule: &AggregationRule) -> bool {
+        self.output == rule.output && self.frequency == rule.frequency && self.method == rule.method
+    }
+
+    /// Takes over what a rule says.
+    fn follow(&mut self, rule: &AggregationRule) {
+        if !self.is_of(rule) {
+            (self.output, self.frequency, self.method) =
+                (Arc::clone(&rule.output), rule.frequency, rule.method);
+            self.named_in = 0;
+        }
+    }
+
+    fn key(&self) -> String {
+        Key::text(&self.name, self.frequency, self.method, &self.output)
+    }
+
+    fn is_due_at(&self, due_ms: i64) -> bool {
+        self.due_ms == due_ms && !self.intervals.is_empty()
+    }
+
+    /// The pause between two computations.
+    fn pause_ms(&self, limits: &Limits) -> i64 {
+        let frequency = i64::from(self.frequency) * 1000;
+        if limits.write_back_ms > 0 { frequency.min(limits.write_back_ms) } else { frequency }
+    }
+
+    /// Emits each interval that has changed, and marks those that are too old to be kept, as carbon does.
+    fn compute(&mut self, number: u32, now_ms: i64, limits: &Limits, computed: &mut Computed) {
+        let frequency = i64::from(self.frequency);
+        let now = now_ms.div_euclid(1000);
+        let oldest = now - now.rem_euclid(frequency) - i64::from(limits.max_intervals) * frequency;
+        for interval in &mut self.intervals {
+            if std::mem::take(&mut interval.is_active) {
+                let value = interval.value(self.method);
+                if value.is_nan() {
+                    computed.nan += 1;
+                } else {
+                    computed.points.push(&self.name, interval.start, value);
+                }
+            }
+            if self.is_retired || i64::from(interval.start) < oldest {
+                interval.is_closing = true;
+                computed.closing.push((number, interval.start));
+            }
+        }
+        // Times that were missed are not made up for.
+        let pause_ms = self.pause_ms(limits);
+        self.due_ms += pause_ms;
+        if self.due_ms <= now_ms {
+            self.due_ms = now_ms + pause_ms;
+        }
+    }
+}

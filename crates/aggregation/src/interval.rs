@@ -1,0 +1,115 @@
+//! One interval of a buffer: the values that arrived for it, folded as far as the method allows.
+
+use plumbago_model::rules::RuleMethod;
+
+/// An open interval.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Interval {
+    /// Its begin, in seconds since the epoch.
+    pub(crate) start: u32,
+    /// Values that arrived for it.
+    pub(crate) count: u32,
+    /// The sum, minimum or maximum of the values.
+    folded: f64,
+    /// All values, for percentiles.
+    values: Vec<f64>,
+    /// Values have arrived since it was computed last.
+    pub(crate) is_active: bool,
+    /// It is too old to be kept, and its last value is on its way to the store.
+    pub(crate) is_closing: bool,
+    /// The oldest segment of the log that has records of it.
+    pub(crate) segment: u32,
+}
+
+impl Interval {
+    pub(crate) fn new(start: u32, segment: u32) -> Self {
+        Self { start, count: 0, folded: 0.0, values: Vec::new(), is_active: true, is_closing: false, segment }
+    }
+
+    /// An interval with the state that [`Interval::state`] gave before.
+    pub(crate) fn restored(start: u32, method: RuleMethod, count: u32, state: Vec<f64>) -> Self {
+        let mut interval = Self { count, ..Self::new(start, 0) };
+        match method {
+            RuleMethod::Percentile(_) => interval.values = state,
+            _ => interval.folded = state.first().copied().unwrap_or_default(),
+        }
+        interval
+    }
+
+    /// Adds a value.
+    #[inline]
+    pub(crate) fn add(&mut self, method: RuleMethod, value: f64) {
+        match method {
+            // In the order of arrival and from zero, as Python's sum does it.
+            RuleMethod::Sum | RuleMethod::Avg => self.folded += value,
+            RuleMethod::Min if self.count == 0 || value < self.folded => self.folded = value,
+            RuleMethod::Max if self.count == 0 || value > self.folded => self.folded = value,
+            RuleMethod::Percentile(_) => self.values.push(value),
+            RuleMethod::Min | RuleMethod::Max | RuleMethod::Count => {}
+        }
+        self.count = self.count.saturating_add(1);
+        self.is_active = true;
+        self.is_closing = false;
+    }
+
+    /// The value of the interval.
+    pub(crate) fn value(&self, method: RuleMethod) -> f64 {
+        match method {
+            RuleMethod::Sum | RuleMethod::Min | RuleMethod::Max => self.folded,
+            RuleMethod::Avg => self.folded / f64::from(self.count),
+            RuleMethod::Count => f64::from(self.count),
+            RuleMethod::Percentile(thousandths) => percentile(thousandths, &self.values),
+        }
+    }
+
+    /// The numbers that, with the count, are the whole state.
+    pub(crate) fn state(&self, method: RuleMethod) -> &[f64] {
+        match method {
+            RuleMethod::Percentile(_) => &self.values,
+            RuleMethod::Count => &[],
+            _ => std::slice::from_ref(&self.folded),
+        }
+    }
+
+    /// Values that are kept in memory.
+    pub(crate) fn kept(&self) -> u64 {
+        self.values.len() as u64
+    }
+}
+
+/// The same operations in the same order as carbon's, so that the results are equal bit by bit.
+fn percentile(thousandths: u16, values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    // Stable, and 0.0 and -0.0 are equal, as in Python.
+    sorted.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let rank = f64::from(thousandths) / 1000.0 * last as f64;
+    let (left, right) = (rank.floor(), rank.ceil());
+    let value = |rank: f64| sorted[(rank as usize).min(last)];
+    if left == right { value(left) } else { value(left) * (right - rank) + value(right) * (rank - left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_carbon() {
+        for (method, expected) in [
+            ("sum", 0.1 + 0.2 + -4.0 + 7.0),
+            ("avg", (0.1 + 0.2 + -4.0 + 7.0) / 4.0),
+            ("min", -4.0),
+            ("max", 7.0),
+            ("count", 4.0),
+            ("p50", 0.1 * 0.5 + 0.2 * 0.5),
+            ("p999", 0.2 * (3.0 - 0.999 * 3.0) + 7.0 * (0.999 * 3.0 - 2.0)),
+        ] {
+            let method = RuleMethod::named(method).unwrap();
+            let mut interval = Interval::new(60, 1);
+            [0.1, 0.2, -4.0, 7.0].into_iter().for_each(|value| interval.add(method, value));
+            assert_eq!(interval.value(method).to_bits(), f64::to_bits(expected), "{method:?}");
+            let restored = Interval::restored(60, method, interval.count, interval.state(method).to_vec());
+            assert_eq!(restored.value(method).to_bits(), f64::to_bits(expected), "{method:?}");
+        }
+    }
+}

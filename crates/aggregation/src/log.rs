@@ -1,0 +1,117 @@
+//! The durable log of what is in open intervals: records in a journal of its own.
+//!
+//! A record's metric is the number of a buffer, with the kind of the record in the top bits. All records of an interval
+//! carry a time in it. `docs/formats/aggregation.md` describes them.
+
+use plumbago_journal::{Journal, JournalError, JournalWriter};
+
+/// Where the kind of a record begins in its metric.
+const KIND_AT: u32 = 30;
+/// Largest number of a buffer.
+pub(crate) const NUMBER_MAX: u32 = (1 << KIND_AT) - 1;
+/// Records that wait in memory while the disk takes none. Beyond it, the log is written anew later.
+const PENDING_MAX: usize = 1 << 20;
+
+/// What a record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A value arrived.
+    Value,
+    /// A number of the state that a following `Restore` completes.
+    Part,
+    /// The interval has the state of the preceding parts; the value is its count.
+    Restore,
+    /// The interval is closed: its value is in the store's journal.
+    Closed,
+}
+
+impl Kind {
+    /// Parts the metric of a record into its kind and the number of a buffer.
+    pub(crate) fn of(metric: u32) -> (Self, u32) {
+        let kind = match metric >> KIND_AT {
+            0 => Self::Value,
+            1 => Self::Part,
+            2 => Self::Restore,
+            _ => Self::Closed,
+        };
+        (kind, metric & NUMBER_MAX)
+    }
+
+    fn metric(self, number: u32) -> u32 {
+        (self as u32) << KIND_AT | number
+    }
+}
+
+/// Appends records.
+pub(crate) struct Log {
+    journal: Journal,
+    writer: JournalWriter,
+    /// Records were dropped, because the disk took none for too long. Nothing is appended until the log is begun again.
+    is_broken: bool,
+}
+
+impl Log {
+    pub(crate) fn new(journal: Journal) -> Self {
+        Self { writer: journal.writer(), journal, is_broken: false }
+    }
+
+    /// The segment that new records go to.
+    pub(crate) fn segment(&self) -> u32 {
+        self.writer.segment()
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// From here on, `number` stands for the buffer that `key` describes.
+    pub(crate) fn name(&mut self, number: u32, key: &str) {
+        if !self.is_broken {
+            self.writer.creation(number, key);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn value(&mut self, number: u32, timestamp: u32, value: f64) {
+        self.append(Kind::Value, number, timestamp, value);
+    }
+
+    /// Writes the whole state of an interval.
+    pub(crate) fn state(&mut self, number: u32, start: u32, state: &[f64], count: u32) {
+        state.iter().for_each(|part| self.append(Kind::Part, number, start, *part));
+        self.append(Kind::Restore, number, start, f64::from(count));
+    }
+
+    pub(crate) fn closed(&mut self, number: u32, start: u32) {
+        self.append(Kind::Closed, number, start, 0.0);
+    }
+
+    #[inline]
+    fn append(&mut self, kind: Kind, number: u32, timestamp: u32, value: f64) {
+        if !self.is_broken {
+            self.writer.point(kind.metric(number), timestamp, value);
+        }
+    }
+
+    /// Hands what was appended to the kernel, so that a kill does not lose it.
+    pub(crate) fn write_out(&mut self) -> Result<(), JournalError> {
+        let written = self.writer.write_out();
+        if written.is_err() && self.writer.pending_points() > PENDING_MAX {
+            self.is_broken = true;
+            self.writer = self.journal.writer();
+        }
+        written.map(drop)
+    }
+
+    /// Whether the disk takes records again after [`Log::is_broken`]. The caller then writes every state anew.
+    pub(crate) fn begin_again(&mut self) -> bool {
+        self.is_broken = false;
+        // A record that means nothing, to see whether it is taken.
+        self.closed(NUMBER_MAX, 0);
+        self.is_broken = self.writer.write_out().is_err();
+        if self.is_broken {
+            self.writer = self.journal.writer();
+        }
+        !self.is_broken
+    }
+}

@@ -1,0 +1,116 @@
+//! The figures of aggregation.
+
+use plumbago_telemetry::{Counter, Gauge, Registry};
+
+use crate::buffers::{Buffers, Refusal};
+
+/// Names of the conditions that aggregation states.
+pub const CONDITIONS: [&str; 2] = [REFUSED, LOG];
+/// Holds after values were not aggregated because a limit was reached.
+pub(crate) const REFUSED: &str = "aggregation";
+/// Holds while the log takes no records.
+pub(crate) const LOG: &str = "aggregation_log";
+
+/// The line of the ledger: `derived` points came on top of those that were received, and `consumed` ones went no
+/// further, because points are not forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balance {
+    /// Values that rules took: a point counts once for each rule that takes it.
+    pub fed: u64,
+    /// Values of open intervals that an earlier run had taken.
+    pub recovered: u64,
+    /// Values that no rule could take, because a limit was reached.
+    pub refused: u64,
+    /// Points that were made of them and accepted by the engine.
+    pub derived: u64,
+    /// Received points that went no further.
+    pub consumed: u64,
+}
+
+/// Counters and gauges.
+#[derive(Debug, Clone)]
+pub(crate) struct Stats {
+    pub(crate) fed: Counter,
+    pub(crate) recovered: Counter,
+    pub(crate) derived: Counter,
+    pub(crate) consumed: Counter,
+    pub(crate) nan: Counter,
+    refused_intervals: Counter,
+    refused_values: Counter,
+    pub(crate) gave_up: Gauge,
+    buffers: Gauge,
+    intervals: Gauge,
+    values: Gauge,
+    log_bytes: Gauge,
+}
+
+impl Stats {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let counter = |name, help| registry.counter(name, help, &[]);
+        let gauge = |name, help| registry.gauge(name, help, &[]);
+        let refused = |reason| {
+            let help = "Values that were not aggregated because a limit was reached";
+            registry.counter("plumbago_aggregation_refused_values_total", help, &[("reason", reason)])
+        };
+        Self {
+            fed: counter(
+                "plumbago_aggregation_fed_values_total",
+                "Values that aggregation rules took; a point counts once for each rule",
+            ),
+            recovered: counter(
+                "plumbago_aggregation_recovered_values_total",
+                "Values of open intervals that an earlier run had taken",
+            ),
+            derived: counter(
+                "plumbago_aggregation_derived_points_total",
+                "Points that aggregation rules made and the engine accepted",
+            ),
+            consumed: counter(
+                "plumbago_aggregation_consumed_points_total",
+                "Received points that went no further, because aggregation.forward_all is off or an output has their name",
+            ),
+            nan: counter(
+                "plumbago_aggregation_nan_total",
+                "Values of intervals that are not a number, such as the sum of both infinities",
+            ),
+            refused_intervals: refused("intervals"),
+            refused_values: refused("values"),
+            gave_up: gauge(
+                "plumbago_aggregation_patterns_given_up",
+                "Matches since the last reload that exceeded the backtracking limit",
+            ),
+            buffers: gauge("plumbago_aggregation_buffers", "Metrics with open intervals"),
+            intervals: gauge("plumbago_aggregation_open_intervals", "Open intervals"),
+            values: gauge("plumbago_aggregation_kept_values", "Values that are kept for percentiles"),
+            log_bytes: gauge("plumbago_aggregation_log_bytes", "Bytes of the log of open intervals"),
+        }
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused_intervals.get() + self.refused_values.get()
+    }
+
+    pub(crate) fn refuse(&self, refusal: Refusal) {
+        match refusal {
+            Refusal::Intervals => self.refused_intervals.add(1),
+            Refusal::Values => self.refused_values.add(1),
+        }
+    }
+
+    pub(crate) fn show(&self, buffers: &Buffers, log_bytes: u64) {
+        self.buffers.set(buffers.active() as f64);
+        self.intervals.set(buffers.open() as f64);
+        self.values.set(buffers.values() as f64);
+        self.log_bytes.set(log_bytes as f64);
+    }
+
+    pub(crate) fn balance(&self) -> Balance {
+        Balance {
+            fed: self.fed.get(),
+            recovered: self.recovered.get(),
+            refused: self.refused(),
+            derived: self.derived.get(),
+            consumed: self.consumed.get(),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The task that computes buffers when they are due, and keeps the log short.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_model::PointBatch;
+use tokio_util::sync::CancellationToken;
+
+use crate::aggregation::Aggregation;
+use crate::buffers::{Closing, Computed};
+
+/// Pause between two looks at what is due.
+const TICK: Duration = Duration::from_millis(100);
+/// Buffers that are computed or written into the log at once, while no points can be taken.
+const AT_ONCE: usize = 1000;
+/// Bytes of the log below which it is not written anew.
+const LOG_BYTES_MIN: u64 = 16 << 20;
+/// A log that has grown by this factor is written anew.
+const LOG_GROWTH: u64 = 3;
+
+/// Receives the points that the rules make.
+#[async_trait]
+pub trait Derived: Send + Sync + 'static {
+    /// Accepts points, and waits while there is no room. Returns false if none will be accepted any more.
+    async fn push(&self, batch: PointBatch) -> bool;
+
+    /// Returns true once a kill cannot lose the points that were pushed before, and false if that will not be.
+    async fn settle(&self) -> bool;
+}
+
+impl Aggregation {
+    /// Computes buffers when they are due, until `stop`. Then computes every buffer once more; what is open stays in
+    /// the log for the next start.
+    pub async fn run(self, derived: impl Derived, stop: CancellationToken) {
+        let mut chores =
+            Chores { aggregation: self, derived, written_bytes: 0, last_ms: i64::MIN, is_first: true };
+        while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
+            if !chores.tick().await {
+                return;
+            }
+        }
+        chores.aggregation.0.state().buffers.make_due(chores.aggregation.0.clock.now_ms());
+        chores.compute().await;
+    }
+}
+
+struct Chores<D> {
+    aggregation: Aggregation,
+    derived: D,
+    /// Bytes of the log after it was last written anew.
+    written_bytes: u64,
+    /// The time of the last tick.
+    last_ms: i64,
+    is_first: bool,
+}
+
+impl<D: Derived> Chores<D> {
+    /// Returns false if nothing can be done any more.
+    async fn tick(&mut self) -> bool {
+        let now_ms = self.aggregation.0.clock.now_ms();
+        if now_ms < self.last_ms {
+            // What was due at a time that is far ahead now would wait for it.
+            self.aggregation.0.state().buffers.make_due(now_ms);
+        }
+        self.last_ms = now_ms;
+        if !self.compute().await {
+            return false;
+        }
+        self.tend_log().await;
+        true
+    }
+
+    /// Computes what is due.
+    async fn compute(&self) -> bool {
+        let inner = &*self.aggregation.0;
+        loop {
+            let Computed { points, closing, nan, more } = {
+                let mut state = inner.state();
+                let limits = state.active.limits;
+                state.buffers.compute(inner.clock.now_ms(), &limits, AT_ONCE)
+            };
+            inner.stats.nan.add(nan);
+            if !points.is_empty() {
+                let count = points.len() as u64;
+                if !self.derived.push(points).await {
+                    return false;
+                }
+                inner.stats.derived.add(count);
+            }
+            if !closing.is_empty() && !self.close(&closing).await {
+                return false;
+            }
+            if !more {
+                return true;
+            }
+        }
+    }
+
+    /// Closes intervals once their last value is safe.
+    async fn close(&self, closing: &[Closing]) -> bool {
+        if !self.derived.settle().await {
+            return false;
+        }
+        let mut state = self.aggregation.0.state();
+        // A log that lacks records must not lack their end: they would come back without the rest.
+        if !state.buffers.log.is_broken() {
+            state.buffers.close(closing);
+            state.write_out();
+        }
+        true
+    }
+
+    /// Writes the log anew when it has grown, after the start, and after the disk took no records for long.
+    async fn tend_log(&mut self) {
+        let inner = &*self.aggregation.0;
+        {
+            let mut state = inner.state();
+            if state.buffers.log.is_broken() {
+                if !state.buffers.log.begin_again() {
+                    return;
+                }
+                state.buffers.forget_log();
+                self.is_first = true;
+            }
+            // Also without records, so that the segment of new ones is the current one.
+            state.write_out();
+        }
+        let limit = self.written_bytes.saturating_mul(LOG_GROWTH).max(LOG_BYTES_MIN);
+        let segments = inner.journal.segments();
+        let segment = inner.state().buffers.log.segment();
+        let is_old = segments.first().is_some_and(|first| first.number < segment);
+        let is_long = segments.iter().map(|segment| segment.bytes).sum::<u64>() > limit;
+        if is_old && (is_long || self.is_first || inner.state().buffers.open() == 0) {
+            self.rewrite(segment).await;
+        }
+    }
+
+    /// Writes everything that only segments before `segment` have into the log anew, and drops them.
+    async fn rewrite(&mut self, segment: u32) {
+        let inner = &*self.aggregation.0;
+        let rewrite = |number| {
+            let mut state = inner.state();
+            let next = state.buffers.rewrite(number, AT_ONCE, segment);
+            state.write_out();
+            state.trouble.is_none().then_some(next)
+        };
+        let mut from = 0;
+        loop {
+            match rewrite(from) {
+                Some(Some(next)) => from = next,
+                Some(None) => break,
+                // The disk takes no records.
+                None => return,
+            }
+            tokio::task::yield_now().await;
+        }
+        let journal = inner.journal.clone();
+        let dropped = tokio::task::spawn_blocking(move || {
+            journal.sync()?;
+            journal.drop_before(segment)
+        });
+        match dropped.await {
+            Ok(Ok(_)) => {
+                self.is_first = false;
+                self.written_bytes = inner.journal.segments().iter().map(|segment| segment.bytes).sum();
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "the log of open intervals cannot be shortened"),
+            Err(error) => tracing::error!(%error, "shortening the log of open intervals failed"),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Opens and runs aggregation, if it is configured.
+
+use std::sync::Arc;
+
+use plumbago_aggregation::{Aggregation, AggregationParts, Balance, OpenError};
+use plumbago_ingest::{Post, Reject, Rules};
+use plumbago_journal::JournalError;
+use plumbago_relay::Relay;
+use plumbago_telemetry::Conditions;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Core;
+use super::sink::{AggregatedSink, DerivedSink, RelayedSink};
+use crate::config::Config;
+use crate::error::{Exit, Failure};
+
+/// Aggregation, and the rewrite rules behind it.
+#[derive(Debug, Clone)]
+pub(crate) struct Stage {
+    pub(crate) aggregation: Aggregation,
+    pub(crate) post: Post,
+}
+
+/// The task that computes what is due.
+pub(super) struct Running {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+/// Reads the rewrite rules, and opens aggregation. Points are taken from now on.
+pub(super) fn open(config: &Config, core: &Core) -> Result<(Rules, Option<Stage>), Failure> {
+    if config.aggregation.is_off() {
+        return Ok((Rules::load(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?, None));
+    }
+    let rules = Rules::load_post_later(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?;
+    let parts = AggregationParts {
+        dir: &config.aggregation_dir(),
+        journal: &config.journal,
+        clock: Arc::clone(&core.clock),
+        registry: &core.registry,
+    };
+    let aggregation = Aggregation::open(&config.aggregation, parts).map_err(failure)?;
+    let post = Post::new(rules.clone(), &config.ingest, &core.registry);
+    Ok((rules, Some(Stage { aggregation, post })))
+}
+
+fn failure(error: OpenError) -> Failure {
+    let exit = match &error {
+        OpenError::Settings(_) => Exit::Config,
+        OpenError::Log { source: JournalError::Corrupt { .. }, .. } => Exit::Data,
+        OpenError::Log { .. } => Exit::Store,
+    };
+    Failure::new(exit, error)
+}
+
+impl Stage {
+    /// Puts aggregation in front of the engine and the relay.
+    pub(super) fn sink(&self, core: &Core, relay: &Relay) -> AggregatedSink {
+        AggregatedSink {
+            aggregation: self.aggregation.clone(),
+            post: self.post.clone(),
+            inner: RelayedSink { engine: core.engine.clone(), relay: relay.clone() },
+        }
+    }
+
+    /// Starts to compute what is due.
+    pub(super) fn start(&self, core: &Core, relay: &Relay) -> Running {
+        let stop = CancellationToken::new();
+        let derived = DerivedSink(self.sink(core, relay));
+        let task = tokio::spawn(self.aggregation.clone().run(derived, stop.clone()));
+        Running { task, stop }
+    }
+
+    pub(super) fn report(&self, conditions: &Conditions) {
+        self.aggregation.report(conditions);
+    }
+
+    /// The ledger.
+    pub(super) fn balance(&self) -> Balance {
+        self.aggregation.balance()
+    }
+
+    /// Points whose name the rules under `[post]` have made unusable, for a reason.
+    pub(super) fn rejected_for(&self, reason: Reject) -> u64 {
+        self.post.rejected_for(reason)
+    }
+}
+
+impl Running {
+    /// Computes everything once more, and ends. Call it when no further points arrive.
+    pub(super) async fn end(self) {
+        self.stop.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "aggregation failed");
+        }
+    }
+}
