@@ -286,6 +286,7 @@ mod tests {
                 let held = hold(&dir, &place.path().join("links"), Some(&database)).unwrap();
                 let copy = place.path().join(format!("copy-{round}"));
                 restore(&held, &copy);
+                crate::check::check(&copy).unwrap();
                 let copied = open(&copy);
                 let newest: Vec<u64> = (0..3)
                     .map(|n| {

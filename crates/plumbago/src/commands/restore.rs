@@ -29,9 +29,9 @@ in the restored directory.
 
 Examples:
   plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago-restored
-  plumbago restore /mnt/backup/plumbago --data-dir NEW --generation 3
-  plumbago restore /mnt/backup/plumbago --data-dir NEW --same-writer
-  plumbago restore /mnt/backup/plumbago --data-dir NEW --dry-run";
+  plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago-first --generation 1
+  plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago-same --same-writer
+  plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago-never --dry-run";
 
 /// Options of `plumbago restore`.
 #[derive(Debug, Args)]
@@ -130,7 +130,7 @@ fn summary(restored: &Restored) -> String {
 
 /// Whether the generation is of a daemon on a shared store.
 fn is_shared(generation: &Generation) -> bool {
-    generation.files.iter().any(|file| file.path == Path::new("writer-id"))
+    generation.store == "cassandra" && generation.files.iter().any(|file| file.path == Path::new("writer-id"))
 }
 
 /// Who continues: as the options say, else as a person at the terminal says. There is no default.
