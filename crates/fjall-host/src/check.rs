@@ -100,11 +100,6 @@ fn check_keyspace(keyspace: &Path) -> Result<Option<Mended>, HostError> {
         let path = keyspace.join(format!("v{}", named.version));
         if let Some(bytes) = read(&path)? {
             if named.fits(&bytes) {
-                // fjall wants the directory even if it is empty, and many copies and backups have no empty directories.
-                if manifest::tables(&bytes).is_some_and(|levels| levels.iter().flatten().all(Vec::is_empty)) {
-                    let tables = keyspace.join("tables");
-                    fs::create_dir_all(&tables).map_err(|error| failed(&tables, error))?;
-                }
                 return Ok(None);
             }
             return Err(corrupt(path, "this manifest does not match its checksum in `current` beside it"));
