@@ -8,6 +8,7 @@ use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
+use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
 use plumbago_tests::wait::wait_until;
 use serde_json::Value;
 
@@ -93,7 +94,7 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
                     send(&daemon, &sent);
                     daemon.applied_at(count);
                     later.extend(sent);
-                    if later.len() % 3 == 0 {
+                    if later.len().is_multiple_of(3) {
                         daemon.flush();
                     }
                 }
@@ -193,4 +194,41 @@ fn a_daemon_that_dies_in_a_backup_is_named_and_the_command_repeated() {
     run(&setup, &["backup", &backup, "--json"]);
     daemon.stop_well();
     restored_equals(&mut setup, &backup, "after-the-kill", &load, &[]);
+}
+
+#[test]
+fn a_full_disk_in_a_backup_is_named_and_counted() {
+    with_small_disk("backup::child_with_a_full_disk", 24);
+}
+
+#[test]
+#[ignore = "runs as a child of the test above"]
+fn child_with_a_full_disk() {
+    let Some(disk) = SmallDisk::here() else { return };
+    let mut load = Load::new(13, 4);
+    let mut setup = setup(&load);
+    let daemon = start(&mut setup);
+    let sent = load.step();
+    daemon.set_clock(load.now);
+    send(&daemon, &sent);
+    daemon.applied_at(sent.len() as u64);
+    disk.take(21);
+    let backup = disk.path().join("backup").to_str().unwrap().to_owned();
+    let ended = setup.run(&["backup", &backup]);
+    assert_eq!(ended.status.code(), Some(4), "{}", ended.output);
+    let said = &ended.output;
+    assert!(
+        said.contains(&backup) && said.contains("is full") && said.contains("bytes are needed"),
+        "{said}"
+    );
+    let counters = http::get(daemon.admin(), "/metrics").body;
+    assert!(counters.contains("plumbago_backups_total{result=\"disk_full\"} 1"), "{counters}");
+    assert_eq!(http::get(daemon.admin(), "/readyz").status, 200);
+    let listed = setup.run(&["backup", &backup, "--list"]);
+    assert!(listed.status.success() && listed.output.trim().is_empty(), "{}", listed.output);
+    disk.empty();
+    let taken = run(&setup, &["backup", &backup, "--json"]);
+    assert_eq!(taken["generation"], 1);
+    daemon.stop_well();
+    restored_equals(&mut setup, &backup, "after-the-full-disk", &load, &[]);
 }

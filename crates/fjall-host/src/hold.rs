@@ -272,7 +272,7 @@ mod tests {
                     }
                     batch.commit().unwrap();
                     written.store(number, Ordering::Release);
-                    if number % 150 == 0 {
+                    if number.is_multiple_of(150) {
                         keyspaces[number as usize / 150 % 3].rotate_memtable().unwrap();
                     }
                 }

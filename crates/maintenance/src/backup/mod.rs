@@ -94,14 +94,14 @@ pub enum BackupError {
     #[error("cancelled; what was copied until then is used by the next run")]
     Cancelled,
     /// Files cannot be read or written.
-    #[error("cannot {operation} {}: {source}", path.display())]
+    #[error("cannot {operation} {}: {cause}", path.display())]
     Io {
         /// What was attempted.
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The cause.
-        source: io::Error,
+        /// The operating system's error.
+        cause: io::Error,
     },
     /// The store or the journal cannot hold its files.
     #[error("cannot hold the files of the data directory: {0}")]
@@ -124,5 +124,5 @@ fn listed(files: &[String]) -> String {
 
 /// Makes errors of one operation on a path.
 pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError {
-    move |source| BackupError::Io { operation, path: path.to_owned(), source }
+    move |cause| BackupError::Io { operation, path: path.to_owned(), cause }
 }

@@ -54,10 +54,10 @@ pub fn verify(
             Ok((found, len)) if found == sha256 && len == bytes => continue,
             Ok((_, len)) if len != bytes => format!("it has {len} bytes, not {bytes}"),
             Ok(_) => "its checksum is wrong".to_owned(),
-            Err(BackupError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(BackupError::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
                 "it is missing".to_owned()
             }
-            Err(BackupError::Io { source, .. }) => format!("it cannot be read: {source}"),
+            Err(BackupError::Io { cause, .. }) => format!("it cannot be read: {cause}"),
             Err(error) => return Err(error),
         };
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();

@@ -262,8 +262,8 @@ fn full(path: &Path, needed_bytes: u64, free_bytes: u64) -> BackupError {
 /// Says of a failed write to a full disk how much is needed.
 fn explain(error: BackupError, directory: &Directory, left: u64) -> BackupError {
     match error {
-        BackupError::Io { operation: "write" | "write to" | "sync", source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+        BackupError::Io { operation: "write" | "write to" | "sync", cause, .. }
+            if matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
         {
             // What was written of the last file is written again.
             let _ = fs::remove_file(directory.unfinished());

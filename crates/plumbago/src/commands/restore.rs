@@ -180,5 +180,5 @@ fn settle(to: &Path, writer: Writer) -> Result<(), BackupError> {
         Writer::Same => WriterFile::adopt(to).map(drop),
         Writer::New => WriterFile::forget(to),
     };
-    done.map_err(|source| BackupError::Io { operation: "write", path: to.join("writer-id"), source })
+    done.map_err(|cause| BackupError::Io { operation: "write", path: to.join("writer-id"), cause })
 }
