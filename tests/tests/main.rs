@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod aggregation;
+mod backup;
 mod carbonapi;
 mod carbonlink;
 mod chaos;

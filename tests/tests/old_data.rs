@@ -56,7 +56,16 @@ fn check(daemon: &Daemon) {
 
 #[test]
 fn a_data_directory_of_november_2026_opens() {
-    let (setup, daemon) = open("embedded-2026-11.tar.gz");
+    opens("embedded-2026-11.tar.gz");
+}
+
+#[test]
+fn a_data_directory_of_0_1_0_opens() {
+    opens("embedded-0.1.0.tar.gz");
+}
+
+fn opens(archive: &str) {
+    let (setup, daemon) = open(archive);
     check(&daemon);
     daemon.stop_well();
     let daemon = setup.start();

@@ -428,6 +428,8 @@ const HELPS: &[&[&str]] = &[
     &["tags"],
     &["rules"],
     &["rules", "explain"],
+    &["backup"],
+    &["restore"],
     &["delete"],
     &["diff"],
     &["test"],
@@ -495,6 +497,8 @@ fn the_examples_of_the_help_work() {
             ("0.0.0.0:8080", "0.0.0.0:0"),
             ("/opt/graphite/storage/whisper", "whisper"),
             ("/srv/", ""),
+            ("/mnt/", ""),
+            ("/var/lib/", ""),
             ("/tmp/whisper", "exported"),
             ("/opt/graphite/conf", "conf"),
             ("/etc/carbon", "conf"),
@@ -565,7 +569,8 @@ fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
     ];
     let needs_server = of_servers.iter().any(|part| has(part));
     let is_long = has("dev cassandra") || (has("bench load") && !has("--spawn")) || needs_server;
-    let is_daemon = line.ends_with("plumbago") || has("--config") || line == "plumbago serve";
+    let is_daemon =
+        line == "plumbago" || line.ends_with(" plumbago") || has("--config") || line == "plumbago serve";
     if is_long {
         // `--help` at the end is answered only if everything before it can be parsed.
         let (code, output) = said(&shell(&format!("{line} --help"), "embedded").output().unwrap());

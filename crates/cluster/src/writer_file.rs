@@ -52,6 +52,34 @@ impl WriterFile {
         Self::draw(path, replica)
     }
 
+    /// Makes the file in `dir`, which came from a backup, the file of this directory: it keeps its writer id and
+    /// instance id. Returns what the file says, or `None` if there is none or it is damaged.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn adopt(dir: &Path) -> io::Result<Option<WriterIdentity>> {
+        let path = std::path::absolute(dir)?.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let Some(saved) = Saved::parse(&text) else { return Ok(None) };
+        let writer = saved.writer(path);
+        writer.save()?;
+        Ok(Some(writer.identity))
+    }
+
+    /// Removes the file in `dir`: the next start draws another writer id, wherever the original is.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn forget(dir: &Path) -> io::Result<()> {
+        match fs::remove_file(dir.join(FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// The replica id and the writer ids of this data directory.
     pub fn identity(&self) -> WriterIdentity {
         self.identity
@@ -153,6 +181,29 @@ mod tests {
         fs::write(dir.path().join(FILE), "plumbago-wri").unwrap();
         assert_ne!(WriterFile::load(dir.path(), 1).unwrap().instance, first.instance);
         assert_eq!(WriterFile::load(dir.path(), 2).unwrap().identity.replica(), 2);
+    }
+
+    #[test]
+    fn a_restored_directory_keeps_its_writer_or_draws_another() {
+        let place = tempfile::tempdir().unwrap();
+        let [original, restored] = ["original", "restored"].map(|name| place.path().join(name));
+        fs::create_dir(&original).unwrap();
+        let first = WriterFile::load(&original, 1).unwrap();
+        for is_same in [true, false] {
+            fs::create_dir_all(&restored).unwrap();
+            fs::copy(original.join(FILE), restored.join(FILE)).unwrap();
+            if is_same {
+                assert_eq!(WriterFile::adopt(&restored).unwrap(), Some(first.identity));
+            } else {
+                // As after a move: without the question the copy would keep the id.
+                fs::remove_file(original.join(FILE)).unwrap();
+                WriterFile::forget(&restored).unwrap();
+            }
+            let writer = WriterFile::load(&restored, 1).unwrap();
+            assert_eq!(writer.instance == first.instance, is_same);
+        }
+        WriterFile::forget(&restored).unwrap();
+        assert_eq!(WriterFile::adopt(&restored).unwrap(), None);
     }
 
     #[test]

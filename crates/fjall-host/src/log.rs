@@ -75,7 +75,7 @@ impl LogEnds {
 }
 
 /// Byte offset of the end of a log's data. fjall allocates logs in advance, so zeros follow.
-fn end_of_data(path: &Path) -> io::Result<u64> {
+pub(crate) fn end_of_data(path: &Path) -> io::Result<u64> {
     let file = File::open(path)?;
     let mut end = file.metadata()?.len();
     let mut chunk = vec![0; CHUNK];

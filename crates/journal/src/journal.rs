@@ -1,6 +1,6 @@
 //! The public handle of the journal.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plumbago_model::Clock;
@@ -8,7 +8,7 @@ use plumbago_telemetry::Registry;
 
 use crate::background::Background;
 use crate::disk::SystemDisk;
-use crate::shared::Shared;
+use crate::shared::{Hold, Shared};
 use crate::{Config, JournalError, JournalWriter, Position, Record, ReplayReport, SegmentInfo};
 
 /// The journal of one data directory. Clones share it. Dropping the last clone syncs the files and stops the
@@ -101,6 +101,17 @@ impl Journal {
     /// `Failed` if a file cannot be removed; a later call retries. `Closed` after [`Journal::close`].
     pub fn drop_before(&self, segment: u32) -> Result<usize, JournalError> {
         self.shared.drop_before(segment)
+    }
+
+    /// Keeps all segments until the returned value is dropped: [`Journal::drop_before`] drops none meanwhile. For
+    /// backups.
+    pub fn hold(&self) -> Hold {
+        self.shared.hold()
+    }
+
+    /// The log files, oldest first, each with the byte offset up to which frames were written to it.
+    pub fn files(&self) -> Vec<(PathBuf, u64)> {
+        self.shared.files()
     }
 
     /// Makes all written records survive power loss.

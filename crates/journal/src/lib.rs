@@ -38,6 +38,7 @@ pub use error::JournalError;
 pub use journal::Journal;
 pub use replay::ReplayReport;
 pub use segment::SegmentInfo;
+pub use shared::Hold;
 pub use writer::JournalWriter;
 
 /// A record, as [`Journal::replay`] visits it.

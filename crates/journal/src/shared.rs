@@ -1,7 +1,7 @@
 //! The state that the journal, its writers and its background thread share.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use plumbago_fjall_host::space;
@@ -19,6 +19,17 @@ use crate::{Config, JournalError, Position, Record, ReplayReport, SegmentInfo, a
 /// Minimum time between two log lines about refused points, in milliseconds.
 const REFUSAL_LINE_MS: i64 = 10_000;
 
+/// Keeps the segments of a journal; see [`crate::Journal::hold`].
+#[derive(Debug)]
+#[must_use]
+pub struct Hold(Arc<AtomicUsize>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// The shared state. A thread that needs both locks takes `changes` before `log`.
 pub(crate) struct Shared {
     dir: PathBuf,
@@ -28,6 +39,8 @@ pub(crate) struct Shared {
     segment_clock: Mutex<SegmentClock>,
     /// Held while files are synced or removed. Frames can be appended meanwhile.
     changes: Mutex<()>,
+    /// Number of [`Hold`]s. Segments are not dropped while there are any.
+    holds: Arc<AtomicUsize>,
     log: Mutex<Log>,
     /// Why the last append or sync failed. `None` after one has succeeded.
     trouble: Mutex<Option<String>>,
@@ -58,6 +71,7 @@ impl Shared {
             next_sequence: AtomicU64::new(last_sequence.saturating_add(1)),
             segment_clock: Mutex::new(SegmentClock::new(config.segment.as_secs(), log.newest_segment())),
             changes: Mutex::new(()),
+            holds: Arc::default(),
             log: Mutex::new(log),
             trouble: Mutex::new(None),
             refusals: Throttle::new(REFUSAL_LINE_MS),
@@ -149,8 +163,22 @@ impl Shared {
         result
     }
 
+    pub(crate) fn hold(&self) -> Hold {
+        // A removal that has begun ends first.
+        let _guard = lock(&self.changes);
+        self.holds.fetch_add(1, Ordering::AcqRel);
+        Hold(Arc::clone(&self.holds))
+    }
+
+    pub(crate) fn files(&self) -> Vec<(PathBuf, u64)> {
+        lock(&self.log).files.values().map(|file| (file.path.clone(), file.end)).collect()
+    }
+
     pub(crate) fn drop_before(&self, segment: u32) -> Result<usize, JournalError> {
         let _guard = lock(&self.changes);
+        if self.holds.load(Ordering::Acquire) > 0 {
+            return Ok(0);
+        }
         let (mut files, disk) = {
             let mut log = lock(&self.log);
             let files = log.take_before(segment)?;

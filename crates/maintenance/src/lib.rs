@@ -1,7 +1,7 @@
 //! Jobs that keep a store clean, and their schedule. They remove empty directories, create missing ones,
 //! delete rows that no reader can use and metrics that no longer get points, and correct windows that differ from
 //! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]), such
-//! as storing whisper files ([`import`]) and writing them ([`export`]).
+//! as storing whisper files ([`import`]) and writing them ([`export`]). And backups of a data directory ([`backup`]).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
 //! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion
@@ -10,6 +10,7 @@
 //!
 //! Must not know: listeners, HTTP, the command line, which store it is. Start at [`job::Job`].
 
+pub mod backup;
 pub mod checkpoint;
 pub mod config;
 pub mod directories;

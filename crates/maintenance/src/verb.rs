@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::backup::{BackupError, DataFiles};
 use crate::import::Histories;
 use crate::job::{Context, JobError, Stores};
 use crate::schedule::JobLease;
@@ -68,6 +69,8 @@ pub struct Work {
     pub lease: Arc<dyn JobLease>,
     /// The section `[maintenance]`.
     pub config: crate::Config,
+    /// The files of the data directory, for backups.
+    pub files: Arc<dyn DataFiles>,
     /// The directory for files that jobs keep.
     pub dir: PathBuf,
     /// What the run shows of itself.
@@ -130,6 +133,9 @@ pub enum VerbError {
     /// No metric is selected.
     #[error("there is no such metric")]
     NotFound,
+    /// A backup failed.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// Something else failed.
     #[error("{0}")]
     Failed(String),
@@ -147,6 +153,8 @@ pub enum FailureKind {
     Store,
     /// Name other metrics: there are none like that.
     NotFound,
+    /// Look at the files that the message names: they are damaged or missing.
+    Data,
     /// Read the message.
     Failed,
 }
@@ -159,6 +167,12 @@ impl VerbError {
             Self::Cancelled | Self::Job(JobError::Stopped { .. }) => FailureKind::Cancelled,
             Self::Taken(_) | Self::Store(_) | Self::Fetch(_) | Self::Job(_) => FailureKind::Store,
             Self::NotFound => FailureKind::NotFound,
+            Self::Backup(error) => match error {
+                BackupError::Invalid(_) => FailureKind::Invalid,
+                BackupError::Cancelled => FailureKind::Cancelled,
+                BackupError::Damaged(_) | BackupError::NotFound(_) => FailureKind::Data,
+                _ => FailureKind::Store,
+            },
             Self::Failed(_) => FailureKind::Failed,
         }
     }

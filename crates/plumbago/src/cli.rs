@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, config_import, delete, dev, diff, list, maintain, replay, rules, schema, show, test, whisper,
+    backup, bench, config_import, delete, dev, diff, list, maintain, replay, restore, rules, schema, show,
+    test, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -23,6 +24,8 @@ Examples:
   plumbago delete --dry-run 'servers.old01.**'
                                              count the metrics that would be deleted
   plumbago replay --since 30m                send rows again that a node may have lost
+  plumbago backup /mnt/backup/plumbago       back up the running daemon; only what is new is copied
+  plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago
   plumbago import-whisper /opt/graphite/storage/whisper
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
@@ -75,6 +78,10 @@ pub enum Command {
     Rules(rules::RulesCommand),
     /// Delete metrics with all their points
     Delete(delete::DeleteArgs),
+    /// Back up the data directory, of a running daemon too
+    Backup(backup::BackupArgs),
+    /// Restore a backup into a new data directory
+    Restore(restore::RestoreArgs),
     /// Compare what two Graphite servers answer
     Diff(diff::DiffArgs),
     /// Send a point to each listener of the running daemon and read it back

@@ -54,6 +54,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Tags(args) => commands::list::tags(&args, file),
         Command::Rules(command) => commands::rules::run(&command, file),
         Command::Delete(args) => commands::delete::run(&args, file),
+        Command::Backup(args) => commands::backup::run(&args, file),
+        Command::Restore(args) => commands::restore::run(&args),
         Command::Diff(args) => commands::diff::run(&args),
         Command::Test(args) => commands::test::run(&args, file),
         Command::Replay(args) => commands::replay::run(&args, file),

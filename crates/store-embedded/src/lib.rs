@@ -34,6 +34,6 @@ mod usage;
 
 pub use config::Config;
 pub use maintain::{Report, Step};
-pub use plumbago_fjall_host::{HostError, RescueStep, damaged_files, rescue};
+pub use plumbago_fjall_host::{HeldFile, HostError, RescueStep, damaged_files, hold, link_or_copy, rescue};
 pub use store::EmbeddedStore;
 pub use usage::{StageUsage, Usage};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use fjall::PersistMode;
-use plumbago_fjall_host::{Host, HostError, Settings, damaged_file, space};
+use plumbago_fjall_host::{HeldFile, Host, HostError, Settings, damaged_file, space};
 use plumbago_model::{Clock, MetricId, Stage};
 use plumbago_store::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, SlotRange,
@@ -107,6 +107,18 @@ impl EmbeddedStore {
     /// Why commits are refused, while they are because a write or sync failed.
     pub fn trouble(&self) -> Option<String> {
         self.core.host.trouble()
+    }
+
+    /// Holds the store's files as they are now, by links in the new directory `links` on the same file system. Commits
+    /// and reads go on. For backups.
+    ///
+    /// # Errors
+    /// `Unavailable` if the disk fails or the store is being opened again, `Closed` after [`Self::close`].
+    pub fn hold(&self, links: &Path) -> Result<Vec<HeldFile>, StoreError> {
+        let open = self.core.open()?;
+        // No keyspace may come or go meanwhile.
+        let _creation = lock(&open.creation);
+        plumbago_fjall_host::hold(&self.core.dir, links, Some(&open.fjall)).map_err(host_error)
     }
 
     /// The directory of the store.

@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub mod backup;
 pub mod clean;
 pub mod delete;
 pub mod whisper;
@@ -15,6 +16,7 @@ type Read = fn(Value) -> Result<Box<dyn AnyVerb>, String>;
 
 /// All verbs that a daemon runs as jobs.
 pub const CATALOGUE: &[(&str, Read)] = &[
+    entry::<backup::Backup>(),
     entry::<clean::Clean>(),
     entry::<clean::Repair>(),
     entry::<delete::Delete>(),

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use crate::{Aggregation, MetricConfig, Retention, Stage};
 
-pub use ini::{Entry as IniEntry, Section as IniSection};
 pub use aggregate::{AggregationRule, AggregationRules, RuleMethod};
+pub use ini::{Entry as IniEntry, Section as IniSection};
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, RuleFile, Severity};
 pub use relay::RelayRules;

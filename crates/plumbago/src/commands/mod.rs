@@ -1,6 +1,7 @@
 //! The commands of the command line, one file or directory each.
 
 mod ask;
+pub mod backup;
 pub mod bench;
 mod cassandra;
 pub mod config;
@@ -12,6 +13,7 @@ pub mod list;
 pub mod maintain;
 pub mod replay;
 pub mod rescue;
+pub mod restore;
 pub mod rules;
 pub mod schema;
 pub mod serve;

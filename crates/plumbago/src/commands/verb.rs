@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use plumbago_bench::{Answer, Client};
+use plumbago_maintenance::backup::BackupError;
 use plumbago_maintenance::question::Question;
 use plumbago_maintenance::runs::{RunState, RunStatus};
-use plumbago_maintenance::verb::{FailureKind, Moment, Verb, VerbError, Work};
+use plumbago_maintenance::verb::{FailureKind, Moment, Tracker, Verb, VerbError, Work};
 use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -125,7 +126,7 @@ pub(super) fn failure(kind: FailureKind, text: String) -> Failure {
     let (exit, text) = match kind {
         FailureKind::Invalid => (Exit::Usage, text),
         FailureKind::Store => (Exit::Store, text),
-        FailureKind::NotFound => (Exit::Data, text),
+        FailureKind::NotFound | FailureKind::Data => (Exit::Data, text),
         FailureKind::Failed => (Exit::Internal, text),
         FailureKind::Cancelled if text.contains("cancelled") => (Exit::Internal, text),
         FailureKind::Cancelled => {
@@ -133,6 +134,40 @@ pub(super) fn failure(kind: FailureKind, text: String) -> Failure {
         }
     };
     Failure::new(exit, anyhow!(text))
+}
+
+/// The failure of a backup, with its exit code.
+pub(super) fn backup_failure(error: BackupError) -> Failure {
+    VerbError::from(error).into()
+}
+
+/// Does some work on files in this process, and shows its progress. Ctrl-C cancels it.
+///
+/// # Errors
+///
+/// If the work fails.
+pub(super) fn on_files<T: Send>(
+    name: &'static str,
+    work: impl FnOnce(&Tracker, &CancellationToken) -> Result<T, BackupError> + Send,
+) -> Result<T, Failure> {
+    log::init("warn");
+    let (progress, stop) = (Tracker::default(), CancellationToken::new());
+    let interrupts = count_interrupts();
+    let bar = Bar::new(name);
+    let result = thread::scope(|scope| {
+        let working = scope.spawn(|| work(&progress, &stop));
+        while !working.is_finished() {
+            bar.show(&progress.moment());
+            if interrupts.load(Ordering::Relaxed) > 0 {
+                stop.cancel();
+            }
+            thread::park_timeout(LOOK_EVERY / 4);
+        }
+        working.join()
+    });
+    bar.end();
+    let result = result.map_err(|_| Failure::new(Exit::Internal, anyhow!("{name} failed unexpectedly")))?;
+    Ok(result.map_err(VerbError::from)?)
 }
 
 impl From<VerbError> for Failure {
@@ -168,7 +203,12 @@ impl<'a> Daemon<'a> {
         Failure::new(Exit::Store, error.context(hint))
     }
 
-    fn carry_out<V: Verb>(&self, verb: &V) -> Result<Outcome<V::Answer>, Failure> {
+    /// Has the daemon carry out a verb.
+    ///
+    /// # Errors
+    ///
+    /// As [`carry_out`].
+    pub(super) fn carry_out<V: Verb>(&self, verb: &V) -> Result<Outcome<V::Answer>, Failure> {
         let parameters = serde_json::to_string(verb).map_err(anyhow::Error::from)?;
         let path = format!("/admin/jobs?job={}", V::NAME);
         let started: RunStatus = self.post(&path, &parameters)?;

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, Group, Uid, User, eaccess, geteuid};
+use plumbago_maintenance::backup::restore::RESTORING;
 
 /// Most files and directories inside the data directory that are looked at.
 const LOOKED_AT: usize = 10_000;
@@ -17,6 +18,10 @@ pub fn problem(dir: &Path) -> Option<String> {
         Ok(found) if !found.is_dir() => {
             Some(format!("{} is a file; set data_dir to a directory, or move the file away", dir.display()))
         }
+        Ok(_) if dir.join(RESTORING).exists() => Some(format!(
+            "{} is not restored completely; run `plumbago restore` again with the same options",
+            dir.display()
+        )),
         Ok(_) => unwritable(dir).or_else(|| inside(dir)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => missing(dir),
         Err(error) => Some(format!("{} cannot be used by {}: {error}", dir.display(), me())),

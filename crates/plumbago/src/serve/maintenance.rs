@@ -13,7 +13,7 @@ use plumbago_model::{PointBatch, has_glob};
 use plumbago_store::{ErrorKind, FetchError, MetricMeta, SeriesSource, StoreError};
 
 use super::histories::EngineHistories;
-use super::{Core, names};
+use super::{Core, Files, names};
 
 /// Tells jobs which metrics the engine writes.
 #[derive(Debug)]
@@ -126,6 +126,7 @@ impl Core {
                 keeper: self.keeper.clone(),
             }),
             lease,
+            files: Arc::new(Files::live(config, self)),
             config: config.maintenance.clone(),
             dir: config.maintenance_dir(),
             progress: Tracker::default(),

@@ -5,6 +5,7 @@ mod aggregation;
 mod backend;
 mod carbonlink;
 mod clock;
+mod files;
 mod greeting;
 mod health;
 mod histories;
@@ -49,6 +50,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::files::Files;
 use self::stopping::{Reporter, Step};
 use crate::config::{Budget, Config, Loaded};
 use crate::error::{Exit, Failure};
@@ -349,6 +351,7 @@ fn open(
             let exit = if matches!(error, JournalError::Corrupt { .. }) { Exit::Data } else { Exit::Store };
             Failure::new(exit, anyhow::Error::new(error).context("cannot open the journal"))
         })?;
+    files::remove_links(dir);
     let index = Arc::new(Index::new(&registry));
     let conditions = Conditions::new(&registry);
     Damage::of(&registry).attach(&conditions);

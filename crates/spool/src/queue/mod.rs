@@ -29,6 +29,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use plumbago_fjall_host::HeldFile;
 use plumbago_model::Clock;
 use plumbago_telemetry::Registry;
 use uuid::Uuid;
@@ -114,6 +115,15 @@ impl Spool {
     /// [`SpoolError::Unavailable`] when the disk failed: nothing since the last good sync is durable.
     pub fn sync(&self) -> Result<(), SpoolError> {
         self.shared.sync()
+    }
+
+    /// Holds the spool's files as they are now, by links in the new directory `links` on the same file system. For
+    /// backups. Commits wait for a moment.
+    ///
+    /// # Errors
+    /// [`SpoolError::Closed`], or [`SpoolError::Unavailable`] if the disk fails or the database is being opened again.
+    pub fn hold(&self, links: &Path) -> Result<Vec<HeldFile>, SpoolError> {
+        self.shared.hold(links)
     }
 
     /// Visits all state rows in id order. Damaged ones are counted and skipped.

@@ -17,7 +17,7 @@ use super::row::{self, Key};
 use super::segment::{ARRIVED, DEFERRED, Segment, Segments, Sums};
 use super::{Id, Slice, SpoolConfig, State, lock};
 use crate::SpoolError;
-use plumbago_fjall_host::{Host, HostError, space};
+use plumbago_fjall_host::{Contents, HeldFile, Host, HostError, space};
 
 /// The largest part of the limit that one segment takes. Segments are dropped whole, so not too large;
 /// pending rows are collected by metric within a segment, so not too small.
@@ -167,6 +167,12 @@ impl Shared {
     pub(super) fn sync(&self) -> Result<(), SpoolError> {
         let synced = self.host.get().and_then(|database| self.host.sync(&database, PersistMode::SyncData));
         synced.map_err(|error| self.note_failure(error))
+    }
+
+    pub(super) fn hold(&self, links: &Path) -> Result<Vec<HeldFile>, SpoolError> {
+        let _commits = lock(&self.commits);
+        let database = self.host.get()?;
+        Ok(plumbago_fjall_host::hold(&self.dir, links, Some(database.database()))?)
     }
 
     /// Counts damaged places of a keyspace and names its damaged files.

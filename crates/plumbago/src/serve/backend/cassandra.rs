@@ -9,11 +9,12 @@ use plumbago_cluster::{
     LeaseKeeper, LocalMetrics, Member, MemberParts, Names, NodesFile, ScanFile, WriterFile,
 };
 use plumbago_engine::{Engine, NameCheck, NameRefusal};
+use plumbago_maintenance::backup::BackupError;
 use plumbago_model::Clock;
 use plumbago_spool::{Sender, SenderConfig, Spool, SpooledStore};
 use plumbago_store::{BlockLayout, SchemaNeeds, SharedStore};
 use plumbago_store_cassandra::{CassandraStore, NameProblem};
-use plumbago_store_embedded::EmbeddedStore;
+use plumbago_store_embedded::{EmbeddedStore, HeldFile};
 use plumbago_telemetry::{Registry, Throttle};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -124,6 +125,17 @@ impl Cassandra {
         self.copy.close()?;
         self.spooled.spool().clone().close()?;
         Ok(())
+    }
+
+    /// Holds the files of the spool or of the copy of the names, for backups.
+    ///
+    /// # Errors
+    /// If the disk fails, or the database is being opened again.
+    pub(in crate::serve) fn hold(&self, name: &str, links: &Path) -> Result<Vec<HeldFile>, BackupError> {
+        match name {
+            "names" => self.copy.hold(links).map_err(|error| BackupError::Hold(error.to_string())),
+            _ => self.spooled.spool().hold(links).map_err(|error| BackupError::Hold(error.to_string())),
+        }
     }
 
     /// Joins the cluster, then sends spooled rows until the store is closed.

@@ -1,0 +1,128 @@
+//! Backups of a data directory: taken of a running daemon or at rest, several generations in one directory that share
+//! their files, verified and restored. `docs/formats/backup.md` describes the directory, `docs/decisions/backup.md` the
+//! reasons.
+//!
+//! Works on files only. Which files belong to one moment says [`DataFiles`], which the binary implements. Start at
+//! [`take::take`] and [`restore::restore`].
+
+pub mod directory;
+pub mod manifest;
+pub mod restore;
+pub mod take;
+
+mod copy;
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use directory::Directory;
+pub use manifest::{Entry, Generation};
+
+/// The files of a data directory.
+pub trait DataFiles: Send + Sync + Debug {
+    /// The data directory.
+    fn dir(&self) -> &Path;
+
+    /// Holds the files as they are now: what was in the journal when the call began is in them. Blocks for a moment.
+    ///
+    /// # Errors
+    /// If they cannot be held, or are held already.
+    fn hold(&self) -> Result<Held, BackupError>;
+}
+
+/// Files that stay as they are until this is dropped.
+pub struct Held {
+    /// The files.
+    pub files: Vec<HeldFile>,
+    /// The data directory.
+    pub dir: PathBuf,
+    /// Number of metrics, if it is known.
+    pub metrics: Option<u64>,
+    /// The store: `embedded` or `cassandra`.
+    pub store: String,
+    /// Bytes that must stay free on the disk of the data directory.
+    pub min_free_bytes: u64,
+    /// Ends the hold when it is dropped.
+    pub guard: Box<dyn Send>,
+}
+
+/// A file that is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldFile {
+    /// Its path in the data directory.
+    pub name: PathBuf,
+    /// Where it can be read.
+    pub at: PathBuf,
+    /// How much of it belongs to the moment.
+    pub bytes: u64,
+    /// The XXH3 checksum that the content has if it is not damaged.
+    pub xxh3: Option<u128>,
+}
+
+/// Why a backup or a restore failed.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The parameters cannot be used.
+    #[error("{0}")]
+    Invalid(String),
+    /// There is no such generation.
+    #[error("{0}")]
+    NotFound(String),
+    /// Another process works on the directory, or another run holds the files.
+    #[error("{0}")]
+    Taken(String),
+    /// A disk has too little room.
+    #[error(
+        "the disk of {} is full: {needed_bytes} bytes are needed and {free_bytes} are free. {next}",
+        path.display()
+    )]
+    DiskFull {
+        /// Where something was to be written.
+        path: PathBuf,
+        /// Bytes that are still to be written, with what must stay free.
+        needed_bytes: u64,
+        /// Bytes that are free.
+        free_bytes: u64,
+        /// What to do.
+        next: String,
+    },
+    /// Files of the backup are damaged or missing.
+    #[error("{} of the backup are damaged: {}", count(.0.len()), listed(.0))]
+    Damaged(Vec<String>),
+    /// The run was cancelled.
+    #[error("cancelled; what was copied until then is used by the next run")]
+    Cancelled,
+    /// Files cannot be read or written.
+    #[error("cannot {operation} {}: {cause}", path.display())]
+    Io {
+        /// What was attempted.
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's error.
+        cause: io::Error,
+    },
+    /// The store or the journal cannot hold its files.
+    #[error("cannot hold the files of the data directory: {0}")]
+    Hold(String),
+}
+
+fn count(files: usize) -> String {
+    if files == 1 { "1 file".to_owned() } else { format!("{files} files") }
+}
+
+/// The first few of a list.
+fn listed(files: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let mut text = files.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
+    if files.len() > SHOWN {
+        text.push_str("; …");
+    }
+    text
+}
+
+/// Makes errors of one operation on a path.
+pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError {
+    move |cause| BackupError::Io { operation, path: path.to_owned(), cause }
+}
