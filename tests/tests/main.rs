@@ -9,6 +9,7 @@ mod conditions;
 mod crash;
 mod damage;
 mod deletion;
+mod deletion_ranges;
 mod dev;
 mod disk_full;
 mod faults;

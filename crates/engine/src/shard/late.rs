@@ -100,6 +100,20 @@ impl LateList {
         pending + self.waiting.discard(at)
     }
 
+    /// Changes the pending points of a head. Points for which `keep` is false are dropped. Returns how many.
+    pub(super) fn retain(&mut self, at: u32, mut keep: impl FnMut(&mut LatePoint) -> bool) -> u64 {
+        let Some(metric) = self.pending.get_mut(&at) else { return 0 };
+        let before = metric.points.len();
+        metric.points.retain_mut(&mut keep);
+        let dropped = before - metric.points.len();
+        if metric.points.is_empty() {
+            self.pending.remove(&at);
+            self.aged.remove(&at);
+        }
+        self.points -= dropped;
+        dropped as u64
+    }
+
     /// Takes out pending points of a head, the oldest first.
     fn take(&mut self, at: u32, points_max: usize) -> Option<LateMetric> {
         let metric = self.pending.get_mut(&at)?;

@@ -124,6 +124,7 @@ impl Core {
                 engine: self.engine.clone(),
                 rules: self.rules.clone(),
                 keeper: self.keeper.clone(),
+                answers: self.answers.clone(),
             }),
             lease,
             config: config.maintenance.clone(),
