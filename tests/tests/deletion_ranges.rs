@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Stdio;
 
+use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
@@ -268,4 +269,87 @@ fn ranges_that_make_no_sense_are_refused() {
     }
     check(&daemon, "web.a", &slots([T0]), T0);
     daemon.stop_well();
+}
+
+/// On the real server: rows, spool and windows, with one tombstone for each partition and two for the borders, and a
+/// `kill -9` right after the answer.
+#[test]
+fn on_cassandra_the_range_goes_with_few_tombstones() {
+    const KEYSPACE: &str = "deletion_ranges";
+    let Some(server) = server::for_tests() else { return };
+    let mut cql = server.connect().unwrap();
+    let drop = |cql: &mut plumbago_cassandra_node::cql::Connection| {
+        for name in [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")] {
+            cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
+        }
+    };
+    drop(&mut cql);
+    let mut setup = Setup::new();
+    setup.schemas("[all]\npattern = .*\nretentions = 60s:7d,1h:2y\n");
+    setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n");
+    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
+    setup.set("store.cassandra.contact_points", &server.contact_point());
+    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
+    setup.set("store.cassandra.request_timeout", "60s").set("engine.flush_interval", "1s");
+    run(&setup, &["syncdb"]);
+    let mut daemon = start(&mut setup);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let now = now / 60 * 60;
+    let mut wanted = slots((0..6 * 1440).map(|minute| now - 60 * minute));
+    let other = wanted.clone();
+    for name in ["web.a", "other"] {
+        put(&daemon, name, &wanted);
+    }
+    daemon.wait_names(2);
+    let mut count = |table: &str, what: &str| {
+        let rows = cql.query(&format!("SELECT {what} FROM {KEYSPACE}.{table}")).unwrap();
+        rows.iter().count()
+    };
+    let raw = "datapoints_10080p_60s_0";
+    wait_until("all rows to be stored", || count(raw, "offset") == 2 * wanted.len());
+    // Half of all, cut in the middle of hours and of partitions.
+    let (from, until) = (now - 4 * DAY - 25 * 60, now - DAY - 35 * 60);
+    // Some of the range are in memory or in the spool.
+    let again = slots([now - 2 * DAY, now - 3 * DAY, now - 5 * 60]);
+    put(&daemon, "web.a", &again);
+    wanted.extend(again);
+    let tombstones = |daemon: &Daemon| daemon.counters().sum("plumbago_cassandra_partitions_deleted_total");
+    let before = tombstones(&daemon);
+    let range = ["--from", &from.to_string(), "--until", &until.to_string()].map(str::to_owned);
+    let range: Vec<&str> = range.iter().map(String::as_str).collect();
+    run(&setup, &[&["delete"], &range[..], &["web.a"]].concat());
+    let left = tombstones(&daemon) - before;
+    daemon.kill();
+    wanted.retain(|time, _| !(from..until).contains(time));
+    let partitions = |seconds: i64| (until - 1) / (2000 * seconds) - from / (2000 * seconds) + 1;
+    // Raw stage and hours, each with two more for the borders.
+    let most = partitions(60) + 2 + partitions(3600) + 2;
+    assert!((3..=most as u64).contains(&left), "{left} tombstones, {most} at most");
+    println!("{left} tombstones for {} and {} partitions", partitions(60), partitions(3600));
+    daemon = start(&mut setup);
+    let all = |daemon: &Daemon, wanted: &Slots| {
+        let shown_hours = |name| shown(daemon, name, 300 * DAY, now);
+        assert_eq!(shown(daemon, "web.a", 7 * DAY - 60, now), *wanted);
+        assert_eq!(shown_hours("web.a"), hours(wanted));
+        assert_eq!(shown(daemon, "other", 7 * DAY - 60, now), other);
+        assert_eq!(shown_hours("other"), hours(&other));
+    };
+    all(&daemon, &wanted);
+    // What is sent again, as after a node's return, is older than the deletion.
+    run(&setup, &["replay", "--since", "1h"]);
+    daemon.flush();
+    all(&daemon, &wanted);
+    wait_until("rows of the range to be gone", || count(raw, "offset") == wanted.len() + other.len());
+    // Points that come afterwards stay, with the windows that they touch late.
+    let more = slots([from + 600, until - 660, now - 2 * DAY]);
+    put(&daemon, "web.a", &more);
+    wanted.extend(more);
+    all(&daemon, &wanted);
+    daemon.stop_well();
+    run(&setup, &[&["delete"], &range[..], &["web.a"]].concat());
+    wanted.retain(|time, _| !(from..until).contains(time));
+    let daemon = start(&mut setup);
+    all(&daemon, &wanted);
+    daemon.stop_well();
+    drop(&mut cql);
 }

@@ -20,7 +20,7 @@ pub struct TimeRange {
 pub struct RangeReport {
     /// There is such a metric.
     pub exists: bool,
-    /// Nothing was done: points of the metric are on their way to the store. Ask again in a moment.
+    /// Nothing was done: points of the metric have been on their way to the store for seconds. Ask again.
     pub is_busy: bool,
     /// Points of the raw stage in the range. Only a dry run counts those in the store.
     pub points: u64,

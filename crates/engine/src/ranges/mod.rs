@@ -6,6 +6,7 @@
 pub(crate) mod plan;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_store::{
@@ -15,10 +16,13 @@ use plumbago_store::{
 
 use self::plan::{Edge, Plan, Subject};
 use crate::engine::Engine;
-use crate::router::NameHash;
 use crate::shard::import::{Begun, End, ImportHead};
-use crate::shard::ranges::{BeginRange, raw_slots};
+use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 
+/// How often metrics are asked for of which points are on their way to the store.
+const TRIES: u32 = 400;
+/// Pause between two of them.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Slots that are read at a time, about.
 const READ_SLOTS: u64 = 1 << 20;
 /// Further into the future than this, in seconds, no point is counted.
@@ -62,21 +66,55 @@ impl Engine {
     ) -> Result<Vec<RangeReport>, StoreError> {
         let mut reports = vec![RangeReport::default(); names.len()];
         self.load_missing(names).await?;
-        let mut works = self.begin(names, range, dry_run, &mut reports).await?;
-        let result = if dry_run {
-            self.count(&mut works, range, &mut reports).await
-        } else {
-            self.carry_out(&mut works, range, &mut reports).await
-        };
+        let mut left: Vec<usize> = (0..names.len()).collect();
+        let ask = if dry_run { Ask::Look } else { Ask::Begin };
+        let mut result = Ok(());
+        for _ in 0..TRIES {
+            result = self.handle(names, &left, range, ask, &mut reports).await;
+            left.retain(|place| reports[*place].is_busy);
+            if left.is_empty() || result.is_err() {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
         if !dry_run {
-            let end = |work: Work| {
-                let shard = self.router().shard(&self.router().hash(&work.name));
-                let (at, name, open) = (work.head.at, work.name, work.open);
-                (shard, End { at, name, open, fill: Vec::new() })
-            };
-            self.end_import(works.into_iter().map(end).collect()).await.map_err(stopping)?;
+            self.ask_for(names, &left, range, Ask::Leave).await?;
         }
         result.map(|()| reports)
+    }
+
+    /// Asks for metrics and handles those that are at rest.
+    async fn handle(
+        &self,
+        names: &[Arc<str>],
+        places: &[usize],
+        range: TimeRange,
+        ask: Ask,
+        reports: &mut [RangeReport],
+    ) -> Result<(), StoreError> {
+        let mut works = self.begin(names, places, range, ask, reports).await?;
+        if ask == Ask::Look {
+            return self.count(&mut works, range, reports).await;
+        }
+        let result = self.carry_out(&mut works, range, reports).await;
+        let end = |work: Work| {
+            let shard = self.router().shard(&self.router().hash(&work.name));
+            let (at, name, open) = (work.head.at, work.name, work.open);
+            (shard, End { at, name, open, fill: Vec::new() })
+        };
+        self.end_import(works.into_iter().map(end).collect()).await.map_err(stopping)?;
+        result
+    }
+
+    async fn ask_for(
+        &self,
+        names: &[Arc<str>],
+        places: &[usize],
+        range: TimeRange,
+        ask: Ask,
+    ) -> Result<Vec<Begun>, StoreError> {
+        let begin = |place: &usize| BeginRange { hash: self.router().hash(&names[*place]), range, ask };
+        self.begin_range(places.iter().map(begin).collect()).await.map_err(stopping)
     }
 
     /// Loads metrics that the store has and no shard, so that points which arrive meanwhile meet them.
@@ -96,26 +134,23 @@ impl Engine {
     async fn begin(
         &self,
         names: &[Arc<str>],
+        places: &[usize],
         range: TimeRange,
-        dry_run: bool,
+        ask: Ask,
         reports: &mut [RangeReport],
     ) -> Result<Vec<Work>, StoreError> {
-        let hashes: Vec<NameHash> = names.iter().map(|name| self.router().hash(name)).collect();
-        let begins = hashes.into_iter().map(|hash| BeginRange { hash, range, dry_run }).collect();
-        let answers = self.begin_range(begins).await.map_err(stopping)?;
+        let answers = self.ask_for(names, places, range, ask).await?;
         let now = self.parts().clock.now();
-        let mut works = Vec::with_capacity(names.len());
-        for (place, begun) in answers.into_iter().enumerate() {
-            reports[place].exists = !matches!(begun, Begun::Unknown);
-            match begun {
-                Begun::Unknown => {}
-                Begun::Busy => reports[place].is_busy = true,
-                Begun::Ready(head) => {
-                    reports[place].points = head.dropped;
-                    let edges = subject(&head, range, now).edges();
-                    let (name, plan) = (Arc::clone(&names[place]), Plan::default());
-                    works.push(Work { place, name, head, edges, plan, open: None });
-                }
+        let mut works = Vec::with_capacity(places.len());
+        for (place, begun) in places.iter().copied().zip(answers) {
+            let report = &mut reports[place];
+            report.exists = !matches!(begun, Begun::Unknown);
+            report.is_busy = matches!(begun, Begun::Busy);
+            if let Begun::Ready(head) = begun {
+                report.points = head.dropped;
+                let edges = subject(&head, range, now).edges();
+                let (name, plan) = (Arc::clone(&names[place]), Plan::default());
+                works.push(Work { place, name, head, edges, plan, open: None });
             }
         }
         Ok(works)

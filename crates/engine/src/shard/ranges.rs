@@ -24,8 +24,18 @@ use crate::stats::Reject;
 pub(crate) struct BeginRange {
     pub(crate) hash: NameHash,
     pub(crate) range: TimeRange,
+    pub(crate) ask: Ask,
+}
+
+/// What is wanted of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
     /// Only look.
-    pub(crate) dry_run: bool,
+    Look,
+    /// Begin. If that cannot be now, nothing more of the metric goes to the store until it is asked for again.
+    Begin,
+    /// Do not wait for the metric any longer.
+    Leave,
 }
 
 /// The slots of the raw stage that begin within a range of time.
@@ -44,14 +54,26 @@ impl Shard {
     /// Drops what a head holds in the range, keeps the metric from being flushed, and tells what the head has now; in a
     /// dry run what it has. Dropped points count as rejected.
     pub(crate) fn begin_range(&mut self, begin: &BeginRange, writer: &mut JournalWriter) -> Begun {
+        if begin.ask != Ask::Look {
+            self.late.awaited.remove(&begin.hash);
+        }
         let at = match self.at_rest(&begin.hash) {
-            Ok(at) => at,
-            Err(begun) => return begun,
+            Ok(at) if begin.ask != Ask::Leave => at,
+            Ok(_) => return Begun::Busy,
+            Err(begun) => {
+                // Late points that wait in the journal need room, so others have to go on.
+                let has_waiting = self.find(&begin.hash).is_some_and(|at| self.late.waiting.contains(at));
+                if matches!((&begun, begin.ask), (Begun::Busy, Ask::Begin)) && !has_waiting {
+                    self.late.awaited.insert(begin.hash);
+                }
+                return begun;
+            }
         };
+        let dry_run = begin.ask == Ask::Look;
         let layout = Arc::clone(&self.layouts[usize::from(self.heads[at].config)]);
         let slots = raw_slots(begin.range, layout.raw);
         let mut dropped = 0;
-        if !begin.dry_run {
+        if !dry_run {
             self.hold_still(at);
             dropped = self.discard_range(at, &layout, &slots);
         }
@@ -60,7 +82,7 @@ impl Shard {
             (if head.is(mark::PLACED) { head.base } else { 0 }, head.is(mark::REFOLD))
         };
         let head = self.import_head(at, base, base);
-        if !begin.dry_run {
+        if !dry_run {
             self.journal_late_again(at, &layout, writer);
         }
         Begun::Ready(Box::new(ImportHead { dropped, is_refolded, ..head }))

@@ -36,6 +36,8 @@ async fn a_deleted_range_stays_away() {
     let (engine, _) = world.start().await;
     engine.push(push_batch("sum.m", START - 300..=START)).await;
     engine.push(push_batch("sum.other", START - 300..=START)).await;
+    // A read waits until the points are applied; a flush does not.
+    assert_eq!(shown(&engine, "sum.m", 400).await.len(), 301);
     engine.flush_all().await.unwrap();
     engine.push(push_batch("sum.m", START - 10..=START)).await;
     let (from, until) = (START - 203, START - 4);

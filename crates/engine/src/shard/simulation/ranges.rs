@@ -5,7 +5,7 @@ use plumbago_store::TimeRange;
 use super::*;
 use crate::ranges::plan::{Plan, Subject};
 use crate::shard::import::{Begun, End, ImportHead};
-use crate::shard::ranges::{BeginRange, raw_slots};
+use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 
 /// A deletion that has begun.
 pub(super) struct Erasing {
@@ -42,13 +42,22 @@ impl World {
             1 => TimeRange { from: 0, until: a.min(b) },
             _ => TimeRange { from: a.min(b), until: a.max(b) },
         };
-        self.begin_erasing(metric, range);
+        if !self.begin_erasing(metric, range) && self.rng.random_bool(0.5) {
+            self.leave(metric, range);
+        }
+    }
+
+    /// Gives up waiting for a metric. Otherwise it waits until the next deletion, or the end.
+    fn leave(&mut self, metric: usize, range: TimeRange) {
+        let hash = self.router.hash(&format!("m.{metric}"));
+        let Some(writer) = self.writer.as_mut() else { return };
+        self.shard.begin_range(&BeginRange { hash, range, ask: Ask::Leave }, writer);
     }
 
     fn begin_erasing(&mut self, metric: usize, range: TimeRange) -> bool {
         let hash = self.router.hash(&format!("m.{metric}"));
         let Some(writer) = self.writer.as_mut() else { return false };
-        let begun = self.shard.begin_range(&BeginRange { hash, range, dry_run: false }, writer);
+        let begun = self.shard.begin_range(&BeginRange { hash, range, ask: Ask::Begin }, writer);
         writer.write_out().unwrap();
         let head = match begun {
             Begun::Ready(head) => head,
@@ -114,6 +123,7 @@ impl World {
         while let Some(erasing) = self.erasing.take() {
             self.go_on_erasing(erasing);
         }
+        (0..3).for_each(|metric| self.leave(metric, TimeRange { from: 0, until: 0 }));
     }
 
     /// After a crash, gives the command again that had not answered.

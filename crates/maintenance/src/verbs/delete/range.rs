@@ -7,8 +7,8 @@ use crate::verb::{VerbError, Work};
 
 /// Metrics that are handled together. They are held still meanwhile.
 const BATCH: usize = 100;
-/// How often a metric is asked for of which points are on their way to the store.
-const BUSY_TRIES: u32 = 1500;
+/// How often a metric is asked for of which points are on their way to the store. Each time waits some seconds for it.
+const BUSY_TRIES: u32 = 8;
 
 /// Deletes the range, or counts what it has.
 ///
@@ -60,8 +60,8 @@ async fn delete_each(
         }
         if let Some(name) = left.first() {
             let text = format!(
-                "{} metrics, {name} among them, get late points all the time, so their range cannot be deleted; stop \
-                 their senders and give the same command again",
+                "points of {} metrics, {name} among them, do not get to the store, so that their range cannot be deleted; \
+                 see to the store and give the same command again",
                 left.len()
             );
             return Err(VerbError::Failed(text));
