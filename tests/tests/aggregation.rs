@@ -110,10 +110,10 @@ fn points_of(seed: u64, count: usize, times: std::ops::Range<i64>) -> Vec<Point>
 fn final_values_are_those_of_carbon_aggregator() {
     let (mut theirs, mut ours) = (Setup::new(), Setup::new());
     let rules = rules_of_all_kinds();
-    let rewrites = "[pre]\n^raw\\. =\n[post]\n^s(\\d+)\\.by\\. = seed\\1.\n";
+    let rewrites = "[pre]\n^raw\\. =\n[post]\n^s(\\d+)\\.xx\\. = seed\\1.\n";
     let plain = theirs.schemas(SECONDS).start();
     let address = own_address();
-    let settings = "MAX_AGGREGATION_INTERVALS = 60\nFORWARD_ALL = True\n";
+    let settings = "MAX_AGGREGATION_INTERVALS=60\nMAX_QUEUE_SIZE=99999\n";
     let pickles = plain.address("pickle tcp");
     let Some(mut carbon) = carbon_aggregator(&theirs, address, pickles, settings, (&rules, rewrites)) else {
         return;

@@ -1,7 +1,7 @@
 //! The durable log of what is in open intervals: records in a journal of its own.
 //!
 //! A record's metric is the number of a buffer, with the kind of the record in the top bits. All records of an interval
-//! carry a time in it. `docs/formats/aggregation.md` describes them.
+//! carry a time in it. [`Kind`] says what they mean.
 
 use plumbago_journal::{Journal, JournalError, JournalWriter};
 
