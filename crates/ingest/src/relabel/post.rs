@@ -33,13 +33,13 @@ impl Post {
     /// left out. Returns `None` if there are no rules, so that the batch stays as it is.
     pub fn rewrite(&self, batch: &PointBatch) -> Option<PointBatch> {
         let relabel = self.rules.current();
-        (!relabel.post.is_empty()).then(|| self.all(batch, &relabel))
+        (!relabel.post.is_empty()).then(|| self.all(batch, Some(&relabel)))
     }
 
-    /// Like [`Post::rewrite`], for names that the aggregation rules have made: they are brought into normal form even
-    /// without rules.
+    /// Brings names that the aggregation rules have made into normal form. As in carbon 1.1.10, the rules under `[post]`
+    /// do not apply to them. Points whose name is refused are counted and left out.
     pub fn normalise(&self, batch: &PointBatch) -> PointBatch {
-        self.all(batch, &self.rules.current())
+        self.all(batch, None)
     }
 
     /// Points refused here for a reason.
@@ -47,12 +47,16 @@ impl Post {
         self.rejected[reason as usize].get()
     }
 
-    fn all(&self, batch: &PointBatch, relabel: &Relabel) -> PointBatch {
+    fn all(&self, batch: &PointBatch, relabel: Option<&Relabel>) -> PointBatch {
         let mut rewritten = PointBatch::with_capacity(batch.len());
         for point in batch.points() {
-            let name = relabel.apply_post(batch.name(point));
+            let name = batch.name(point);
             let push = |name: &[u8]| rewritten.push_utf8(name, point.timestamp, point.value);
-            if let Err(reason) = name.and_then(|name| finish(&name, self.names, push)) {
+            let result = match relabel {
+                Some(relabel) => relabel.apply_post(name).and_then(|name| finish(&name, self.names, push)),
+                None => finish(name, self.names, push),
+            };
+            if let Err(reason) = result {
                 self.rejected[reason as usize].add(1);
             }
         }
