@@ -81,9 +81,9 @@ pub fn run(args: &BackupArgs, file: Option<&Path>) -> Result<(), Failure> {
     let order = Order { dir, keep: args.keep, dry_run: args.dry_run };
     let taken = carry_out(order, &loaded)?;
     if args.json {
-        print_json(&taken)?
+        print_json(&taken)?;
     } else {
-        print(&summary(args, &taken))?
+        print(&summary(args, &taken))?;
     }
     if taken.damaged.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
 }
