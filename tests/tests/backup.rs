@@ -106,9 +106,9 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
         });
         assert_eq!(taken["generation"], round + 1, "{taken}");
         if round % 2 == 1 {
-            daemon.kill()
+            daemon.kill();
         } else {
-            drop(daemon.stop_well())
+            drop(daemon.stop_well());
         }
         restored_equals(&mut setup, &backup, &format!("restored-{round}"), &load, &later);
         println!("round {round}: {} of {} bytes copied", taken["copied_bytes"], taken["bytes"]);
