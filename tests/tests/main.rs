@@ -12,7 +12,6 @@ mod config_import;
 mod crash;
 mod damage;
 mod deletion;
-mod deletion_ranges;
 mod dev;
 mod disk_full;
 mod faults;
