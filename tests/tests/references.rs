@@ -148,6 +148,8 @@ fn everything() -> Setup {
     let relay = own_address();
     setup.set("relay.destinations", &format!("line://{relay}")).set("ingest.http.listen", "127.0.0.1:0");
     setup.set("carbonlink.listen", "127.0.0.1:0").set("self_metrics.interval", "1s");
+    let rules = setup.file("aggregation-rules.conf", "references.all (60) = sum references.x.*\n");
+    setup.set("aggregation.rules", rules.to_str().unwrap());
     setup
 }
 
@@ -164,6 +166,11 @@ fn use_it(daemon: &Daemon) {
     run_jobs(daemon);
 }
 
+fn back_up(setup: &Setup) {
+    let ended = setup.run(&["backup", setup.path().join("backup").to_str().unwrap()]);
+    assert!(ended.status.success(), "{}", ended.output);
+}
+
 fn run_jobs(daemon: &Daemon) {
     for job in ["clean_rows", "clean_directories", "repair_directories", "repair_windows"] {
         daemon.post_admin(&format!("/admin/maintenance?job={job}"));
@@ -177,12 +184,16 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     let setup = everything();
     let embedded = setup.start();
     use_it(&embedded);
+    back_up(&setup);
     let mut carbon = BTreeSet::new();
     wait_until("the metrics as points", || {
-        let names = embedded.names();
-        carbon =
-            names.iter().filter_map(|name| name.split_once("-a.")).map(|(_, name)| name.to_owned()).collect();
-        carbon.len() > 5
+        let plain = |name: &String| {
+            let (program, rest) = name.strip_prefix("carbon.")?.split_once('.')?;
+            Some(format!("carbon.{program}.HOST-a.{}", rest.split_once("-a.")?.1))
+        };
+        carbon = embedded.names().iter().filter_map(plain).collect();
+        // All rows of `serve/self_metrics`: carbon-cache's and carbon-aggregator's.
+        carbon.len() >= 15 + 9
     });
     scrape(&embedded, "embedded", &mut families);
     let mut setup = everything();
@@ -196,6 +207,7 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     let cassandra = setup.start();
     // A directory that is missing, so that a job has something to do.
     use_it(&cassandra);
+    back_up(&setup);
     server.connect().unwrap().query(&format!("TRUNCATE {KEYSPACE}_metadata.directories")).unwrap();
     run_jobs(&cassandra);
     wait_until("a repair", || cassandra.counters().sum("plumbago_maintenance_done_total") > 0);
@@ -223,7 +235,10 @@ fn unit(name: &str) -> &str {
 fn part(name: &str) -> &str {
     let rest = name.strip_prefix("plumbago_").unwrap_or(name);
     let known = [
+        "aggregation",
         "api",
+        "backup",
+        "backups",
         "carbonlink",
         "cassandra",
         "cluster",
@@ -271,8 +286,7 @@ fn metrics() {
         }
     }
     page += "\n## Metrics as points\n\n\
-        Every `self_metrics.interval` the daemon stores these as points, with carbon's names and units:\n\
-        `carbon.agents.HOST-a.` and\n\n";
+        Every `self_metrics.interval` the daemon stores these as points, with carbon's names and units:\n\n";
     for name in carbon {
         let _ = writeln!(page, "* `{name}`");
     }
