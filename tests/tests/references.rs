@@ -166,8 +166,10 @@ fn use_it(daemon: &Daemon) {
     run_jobs(daemon);
 }
 
-fn back_up(setup: &Setup) {
-    let ended = setup.run(&["backup", setup.path().join("backup").to_str().unwrap()]);
+fn back_up(setup: &mut Setup, daemon: &Daemon) {
+    let dir = setup.path().join("backup");
+    setup.set("admin.listen", &daemon.admin().to_string());
+    let ended = setup.run(&["backup", dir.to_str().unwrap()]);
     assert!(ended.status.success(), "{}", ended.output);
 }
 
@@ -181,10 +183,10 @@ fn run_jobs(daemon: &Daemon) {
 fn all_families() -> Option<(Families, BTreeSet<String>)> {
     let server = server::for_tests()?;
     let mut families = Families::new();
-    let setup = everything();
+    let mut setup = everything();
     let embedded = setup.start();
     use_it(&embedded);
-    back_up(&setup);
+    back_up(&mut setup, &embedded);
     let mut carbon = BTreeSet::new();
     wait_until("the metrics as points", || {
         let plain = |name: &String| {
@@ -207,7 +209,7 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     let cassandra = setup.start();
     // A directory that is missing, so that a job has something to do.
     use_it(&cassandra);
-    back_up(&setup);
+    back_up(&mut setup, &cassandra);
     server.connect().unwrap().query(&format!("TRUNCATE {KEYSPACE}_metadata.directories")).unwrap();
     run_jobs(&cassandra);
     wait_until("a repair", || cassandra.counters().sum("plumbago_maintenance_done_total") > 0);
