@@ -40,6 +40,16 @@ fn send(daemon: &Daemon, sent: &[Sent]) {
     daemon.sender().send(&points);
 }
 
+/// Sends the next points of the load, and waits until they are applied. `count` is how many were sent in all.
+fn send_step(daemon: &Daemon, load: &mut Load, count: &mut u64) -> Vec<Sent> {
+    let sent = load.step();
+    *count += sent.len() as u64;
+    daemon.set_clock(load.now);
+    send(daemon, &sent);
+    daemon.applied_at(*count);
+    sent
+}
+
 /// Restores the newest generation and compares it with all points of the load. `later` are the points that were sent
 /// after the command began, in order: some of them may be missing, so they are sent again. All others must be there.
 fn restored_equals(setup: &mut Setup, backup: &str, name: &str, load: &Load, later: &[Sent]) {
@@ -72,11 +82,7 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
         let daemon = start(&mut setup);
         let mut count = 0;
         for step in 0..12 {
-            let sent = load.step();
-            count += sent.len() as u64;
-            daemon.set_clock(load.now);
-            send(&daemon, &sent);
-            daemon.applied_at(count);
+            send_step(&daemon, &mut load, &mut count);
             if step == 7 {
                 daemon.flush();
             }
@@ -88,12 +94,7 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
             let setup = &setup;
             let sending = scope.spawn(|| {
                 while !done.load(Ordering::Acquire) || later.is_empty() {
-                    let sent = load.step();
-                    count += sent.len() as u64;
-                    daemon.set_clock(load.now);
-                    send(&daemon, &sent);
-                    daemon.applied_at(count);
-                    later.extend(sent);
+                    later.extend(send_step(&daemon, &mut load, &mut count));
                     if later.len().is_multiple_of(3) {
                         daemon.flush();
                     }
@@ -123,11 +124,7 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
     let backup = setup.path().join("backup").to_str().unwrap().to_owned();
     let mut count = 0;
     for _ in 0..10 {
-        let sent = load.step();
-        count += sent.len() as u64;
-        daemon.set_clock(load.now);
-        send(&daemon, &sent);
-        daemon.applied_at(count);
+        send_step(&daemon, &mut load, &mut count);
     }
     daemon.flush();
     let first = run(&setup, &["backup", &backup, "--json"]);

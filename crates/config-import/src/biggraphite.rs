@@ -62,19 +62,13 @@ fn one(entry: &Entry, has_metadata: bool, draft: &mut Draft<'_>) {
         "CASSANDRA_KEYSPACE" => draft.text("store.cassandra.keyspace", value, at),
         "CASSANDRA_USERNAME" => credential("username", value, has_metadata, at, draft),
         "CASSANDRA_PASSWORD" => credential("password", value, has_metadata, at, draft),
-        "CASSANDRA_TIMEOUT" => match parse::seconds(value) {
-            Some(period) => draft.text("store.cassandra.request_timeout", period, at),
-            None => draft.error(at, format!("{value:?} is no number of seconds")),
-        },
+        "CASSANDRA_TIMEOUT" => draft.seconds("store.cassandra.request_timeout", value, at),
         "CASSANDRA_REPLICA" => match value.parse() {
             Ok(replica @ 0..=3) => draft.set("store.cassandra.replica", Value::Number(replica), at),
             _ => draft.error(at, format!("{value:?} is no replica; they are 0 to 3")),
         },
         "CASSANDRA_READ_ON_SAMPLING_RATE" => sampling(value, at, draft),
-        "CASSANDRA_UPDATED_ON_TTL_SEC" => match parse::seconds(value) {
-            Some(period) => draft.text("store.cassandra.touch_after", period, at),
-            None => draft.error(at, format!("{value:?} is no number of seconds")),
-        },
+        "CASSANDRA_UPDATED_ON_TTL_SEC" => draft.seconds("store.cassandra.touch_after", value, at),
         "CASSANDRA_MAX_METRICS_PER_PATTERN" => match value.parse() {
             Ok(most @ 1..) => draft.set("api.limits.find_results", Value::Number(most), at),
             _ => draft.error(at, format!("{value:?} is no number of metrics")),

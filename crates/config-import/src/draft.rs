@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::parse;
+
 /// A value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -73,6 +75,9 @@ pub struct Import {
     /// The remarks, in the order of the files.
     pub remarks: Vec<Remark>,
 }
+
+/// Beginnings of keys, each with the reason why it has no setting of ours.
+pub(crate) type Table = &'static [(&'static str, &'static str)];
 
 /// Collects settings and remarks.
 pub(crate) struct Draft<'a> {
@@ -174,6 +179,25 @@ impl<'a> Draft<'a> {
 
     pub(crate) fn not_needed(&mut self, at: At<'_>, text: impl Into<String>) {
         self.remark(RemarkKind::NotNeeded, at, text);
+    }
+
+    /// Sets a period from a number of seconds.
+    pub(crate) fn seconds(&mut self, key: &str, text: &str, at: At<'_>) {
+        match parse::seconds(text) {
+            Some(period) => self.text(key, period, at),
+            None => self.error(at, format!("{text:?} is no number of seconds")),
+        }
+    }
+
+    /// Remarks on a key that has no setting of ours, by the first entry whose beginning it has.
+    pub(crate) fn remark_by(&mut self, not_needed: Table, no_equivalent: Table, at: At<'_>, unknown: &str) {
+        let name = at.key.rsplit('.').next().unwrap_or_default();
+        let find = |table: Table| table.iter().find(|(beginning, _)| name.starts_with(beginning));
+        match (find(not_needed), find(no_equivalent)) {
+            (Some((_, why)), _) => self.not_needed(at, *why),
+            (None, Some((_, why))) => self.no_equivalent(at, *why),
+            (None, None) => self.no_equivalent(at, unknown),
+        }
     }
 
     /// The directory of the file that is being read.

@@ -293,16 +293,20 @@ fn address(text: &str) -> Result<String, String> {
     parse::listen(host, port)
 }
 
+fn one_address(ours: &str, key: &Key<'_>, draft: &mut Draft<'_>) {
+    match address(key.text()) {
+        Ok(address) => draft.text(ours, address, key.at()),
+        Err(problem) => draft.error(key.at(), problem),
+    }
+}
+
 fn carbonlink(section: &Section<'_>, draft: &mut Draft<'_>) {
     if !section.is_on("enabled", true) {
         return;
     }
     for key in &section.keys {
         match key.name.as_str() {
-            "listen" => match address(key.text()) {
-                Ok(address) => draft.text("carbonlink.listen", address, key.at()),
-                Err(problem) => draft.error(key.at(), problem),
-            },
+            "listen" => one_address("carbonlink.listen", key, draft),
             "read-timeout" => period("carbonlink.idle_timeout", key, draft),
             "enabled" => {}
             _ => unknown(key, draft),
@@ -316,10 +320,7 @@ fn carbonserver(section: &Section<'_>, draft: &mut Draft<'_>) {
     }
     for key in &section.keys {
         match key.name.as_str() {
-            "listen" => match address(key.text()) {
-                Ok(address) => draft.text("api.listen", address, key.at()),
-                Err(problem) => draft.error(key.at(), problem),
-            },
+            "listen" => one_address("api.listen", key, draft),
             "read-timeout" => period("api.limits.idle", key, draft),
             "write-timeout" => period("api.limits.request_time", key, draft),
             "enabled" => {}

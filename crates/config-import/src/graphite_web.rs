@@ -1,12 +1,11 @@
 //! The settings of graphite-web, a Python file.
 
 use crate::biggraphite;
-use crate::draft::{At, Draft, Value};
-use crate::parse;
+use crate::draft::{At, Draft, Table, Value};
 use crate::python::{Literal, assignments};
 
 /// Settings that Plumbago works without, by their beginnings, with the reason.
-const NOT_NEEDED: &[(&str, &str)] = &[
+const NOT_NEEDED: Table = &[
     ("CARBONLINK_", "points are answered from memory, without requests to carbon-cache"),
     ("MEMCACHE_", "answers are kept in memory; see api.cache"),
     ("DEFAULT_CACHE_POLICY", "see api.cache.time, and cacheTimeout of each request"),
@@ -29,7 +28,7 @@ const NOT_NEEDED: &[(&str, &str)] = &[
 ];
 
 /// Settings that nothing stands for, by their beginnings.
-const NO_EQUIVALENT: &[(&str, &str)] = &[
+const NO_EQUIVALENT: Table = &[
     ("DATABASES", "there are no users and no saved dashboards; Grafana has both"),
     ("DASHBOARD_", "there are no saved dashboards; Grafana has them"),
     ("GRAPHTEMPLATES_CONF", "templates of graphs are those of graphite-web's example"),
@@ -87,10 +86,7 @@ fn one(value: &Literal, at: At<'_>, draft: &mut Draft<'_>) {
         "TIME_ZONE" => draft.text("api.time_zone", text, at),
         "URL_PREFIX" if text.trim_matches('/').is_empty() => {}
         "URL_PREFIX" => draft.text("api.url_prefix", format!("/{}", text.trim_matches('/')), at),
-        "DEFAULT_CACHE_DURATION" => match parse::seconds(&text) {
-            Some(period) => draft.text("api.cache.time", period, at),
-            None => draft.error(at, format!("{text:?} is no number of seconds")),
-        },
+        "DEFAULT_CACHE_DURATION" => draft.seconds("api.cache.time", &text, at),
         "MAX_TAG_LENGTH" | "AUTO_REFRESH_INTERVAL" | "DATE_FORMAT" | "DOCUMENTATION_URL" => {
             draft.not_needed(at, "it concerns graphite-web's own pages");
         }
@@ -117,7 +113,7 @@ fn one(value: &Literal, at: At<'_>, draft: &mut Draft<'_>) {
             let directory = text.trim_end_matches('/');
             draft.todo(at, format!("import the whisper files: plumbago import-whisper {directory}/whisper"));
         }
-        name => remark(name, at, draft),
+        _ => draft.remark_by(NOT_NEEDED, NO_EQUIVALENT, at, "no such setting of graphite-web is known"),
     }
 }
 
@@ -133,15 +129,4 @@ fn finders(text: &str, at: At<'_>, draft: &mut Draft<'_>) {
 
 fn has_only_a_remark(name: &str) -> bool {
     [NOT_NEEDED, NO_EQUIVALENT].into_iter().flatten().any(|(beginning, _)| name.starts_with(beginning))
-}
-
-fn remark(name: &str, at: At<'_>, draft: &mut Draft<'_>) {
-    let find = |table: &[(&str, &'static str)]| {
-        table.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, why)| *why)
-    };
-    match (find(NOT_NEEDED), find(NO_EQUIVALENT)) {
-        (Some(why), _) => draft.not_needed(at, why),
-        (None, Some(why)) => draft.no_equivalent(at, why),
-        (None, None) => draft.no_equivalent(at, "no such setting of graphite-web is known"),
-    }
 }

@@ -1,7 +1,7 @@
 //! Every other key of `carbon.conf`: what becomes of it, or why nothing does.
 
 use super::{Instance, Key};
-use crate::draft::{Draft, RemarkKind};
+use crate::draft::{Draft, Table};
 use crate::parse;
 
 /// Keys that the other modules read.
@@ -39,7 +39,7 @@ const READ_ELSEWHERE: &[&str] = &[
 ];
 
 /// Keys that Plumbago works without, by their beginnings, with the reason.
-const NOT_NEEDED: &[(&str, &str)] = &[
+const NOT_NEEDED: Table = &[
     ("ENABLE_LOGROTATION", "the log goes to standard error; systemd or the container keeps it"),
     ("LOG_", "the log goes to standard error, and says nothing about single points or files"),
     ("PID_DIR", "there is no file with the process id; systemd knows it"),
@@ -69,7 +69,7 @@ const NOT_NEEDED: &[(&str, &str)] = &[
 ];
 
 /// Keys that nothing stands for, by their beginnings.
-const NO_EQUIVALENT: &[(&str, &str)] = &[
+const NO_EQUIVALENT: Table = &[
     ("AMQP_", "points are not read from a message broker"),
     ("BIND_PATTERNS", "points are not read from a message broker"),
     ("MANHOLE_", "there is no shell in the process; ask the admin port"),
@@ -91,10 +91,7 @@ fn one(key: &Key, draft: &mut Draft<'_>) {
     let is_on = parse::flag(&key.value) == Some(true);
     match key.name.as_str() {
         "CARBON_METRIC_PREFIX" => draft.text("self_metrics.prefix", &*key.value, at),
-        "CARBON_METRIC_INTERVAL" => match parse::seconds(&key.value) {
-            Some(period) => draft.text("self_metrics.interval", period, at),
-            None => draft.error(at, format!("{:?} is no number of seconds", key.value)),
-        },
+        "CARBON_METRIC_INTERVAL" => draft.seconds("self_metrics.interval", &key.value, at),
         "MAX_CACHE_SIZE" if key.value == "inf" => draft.not_needed(at, "engine.memory_max limits the memory"),
         "MAX_CACHE_SIZE" => draft.todo(at, "the limit is in bytes of the process: set engine.memory_max"),
         "USE_FLOW_CONTROL" if is_on => draft.not_needed(at, "reading pauses when the daemon is behind"),
@@ -105,7 +102,7 @@ fn one(key: &Key, draft: &mut Draft<'_>) {
         "ENABLE_AMQP" => draft.no_equivalent(at, "points are not read from a message broker"),
         "ENABLE_MANHOLE" => draft.no_equivalent(at, "there is no shell in the process; ask the admin port"),
         "DATABASE" => database(key, draft),
-        name => by_table(name, key, draft),
+        _ => draft.remark_by(NOT_NEEDED, NO_EQUIVALENT, at, "no such setting of carbon is known"),
     }
 }
 
@@ -115,16 +112,4 @@ fn database(key: &Key, draft: &mut Draft<'_>) {
     } else if key.value != "whisper" {
         draft.no_equivalent(key.at(), format!("files of {} cannot be imported", key.value));
     }
-}
-
-fn by_table(name: &str, key: &Key, draft: &mut Draft<'_>) {
-    let find = |table: &[(&str, &'static str)]| {
-        table.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, why)| *why)
-    };
-    let (kind, why) = match (find(NOT_NEEDED), find(NO_EQUIVALENT)) {
-        (Some(why), _) => (RemarkKind::NotNeeded, why),
-        (None, Some(why)) => (RemarkKind::NoEquivalent, why),
-        (None, None) => (RemarkKind::NoEquivalent, "no such setting of carbon is known"),
-    };
-    draft.remark(kind, key.at(), why);
 }

@@ -140,9 +140,6 @@ fn aggregator(instance: &Instance, draft: &mut Draft<'_>) {
         }
     }
     if let Some(key) = instance.text("WRITE_BACK_FREQUENCY") {
-        match parse::seconds(&key.value) {
-            Some(period) => draft.text("aggregation.write_back_frequency", period, key.at()),
-            None => draft.error(key.at(), format!("{:?} is no number of seconds", key.value)),
-        }
+        draft.seconds("aggregation.write_back_frequency", &key.value, key.at());
     }
 }
