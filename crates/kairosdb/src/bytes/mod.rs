@@ -1,0 +1,1 @@
+//! The bytes of KairosDB's tables: row keys, columns, values.

@@ -1,0 +1,1 @@
+//! KairosDB's REST protocol.

@@ -1,0 +1,11 @@
+//! KairosDB's and OpenTSDB's protocols: bodies and lines to points, queries to plans, columns to answers, and the
+//! bytes of KairosDB's tables.
+//!
+//! Pure and synchronous: no sockets, no stores, no clock. A metric with tags is the series `name;tag=value` of the tag
+//! index; [`names`] maps one to the other and back. Start there, and at [`point`] for what a body yields.
+
+pub mod bytes;
+pub mod kairos;
+pub mod names;
+pub mod opentsdb;
+pub mod point;

@@ -1,0 +1,1 @@
+//! OpenTSDB's lines and bodies.

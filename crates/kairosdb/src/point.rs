@@ -1,0 +1,286 @@
+//! What a body or a line yields: points by series, and what was refused.
+
+use std::borrow::Cow;
+
+use plumbago_model::name::NAME_BYTES_MAX;
+
+use crate::names;
+
+/// Most refusals of a body that are named in its answer. Further ones are only counted.
+const NAMED_MAX: usize = 100;
+
+/// A point of [`Points`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// The number of its series.
+    pub series: u32,
+    /// Seconds since the epoch.
+    pub timestamp: u32,
+    /// The value; never NaN.
+    pub value: f64,
+}
+
+/// Why a point was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// The body cannot be read from here on. Counts as one point.
+    Body,
+    /// The entry is not a point, or something of it is missing.
+    Item,
+    /// The metric has no name.
+    NameEmpty,
+    /// The name of the series is longer than a name can be.
+    NameTooLong,
+    /// A tag or its value is empty or missing.
+    Tags,
+    /// The timestamp is not a number, or negative.
+    Timestamp,
+    /// The timestamp lies beyond the year 2106.
+    Future,
+    /// The value is text, or of a type that is not kept.
+    Value,
+    /// The value is not finite.
+    Nan,
+}
+
+impl Reason {
+    /// Every reason, in the order of its discriminant.
+    pub const ALL: [Self; 9] = [
+        Self::Body,
+        Self::Item,
+        Self::NameEmpty,
+        Self::NameTooLong,
+        Self::Tags,
+        Self::Timestamp,
+        Self::Future,
+        Self::Value,
+        Self::Nan,
+    ];
+}
+
+/// A refusal that is named in the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The reason.
+    pub reason: Reason,
+    /// What is wrong, for the sender.
+    pub text: String,
+    /// The refused point as JSON, where the protocol returns it.
+    pub item: Option<String>,
+}
+
+/// What a body yields. A name is kept once for all points of its entry, so that a point takes 16 bytes however long
+/// its name is.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Points {
+    names: String,
+    /// Where the name of each series ends.
+    ends: Vec<usize>,
+    points: Vec<Point>,
+    refused: Vec<Refused>,
+    counts: [u64; Reason::ALL.len()],
+    /// Points that came with a time to live, which is not kept.
+    pub with_ttl: u64,
+    /// Points whose time had milliseconds, which were cut.
+    pub cut: u64,
+    /// Whole numbers beyond 2⁵³, which are kept as the nearest number that has a double.
+    pub rounded: u64,
+}
+
+impl Points {
+    /// The points, in the order of the body.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// Number of series. One that occurs in several entries counts several times.
+    pub fn series_len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The name of a series in Graphite's form.
+    pub fn name(&self, series: u32) -> &str {
+        let at = series as usize;
+        let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.names[from..self.ends[at]]
+    }
+
+    /// The refusals that are named, at most a hundred.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// Number of points refused for one reason.
+    pub fn count(&self, reason: Reason) -> u64 {
+        self.counts[reason as usize]
+    }
+
+    /// Number of points refused.
+    pub fn refused_len(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Memory that the points take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.names.capacity()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.points.capacity() * size_of::<Point>()
+    }
+
+    /// Counts `points` refused points, and names the refusal unless many were named.
+    pub(crate) fn refuse(&mut self, reason: Reason, points: u64, text: impl Into<String>) {
+        self.counts[reason as usize] += points;
+        if self.refused.len() < NAMED_MAX {
+            self.refused.push(Refused { reason, text: text.into(), item: None });
+        }
+    }
+
+    /// Adds a point to the series that comes next, which [`Self::close_series`] names.
+    #[inline]
+    pub(crate) fn add(&mut self, time_ms: i64, value: Number) -> Result<(), Reason> {
+        let timestamp = self.seconds(time_ms)?;
+        let value = self.number(value)?;
+        let series = self.ends.len() as u32;
+        self.points.push(Point { series, timestamp, value });
+        Ok(())
+    }
+
+    /// Whole seconds of a time; what is cut is counted.
+    fn seconds(&mut self, time_ms: i64) -> Result<u32, Reason> {
+        if time_ms < 0 {
+            return Err(Reason::Timestamp);
+        }
+        let seconds = u32::try_from(time_ms / 1000).map_err(|_| Reason::Future)?;
+        self.cut += u64::from(time_ms % 1000 != 0);
+        Ok(seconds)
+    }
+
+    fn number(&mut self, number: Number) -> Result<f64, Reason> {
+        let value = match number {
+            Number::Whole(whole) => {
+                self.rounded += u64::from((whole as f64) as i128 != whole);
+                whole as f64
+            }
+            Number::Real(real) => real,
+        };
+        if value.is_finite() { Ok(value) } else { Err(Reason::Nan) }
+    }
+
+    /// Where the next entry begins.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { points: self.points.len(), refused: self.refused.len(), cut: self.cut, rounded: self.rounded }
+    }
+
+    /// Number of points since a mark.
+    pub(crate) fn since(&self, mark: Mark) -> usize {
+        self.points.len() - mark.points
+    }
+
+    /// Removes the points since a mark and returns their number.
+    pub(crate) fn take_back(&mut self, mark: Mark) -> u64 {
+        let taken = self.since(mark);
+        self.points.truncate(mark.points);
+        (self.cut, self.rounded) = (mark.cut, mark.rounded);
+        taken as u64
+    }
+
+    /// Puts a text in front of the refusals since a mark.
+    pub(crate) fn prefix(&mut self, mark: Mark, prefix: impl Fn() -> String) {
+        for refused in &mut self.refused[mark.refused..] {
+            refused.text.insert_str(0, &prefix());
+        }
+    }
+
+    /// Attaches the JSON of a point to the refusals since a mark.
+    pub(crate) fn attach(&mut self, mark: Mark, item: impl Fn() -> String) {
+        for refused in &mut self.refused[mark.refused..] {
+            refused.item = Some(item());
+        }
+    }
+
+    /// Names the series of the points added since the last one. The tags must not be empty, and each occurs once.
+    /// Fails if the name is too long.
+    pub(crate) fn close_series(&mut self, metric: &str, tags: &mut [Tag<'_>]) -> Result<(), Reason> {
+        let from = self.names.len();
+        names::append(&mut self.names, metric, tags);
+        if self.names.len() - from > NAME_BYTES_MAX {
+            self.names.truncate(from);
+            return Err(Reason::NameTooLong);
+        }
+        self.ends.push(self.names.len());
+        Ok(())
+    }
+}
+
+/// A state of [`Points`] to which an entry can be taken back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    points: usize,
+    refused: usize,
+    cut: u64,
+    rounded: u64,
+}
+
+/// A tag and its value.
+pub(crate) type Tag<'a> = (Cow<'a, str>, Cow<'a, str>);
+
+/// A number as it was sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    Whole(i128),
+    Real(f64),
+}
+
+impl Number {
+    /// A number in a text. `None` for anything else, also for "NaN" and "Infinity".
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
+            return None;
+        }
+        if let Ok(whole) = text.parse::<i64>() {
+            return Some(Self::Whole(whole.into()));
+        }
+        text.parse().ok().map(Self::Real)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_cut_and_numbers_kept_as_doubles() {
+        let mut points = Points::default();
+        assert_eq!(points.add(1_500_000_000_999, Number::Whole(7)), Ok(()));
+        assert_eq!(points.add(0, Number::Whole((1 << 53) + 1)), Ok(()));
+        assert_eq!(points.add(-1, Number::Whole(1)), Err(Reason::Timestamp));
+        assert_eq!(points.add(i64::MAX, Number::Whole(1)), Err(Reason::Future));
+        assert_eq!(points.add(0, Number::Real(f64::INFINITY)), Err(Reason::Nan));
+        points.close_series("m", &mut [("a".into(), "b".into())]).unwrap();
+        assert_eq!((points.cut, points.rounded, points.points().len()), (1, 1, 2));
+        assert_eq!(points.points()[0], Point { series: 0, timestamp: 1_500_000_000, value: 7.0 });
+        assert_eq!(points.name(0), "m;a=b");
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        assert_eq!(points.close_series(&long, &mut []), Err(Reason::NameTooLong));
+        points.close_series("n", &mut []).unwrap();
+        assert_eq!((points.name(1), points.series_len()), ("n", 2));
+    }
+
+    #[test]
+    fn numbers_in_texts() {
+        for (text, number) in [
+            ("3", Some(Number::Whole(3))),
+            ("-4.5", Some(Number::Real(-4.5))),
+            ("1e3", Some(Number::Real(1000.0))),
+            (".5", Some(Number::Real(0.5))),
+            ("NaN", None),
+            ("inf", None),
+            ("0x10", None),
+            ("", None),
+            ("-", None),
+        ] {
+            assert_eq!(Number::parse(text), number, "{text}");
+        }
+    }
+}
