@@ -4,8 +4,13 @@
 //! Pure and synchronous: no sockets, no stores, no clock. A metric with tags is the series `name;tag=value` of the tag
 //! index; [`names`] maps one to the other and back. Start there, and at [`point`] for what a body yields.
 
+mod array;
 pub mod bytes;
+#[doc(hidden)]
+pub mod fuzzing;
+mod json;
 pub mod kairos;
 pub mod names;
 pub mod opentsdb;
 pub mod point;
+mod tags;

@@ -1,1 +1,5 @@
 //! KairosDB's REST protocol.
+
+mod body;
+
+pub use body::datapoints;

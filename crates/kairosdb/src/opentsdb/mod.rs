@@ -1,1 +1,5 @@
 //! OpenTSDB's lines and bodies.
+
+mod put;
+
+pub use put::put;

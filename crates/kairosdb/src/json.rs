@@ -1,0 +1,146 @@
+//! JSON as senders write it: texts that are borrowed where they can be, and values of any kind.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::point::Number;
+
+/// A value of JSON without what is inside it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Scalar<'de> {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(Cow<'de, str>),
+    /// An array or an object.
+    Nested,
+}
+
+impl<'de> Scalar<'de> {
+    /// The value as a text, as a tag's value is read: numbers and truth values count as their text.
+    pub(crate) fn into_text(self) -> Option<Cow<'de, str>> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Number(Number::Whole(whole)) => Some(whole.to_string().into()),
+            Self::Number(Number::Real(real)) => Some(real.to_string().into()),
+            Self::Bool(is) => Some(is.to_string().into()),
+            Self::Null | Self::Nested => None,
+        }
+    }
+
+    /// The value as a number, also one in a text.
+    pub(crate) fn number(&self) -> Option<Number> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(text) => Number::parse(text),
+            _ => None,
+        }
+    }
+
+    /// The value as JSON.
+    pub(crate) fn to_json(&self) -> String {
+        match self {
+            Self::Null => "null".to_owned(),
+            Self::Bool(is) => is.to_string(),
+            Self::Number(Number::Whole(whole)) => whole.to_string(),
+            Self::Number(Number::Real(real)) if real.is_finite() => real.to_string(),
+            Self::Number(Number::Real(_)) => "null".to_owned(),
+            Self::Text(text) => quoted(text),
+            Self::Nested => "{}".to_owned(),
+        }
+    }
+}
+
+/// A text as JSON, with its quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    // A text can always be written.
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+impl<'de> Deserialize<'de> for Scalar<'de> {
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Scalar<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Null)
+    }
+
+    fn visit_bool<E>(self, is: bool) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Bool(is))
+    }
+
+    #[inline]
+    fn visit_i64<E>(self, number: i64) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Number(Number::Whole(number.into())))
+    }
+
+    #[inline]
+    fn visit_u64<E>(self, number: u64) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Number(Number::Whole(number.into())))
+    }
+
+    #[inline]
+    fn visit_f64<E>(self, number: f64) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Number(Number::Real(number)))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Scalar<'de>, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Nested)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar<'de>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Nested)
+    }
+}
+
+/// A key of an object.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyText;
+        impl<'de> Visitor<'de> for KeyText {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            #[inline]
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(KeyText)
+    }
+}

@@ -1,0 +1,124 @@
+//! The tags of an entry, as both protocols send them: an object of texts.
+
+use std::fmt;
+
+use plumbago_model::name::NAME_BYTES_MAX;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::json::{Key, Scalar};
+use crate::point::Tag;
+
+/// Most faults of tags that are named.
+const FAULTS_MAX: usize = 10;
+
+/// The tags of an entry.
+#[derive(Debug, Default)]
+pub(crate) struct Tags<'de> {
+    /// Each tag once; the last value that was sent. Empty if they are too long to be kept.
+    pub(crate) tags: Vec<Tag<'de>>,
+    /// What is wrong with them.
+    pub(crate) faults: Vec<String>,
+    /// Whether they take more bytes than a name can have.
+    pub(crate) too_long: bool,
+    bytes: usize,
+}
+
+impl<'de> Tags<'de> {
+    fn add(&mut self, tag: Key<'de>, value: Scalar<'de>) {
+        let Key(tag) = tag;
+        let value = value.into_text().unwrap_or_default();
+        if tag.is_empty() || value.is_empty() {
+            if self.faults.len() < FAULTS_MAX {
+                let what = if tag.is_empty() { "name" } else { "value" };
+                self.faults.push(format!("tag[{}].{what} may not be empty.", shortened(&tag)));
+            }
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(tag.len() + value.len() + 2);
+        self.too_long |= self.bytes > NAME_BYTES_MAX;
+        if self.too_long {
+            self.tags.clear();
+        } else {
+            self.tags.push((tag, value));
+        }
+    }
+
+    /// Keeps the last value of each tag.
+    fn settle(&mut self) {
+        if self.tags.len() > 1 {
+            self.tags.reverse();
+            self.tags.sort_by(|a, b| a.0.cmp(&b.0));
+            self.tags.dedup_by(|later, first| later.0 == first.0);
+        }
+    }
+}
+
+/// The beginning of a text that a sender chose, for messages.
+pub(crate) fn shortened(text: &str) -> &str {
+    let mut end = text.len().min(80);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+impl<'de> Deserialize<'de> for Tags<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Object)
+    }
+}
+
+struct Object;
+
+impl Object {
+    fn no_object<'de, E>() -> Result<Tags<'de>, E> {
+        Ok(Tags { faults: vec!["tags must be an object.".to_owned()], ..Tags::default() })
+    }
+}
+
+impl<'de> Visitor<'de> for Object {
+    type Value = Tags<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tags")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tags<'de>, A::Error> {
+        let mut tags = Tags::default();
+        while let Some(tag) = map.next_key::<Key<'de>>()? {
+            let value = map.next_value::<Scalar<'de>>()?;
+            tags.add(tag, value);
+        }
+        tags.settle();
+        Ok(tags)
+    }
+
+    fn visit_unit<E>(self) -> Result<Tags<'de>, E> {
+        Ok(Tags::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Tags<'de>, E> {
+        Self::no_object()
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Tags<'de>, E> {
+        Self::no_object()
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Tags<'de>, E> {
+        Self::no_object()
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Tags<'de>, E> {
+        Self::no_object()
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Tags<'de>, E> {
+        Self::no_object()
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tags<'de>, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Self::no_object()
+    }
+}
