@@ -18,12 +18,14 @@ use crate::protocol::TcpProtocol;
 use crate::relabel::{Rules, RulesError};
 use crate::sink::PointSink;
 use crate::stats::{Listener, Stats};
+use crate::writes::Writes;
 
 /// All listeners, bound but not reading yet.
 pub struct Ingest {
     tcp: Vec<tcp::Bound>,
     udp: Vec<udp::Bound>,
     shared: Arc<Shared>,
+    writes: Writes,
     handle: Handle,
 }
 
@@ -145,12 +147,19 @@ impl Ingest {
             tcp.iter().map(|bound| (bound.listener, Arc::clone(&bound.certificates))).collect();
         let addresses = addresses(&tcp, &udp);
         let handle = Handle { addresses, stats, rules, certificates: Arc::new(certificates) };
-        Ok(Self { tcp, udp, shared: Arc::new(shared), handle })
+        let shared = Arc::new(shared);
+        let writes = Writes::new(Arc::clone(&shared));
+        Ok(Self { tcp, udp, shared, writes, handle })
     }
 
     /// The bound addresses, with the ports that the kernel chose for port 0.
     pub fn addresses(&self) -> &Addresses {
         &self.handle.addresses
+    }
+
+    /// Takes points that come with requests to the API's port.
+    pub fn writes(&self) -> Writes {
+        self.writes.clone()
     }
 
     /// Access to the listeners while they run.
@@ -162,6 +171,12 @@ impl Ingest {
     /// received, and returns once the sink has accepted all of it.
     pub async fn run(self, shutdown: CancellationToken) {
         let mut listeners = JoinSet::new();
+        let (writes, stop) = (self.writes, shutdown.clone());
+        listeners.spawn(async move {
+            stop.cancelled().await;
+            writes.close().await;
+            (Listener::API, Ok(()))
+        });
         for bound in self.tcp {
             let (shared, stop) = (Arc::clone(&self.shared), shutdown.clone());
             let listener = bound.listener;

@@ -16,6 +16,7 @@ pub mod relabel;
 pub mod sink;
 pub mod stats;
 mod tags;
+mod writes;
 
 #[doc(hidden)]
 pub mod fuzzing;
@@ -28,3 +29,4 @@ pub use reject::Reject;
 pub use relabel::{Post, Relabel, Rules, RulesError};
 pub use sink::PointSink;
 pub use stats::{Listener, Stats};
+pub use writes::{WriteError, Writes};

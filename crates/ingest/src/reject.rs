@@ -173,6 +173,14 @@ impl Tally {
         }
     }
 
+    /// Counts `count` refusals for one reason, with one sample.
+    pub(crate) fn reject_many(&mut self, reason: Reject, count: u64, bytes: &[u8]) {
+        if count > 0 {
+            self.reject(reason, bytes);
+            self.counts[reason as usize] += count - 1;
+        }
+    }
+
     /// Number of refusals for one reason.
     pub fn count(&self, reason: Reject) -> u64 {
         self.counts[reason as usize]

@@ -17,4 +17,9 @@ pub trait PointSink: Send + Sync + 'static {
     /// # Errors
     /// Returns the batch if a queue is full, or if the sink has failed or is shutting down.
     fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch>;
+
+    /// Waits until a kill of the process cannot lose the points that were pushed before: the journal has handed them
+    /// to the kernel. Returns `false` if the sink has failed or is shutting down.
+    #[must_use]
+    async fn settle(&self) -> bool;
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use plumbago_kairosdb::point::Points;
 use plumbago_telemetry::{Counter, Gauge, Histogram, Registry, Throttle};
 use tracing::{debug, warn};
 
@@ -17,7 +18,8 @@ use crate::reject::{Reject, Tally};
 /// Each listener logs at most one sample of a reason per minute.
 const SAMPLE_EVERY_MS: i64 = 60_000;
 
-/// A listener: one for each protocol over TCP, and one for lines in datagrams.
+/// A listener: one for each protocol over TCP, one for lines in datagrams, and the API's port, as far as its requests
+/// bring points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Listener(usize);
 
@@ -27,7 +29,9 @@ impl Listener {
     /// The line protocol over TCP, the first of [`TCP`].
     pub const LINE: Self = Self(0);
     /// Number of listeners.
-    const COUNT: usize = TCP.len() + 1;
+    const COUNT: usize = TCP.len() + 2;
+    /// Requests to the API's port.
+    pub const API: Self = Self(TCP.len() + 1);
 
     /// The listeners on TCP, in the order of [`TCP`].
     pub fn over_tcp() -> impl Iterator<Item = Self> {
@@ -41,19 +45,24 @@ impl Listener {
 
     /// The value of the label `listener`, which is also the name of the section of settings.
     pub fn label(self) -> &'static str {
-        self.protocol().map_or("udp", |protocol| protocol.name)
+        match self.protocol() {
+            Some(protocol) => protocol.name,
+            None if self == Self::UDP => "udp",
+            None => "api",
+        }
     }
 
     /// Protocol and transport, for people: `pickle tcp`.
     pub fn title(self) -> String {
         match self.protocol() {
-            None => "line udp".to_owned(),
+            None if self == Self::UDP => "line udp".to_owned(),
+            None => "points api".to_owned(),
             Some(TcpProtocol { talk: Talk::Http, .. }) => "points http".to_owned(),
             Some(protocol) => format!("{} tcp", protocol.name),
         }
     }
 
-    /// The protocol. `None` for [`Self::UDP`].
+    /// The protocol. `None` for [`Self::UDP`] and [`Self::API`].
     fn protocol(self) -> Option<&'static TcpProtocol> {
         TCP.get(self.0)
     }
@@ -99,32 +108,73 @@ impl Closed {
 
 /// The counters of all listeners.
 #[derive(Debug)]
-pub struct Stats([ListenerStats; Listener::COUNT]);
+pub struct Stats {
+    listeners: [ListenerStats; Listener::COUNT],
+    losses: Losses,
+}
+
+/// What points of KairosDB's and OpenTSDB's protocols lose on arrival.
+#[derive(Debug)]
+struct Losses {
+    cut: Counter,
+    with_ttl: Counter,
+    rounded: Counter,
+}
+
+impl Losses {
+    fn new(registry: &Registry) -> Self {
+        let counter = |name, help| registry.counter(name, help, &[]);
+        Self {
+            cut: counter(
+                "plumbago_ingest_cut_milliseconds_total",
+                "points whose time was cut from milliseconds to seconds",
+            ),
+            with_ttl: counter(
+                "plumbago_ingest_ignored_ttl_total",
+                "points that came with a time to live, which the storage rules decide here",
+            ),
+            rounded: counter(
+                "plumbago_ingest_rounded_integers_total",
+                "whole numbers beyond 2^53, kept as the nearest double",
+            ),
+        }
+    }
+}
 
 impl Stats {
     /// Registers the counters.
     pub fn new(registry: &Registry) -> Self {
-        Self(std::array::from_fn(|at| ListenerStats::new(Listener(at), registry)))
+        Self {
+            listeners: std::array::from_fn(|at| ListenerStats::new(Listener(at), registry)),
+            losses: Losses::new(registry),
+        }
     }
 
     /// The counters of one listener.
     pub fn of(&self, listener: Listener) -> &ListenerStats {
-        &self.0[listener.0]
+        &self.listeners[listener.0]
+    }
+
+    /// Counts what the points of a body or of lines have lost.
+    pub(crate) fn note(&self, points: &Points) {
+        self.losses.cut.add(points.cut);
+        self.losses.with_ttl.add(points.with_ttl);
+        self.losses.rounded.add(points.rounded);
     }
 
     /// Points received by all listeners.
     pub fn received(&self) -> u64 {
-        self.0.iter().map(|one| one.received.get()).sum()
+        self.listeners.iter().map(|one| one.received.get()).sum()
     }
 
     /// Points accepted from all listeners.
     pub fn accepted(&self) -> u64 {
-        self.0.iter().map(|one| one.accepted.get()).sum()
+        self.listeners.iter().map(|one| one.accepted.get()).sum()
     }
 
     /// Points rejected by all listeners for one reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
-        self.0.iter().map(|one| one.rejected[reason as usize].get()).sum()
+        self.listeners.iter().map(|one| one.rejected[reason as usize].get()).sum()
     }
 
     /// Points rejected by all listeners for all reasons.
@@ -134,7 +184,7 @@ impl Stats {
 
     /// Open connections of all listeners.
     pub fn active_connections(&self) -> u64 {
-        self.0.iter().map(|one| *one.open.lock().unwrap_or_else(PoisonError::into_inner)).sum()
+        self.listeners.iter().map(|one| *one.open.lock().unwrap_or_else(PoisonError::into_inner)).sum()
     }
 }
 
@@ -234,6 +284,14 @@ impl ListenerStats {
     /// Records how long the engine took to accept one batch.
     pub(crate) fn pushed_in(&self, duration: Duration) {
         self.batch_seconds.record(duration);
+    }
+
+    /// Counts points of a request that were not counted yet and that are not taken.
+    pub(crate) fn lost(&self, points: usize, now_ms: i64) {
+        if points > 0 {
+            self.received.add(points as u64);
+            self.dropped(points, now_ms);
+        }
     }
 
     /// Counts points that were received and that the sink did not accept.

@@ -34,7 +34,7 @@ const LAYERS: &[Layer] = &[
     layer("cassandra-node", &[], &[]),
     layer("fjall-host", &["model", "telemetry"], &[]),
     layer("journal", &["fjall-host", "model", "telemetry"], &[]),
-    layer("ingest", &["model", "telemetry", "tls"], &[]),
+    layer("ingest", &["kairosdb", "model", "telemetry", "tls"], &[]),
     layer("aggregation", &["journal", "model", "telemetry"], &[]),
     layer("relay", &["model", "telemetry", "tls"], &[]),
     layer("store", &["model", "telemetry"], &["store"]),

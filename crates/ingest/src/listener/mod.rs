@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) names: NameOptions,
     pub(crate) stats: Arc<Stats>,
     /// One permit per batch that may wait for the sink.
-    in_flight: Semaphore,
+    pub(crate) in_flight: Semaphore,
     /// One permit per KiB that incomplete large frames may take.
     frame_memory: Semaphore,
 }
@@ -65,7 +65,7 @@ impl Shared {
     }
 
     /// Pushes a batch and counts it. Returns false if the sink did not accept it.
-    async fn push(&self, points: PointBatch, stats: &ListenerStats) -> bool {
+    pub(crate) async fn push(&self, points: PointBatch, stats: &ListenerStats) -> bool {
         if points.is_empty() {
             return true;
         }
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     /// The context of a parser, at the current time.
-    fn context<'a>(&self, relabel: &'a Relabel) -> Context<'a> {
+    pub(crate) fn context<'a>(&self, relabel: &'a Relabel) -> Context<'a> {
         let now = self.clock.now().clamp(0, i64::from(u32::MAX)) as u32;
         Context { now, names: self.names, relabel: (!relabel.is_empty()).then_some(relabel) }
     }

@@ -19,6 +19,10 @@ impl PointSink for EngineSink {
     fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch> {
         self.0.try_push(batch)
     }
+
+    async fn settle(&self) -> bool {
+        self.0.journaled().await.is_ok()
+    }
 }
 
 /// The engine and the relay. Points that the engine has no room for are not relayed; the sender of a datagram has
@@ -47,6 +51,10 @@ impl PointSink for RelayedSink {
         self.engine.try_push(batch)?;
         self.relay.offer(&relayed);
         Ok(())
+    }
+
+    async fn settle(&self) -> bool {
+        self.engine.journaled().await.is_ok()
     }
 }
 
@@ -89,6 +97,10 @@ impl PointSink for AggregatedSink {
         }
         self.aggregation.note_consumed(consumed);
         Ok(())
+    }
+
+    async fn settle(&self) -> bool {
+        self.inner.settle().await
     }
 }
 

@@ -85,6 +85,10 @@ impl PointSink for Collect {
         self.take(&batch);
         Ok(())
     }
+
+    async fn settle(&self) -> bool {
+        true
+    }
 }
 
 /// Running listeners.
