@@ -9,6 +9,17 @@ pub fn bodies(data: &[u8]) {
     check(&opentsdb::put(data));
 }
 
+/// Reads the bytes as lines of port 4242.
+pub fn lines(data: &[u8]) {
+    let mut lines = opentsdb::Lines::default();
+    for line in String::from_utf8_lossy(data).lines() {
+        if let Ok(opentsdb::Line::Put(put)) = lines.read(line) {
+            assert!(put.value.is_finite());
+            assert_eq!(plumbago_model::sanitize(lines.name()).as_deref(), Ok(lines.name()), "{line}");
+        }
+    }
+}
+
 fn check(points: &Points) {
     for point in points.points() {
         assert!(point.value.is_finite());
@@ -59,6 +70,11 @@ mod tests {
         #[test]
         fn any_body_is_read_or_refused(data in body()) {
             super::bodies(&data);
+        }
+
+        #[test]
+        fn any_line_is_read_or_refused(line in "put[m]? [\\PC;=~. ]{0,20} [0-9.-]{0,15} [0-9.e-]{0,8}( [\\PC=;~.]{0,9}){0,4}") {
+            super::lines(line.as_bytes());
         }
     }
 }

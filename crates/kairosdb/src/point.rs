@@ -80,6 +80,8 @@ pub struct Points {
     points: Vec<Point>,
     refused: Vec<Refused>,
     counts: [u64; Reason::ALL.len()],
+    /// Number of points that [`Self::refusals`] left out.
+    taken: usize,
     /// Points that came with a time to live, which is not kept.
     pub with_ttl: u64,
     /// Points whose time had milliseconds, which were cut.
@@ -104,6 +106,16 @@ impl Points {
         let at = series as usize;
         let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.names[from..self.ends[at]]
+    }
+
+    /// The same without the points: what an answer needs once they are on their way.
+    pub fn refusals(&self) -> Self {
+        Self { refused: self.refused.clone(), counts: self.counts, taken: self.taken(), ..Self::default() }
+    }
+
+    /// Number of points that were not refused.
+    pub fn taken(&self) -> usize {
+        self.taken + self.points.len()
     }
 
     /// The refusals that are named, at most a hundred.

@@ -14,7 +14,7 @@ const FAULTS_MAX: usize = 10;
 /// The tags of an entry.
 #[derive(Debug, Default)]
 pub(crate) struct Tags<'de> {
-    /// Each tag once; the last value that was sent. Empty if they are too long to be kept.
+    /// Each tag once. Empty if they are too long to be kept.
     pub(crate) tags: Vec<Tag<'de>>,
     /// What is wrong with them.
     pub(crate) faults: Vec<String>,
@@ -43,12 +43,15 @@ impl<'de> Tags<'de> {
         }
     }
 
-    /// Keeps the last value of each tag.
+    /// Sorts the tags. One that was sent with two values is a fault.
     fn settle(&mut self) {
-        if self.tags.len() > 1 {
-            self.tags.reverse();
-            self.tags.sort_by(|a, b| a.0.cmp(&b.0));
-            self.tags.dedup_by(|later, first| later.0 == first.0);
+        if self.tags.len() < 2 {
+            return;
+        }
+        self.tags.sort();
+        self.tags.dedup();
+        if let Some(pair) = self.tags.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            self.faults.push(format!("tag[{}] has two values.", shortened(&pair[0].0)));
         }
     }
 }

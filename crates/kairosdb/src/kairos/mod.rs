@@ -1,5 +1,14 @@
-//! KairosDB's REST protocol.
+//! KairosDB's REST protocol: bodies of points, queries and their answers.
 
+mod aggregate;
+pub mod answer;
 mod body;
+mod group;
+mod query;
+mod time;
 
+pub use aggregate::{Aggregator, Compare, Fold, Sample, Sampling, Span, Stamp};
 pub use body::datapoints;
+pub use group::GroupBy;
+pub use query::{Metric, Query, TagValue};
+pub use time::{Duration, Unit};

@@ -64,7 +64,6 @@ fn metrics_in_all_forms() {
             r#"{"name":"m;\n","tags":{"name":"a=b"},"datapoints":[[0,1]]}"#,
             vec![m("m%3B%0A;%6Eame=a=b", 0, 1.0)],
         ),
-        (r#"{"name":"m","tags":{"a":"1","a":"2"},"datapoints":[[0,1]]}"#, vec![m("m;a=2", 0, 1.0)]),
         (r#"{"name":"m","tags":{"a":"1"},"datapoints":[],"ttl":"5"}"#, vec![]),
         (r#"{"name":"m","tags":{"a":"1"}}"#, vec![]),
         ("[]", vec![]),
@@ -94,6 +93,10 @@ fn what_is_refused_is_named() {
         (
             r#"{"name":"m","tags":{"a":null},"datapoints":[[0,1]]}"#,
             "metric[0](name=m).tag[a].value may not be empty.",
+        ),
+        (
+            r#"{"name":"m","tags":{"a":"1","a":"2"},"datapoints":[[0,1]]}"#,
+            "metric[0](name=m).tag[a] has two values.",
         ),
         (
             r#"{"name":"m","tags":{"":"a"},"datapoints":[[0,1]]}"#,

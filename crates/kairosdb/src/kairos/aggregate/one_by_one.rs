@@ -1,0 +1,74 @@
+//! Aggregators that look at one point, or at a point and those before it.
+
+use super::{Compare, Sample};
+
+pub(super) fn each(points: Vec<Sample>, change: impl Fn(f64) -> f64) -> Vec<Sample> {
+    points.into_iter().map(|(ms, value)| (ms, value.map(&change))).collect()
+}
+
+/// A value for each point but the first, from it and the point before.
+///
+/// # Errors
+/// If two points have the same time.
+pub(super) fn pairs(
+    points: &[Sample],
+    name: &str,
+    value: impl Fn((i64, f64), (i64, f64)) -> f64,
+) -> Result<Vec<Sample>, String> {
+    let known: Vec<(i64, f64)> = known(points).collect();
+    let made = known.windows(2).map(|pair| {
+        if pair[0].0 == pair[1].0 {
+            return Err(format!(
+                "The {name} aggregator cannot compute a rate for points of the same time; put another aggregator, \
+                 such as sum, in front of it."
+            ));
+        }
+        Ok((pair[1].0, Some(value(pair[0], pair[1]))))
+    });
+    made.collect()
+}
+
+pub(super) fn diff(points: &[Sample]) -> Vec<Sample> {
+    let known: Vec<(i64, f64)> = known(points).collect();
+    known.windows(2).map(|pair| (pair[1].0, Some(pair[1].1 - pair[0].1))).collect()
+}
+
+pub(super) fn sma(points: &[Sample], size: usize) -> Vec<Sample> {
+    let known: Vec<(i64, f64)> = known(points).collect();
+    let mean = |window: &[(i64, f64)]| window.iter().map(|(_, value)| value).sum::<f64>() / size as f64;
+    known.windows(size).map(|window| (window[size - 1].0, Some(mean(window)))).collect()
+}
+
+pub(super) fn trim(mut points: Vec<Sample>, first: bool, last: bool) -> Vec<Sample> {
+    if last {
+        points.pop();
+    }
+    if first && !points.is_empty() {
+        points.remove(0);
+    }
+    points
+}
+
+/// Drops the points that match.
+pub(super) fn filter(mut points: Vec<Sample>, compare: Compare, threshold: f64) -> Vec<Sample> {
+    let matches = |value: f64| match compare {
+        Compare::Lt => value < threshold,
+        Compare::Lte => value <= threshold,
+        Compare::Gt => value > threshold,
+        Compare::Gte => value >= threshold,
+        Compare::Equal => value == threshold,
+        Compare::Ne => value != threshold,
+    };
+    points.retain(|(_, value)| !value.is_some_and(matches));
+    points
+}
+
+/// How many thresholds a value has passed.
+pub(super) fn score(value: f64, thresholds: &[f64], descending: bool) -> f64 {
+    let passed = thresholds.iter().filter(|threshold| value >= **threshold).count();
+    (if descending { thresholds.len() - passed } else { passed }) as f64
+}
+
+fn known(points: &[Sample]) -> impl Iterator<Item = (i64, f64)> + '_ {
+    points.iter().filter_map(|(ms, value)| Some((*ms, (*value)?)))
+}

@@ -1,0 +1,286 @@
+//! From the points of the series to the answer of a query.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::{Value, json};
+
+use super::aggregate::{Sample, Span};
+use super::group::{GroupBy, Key};
+use super::query::{Metric, Query};
+use crate::names;
+
+/// The points of one series that were read for a query, in ascending order of time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// The name of the series, in Graphite's form.
+    pub name: String,
+    /// Milliseconds and values.
+    pub points: Vec<(i64, f64)>,
+}
+
+/// The answer for one metric of a query, as JSON.
+///
+/// # Errors
+/// If an aggregator is not possible for these points.
+pub fn metric(
+    query: &Query,
+    metric: &Metric,
+    columns: Vec<Column>,
+    now_ms: i64,
+    points_max: usize,
+) -> Result<String, String> {
+    let sample_size: usize = columns.iter().map(|column| column.points.len()).sum();
+    let span =
+        Span { start_ms: query.start_ms, end_ms: query.end_ms.min(now_ms), zone: &query.zone, points_max };
+    let mut out = format!("{{\"sample_size\":{sample_size},\"results\":[");
+    let groups = groups(metric, columns, query.start_ms);
+    if groups.is_empty() {
+        out.push_str(&nothing(metric).to_string());
+    }
+    for (at, group) in groups.into_iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        group.result(metric, span, &mut out)?;
+    }
+    out.push_str("]}");
+    Ok(out)
+}
+
+/// The answer of `query/tags` for one metric: which values its tags have in these series.
+pub fn tags(metric: &Metric, names: &[String]) -> String {
+    let mut tags = Tags::new();
+    names.iter().for_each(|name| collect(name, &mut tags));
+    json!({"results": [{"name": metric.name, "tags": tags, "values": []}]}).to_string()
+}
+
+/// The answer to a whole query, from those of its metrics.
+pub fn whole(metrics: &[String]) -> String {
+    format!("{{\"queries\":[{}]}}", metrics.join(","))
+}
+
+fn nothing(metric: &Metric) -> Value {
+    json!({"name": metric.name, "tags": {}, "values": []})
+}
+
+type Tags = BTreeMap<String, BTreeSet<String>>;
+
+fn collect(name: &str, tags: &mut Tags) {
+    for (tag, value) in names::series(name).tags {
+        tags.entry(tag).or_default().insert(value);
+    }
+}
+
+/// Points that are aggregated together.
+#[derive(Debug)]
+struct Group {
+    /// Of each grouping, in the order of the query.
+    keys: Vec<Key>,
+    tags: Tags,
+    points: Vec<(i64, f64)>,
+    /// The number of the series whose tags were collected last.
+    series: usize,
+}
+
+/// Groups by their keys, in order of first appearance.
+#[derive(Debug, Default)]
+struct Groups {
+    all: Vec<Group>,
+    places: HashMap<Vec<Key>, usize>,
+}
+
+impl Groups {
+    /// The group of a point of the series with this number and name.
+    fn of(&mut self, keys: &[Key], series: usize, name: &str) -> &mut Group {
+        let at = match self.places.get(keys) {
+            Some(at) => *at,
+            None => {
+                let (keys, at) = (keys.to_vec(), self.all.len());
+                let group =
+                    Group { keys: keys.clone(), tags: Tags::new(), points: Vec::new(), series: usize::MAX };
+                self.all.push(group);
+                self.places.insert(keys, at);
+                at
+            }
+        };
+        let group = &mut self.all[at];
+        if group.series != series {
+            group.series = series;
+            collect(name, &mut group.tags);
+        }
+        group
+    }
+}
+
+fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64) -> Vec<Group> {
+    let by_point = metric.group_by.iter().any(|group| !group.is_of_series());
+    let mut groups = Groups::default();
+    for (number, column) in columns.into_iter().enumerate().filter(|(_, column)| !column.points.is_empty()) {
+        let series = names::series(&column.name);
+        let key_of = |group: &GroupBy| match group {
+            GroupBy::Tag(tags) => {
+                Key::Tags(tags.iter().map(|tag| series.tag(tag).unwrap_or_default().to_owned()).collect())
+            }
+            _ => Key::Number(0),
+        };
+        let mut keys: Vec<Key> = metric.group_by.iter().map(key_of).collect();
+        if !by_point {
+            groups.of(&keys, number, &column.name).points.extend(column.points);
+            continue;
+        }
+        for (ms, value) in column.points {
+            for (key, group) in keys.iter_mut().zip(&metric.group_by) {
+                if !group.is_of_series() {
+                    *key = group.key(ms, value, start_ms);
+                }
+            }
+            groups.of(&keys, number, &column.name).points.push((ms, value));
+        }
+    }
+    groups.all
+}
+
+impl Group {
+    fn result(mut self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
+        // Points of one time stay in the order of their series.
+        self.points.sort_by_key(|(ms, _)| *ms);
+        if metric.limit > 0 && self.points.len() > metric.limit {
+            let cut = self.points.len() - metric.limit;
+            if metric.descending {
+                self.points.drain(..cut);
+            } else {
+                self.points.truncate(metric.limit);
+            }
+        }
+        let mut points: Vec<Sample> =
+            std::mem::take(&mut self.points).into_iter().map(|(ms, value)| (ms, Some(value))).collect();
+        for aggregator in &metric.aggregators {
+            points = aggregator.apply(points, span)?;
+        }
+        if metric.descending {
+            points.reverse();
+        }
+        let tags = if metric.exclude_tags { json!({}) } else { json!(self.tags) };
+        let (name, group_by) = (json!(metric.name), self.group_by(metric));
+        out.push_str(&format!("{{\"name\":{name},\"group_by\":{group_by},\"tags\":{tags},\"values\":["));
+        for (at, point) in points.into_iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            write_point(point, out);
+        }
+        out.push_str("]}");
+        Ok(())
+    }
+
+    /// Tag groups stand after those of values, times and bins, and the type stands last.
+    fn group_by(&self, metric: &Metric) -> Value {
+        let described = |of_series: bool| {
+            let groups = metric.group_by.iter().zip(&self.keys);
+            let groups = groups.filter(move |(group, _)| group.is_of_series() == of_series);
+            groups.map(|(group, key)| group.describe(key))
+        };
+        let kind = json!({"name": "type", "type": "number"});
+        described(false).chain(described(true)).chain([kind]).collect()
+    }
+}
+
+/// Writes a point. Whole numbers have no fraction; what no JSON number can be is null.
+fn write_point((ms, value): Sample, out: &mut String) {
+    out.push('[');
+    out.push_str(itoa::Buffer::new().format(ms));
+    out.push(',');
+    match value {
+        Some(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
+            out.push_str(itoa::Buffer::new().format(value as i64));
+        }
+        Some(value) if value.is_finite() => out.push_str(zmij::Buffer::new().format_finite(value)),
+        _ => out.push_str("null"),
+    }
+    out.push(']');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(query: Value) -> Value {
+        let query = Query::parse(query.to_string().as_bytes(), 10_000).unwrap();
+        let column =
+            |name: &str, points: &[(i64, f64)]| Column { name: name.to_owned(), points: points.to_vec() };
+        let columns = vec![
+            column("m;dc=x;host=a", &[(1000, 1.0), (2000, 2.5)]),
+            column("m;host=b", &[(1000, 10.0), (3000, 30.0)]),
+            column("m;host=c", &[]),
+        ];
+        let answer = metric(&query, &query.metrics[0], columns, 10_000, 1000).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    #[test]
+    fn series_are_one_stream_unless_they_are_grouped() {
+        let answer = ask(json!({"start_absolute": 0, "metrics": [{"name": "m"}]}));
+        let expected = json!({"sample_size": 4, "results": [{
+            "name": "m", "group_by": [{"name": "type", "type": "number"}],
+            "tags": {"dc": ["x"], "host": ["a", "b"]},
+            "values": [[1000, 1], [1000, 10], [2000, 2.5], [3000, 30]],
+        }]});
+        assert_eq!(answer, expected);
+        let by_tag = json!({"name": "tag", "tags": ["dc"]});
+        let answer = ask(
+            json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": [by_tag], "exclude_tags": true}]}),
+        );
+        let results = answer["results"].as_array().unwrap();
+        assert_eq!(results.len(), 2);
+        assert_eq!(results[1]["group_by"][0], json!({"name": "tag", "tags": ["dc"], "group": {"dc": ""}}));
+        assert_eq!(
+            (&results[1]["values"], &results[1]["tags"]),
+            (&json!([[1000, 10], [3000, 30]]), &json!({}))
+        );
+        let value = json!({"name": "value", "range_size": 10});
+        let answer = ask(json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": [value]}]}));
+        let groups: Vec<_> = answer["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|r| &r["group_by"][0]["group"]["group_number"])
+            .collect();
+        assert_eq!(groups, [0, 1, 3]);
+    }
+
+    #[test]
+    fn limits_and_order_come_before_and_after_aggregation() {
+        let answer = ask(json!({"start_absolute": 0, "metrics": [{"name": "m", "limit": 2, "order": "desc",
+            "aggregators": [{"name": "sum", "sampling": {"value": 1, "unit": "seconds"}}]}]}));
+        assert_eq!(answer["results"][0]["values"], json!([[3000, 30], [2000, 2.5]]));
+        let query = json!({"start_absolute": 0, "metrics": [{"name": "m"}]});
+        let query = Query::parse(query.to_string().as_bytes(), 0).unwrap();
+        let none = metric(&query, &query.metrics[0], Vec::new(), 0, 10).unwrap();
+        let none: Value = serde_json::from_str(&none).unwrap();
+        assert_eq!(none, json!({"sample_size": 0, "results": [{"name": "m", "tags": {}, "values": []}]}));
+    }
+
+    #[test]
+    fn wrong_queries_are_refused() {
+        let m = json!([{"name": "m"}]);
+        for query in [
+            json!({}),
+            json!({"metrics": m}),
+            json!({"start_absolute": 5, "end_absolute": 4, "metrics": m}),
+            json!({"start_absolute": 5, "metrics": []}),
+            json!({"start_relative": {"value": 1, "unit": "x"}, "metrics": m}),
+            json!({"start_absolute": 5, "time_zone": "Nowhere", "metrics": m}),
+            json!({"start_absolute": 5, "metrics": [{"name": "m", "tags": {"a": ""}}]}),
+            json!({"start_absolute": 5, "metrics": [{"name": "m", "order": "x"}]}),
+            json!({"start_absolute": 5, "metrics": [{"name": "m", "group_by": [{"name": "x"}]}]}),
+            json!({"start_absolute": 5, "metrics": [{"name": "m", "aggregators": [{"name": "x"}]}]}),
+        ] {
+            assert!(Query::parse(query.to_string().as_bytes(), 0).is_err(), "{query}");
+        }
+        let good = json!({"start_relative": {"value": "1", "unit": "HOURS"}, "unknown": 1,
+            "metrics": [{"name": "m", "tags": {"a": ["b", "regex:c.*"], "d": 5}}]});
+        let query = Query::parse(good.to_string().as_bytes(), 3_600_000).unwrap();
+        assert_eq!((query.start_ms, query.end_ms), (0, i64::MAX));
+        assert!(query.metrics[0].tags[0].1[1].matches("cd") && !query.metrics[0].tags[0].1[1].matches("xcd"));
+    }
+}

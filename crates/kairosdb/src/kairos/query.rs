@@ -1,0 +1,258 @@
+//! The body of a query: times, metrics, and what becomes of their points.
+
+use jiff::tz::TimeZone;
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::aggregate::Aggregator;
+use super::group::GroupBy;
+use super::time::{Duration, Unit};
+
+/// Most metrics, aggregators, groupings or tags of a query.
+const PARTS_MAX: usize = 1000;
+
+/// The times that calendars have, in milliseconds: from the year 0 to 9999. Others are moved there.
+const TIME_MIN_MS: i64 = -62_167_219_200_000;
+const TIME_MAX_MS: i64 = 253_402_200_000_000;
+
+/// What in a tag's value begins a regular expression.
+const REGEX: &str = "regex:";
+
+/// A query.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// First time, in milliseconds.
+    pub start_ms: i64,
+    /// Last time, included.
+    pub end_ms: i64,
+    /// The zone of calendars.
+    pub zone: TimeZone,
+    /// Seconds for which an answer may be kept.
+    pub cache_time: u64,
+    /// What is asked, each with its own answer.
+    pub metrics: Vec<Metric>,
+}
+
+/// One metric of a query.
+#[derive(Debug, Clone)]
+pub struct Metric {
+    /// The metric.
+    pub name: String,
+    /// The tags that a series must have, each with one of the values.
+    pub tags: Vec<(String, Vec<TagValue>)>,
+    /// Whether the answer leaves the tags out.
+    pub exclude_tags: bool,
+    /// Most points of a group, before aggregation. 0 for all.
+    pub limit: usize,
+    /// Whether points come last first.
+    pub descending: bool,
+    /// What is done with the points of each group, in this order.
+    pub aggregators: Vec<Aggregator>,
+    /// How series and points are grouped.
+    pub group_by: Vec<GroupBy>,
+}
+
+/// A value of a tag, or what it has to match.
+#[derive(Debug, Clone)]
+pub enum TagValue {
+    /// Exactly this value.
+    Exact(String),
+    /// A regular expression for the whole value.
+    Regex(Regex),
+}
+
+impl TagValue {
+    /// Whether a value is meant.
+    pub fn matches(&self, value: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == value,
+            Self::Regex(regex) => regex.is_match(value),
+        }
+    }
+}
+
+impl Query {
+    /// Reads a query, at a time.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(body: &[u8], now_ms: i64) -> Result<Self, Vec<String>> {
+        let query: Map<String, Value> =
+            serde_json::from_slice(body).map_err(|error| vec![format!("the query is not JSON: {error}")])?;
+        Self::of(&query, now_ms).map_err(|text| vec![text])
+    }
+
+    fn of(query: &Map<String, Value>, now_ms: i64) -> Result<Self, String> {
+        let zone = match query.get("time_zone") {
+            None | Some(Value::Null) => TimeZone::UTC,
+            Some(zone) => {
+                let name = zone.as_str().unwrap_or_default();
+                TimeZone::get(name).map_err(|_| format!("query.time_zone {name:?} is not a time zone."))?
+            }
+        };
+        let time = |edge: &str| time(query, edge, now_ms, &zone);
+        let start_ms = time("start")?.ok_or("query.start_time relative or absolute time must be set.")?;
+        let end_ms = time("end")?.unwrap_or(i64::MAX);
+        if start_ms > end_ms {
+            return Err("query.end_time must be after the start time.".to_owned());
+        }
+        let metrics = match query.get("metrics") {
+            Some(Value::Array(metrics)) if !metrics.is_empty() => metrics,
+            _ => return Err("query.metric[] must have a size of at least 1.".to_owned()),
+        };
+        within(metrics.len(), "metrics")?;
+        let metric = |(at, metric): (usize, &Value)| {
+            Metric::of(metric).map_err(|text| format!("query.metric[{at}].{text}"))
+        };
+        Ok(Self {
+            start_ms,
+            end_ms,
+            cache_time: query.get("cache_time").and_then(number).map_or(0, |time| time.max(0) as u64),
+            metrics: metrics.iter().enumerate().map(metric).collect::<Result<_, _>>()?,
+            zone,
+        })
+    }
+}
+
+impl Metric {
+    /// All series of a metric.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            tags: Vec::new(),
+            exclude_tags: false,
+            limit: 0,
+            descending: false,
+            aggregators: Vec::new(),
+            group_by: Vec::new(),
+        }
+    }
+
+    fn of(metric: &Value) -> Result<Self, String> {
+        let Value::Object(metric) = metric else { return Err("must be an object.".to_owned()) };
+        let name = match metric.get("name") {
+            Some(Value::String(name)) if !name.is_empty() => name.clone(),
+            _ => return Err("name may not be empty.".to_owned()),
+        };
+        let list = |key: &str| -> Result<Vec<&Value>, String> {
+            match metric.get(key) {
+                None | Some(Value::Null) => Ok(Vec::new()),
+                Some(Value::Array(list)) => within(list.len(), key).map(|()| list.iter().collect()),
+                Some(_) => Err(format!("{key} must be an array.")),
+            }
+        };
+        let limit = match metric.get("limit") {
+            None | Some(Value::Null) => 0,
+            Some(limit) => {
+                number(limit).and_then(|limit| usize::try_from(limit).ok()).ok_or("limit is not a number.")?
+            }
+        };
+        let descending =
+            match metric.get("order").and_then(Value::as_str).map(str::to_ascii_lowercase).as_deref() {
+                None | Some("asc") => false,
+                Some("desc") => true,
+                Some(other) => return Err(format!("order {other:?} is neither asc nor desc.")),
+            };
+        let aggregator = |(at, value): (usize, &Value)| {
+            Aggregator::of(value).map_err(|text| format!("aggregators[{at}].{text}"))
+        };
+        let group = |(at, value): (usize, &Value)| {
+            GroupBy::of(value).map_err(|text| format!("group_by[{at}].{text}"))
+        };
+        Ok(Self {
+            name,
+            tags: tags(metric.get("tags"))?,
+            exclude_tags: metric.get("exclude_tags").and_then(Value::as_bool).unwrap_or(false),
+            limit,
+            descending,
+            aggregators: list("aggregators")?
+                .into_iter()
+                .enumerate()
+                .map(aggregator)
+                .collect::<Result<_, _>>()?,
+            group_by: list("group_by")?.into_iter().enumerate().map(group).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn tags(tags: Option<&Value>) -> Result<Vec<(String, Vec<TagValue>)>, String> {
+    let tags = match tags {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(tags)) => tags,
+        Some(_) => return Err("tags must be an object.".to_owned()),
+    };
+    within(tags.len(), "tags")?;
+    let mut all = Vec::new();
+    for (tag, values) in tags {
+        let values: Vec<&Value> = match values {
+            Value::Array(values) => values.iter().collect(),
+            value => vec![value],
+        };
+        within(values.len(), "tags")?;
+        let values = values.into_iter().map(|value| tag_value(tag, value)).collect::<Result<Vec<_>, _>>()?;
+        if tag.is_empty() || values.is_empty() {
+            return Err(format!("tags[{tag}] may not be empty."));
+        }
+        all.push((tag.clone(), values));
+    }
+    Ok(all)
+}
+
+fn tag_value(tag: &str, value: &Value) -> Result<TagValue, String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => String::new(),
+    };
+    if text.is_empty() {
+        return Err(format!("tags[{tag}] value must not be null or empty."));
+    }
+    match text.strip_prefix(REGEX) {
+        None => Ok(TagValue::Exact(text)),
+        Some(regex) => Regex::new(&format!("^(?:{regex})$"))
+            .map(TagValue::Regex)
+            .map_err(|_| format!("tags[{tag}] {regex:?} is not a regular expression.")),
+    }
+}
+
+/// The time of an edge: absolute, or before now.
+fn time(query: &Map<String, Value>, edge: &str, now_ms: i64, zone: &TimeZone) -> Result<Option<i64>, String> {
+    match query.get(&format!("{edge}_absolute")) {
+        None | Some(Value::Null) => {}
+        Some(absolute) => {
+            return number(absolute)
+                .map(|time| Some(time.clamp(TIME_MIN_MS, TIME_MAX_MS)))
+                .ok_or_else(|| format!("query.{edge}_absolute must be a number."));
+        }
+    }
+    match query.get(&format!("{edge}_relative")) {
+        None | Some(Value::Null) => Ok(None),
+        Some(relative) => {
+            let duration = duration(relative).map_err(|text| format!("query.{edge}_relative.{text}"))?;
+            let beyond = || format!("query.{edge}_relative lies beyond all time.");
+            duration.before(now_ms, zone).map(Some).ok_or_else(beyond)
+        }
+    }
+}
+
+/// A duration as an object of `value` and `unit`.
+pub(super) fn duration(value: &Value) -> Result<Duration, String> {
+    let count = value.get("value").and_then(number).filter(|count| *count > 0);
+    let count = count.ok_or("value must be greater than or equal to 1.")?;
+    let name = value.get("unit").and_then(Value::as_str).unwrap_or_default();
+    let unit = Unit::named(name).ok_or_else(|| format!("unit {name:?} is not a unit of time."))?;
+    Ok(Duration { value: count, unit })
+}
+
+/// A whole number, also one in a text.
+pub(super) fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) => number.as_i64().or_else(|| number.as_f64().map(|real| real as i64)),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn within(count: usize, what: &str) -> Result<(), String> {
+    if count > PARTS_MAX { Err(format!("{what}: more than {PARTS_MAX}.")) } else { Ok(()) }
+}

@@ -1,0 +1,200 @@
+//! Units of time and the ranges into which points fall.
+
+use jiff::civil::Weekday;
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, Unit as JiffUnit, Zoned};
+
+/// A unit of a duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// 1 ms.
+    Milliseconds,
+    /// 1000 ms.
+    Seconds,
+    /// 60 s.
+    Minutes,
+    /// 60 min.
+    Hours,
+    /// Days of a calendar.
+    Days,
+    /// Weeks, from Monday.
+    Weeks,
+    /// Months of a calendar.
+    Months,
+    /// Years of a calendar.
+    Years,
+}
+
+impl Unit {
+    /// The unit of this name, in any case.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "milliseconds" => Self::Milliseconds,
+            "seconds" => Self::Seconds,
+            "minutes" => Self::Minutes,
+            "hours" => Self::Hours,
+            "days" => Self::Days,
+            "weeks" => Self::Weeks,
+            "months" => Self::Months,
+            "years" => Self::Years,
+            _ => return None,
+        })
+    }
+
+    /// Milliseconds of one; a month is 30 days and a year 365 where no calendar counts.
+    pub fn millis(self) -> i64 {
+        match self {
+            Self::Milliseconds => 1,
+            Self::Seconds => 1000,
+            Self::Minutes => 60_000,
+            Self::Hours => 3_600_000,
+            Self::Days => 86_400_000,
+            Self::Weeks => 604_800_000,
+            Self::Months => 30 * 86_400_000,
+            Self::Years => 365 * 86_400_000,
+        }
+    }
+
+    fn span(self, count: i64) -> Option<Span> {
+        let span = Span::new();
+        match self {
+            Self::Days => span.try_days(count),
+            Self::Weeks => span.try_weeks(count),
+            Self::Months => span.try_months(count),
+            Self::Years => span.try_years(count),
+            _ => span.try_milliseconds(count.checked_mul(self.millis())?),
+        }
+        .ok()
+    }
+
+    fn is_calendar(self) -> bool {
+        matches!(self, Self::Days | Self::Weeks | Self::Months | Self::Years)
+    }
+}
+
+/// A number of units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Duration {
+    /// How many; at least 1.
+    pub value: i64,
+    /// Of which unit.
+    pub unit: Unit,
+}
+
+impl Duration {
+    /// The time this long before `now_ms`, by the calendar of a zone. `None` if it is beyond all calendars.
+    pub fn before(self, now_ms: i64, zone: &TimeZone) -> Option<i64> {
+        let then = zoned(now_ms, zone)?.checked_sub(self.unit.span(self.value)?).ok()?;
+        Some(then.timestamp().as_millisecond())
+    }
+}
+
+fn zoned(ms: i64, zone: &TimeZone) -> Option<Zoned> {
+    Some(Timestamp::from_millisecond(ms).ok()?.to_zoned(zone.clone()))
+}
+
+/// Divides time into ranges of equal length from a start on.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    sampling: Duration,
+    start: i64,
+    zone: TimeZone,
+    /// The range that was found last, which most points share.
+    last: (i64, i64),
+}
+
+impl Ranges {
+    /// Ranges from `start` on, or with `align` from the beginning of the day, week, month or year before it.
+    pub(super) fn new(sampling: Duration, align: bool, start: i64, zone: &TimeZone) -> Self {
+        let start = if align { aligned(start, sampling.unit, zone).unwrap_or(start) } else { start };
+        Self { sampling, start, zone: zone.clone(), last: (0, 0) }
+    }
+
+    /// Start and end of the range that holds `ms`; the end is the start of the next.
+    pub(super) fn of(&mut self, ms: i64) -> (i64, i64) {
+        if !(self.last.0..self.last.1).contains(&ms) {
+            self.last = self.find(ms);
+        }
+        self.last
+    }
+
+    fn find(&self, ms: i64) -> (i64, i64) {
+        if self.sampling.unit.is_calendar()
+            && let Some(range) = self.by_calendar(ms)
+        {
+            return range;
+        }
+        let length = self.sampling.value.saturating_mul(self.sampling.unit.millis()).max(1);
+        let from = self.start + ms.saturating_sub(self.start).div_euclid(length) * length;
+        (from, from.saturating_add(length))
+    }
+
+    fn by_calendar(&self, ms: i64) -> Option<(i64, i64)> {
+        let start = zoned(self.start, &self.zone)?;
+        let unit = match self.sampling.unit {
+            Unit::Days => JiffUnit::Day,
+            Unit::Weeks => JiffUnit::Week,
+            Unit::Months => JiffUnit::Month,
+            _ => JiffUnit::Year,
+        };
+        let between = start.until((unit, &zoned(ms, &self.zone)?)).ok()?;
+        let units = match self.sampling.unit {
+            Unit::Days => i64::from(between.get_days()),
+            Unit::Weeks => i64::from(between.get_weeks()),
+            Unit::Months => i64::from(between.get_months()),
+            _ => i64::from(between.get_years()),
+        };
+        let past = units.div_euclid(self.sampling.value) * self.sampling.value;
+        let at = |units: i64| -> Option<i64> {
+            let then = start.checked_add(self.sampling.unit.span(units)?).ok()?;
+            Some(then.timestamp().as_millisecond())
+        };
+        Some((at(past)?, at(past.checked_add(self.sampling.value)?)?))
+    }
+}
+
+/// The beginning of the second, day, week, month or year of a time.
+fn aligned(ms: i64, unit: Unit, zone: &TimeZone) -> Option<i64> {
+    if unit == Unit::Milliseconds {
+        return Some(ms - ms.rem_euclid(1000));
+    }
+    let day = zoned(ms, zone)?.start_of_day().ok()?;
+    let first = match unit {
+        Unit::Weeks => {
+            let past = day.weekday().since(Weekday::Monday);
+            day.checked_sub(Span::new().try_days(past).ok()?).ok()?
+        }
+        Unit::Months => day.first_of_month().ok()?,
+        Unit::Years => day.first_of_year().ok()?,
+        _ => day,
+    };
+    Some(first.timestamp().as_millisecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_by_clock_and_calendar() {
+        let zone = TimeZone::get("Europe/Rome").unwrap();
+        let utc = TimeZone::UTC;
+        let of = |value, unit, align, start, ms, zone: &TimeZone| {
+            Ranges::new(Duration { value, unit }, align, start, zone).of(ms)
+        };
+        // 2023-11-14 22:13:20 UTC, a Tuesday.
+        let now = 1_700_000_000_000;
+        assert_eq!(of(10, Unit::Seconds, false, now, now + 25_000, &utc), (now + 20_000, now + 30_000));
+        let day = 1_699_920_000_000;
+        assert_eq!(of(1, Unit::Days, true, now, now, &utc), (day, day + 86_400_000));
+        assert_eq!(of(7, Unit::Minutes, true, now, now, &utc).0, day + (now - day) / 420_000 * 420_000);
+        assert_eq!(of(1, Unit::Weeks, true, now, now, &utc).0, day - 86_400_000);
+        assert_eq!(of(1, Unit::Months, true, now, now, &utc).0, day - 13 * 86_400_000);
+        assert_eq!(of(1, Unit::Years, true, now, now, &utc).0, 1_672_531_200_000);
+        assert_eq!(of(1, Unit::Milliseconds, true, now + 5, now + 1007, &utc), (now + 1007, now + 1008));
+        // 2023-10-29 has 25 hours in Rome.
+        let autumn = 1_698_530_400_000;
+        assert_eq!(of(1, Unit::Days, true, autumn + 1, autumn + 5, &zone), (autumn, autumn + 25 * 3_600_000));
+        assert_eq!(Duration { value: 2, unit: Unit::Hours }.before(now, &utc), Some(now - 7_200_000));
+    }
+}
