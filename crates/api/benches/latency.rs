@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use plumbago_api::{Config, EventLog, Handles, NoMetadata, NoTagging, Server};
+use plumbago_api::{Config, EventLog, Handles, NoMetadata, NoTagging, NoWriter, Server};
 use plumbago_index::Index;
 use plumbago_model::{Series, SystemClock};
 use plumbago_store::{FetchError, FetchRequest, SeriesSource};
@@ -53,6 +53,7 @@ fn serve() -> std::net::SocketAddr {
         finder: None,
         source: Arc::new(Minutes),
         tagging: Arc::new(NoTagging),
+        writer: Arc::new(NoWriter),
         metadata: Arc::new(NoMetadata),
         events: Arc::new(EventLog::off()),
         clock: Arc::new(SystemClock),

@@ -29,6 +29,12 @@ pub struct Config {
     /// Whether to answer /metrics/set-metadata, with which every client that may read, or a link that it
     /// follows, changes the aggregation method of metrics.
     pub metadata_writes: bool,
+    /// Whether to take points over HTTP: KairosDB's /api/v1/datapoints and OpenTSDB's /api/put. Every client that may
+    /// read may then write.
+    pub point_writes: bool,
+    /// Whether to answer KairosDB's /api/v1/datapoints/delete and DELETE /api/v1/metric/{name}. Every client that may
+    /// read may then delete.
+    pub deletes: bool,
     /// Memory for the events of /events, in bytes. On disk they take up to twice as much. When it is full,
     /// the oldest events are dropped. 0 switches events off.
     pub events_bytes: ByteSize,
@@ -50,6 +56,8 @@ impl Default for Config {
             gzip: false,
             tag_writes: true,
             metadata_writes: false,
+            point_writes: false,
+            deletes: false,
             events_bytes: ByteSize::mib(16),
             cache: CacheConfig::default(),
             tls: TlsConfig::default(),

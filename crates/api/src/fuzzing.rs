@@ -18,6 +18,7 @@ use crate::config::{Config, Limits};
 use crate::events::EventLog;
 use crate::handler;
 use crate::metadata::NoMetadata;
+use crate::points::NoWriter;
 use crate::state::{Api, Handles};
 use crate::tagging::NoTagging;
 
@@ -48,6 +49,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
         finder: None,
         source: Arc::new(Few),
         tagging: Arc::new(NoTagging),
+        writer: Arc::new(NoWriter),
         metadata: Arc::new(NoMetadata),
         events: Arc::new(EventLog::off()),
         clock: Arc::new(ManualClock::at(1_700_000_100)),

@@ -1,4 +1,4 @@
-//! Graphite's HTTP API over the index and the engine, and the admin port.
+//! Graphite's HTTP API over the index and the engine, KairosDB's and OpenTSDB's, and the admin port.
 //!
 //! Nothing here may depend on a particular store (CQL, fjall) or on the command line. Responses are written
 //! piece by piece while the client reads, so that a large one is never complete in memory. Start at
@@ -21,6 +21,7 @@ mod meter;
 mod params;
 mod peer_heads;
 mod places;
+mod points;
 mod router;
 pub mod server;
 mod state;
@@ -36,6 +37,7 @@ pub use finder::{FinderError, NameFinder};
 pub use metadata::{Metadata, MetadataError, NoMetadata};
 pub use peer_heads::{HEADS_PATH, PeerHeads};
 pub use plumbago_tls::{Certificates, TlsError};
-pub use server::{BindError, Server};
+pub use points::{BodyFault, NoWriter, NotTaken, PointWriter};
+pub use server::{BindError, Door, Server};
 pub use state::Handles;
 pub use tagging::{NoTagging, Tagging, TaggingError};

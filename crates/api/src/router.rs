@@ -42,6 +42,23 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
         (&["/version"], "version"),
         (&["/info"], "info"),
         (&["/_internal/capabilities"], "capabilities"),
+        (&["/api/v1/datapoints"], "datapoints"),
+        (&["/api/v1/datapoints/query"], "query"),
+        (&["/api/v1/datapoints/query/tags"], "query-tags"),
+        (&["/api/v1/datapoints/delete"], "delete"),
+        (&["/api/v1/metric/{name}"], "delete-metric"),
+        (
+            &[
+                "/api/v1/metricnames",
+                "/api/v1/tagnames",
+                "/api/v1/tagvalues",
+                "/api/v1/version",
+                "/api/v1/health/status",
+                "/api/v1/health/check",
+            ],
+            "kairosdb",
+        ),
+        (&["/api/put"], "put"),
     ] {
         let methods = endpoint(name, &api, registry);
         for path in paths {
@@ -94,12 +111,28 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "events" => methods(api, meter, handler::events),
         "dashboard" => methods(api, meter, handler::dashboard),
         "composer" => methods(api, meter, handler::composer),
+        "datapoints" => methods(api, meter, handler::datapoints),
+        "query" => methods(api, meter, handler::query),
+        "delete" => methods(api, meter, handler::delete),
+        "delete-metric" => methods_of(MethodFilter::DELETE, api, meter, handler::delete_metric),
+        "query-tags" => methods(api, meter, handler::query_tags),
+        "kairosdb" => methods(api, meter, handler::listing),
+        "put" => methods(api, meter, handler::put),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }
 
 /// Routes GET, HEAD and POST to the handler, applies `api.limits.request_time`, and counts the requests.
 fn methods<H, F>(api: &Arc<Api>, meter: Meter, handler: H) -> MethodRouter
+where
+    H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    methods_of(MethodFilter::GET.or(MethodFilter::POST), api, meter, handler)
+}
+
+/// Like [`methods`], for other methods.
+fn methods_of<H, F>(filter: MethodFilter, api: &Arc<Api>, meter: Meter, handler: H) -> MethodRouter
 where
     H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response> + Send + 'static,
@@ -118,7 +151,6 @@ where
             meter.measure(answer).await
         }
     };
-    let filter = MethodFilter::GET.or(MethodFilter::POST);
     on(filter, answer).options(options).fallback(wrong_method)
 }
 
@@ -142,7 +174,8 @@ fn compressible() -> impl Predicate {
 }
 
 fn cors(origins: &[String]) -> CorsLayer {
-    let layer = CorsLayer::new().allow_methods([Method::GET, Method::POST]).allow_headers(Any);
+    let layer =
+        CorsLayer::new().allow_methods([Method::GET, Method::POST, Method::DELETE]).allow_headers(Any);
     if origins.iter().any(|origin| origin == "*") {
         return layer.allow_origin(Any);
     }

@@ -58,14 +58,33 @@ pub enum BindError {
 /// An open port with its routes.
 #[derive(Debug)]
 pub struct Server {
-    /// Section of the port in the configuration: "api" or "admin".
-    port: &'static str,
     listener: TcpListener,
     address: SocketAddr,
-    router: Router,
-    certificates: Arc<Certificates>,
-    limits: PortLimits,
-    meter: ConnectionMeter,
+    shared: Arc<Shared>,
+}
+
+/// Serves connections that were made elsewhere with the routes and limits of a port.
+#[derive(Debug, Clone)]
+pub struct Door(Arc<Shared>);
+
+impl Door {
+    /// Serves a connection once the port is served, until it ends. After `stop`, or once the port stops, requests in
+    /// progress are completed.
+    pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, stop: &CancellationToken) {
+        let shared = &self.0;
+        if stop.run_until_cancelled(shared.started.cancelled()).await.is_none() {
+            return;
+        }
+        shared.meter.accepted.add(1);
+        let Some(place) = shared.places.take() else { return shared.meter.refused.add(1) };
+        shared.count_open();
+        tokio::select! {
+            () = shared.serve(stream, &place, stop) => {}
+            () = place.given_away() => shared.meter.idle.add(1),
+        }
+        drop(place);
+        shared.count_open();
+    }
 }
 
 impl Server {
@@ -107,8 +126,23 @@ impl Server {
         let failed = |source| BindError::Listen { listen: listen.to_owned(), source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let meter = ConnectionMeter::new(registry, port);
-        Ok(Some(Self { port, listener, address, router, certificates, limits: limits.clone(), meter }))
+        let shared = Arc::new(Shared {
+            port,
+            router,
+            certificates,
+            places: Places::new(limits.connections),
+            limits: limits.clone(),
+            meter: ConnectionMeter::new(registry, port),
+            started: CancellationToken::new(),
+            shutdown: CancellationToken::new(),
+            abort: CancellationToken::new(),
+        });
+        Ok(Some(Self { listener, address, shared }))
+    }
+
+    /// Serves connections of other ports like those of this one.
+    pub fn door(&self) -> Door {
+        Door(Arc::clone(&self.shared))
     }
 
     /// The bound address, with the port that the system chose if the configuration says 0.
@@ -118,25 +152,16 @@ impl Server {
 
     /// The certificates, which can be reloaded while the port is open.
     pub fn certificates(&self) -> Arc<Certificates> {
-        Arc::clone(&self.certificates)
+        Arc::clone(&self.shared.certificates)
     }
 
     /// Serves until `shutdown` is cancelled. Then accepts no more connections, waits for requests in progress
     /// for at most `limits.drain`, and closes the connections that are left.
     pub async fn run(self, shutdown: CancellationToken) {
         let connections = TaskTracker::new();
-        let abort = CancellationToken::new();
-        let (drain, listener) = (self.limits.drain, self.listener);
-        let shared = Arc::new(Shared {
-            port: self.port,
-            router: self.router,
-            certificates: self.certificates,
-            places: Places::new(self.limits.connections),
-            limits: self.limits,
-            meter: self.meter,
-            shutdown: shutdown.clone(),
-            abort: abort.clone(),
-        });
+        let Self { address, listener, shared } = self;
+        let drain = shared.limits.drain;
+        shared.started.cancel();
         let throttle = Throttle::new(10_000);
         loop {
             let accepted = tokio::select! {
@@ -147,7 +172,7 @@ impl Server {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     if throttle.pass(now_ms()).is_some() {
-                        tracing::warn!(%error, address = %self.address, "failed to accept an HTTP connection");
+                        tracing::warn!(%error, %address, "failed to accept an HTTP connection");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -159,9 +184,10 @@ impl Server {
             }
         }
         drop(listener);
+        shared.shutdown.cancel();
         connections.close();
         if tokio::time::timeout(*drain, connections.wait()).await.is_err() {
-            abort.cancel();
+            shared.abort.cancel();
             connections.wait().await;
         }
     }
@@ -173,13 +199,17 @@ fn now_ms() -> i64 {
 }
 
 /// State shared by a port's connections.
+#[derive(Debug)]
 struct Shared {
+    /// Section of the port in the configuration: "api" or "admin".
     port: &'static str,
     router: Router,
     certificates: Arc<Certificates>,
     places: Places,
     limits: PortLimits,
     meter: ConnectionMeter,
+    /// Cancelled once the port is served.
+    started: CancellationToken,
     shutdown: CancellationToken,
     abort: CancellationToken,
 }
@@ -205,17 +235,22 @@ impl Shared {
 
     async fn serve_any(&self, stream: TcpStream, place: &Place) {
         match self.certificates.acceptor() {
-            None => self.serve(stream, place).await,
+            None => self.serve(stream, place, &self.shutdown).await,
             Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => self.serve(stream, place).await,
+                Ok(Ok(stream)) => self.serve(stream, place, &self.shutdown).await,
                 _ => self.meter.failed.add(1),
             },
         }
     }
 
     /// Serves requests until the client disconnects, takes longer than `limits.idle` for a request head, or
-    /// the port stops. In the last case requests in progress are completed, unless `abort` is cancelled.
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, place: &Place) {
+    /// the port or `stop` says so. In the last case requests in progress are completed, unless `abort` is cancelled.
+    async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        place: &Place,
+        stop: &CancellationToken,
+    ) {
         let routes = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|request: Request<Incoming>| {
             let (busy, answer) = (place.busy(), routes.call(request));
@@ -233,6 +268,7 @@ impl Shared {
         tokio::select! {
             _ = connection.as_mut() => return,
             () = self.shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+            () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
         }
         tokio::select! {
             _ = connection => {}

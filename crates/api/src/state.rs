@@ -17,6 +17,7 @@ use crate::finder::NameFinder;
 use crate::memory::Pool;
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
+use crate::points::PointWriter;
 use crate::tagging::Tagging;
 
 /// The parts of the process that the API port uses.
@@ -30,6 +31,8 @@ pub struct Handles {
     pub source: Arc<dyn SeriesSource>,
     /// Adds and removes tagged series.
     pub tagging: Arc<dyn Tagging>,
+    /// Takes points that come with requests.
+    pub writer: Arc<dyn PointWriter>,
     /// Looks up retention and aggregation of metrics.
     pub metadata: Arc<dyn Metadata>,
     /// The events that `/events` adds to and reads.
@@ -49,11 +52,14 @@ pub(crate) struct Api {
     pub(crate) finder: Option<Arc<dyn NameFinder>>,
     pub(crate) source: Arc<dyn SeriesSource>,
     pub(crate) tagging: Arc<dyn Tagging>,
+    pub(crate) writer: Arc<dyn PointWriter>,
     pub(crate) metadata: Arc<dyn Metadata>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tag_writes: bool,
     pub(crate) metadata_writes: bool,
+    pub(crate) point_writes: bool,
+    pub(crate) deletes: bool,
     pub(crate) url_prefix: String,
     pub(crate) limits: Limits,
     pub(crate) zone: TimeZone,
@@ -74,8 +80,16 @@ pub(crate) struct Api {
     pub(crate) evaluations: Arc<Semaphore>,
     /// Permits for drawing pictures: one per processor.
     pub(crate) pictures: Arc<Semaphore>,
+    /// Permits for parsing large bodies of points: one per processor.
+    pub(crate) parses: Arc<Semaphore>,
+    /// Permits for the memory of bodies of points, in KiB.
+    pub(crate) write_memory: Arc<Semaphore>,
+    /// How many of them there are.
+    pub(crate) write_memory_kib: u32,
 }
 
+/// Memory for bodies of points, in KiB: this, or as much as eight of the largest bodies.
+const WRITE_MEMORY_KIB: usize = 64 << 10;
 /// Number of [`Api::index_walks`].
 const INDEX_WALKS: usize = 4;
 /// Number of [`Api::finds`].
@@ -83,17 +97,22 @@ const FINDS: usize = 16;
 
 impl Api {
     pub(crate) fn new(config: &Config, handles: &Handles) -> Self {
+        let write_memory_kib = WRITE_MEMORY_KIB.max(config.limits.body.bytes().saturating_mul(8) / 1024);
+        let write_memory_kib = u32::try_from(write_memory_kib).unwrap_or(u32::MAX).min(u32::MAX >> 3);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             index: Arc::clone(&handles.index),
             finder: handles.finder.clone(),
             source: Arc::clone(&handles.source),
             tagging: Arc::clone(&handles.tagging),
+            writer: Arc::clone(&handles.writer),
             metadata: Arc::clone(&handles.metadata),
             events: Arc::clone(&handles.events),
             clock: Arc::clone(&handles.clock),
             tag_writes: config.tag_writes,
             metadata_writes: config.metadata_writes,
+            point_writes: config.point_writes,
+            deletes: config.deletes,
             url_prefix: config.url_prefix.clone(),
             limits: config.limits.clone(),
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
@@ -116,6 +135,9 @@ impl Api {
             )),
             evaluations: Arc::new(Semaphore::new(processors)),
             pictures: Arc::new(Semaphore::new(processors)),
+            parses: Arc::new(Semaphore::new(processors)),
+            write_memory: Arc::new(Semaphore::new(write_memory_kib as usize)),
+            write_memory_kib,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::name::NameOptions;
 use crate::protocol::line::{self, Lines};
+use crate::protocol::opentsdb::OpenTsdb;
 use crate::protocol::pickle::Pickle;
 use crate::protocol::protobuf::Protobuf;
 use crate::protocol::{BATCH_BYTES, Compression, Context, Framed, Intake, Protocol, Step, Stream};
@@ -40,6 +41,11 @@ pub fn protobuf(data: &[u8]) {
     streams(&framed(data), || Framed::new(Protobuf, 1 << 20));
 }
 
+/// Parses the bytes as lines of port 4242, in chunks.
+pub fn opentsdb(data: &[u8]) {
+    streams(data, || OpenTsdb::new(64));
+}
+
 /// Parses the bytes as a request of carbonlink.
 pub fn carbonlink(data: &[u8]) {
     crate::carbonlink::check_request(data);
@@ -75,7 +81,7 @@ fn points(chunks: &[&[u8]], mut protocol: impl Protocol) -> (Vec<(String, u32, u
             }
             step = protocol.again(&context(), &mut intake);
         }
-        if step == Step::Close {
+        if matches!(step, Step::Close | Step::End) {
             return found;
         }
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::config::{Config, Listen, TcpConfig, resolve};
+use crate::http_server::HttpServer;
 use crate::listener::{Shared, tcp, udp};
 use crate::protocol::TcpProtocol;
 use crate::relabel::{Rules, RulesError};
@@ -155,6 +156,11 @@ impl Ingest {
     /// The bound addresses, with the ports that the kernel chose for port 0.
     pub fn addresses(&self) -> &Addresses {
         &self.handle.addresses
+    }
+
+    /// Says who serves connections of HTTP on the port of OpenTSDB's lines. Without it they are closed.
+    pub fn serve_http_by(&self, server: impl HttpServer + 'static) {
+        self.shared.http.set(Box::new(server));
     }
 
     /// Takes points that come with requests to the API's port.

@@ -7,6 +7,7 @@
 
 pub mod carbonlink;
 pub mod config;
+mod http_server;
 mod ingest;
 mod listener;
 mod name;
@@ -22,6 +23,7 @@ mod writes;
 pub mod fuzzing;
 
 pub use config::{Config, Listen};
+pub use http_server::{HttpServer, Stream};
 pub use ingest::{Addresses, BindError, Handle, Ingest, ReloadError};
 pub use name::{NameOptions, canonical};
 pub use plumbago_tls::TlsError;

@@ -8,11 +8,10 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use plumbago_kairosdb::point::Points;
 use plumbago_telemetry::{Counter, Gauge, Histogram, Registry, Throttle};
 use tracing::{debug, warn};
 
-use crate::protocol::{Intake, TCP, Talk, TcpProtocol};
+use crate::protocol::{Intake, Losses, TCP, Talk, TcpProtocol};
 use crate::reject::{Reject, Tally};
 
 /// Each listener logs at most one sample of a reason per minute.
@@ -58,6 +57,7 @@ impl Listener {
             None if self == Self::UDP => "line udp".to_owned(),
             None => "points api".to_owned(),
             Some(TcpProtocol { talk: Talk::Http, .. }) => "points http".to_owned(),
+            Some(TcpProtocol { talk: Talk::LinesOrHttp(_), .. }) => "opentsdb tcp".to_owned(),
             Some(protocol) => format!("{} tcp", protocol.name),
         }
     }
@@ -110,18 +110,18 @@ impl Closed {
 #[derive(Debug)]
 pub struct Stats {
     listeners: [ListenerStats; Listener::COUNT],
-    losses: Losses,
+    losses: LossCounters,
 }
 
-/// What points of KairosDB's and OpenTSDB's protocols lose on arrival.
+/// The counters of [`Losses`].
 #[derive(Debug)]
-struct Losses {
+struct LossCounters {
     cut: Counter,
     with_ttl: Counter,
     rounded: Counter,
 }
 
-impl Losses {
+impl LossCounters {
     fn new(registry: &Registry) -> Self {
         let counter = |name, help| registry.counter(name, help, &[]);
         Self {
@@ -146,7 +146,7 @@ impl Stats {
     pub fn new(registry: &Registry) -> Self {
         Self {
             listeners: std::array::from_fn(|at| ListenerStats::new(Listener(at), registry)),
-            losses: Losses::new(registry),
+            losses: LossCounters::new(registry),
         }
     }
 
@@ -156,10 +156,12 @@ impl Stats {
     }
 
     /// Counts what the points of a body or of lines have lost.
-    pub(crate) fn note(&self, points: &Points) {
-        self.losses.cut.add(points.cut);
-        self.losses.with_ttl.add(points.with_ttl);
-        self.losses.rounded.add(points.rounded);
+    pub(crate) fn note(&self, losses: Losses) {
+        if losses != Losses::default() {
+            self.losses.cut.add(losses.cut);
+            self.losses.with_ttl.add(losses.with_ttl);
+            self.losses.rounded.add(losses.rounded);
+        }
     }
 
     /// Points received by all listeners.

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::listener::Shared;
 use crate::name::with_clean;
-use crate::protocol::{BATCH_BYTES, Intake};
+use crate::protocol::{BATCH_BYTES, Intake, Losses};
 use crate::reject::Reject;
 use crate::stats::{Listener, ListenerStats};
 
@@ -91,7 +91,8 @@ impl Writes {
             self.stats().lost(left, self.shared.clock.now_ms());
             return Err(error);
         }
-        self.shared.stats.note(points);
+        let Points { cut, with_ttl, rounded, .. } = *points;
+        self.shared.stats.note(Losses { cut, with_ttl, rounded });
         if points.points().is_empty() || self.shared.sink.settle().await {
             Ok(())
         } else {

@@ -246,6 +246,7 @@ async fn what_keeps_a_port_closed_is_named() {
         finder: None,
         source: Arc::new(metrics()),
         tagging: Arc::new(plumbago_api::NoTagging),
+        writer: Arc::new(plumbago_api::NoWriter),
         metadata: Arc::new(plumbago_api::NoMetadata),
         events: Arc::new(plumbago_api::EventLog::off()),
         clock: Arc::new(plumbago_model::SystemClock),

@@ -5,10 +5,10 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
@@ -42,10 +42,15 @@ pub(super) struct Connection<'a, S> {
     /// The permit to have a batch waiting for the sink.
     permit: Option<SemaphorePermit<'a>>,
     lease: Lease<'a>,
+    /// Answers that the kernel has not taken yet. They never make the connection wait.
+    answers: Vec<u8>,
     place: &'a Place,
     shared: &'a Shared,
     stats: &'a ListenerStats,
 }
+
+/// Most bytes of answers that are kept for a client that does not read. Further ones are dropped.
+const ANSWERS_KEPT: usize = 64 << 10;
 
 /// Result of a read.
 enum Read {
@@ -55,7 +60,7 @@ enum Read {
     NoPermit,
 }
 
-impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
     pub(super) fn new(
         stream: S,
         protocol: Box<dyn Protocol>,
@@ -68,7 +73,18 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
         let mut intake = Intake::default();
         intake.tally.origin = Some(origin);
         let lease = Lease::new(&shared.frame_memory);
-        Self { stream, protocol, intake, idle_timeout, permit: None, lease, place, shared, stats }
+        Self {
+            stream,
+            protocol,
+            intake,
+            idle_timeout,
+            permit: None,
+            lease,
+            answers: Vec::new(),
+            place,
+            shared,
+            stats,
+        }
     }
 
     /// Reads until the connection ends. Returns the reason.
@@ -98,6 +114,11 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
         }
         self.protocol.finish(&mut self.intake);
         self.count(0);
+        poll_fn(|cx| {
+            self.write_answers(cx);
+            Poll::Ready(())
+        })
+        .await;
         cause
     }
 
@@ -116,6 +137,7 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
         match read {
             Read::Chunk(step) => match self.deliver(step).await {
                 Step::Close => Err(Closed::Refused),
+                Step::End => Err(Closed::End),
                 Step::Read | Step::Again => Ok(()),
             },
             Read::End => Err(Closed::End),
@@ -138,6 +160,7 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
 
     async fn read(&mut self) -> io::Result<Read> {
         poll_fn(|cx| {
+            self.write_answers(cx);
             let Some(permit) = self.permit.take().or_else(|| self.shared.in_flight.try_acquire().ok()) else {
                 return Poll::Ready(Ok(Read::NoPermit));
             };
@@ -154,6 +177,21 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
         .await
     }
 
+    /// Writes what the kernel takes now. If the client does not read, the rest stays; if it cannot, all is dropped.
+    fn write_answers(&mut self, cx: &mut Context<'_>) {
+        while !self.answers.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.answers) {
+                Poll::Ready(Ok(written)) if written > 0 => drop(self.answers.drain(..written)),
+                Poll::Ready(_) => self.answers = Vec::new(),
+                Poll::Pending => return,
+            }
+            if self.answers.is_empty() {
+                // An encrypted stream keeps what it was given until then.
+                let _ = Pin::new(&mut self.stream).poll_flush(cx);
+            }
+        }
+    }
+
     fn parse(&mut self, chunk: &[u8]) -> Step {
         let mut intake = Intake::for_bytes(chunk.len());
         intake.tally.origin = self.intake.tally.origin;
@@ -161,6 +199,10 @@ impl<'a, S: AsyncRead + Unpin> Connection<'a, S> {
         let step = self.protocol.feed(chunk, &self.shared.context(&relabel), &mut intake);
         self.intake = intake;
         self.count(chunk.len());
+        if self.answers.len() < ANSWERS_KEPT {
+            self.answers.append(&mut self.intake.answers);
+        }
+        self.shared.stats.note(std::mem::take(&mut self.intake.losses));
         self.place.active(self.shared.clock.now_ms());
         step
     }

@@ -2,6 +2,7 @@
 
 mod body;
 mod connection;
+mod first_byte;
 mod http;
 pub(crate) mod lease;
 pub(crate) mod peers;
@@ -15,6 +16,7 @@ use std::time::Instant;
 use plumbago_model::{Clock, PointBatch};
 use tokio::sync::Semaphore;
 
+use crate::http_server::Slot;
 use crate::name::NameOptions;
 use crate::protocol::Context;
 use crate::relabel::{Relabel, Rules};
@@ -35,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) rules: Rules,
     pub(crate) names: NameOptions,
     pub(crate) stats: Arc<Stats>,
+    /// Serves connections of HTTP on ports of lines.
+    pub(crate) http: Slot,
     /// One permit per batch that may wait for the sink.
     pub(crate) in_flight: Semaphore,
     /// One permit per KiB that incomplete large frames may take.
@@ -57,6 +61,7 @@ impl Shared {
             rules,
             names,
             stats,
+            http: Slot::default(),
             in_flight: Semaphore::new(
                 (kib / 1024).clamp(*BATCHES_IN_FLIGHT.start(), *BATCHES_IN_FLIGHT.end()),
             ),

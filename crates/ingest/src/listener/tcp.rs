@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::connection::Connection;
+use super::first_byte::Begun;
 use super::peers::{Peers, Place};
 use super::{Shared, http};
 use crate::protocol::{Compression, Talk};
@@ -182,11 +183,42 @@ impl Client<'_> {
         }
     }
 
-    async fn talk(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) -> Closed {
-        let Self { door, origin, place, stats } = self;
+    /// Waits for the first bytes of a connection.
+    async fn begin<S: AsyncRead + Unpin>(&self, stream: S) -> Result<Begun<S>, Closed> {
+        let pause = self.door.bound.idle_timeout.unwrap_or(Duration::MAX);
+        match tokio::time::timeout(pause, Begun::wait(stream)).await {
+            Err(_) => Err(Closed::Idle),
+            Ok(Ok(Some(stream))) => Ok(stream),
+            Ok(Ok(None)) => Err(Closed::End),
+            Ok(Err(_)) => Err(Closed::Error),
+        }
+    }
+
+    async fn talk(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Closed {
+        let Self { door, origin, place, stats } = &self;
+        let (origin, place, stats) = (*origin, *place, *stats);
         let Bound { listener, idle_timeout, talk, message_bytes_max, compression, .. } = door.bound;
         match talk {
             Talk::Stream(connect) => {
+                let protocol = connect(message_bytes_max, compression);
+                Connection::new(stream, protocol, origin, idle_timeout, place, &door.shared, stats)
+                    .run()
+                    .await
+            }
+            Talk::LinesOrHttp(connect) => {
+                let begun = tokio::select! {
+                    begun = self.begin(stream) => begun,
+                    () = place.stopped() => return place.cause(),
+                };
+                let stream = match begun {
+                    Ok(stream) => stream,
+                    Err(cause) => return cause,
+                };
+                if stream.is_http() {
+                    let Some(server) = door.shared.http.get() else { return Closed::Refused };
+                    server.serve(Box::new(stream), place.token()).await;
+                    return Closed::End;
+                }
                 let protocol = connect(message_bytes_max, compression);
                 Connection::new(stream, protocol, origin, idle_timeout, place, &door.shared, stats)
                     .run()

@@ -8,6 +8,7 @@ mod emit;
 mod frame;
 pub mod line;
 pub(crate) mod number;
+pub mod opentsdb;
 mod parser;
 pub mod pickle;
 pub mod post;
@@ -17,7 +18,7 @@ pub(crate) use compressed::Gzip;
 pub use compressed::{Compression, Stream};
 pub use frame::{Cursor, Decode, Framed};
 pub(crate) use parser::BATCH_BYTES;
-pub use parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};
+pub use parser::{Context, Intake, Losses, MessageLimit, Protocol, Step, Talk, TcpProtocol};
 
 /// The protocols that are spoken over TCP. Each is a file beside this one and a line here.
-pub const TCP: &[TcpProtocol] = &[line::TCP, pickle::TCP, protobuf::TCP, post::TCP];
+pub const TCP: &[TcpProtocol] = &[line::TCP, pickle::TCP, protobuf::TCP, post::TCP, opentsdb::TCP];

@@ -30,6 +30,9 @@ pub enum Talk {
     Stream(fn(usize, Compression) -> Box<dyn Protocol>),
     /// Requests of HTTP, each of which is answered.
     Http,
+    /// A stream of lines, some of which are answered. A connection whose first byte is an upper case letter speaks
+    /// HTTP and is served as one of the API's port.
+    LinesOrHttp(fn(usize, Compression) -> Box<dyn Protocol>),
 }
 
 /// The setting that limits the length of a message.
@@ -78,12 +81,38 @@ pub struct Intake {
     pub tally: Tally,
     /// Lines or frames seen, empty ones included.
     pub messages: u64,
+    /// What the sender is answered, for protocols that answer.
+    pub answers: Vec<u8>,
+    /// What the points have lost.
+    pub losses: Losses,
 }
+
+/// What points of KairosDB's and OpenTSDB's protocols have lost, as numbers of points.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Losses {
+    /// Their time was cut from milliseconds to seconds.
+    pub cut: u64,
+    /// Their time to live was not kept.
+    pub with_ttl: u64,
+    /// They were whole numbers beyond 2⁵³.
+    pub rounded: u64,
+}
+
+/// Most bytes of answers to one chunk. Further ones are dropped: the counters have them.
+const ANSWERS_MAX: usize = 16 << 10;
 
 impl Intake {
     /// An empty intake with capacity for the points of a chunk of `bytes` bytes.
     pub fn for_bytes(bytes: usize) -> Self {
         Self { points: PointBatch::with_capacity(bytes / 64 + 1), ..Self::default() }
+    }
+
+    /// Adds a line to the answers, unless there are very many.
+    pub(crate) fn answer(&mut self, line: &str) {
+        if self.answers.len() < ANSWERS_MAX {
+            self.answers.extend_from_slice(line.as_bytes());
+            self.answers.push(b'\n');
+        }
     }
 
     /// Number of points, accepted and refused.
@@ -116,6 +145,8 @@ pub enum Step {
     Again,
     /// Push the intake, then close the connection: the bytes that follow cannot be decoded.
     Close,
+    /// Push the intake, then close the connection: the sender has asked for it.
+    End,
 }
 
 /// The parser of one connection. Keeps the incomplete message between two reads.

@@ -24,6 +24,7 @@ mod sink;
 mod stopping;
 mod tagging;
 mod watchdog;
+mod writes;
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -159,7 +160,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let peers = Arc::new(peers::open(config, &core.registry)?);
     let parts = (core.engine.clone(), core.keeper.clone());
     let sources = admin::Sources { listeners: listeners.clone(), relay: relay.clone(), stage: stage.clone() };
-    let control = admin::Control::new(parts, stop.clone(), clock, sources.clone(), (scheduler.clone(), runs));
+    let control =
+        admin::Control::new(parts, stop.clone(), clock, sources.clone(), (scheduler.clone(), runs.clone()));
     let outside = health::Outside {
         keeper: core.keeper.clone(),
         peers: Arc::clone(&peers),
@@ -173,6 +175,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         finder: core.keeper.finder(),
         source: core.source(&peers, &stop),
         tagging: Arc::clone(&tagging) as _,
+        writer: Arc::new(writes::Requests { writes: ingest.writes(), runs: runs.clone() }),
         metadata: Arc::new(info::Settings::new(&core)),
         events: info::events(config)?,
         clock: Arc::clone(&core.clock),
@@ -192,6 +195,9 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     };
     let carbonlink = carbonlink::bind(config, &core)?;
     let api = Server::bind(&config.api, &handles).await.context("api.listen").map_err(internal)?;
+    if let Some(api) = &api {
+        ingest.serve_http_by(writes::ApiPort(api.door()));
+    }
     let admin =
         Server::bind_admin(&config.admin, &admin_handles).await.context("admin.listen").map_err(internal)?;
     for (section, port) in [("api", &api), ("admin", &admin)] {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_api::{Config, EventLog, Handles, Metadata, MetadataError, NoTagging, Server};
+use plumbago_api::{Config, EventLog, Handles, Metadata, MetadataError, NoTagging, NoWriter, Server};
 use plumbago_index::Index;
 use plumbago_model::{Aggregation, ManualClock, MetricConfig, Series};
 use plumbago_store::{FetchError, FetchRequest, SeriesSource};
@@ -135,6 +135,7 @@ pub(crate) async fn start(config: Config, source: Made) -> Running {
         finder: None,
         source: Arc::clone(&source) as Arc<dyn SeriesSource>,
         tagging: Arc::new(NoTagging),
+        writer: Arc::new(NoWriter),
         metadata: Arc::clone(&source) as Arc<dyn Metadata>,
         events: Arc::new(match config.events_bytes.bytes() {
             0 => EventLog::off(),

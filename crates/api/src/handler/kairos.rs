@@ -1,0 +1,11 @@
+//! The endpoints of KairosDB and OpenTSDB.
+
+mod body;
+mod delete;
+mod read;
+mod shape;
+mod write;
+
+pub(crate) use delete::{delete, delete_metric};
+pub(crate) use read::{listing, query, query_tags};
+pub(crate) use write::{datapoints, put};

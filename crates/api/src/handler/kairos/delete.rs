@@ -1,0 +1,78 @@
+//! KairosDB's deletions: `POST /api/v1/datapoints/delete` and `DELETE /api/v1/metric/{name}`.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use hyper::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use plumbago_kairosdb::kairos::{Metric, Query};
+
+use super::read::names_of;
+use super::shape::{Failure, Protocol};
+use crate::params;
+use crate::state::Api;
+
+/// A query that starts at this time or before it means all time: clients send 0 or 1.
+const BEGINNING_MS: i64 = 1;
+
+/// Answers `/api/v1/datapoints/delete`: whole series that a query selects.
+pub(crate) async fn delete(api: Arc<Api>, request: Request) -> Response {
+    if request.method() != Method::POST {
+        return Protocol::Kairos.wrong_method("POST");
+    }
+    shaped(selected(&api, request).await)
+}
+
+/// Answers `DELETE /api/v1/metric/{name}`. An unknown metric is deleted already.
+pub(crate) async fn delete_metric(api: Arc<Api>, request: Request) -> Response {
+    let path = request.uri().path().trim_end_matches('/');
+    let name = path.rsplit_once('/').map_or("", |(_, name)| name);
+    let metric = Metric::named(&percent_decode_str(name).decode_utf8_lossy());
+    shaped(all_of(&api, &[metric]).await)
+}
+
+fn shaped(outcome: Result<(), Failure>) -> Response {
+    match outcome {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(failure) => Protocol::Kairos.failure(&failure),
+    }
+}
+
+async fn selected(api: &Arc<Api>, request: Request) -> Result<(), Failure> {
+    allowed(api)?;
+    let body = params::body(request, &api.limits).await?;
+    let now_ms = api.clock.now_ms();
+    let query =
+        Query::parse(&body, now_ms).map_err(|texts| Failure { status: StatusCode::BAD_REQUEST, texts })?;
+    if query.start_ms > BEGINNING_MS || query.end_ms < now_ms {
+        return Err(Failure::new(
+            StatusCode::BAD_REQUEST,
+            "only whole series are deleted here: set start_absolute to 0 and leave the end out",
+        ));
+    }
+    all_of(api, &query.metrics).await
+}
+
+fn allowed(api: &Api) -> Result<(), Failure> {
+    if api.deletes {
+        return Ok(());
+    }
+    Err(Failure::new(StatusCode::FORBIDDEN, "nothing is deleted over HTTP here; set api.deletes = true"))
+}
+
+async fn all_of(api: &Arc<Api>, metrics: &[Metric]) -> Result<(), Failure> {
+    allowed(api)?;
+    api.check_tags()?;
+    let mut names = Vec::new();
+    for metric in metrics {
+        names.extend(names_of(api, metric).await?);
+    }
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let deleted = api.writer.delete(names).await;
+    deleted.map_err(|error| Failure::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
+}

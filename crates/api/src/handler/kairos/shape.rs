@@ -1,0 +1,71 @@
+//! The errors of the two protocols.
+
+use axum::body::Body;
+use axum::response::Response;
+use hyper::StatusCode;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use serde_json::json;
+
+use crate::error::ApiError;
+
+/// Whose protocol a request speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Kairos,
+    OpenTsdb,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) texts: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, texts: vec![text.into()] }
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        Self::new(error.status(), error.to_string())
+    }
+}
+
+impl Protocol {
+    /// A failure in the form that the clients of the protocol know.
+    pub(crate) fn failure(self, failure: &Failure) -> Response {
+        let value = match self {
+            Self::Kairos => json!({ "errors": failure.texts }),
+            Self::OpenTsdb => {
+                let (message, details) = failure.texts.split_first().map_or(("", ""), |(first, rest)| {
+                    (first.as_str(), rest.first().map_or("", String::as_str))
+                });
+                json!({"error": {"code": failure.status.as_u16(), "message": message, "details": details}})
+            }
+        };
+        let mut response = json_text(failure.status, value.to_string());
+        if failure.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response
+    }
+
+    /// The answer to a method that a path does not take.
+    pub(crate) fn wrong_method(self, allowed: &'static str) -> Response {
+        let text = format!("use {allowed} here");
+        let mut response = self.failure(&Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+        response
+    }
+}
+
+/// An answer of JSON.
+pub(crate) fn json_text(status: StatusCode, text: impl Into<Body>) -> Response {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=UTF-8"));
+    response
+}

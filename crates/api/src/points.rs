@@ -1,0 +1,63 @@
+//! Points that come with requests.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use plumbago_kairosdb::point::Points;
+
+/// Takes points that came with a request, and deletes series.
+#[async_trait]
+pub trait PointWriter: Send + Sync + Debug {
+    /// Takes the points of a body of `bytes` bytes. Lists, rewrite rules and limits apply to them, and what the parser
+    /// refused is counted. Once it returns, a kill of the process cannot lose what was accepted.
+    ///
+    /// # Errors
+    ///
+    /// If not all points were taken; the client has to send them again.
+    async fn write(&self, points: Points, bytes: usize) -> Result<(), NotTaken>;
+
+    /// Deletes series whole: their points, names and tags. Names that are unknown are ignored.
+    ///
+    /// # Errors
+    ///
+    /// If not all were deleted; the client has to ask again.
+    async fn delete(&self, names: Vec<String>) -> Result<(), NotTaken>;
+
+    /// Counts a body that cannot be read.
+    fn refuse(&self, fault: BodyFault, text: &str);
+}
+
+/// Why points were not taken.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotTaken(pub String);
+
+/// Why a body was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyFault {
+    /// It is larger than `api.limits.body`, as received or decompressed.
+    TooLarge,
+    /// It is not what it claims to be compressed with.
+    Damaged,
+    /// It did not arrive whole, or not in time.
+    Half,
+    /// There is no memory for it now.
+    Memory,
+}
+
+/// For servers that only read: takes nothing.
+#[derive(Debug)]
+pub struct NoWriter;
+
+#[async_trait]
+impl PointWriter for NoWriter {
+    async fn write(&self, _: Points, _: usize) -> Result<(), NotTaken> {
+        Err(NotTaken("points are not taken here".to_owned()))
+    }
+
+    async fn delete(&self, _: Vec<String>) -> Result<(), NotTaken> {
+        Err(NotTaken("nothing is deleted here".to_owned()))
+    }
+
+    fn refuse(&self, _: BodyFault, _: &str) {}
+}

@@ -1,0 +1,36 @@
+//! Who serves connections that speak HTTP on a port of lines.
+
+use std::fmt::Debug;
+use std::sync::OnceLock;
+
+use async_trait::async_trait;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+/// A connection, encrypted or not.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// Serves connections of HTTP. The binary implements it with the API's port.
+#[async_trait]
+pub trait HttpServer: Send + Sync + Debug {
+    /// Serves a connection until it ends. After `stop` requests in progress are completed.
+    async fn serve(&self, stream: Box<dyn Stream>, stop: CancellationToken);
+}
+
+/// The server, once it is there.
+#[derive(Debug, Default)]
+pub(crate) struct Slot(OnceLock<Box<dyn HttpServer>>);
+
+impl Slot {
+    pub(crate) fn set(&self, server: Box<dyn HttpServer>) {
+        // Set once at the start; a second server would be the same.
+        let _ = self.0.set(server);
+    }
+
+    /// `None` if the API's port is off.
+    pub(crate) fn get(&self) -> Option<&dyn HttpServer> {
+        self.0.get().map(Box::as_ref)
+    }
+}

@@ -1,0 +1,65 @@
+//! Adapts the listeners' way into the engine to the API's [`PointWriter`], and the API's port to the listeners'
+//! [`HttpServer`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_api::{BodyFault, Door, NotTaken, PointWriter};
+use plumbago_ingest::{HttpServer, Reject, Stream, Writes};
+use plumbago_kairosdb::point::Points;
+use plumbago_maintenance::runs::{RunError, Runs};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// How often a deletion is looked at until it has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What requests change.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    pub(crate) writes: Writes,
+    /// Deletions are runs of the verb `delete`.
+    pub(crate) runs: Runs,
+}
+
+#[async_trait]
+impl PointWriter for Requests {
+    async fn write(&self, points: Points, bytes: usize) -> Result<(), NotTaken> {
+        self.writes.write(points, bytes).await.map_err(|error| NotTaken(error.to_string()))
+    }
+
+    async fn delete(&self, names: Vec<String>) -> Result<(), NotTaken> {
+        let failed = |error: RunError| NotTaken(error.to_string());
+        let parameters = json!({"which": {"names": names}, "confirmed": true});
+        let mut run = self.runs.start("delete", parameters).map_err(failed)?;
+        while !run.state.is_over() {
+            tokio::time::sleep(LOOK).await;
+            run = self.runs.get(&run.id).map_err(failed)?;
+        }
+        match run.error {
+            None => Ok(()),
+            Some(error) => Err(NotTaken(error)),
+        }
+    }
+
+    fn refuse(&self, fault: BodyFault, text: &str) {
+        let reason = match fault {
+            BodyFault::TooLarge => Reject::FrameTooLarge,
+            BodyFault::Damaged => Reject::Damaged,
+            BodyFault::Half => Reject::HalfFrame,
+            BodyFault::Memory => Reject::Memory,
+        };
+        self.writes.refuse(reason, text);
+    }
+}
+
+/// The API's port, for requests that come to the port of OpenTSDB's lines.
+#[derive(Debug)]
+pub(crate) struct ApiPort(pub(crate) Door);
+
+#[async_trait]
+impl HttpServer for ApiPort {
+    async fn serve(&self, stream: Box<dyn Stream>, stop: CancellationToken) {
+        self.0.serve(stream, &stop).await;
+    }
+}

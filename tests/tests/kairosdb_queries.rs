@@ -1,0 +1,127 @@
+//! KairosDB's queries, lists and deletions, from the socket to the answer.
+
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
+use serde_json::{Value, json};
+
+const NOW: i64 = 1_700_000_000;
+
+fn setup() -> Setup {
+    let mut setup = Setup::new();
+    setup.schemas("[all]\npattern = .*\nretentions = 1s:1h,60s:1d\n").clock(NOW);
+    setup.set("api.point_writes", "true").set("api.deletes", "true");
+    setup
+}
+
+fn post(daemon: &Daemon, path: &str, body: &Value) -> (u16, Value) {
+    let answer = http::request(daemon.api(), "POST", path, "", &body.to_string());
+    (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::Null))
+}
+
+/// Two cities and a name that needs encoding.
+fn fill(daemon: &Daemon) {
+    let at = |ago: i64| (NOW - ago) * 1000;
+    let body = json!([
+        {"name": "temp", "tags": {"city": "A", "unit": "C"}, "datapoints": [[at(120), 1], [at(60), 2.5], [at(0), 3]]},
+        {"name": "temp", "tags": {"city": "B|x"}, "datapoints": [[at(120), 10], [at(0), 30]]},
+        {"name": "odd name;x", "tags": {"name": "~v"}, "datapoints": [[at(1), 5]]},
+    ]);
+    assert_eq!(post(daemon, "/api/v1/datapoints", &body).0, 204);
+    daemon.wait_names(3);
+}
+
+fn results(daemon: &Daemon, metric: Value) -> Vec<Value> {
+    let query = json!({"start_absolute": (NOW - 600) * 1000, "metrics": [metric]});
+    let (status, answer) = post(daemon, "/api/v1/datapoints/query", &query);
+    assert_eq!(status, 200, "{answer}");
+    answer["queries"][0]["results"].as_array().unwrap().clone()
+}
+
+#[test]
+fn queries_are_answered() {
+    let daemon = setup().start();
+    fill(&daemon);
+    let at = |ago: i64| (NOW - ago) * 1000;
+    let all = results(&daemon, json!({"name": "temp"}));
+    assert_eq!(all.len(), 1);
+    assert_eq!(
+        all[0]["values"],
+        json!([[at(120), 1], [at(120), 10], [at(60), 2.5], [at(0), 3], [at(0), 30]])
+    );
+    assert_eq!(all[0]["tags"], json!({"city": ["A", "B|x"], "unit": ["C"]}));
+    let one = results(&daemon, json!({"name": "temp", "tags": {"city": ["B|x"]}}));
+    assert_eq!(one[0]["values"], json!([[at(120), 10], [at(0), 30]]));
+    let two = results(&daemon, json!({"name": "temp", "tags": {"city": ["B|x", "A"]}}));
+    assert_eq!(two[0]["values"].as_array().unwrap().len(), 5);
+    let regex = results(&daemon, json!({"name": "temp", "tags": {"city": "regex:[AC]"}}));
+    assert_eq!(regex[0]["values"].as_array().unwrap().len(), 3);
+    let odd = results(&daemon, json!({"name": "odd name;x", "tags": {"name": "~v"}}));
+    assert_eq!((&odd[0]["values"], &odd[0]["tags"]), (&json!([[at(1), 5]]), &json!({"name": ["~v"]})));
+    let sum = json!({"name": "sum", "sampling": {"value": 1, "unit": "days"}, "align_start_time": true});
+    let grouped = results(
+        &daemon,
+        json!({"name": "temp", "aggregators": [sum], "group_by": [{"name": "tag", "tags": ["city"]}]}),
+    );
+    let day = NOW / 86_400 * 86_400_000;
+    assert_eq!((&grouped[0]["values"], &grouped[1]["values"]), (&json!([[day, 6.5]]), &json!([[day, 40]])));
+    assert_eq!(
+        results(&daemon, json!({"name": "none"})),
+        [json!({"name": "none", "tags": {}, "values": []})]
+    );
+    let query = json!({"start_absolute": at(600), "metrics": [{"name": "temp", "tags": {"city": "A"}}]});
+    let (_, tags) = post(&daemon, "/api/v1/datapoints/query/tags", &query);
+    assert_eq!(tags["queries"][0]["results"][0]["tags"], json!({"city": ["A"], "unit": ["C"]}));
+    let path = format!("/api/v1/datapoints/query?query={}", http::encode(&query.to_string()));
+    assert_eq!(daemon.get(&path).status, 200);
+    for bad in
+        [json!({}), json!({"start_absolute": 1, "metrics": [{"name": "m", "aggregators": [{"name": "x"}]}]})]
+    {
+        let (status, answer) = post(&daemon, "/api/v1/datapoints/query", &bad);
+        assert!(status == 400 && answer["errors"][0].is_string(), "{bad}: {answer}");
+    }
+    daemon.stop_well();
+}
+
+#[test]
+fn lists_versions_and_health() {
+    let daemon = setup().start();
+    fill(&daemon);
+    let list = |path: &str| {
+        // Some clients send a body with every request.
+        let answer = http::request(daemon.api(), "GET", path, "Content-Type: application/json\r\n", "{}");
+        (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::Null))
+    };
+    assert_eq!(list("/api/v1/metricnames"), (200, json!({"results": ["odd name;x", "temp"]})));
+    assert_eq!(list("/api/v1/metricnames/?prefix=t").1, json!({"results": ["temp"]}));
+    assert_eq!(list("/api/v1/tagnames").1, json!({"results": ["city", "name", "unit"]}));
+    assert_eq!(list("/api/v1/tagvalues").1, json!({"results": ["A", "B|x", "C", "~v"]}));
+    assert!(list("/api/v1/version").1["version"].as_str().unwrap().starts_with("KairosDB"));
+    assert_eq!((list("/api/v1/health/status").0, list("/api/v1/health/check").0), (200, 204));
+    for path in ["rollups", "features", "metadata/x"] {
+        assert_eq!(list(&format!("/api/v1/{path}")).0, 404, "{path}");
+    }
+    daemon.stop_well();
+}
+
+#[test]
+fn metrics_are_deleted_for_good() {
+    let setup = setup();
+    let daemon = setup.start();
+    fill(&daemon);
+    let delete = |path: &str| http::request(daemon.api(), "DELETE", path, "", "{}").status;
+    assert_eq!((delete("/api/v1/metric/odd%20name%3Bx"), delete("/api/v1/metric/unknown")), (204, 204));
+    let whole = json!({"start_absolute": 0, "metrics": [{"name": "temp", "tags": {"city": "A"}}]});
+    let part = json!({"start_absolute": NOW * 1000, "metrics": [{"name": "temp"}]});
+    assert_eq!(post(&daemon, "/api/v1/datapoints/delete", &part).0, 400);
+    assert_eq!(post(&daemon, "/api/v1/datapoints/delete", &whole).0, 204);
+    let left = |daemon: &Daemon| {
+        assert_eq!(results(daemon, json!({"name": "temp"}))[0]["tags"], json!({"city": ["B|x"]}));
+        assert_eq!(results(daemon, json!({"name": "odd name;x"}))[0]["values"], json!([]));
+    };
+    left(&daemon);
+    daemon.kill();
+    let daemon = setup.start();
+    daemon.wait_names(1);
+    left(&daemon);
+    daemon.stop_well();
+}
