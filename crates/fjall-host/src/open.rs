@@ -11,7 +11,7 @@ use crate::batches::{TakenOut, take_out_damage};
 use crate::check::{self, Mended, REPAIR};
 use crate::log::{self, LogEnds};
 use crate::repair::{Repair, clear_unfinished, lock_database, repair};
-use crate::{HostError, diagnosis, format};
+use crate::{HostError, deletion, diagnosis, format};
 
 /// Number of fjall's threads for tables and compactions. With two, one spins while the other compacts, which
 /// costs a third more CPU per point.
@@ -50,6 +50,7 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     std::fs::create_dir_all(dir).map_err(|cause| HostError::io(dir, "create", cause))?;
     format::check(dir, settings.format)?;
     clear_unfinished(dir)?;
+    finish_deletions(dir)?;
     let mut found = check::check(dir)?;
     found.extend(write_logs_anew(dir)?);
     let ends = LogEnds::of(dir);
@@ -71,6 +72,12 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     }
     format::write(dir, settings.format)?;
     Ok(Opened { database, repaired, found })
+}
+
+/// Under the lock of the database, because another process could be deleting.
+fn finish_deletions(dir: &Path) -> Result<(), HostError> {
+    let _lock = lock_database(dir)?;
+    deletion::finish(dir)
 }
 
 /// Takes damaged batches out of the logs and rewrites the newest log, under the lock of the database, because

@@ -1,6 +1,7 @@
 //! An open database: its keyspaces and the catalogue of buckets.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
@@ -38,6 +39,7 @@ const PAST_SLOTS: u32 = 128;
 const PAST_AFTER: i64 = 86_400;
 
 pub(crate) struct Open {
+    dir: PathBuf,
     pub(crate) fjall: fjall::Database,
     /// Rows of the catalogue.
     pub(crate) system: Keyspace,
@@ -119,6 +121,7 @@ impl Open {
         }
         second_copy::restore_configs(&core.dir, &fjall, &configs)?;
         let open = Self {
+            dir: core.dir.clone(),
             commits: AtomicU64::new(newest),
             state: role(Role::State)?,
             configs: Configs::load(configs)?,
@@ -346,7 +349,7 @@ impl Open {
     pub(crate) fn delete_keyspaces(&self, doomed: Vec<Keyspace>) -> Result<(), StoreError> {
         let Some(highest) = doomed.iter().map(Keyspace::id).max() else { return Ok(()) };
         self.keep_highest_id(highest, &doomed)
-            .and_then(|()| doomed.into_iter().try_for_each(|keyspace| self.fjall.delete_keyspace(keyspace)))
+            .and_then(|()| plumbago_fjall_host::delete_keyspaces(&self.dir, &self.fjall, doomed))
             .map_err(|error| write_error("delete keyspaces", error))
     }
 
@@ -365,7 +368,7 @@ impl Open {
             }
         }
         self.fjall.keyspace(&format!("{KEEPER_PREFIX}{highest}"), options::small)?;
-        keepers.into_iter().try_for_each(|keeper| self.fjall.delete_keyspace(keeper))
+        plumbago_fjall_host::delete_keyspaces(&self.dir, &self.fjall, keepers)
     }
 }
 
