@@ -12,6 +12,7 @@ mod config_import;
 mod crash;
 mod damage;
 mod deletion;
+mod deletion_ranges;
 mod dev;
 mod disk_full;
 mod faults;

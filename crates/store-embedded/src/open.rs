@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use fjall::{Keyspace, PersistMode};
 use plumbago_fjall_host::Contents;
-use plumbago_model::MetricId;
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::catalogue::{Bucket, Catalogue, KEYSPACES_MAX, Kind, Layer, StageBuckets, StageKey, parse_layer};
 use crate::commit::Missing;
+use crate::delete::Deletion;
 use crate::errors::{host_error, read_error, write_error};
 use crate::metadata::Configs;
 use crate::names::Names;
@@ -51,8 +51,8 @@ pub(crate) struct Open {
     pub(crate) writer: Mutex<()>,
     /// Held while layers are added or replaced.
     pub(crate) creation: Mutex<()>,
-    /// Metrics deleted during a merge, which the merged layer must not bring back.
-    pub(crate) deleted_in_merge: Mutex<Option<Vec<(MetricId, StageKey)>>>,
+    /// What was deleted during a merge, which the merged layer must not bring back.
+    pub(crate) deleted_in_merge: Mutex<Option<Vec<Deletion>>>,
     /// The number of the newest commit.
     commits: AtomicU64,
     /// Keyspaces created since the database was opened; see [`Open::is_worn`].

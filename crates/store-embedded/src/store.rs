@@ -360,6 +360,15 @@ impl PointStore for EmbeddedStore {
         .await
     }
 
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        let (store, ranges) = (self.clone(), ranges.to_vec());
+        run_blocking("delete ranges of points", move || {
+            let open = store.core.open_to_write()?;
+            store.core.watch(crate::delete::delete_ranges(&store.core, &open, &ranges))
+        })
+        .await
+    }
+
     fn write_limits(&self) -> WriteLimits {
         WriteLimits { concurrency: 2, slots_per_call: 65_536 }
     }

@@ -10,6 +10,7 @@
 pub mod capabilities;
 pub mod correct;
 pub mod count;
+pub mod deletion;
 pub mod directories;
 pub mod error;
 pub mod fetch;
@@ -31,6 +32,7 @@ pub mod writer;
 
 pub use capabilities::{Capabilities, Store};
 pub use count::RowCount;
+pub use deletion::{RangeDeleter, RangeReport, TimeRange};
 pub use directories::{
     DirectoryPage, DirectoryStore, MetricRow, RowPage, RowProblem, RowStore, Share, directories_above,
 };

@@ -11,6 +11,7 @@ use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::import::{Begin, Begun, End};
 use crate::shard::jobs::Done;
 use crate::shard::live::Adopted;
+use crate::shard::ranges::BeginRange;
 use crate::shard::read::{HeadAnswer, HeadQuery};
 use plumbago_store::FetchError;
 
@@ -39,7 +40,9 @@ pub(crate) enum ShardCommand {
     ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
     /// What do the heads of these metrics have, whose history is about to be stored?
     BeginImport(Vec<Begin>, oneshot::Sender<Vec<Begun>>),
-    /// What has storing histories changed?
+    /// What do the heads of these metrics have, of which a range is about to be deleted?
+    BeginRange(Vec<BeginRange>, oneshot::Sender<Vec<Begun>>),
+    /// What has storing histories changed, or deleting ranges?
     EndImport(Vec<End>, oneshot::Sender<()>),
     /// Answers once the points that were queued before are in the journal's file.
     Journaled(oneshot::Sender<()>),

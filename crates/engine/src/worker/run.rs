@@ -193,6 +193,15 @@ impl ShardWorker {
                     self.abandon_import(begun);
                 }
             }
+            ShardCommand::BeginRange(metrics, answer) => {
+                let writer = &mut self.writer;
+                let begun = metrics.iter().map(|begin| self.shard.begin_range(begin, writer)).collect();
+                self.write_out();
+                self.update_gauges();
+                if let Err(begun) = answer.send(begun) {
+                    self.abandon_import(begun);
+                }
+            }
             ShardCommand::EndImport(ends, answer) => {
                 self.end_import(ends);
                 let _ = answer.send(());
