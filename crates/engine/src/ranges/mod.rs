@@ -212,11 +212,10 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.plan(works, range, reports).await?;
         let parts = self.parts();
-        let capabilities = parts.flush.capabilities();
-        if capabilities.several_writers || capabilities.interval_flushes {
-            let stale: Vec<SlotRange> = works.iter().flat_map(|work| work.plan.stale.clone()).collect();
-            parts.points.delete_ranges(&stale).await?;
-        }
+        // The store may have rows of windows that the head still folds: of other writers, of flushes at intervals, and of a
+        // flush whose slots have changed since.
+        let stale: Vec<SlotRange> = works.iter().flat_map(|work| work.plan.stale.clone()).collect();
+        parts.points.delete_ranges(&stale).await?;
         let mut batch = FlushBatch::default();
         for work in works.iter_mut() {
             let rows = &work.plan.rows;

@@ -110,7 +110,7 @@ impl Shard {
             number: head.number,
             sequence,
             base,
-            newest: head.newest.max(base),
+            newest: if head.is(mark::PLACED) { head.newest.max(base) } else { 0 },
             resolution: layout.raw.resolution,
             open: Vec::new(),
             future: self.future_of(at, sequence),

@@ -82,9 +82,7 @@ impl World {
                 let request = ReadRequest { ranges: subject.reads(&edges), ..Default::default() };
                 let columns = self.runtime.block_on(self.store.read(&request)).unwrap();
                 let plan = subject.plan(&edges, &columns);
-                if self.limits.at_intervals {
-                    self.runtime.block_on(self.store.delete_ranges(&plan.stale)).unwrap();
-                }
+                self.runtime.block_on(self.store.delete_ranges(&plan.stale)).unwrap();
                 let bytes = erasing.head.state.with_open(&plan.open).encode();
                 let states = vec![plumbago_store::StateRow { id: erasing.head.id, bytes }];
                 let rows = plan.rows.clone();
