@@ -11,6 +11,9 @@ use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 pub(super) struct Erasing {
     metric: usize,
     range: TimeRange,
+    /// When the range was chosen, in seconds since the epoch. The plan is made as of then, however long it takes and also
+    /// after a crash: raw slots that a window is folded from may have expired later, and then it would stay as it is.
+    chosen: i64,
     head: Box<ImportHead>,
     plan: Plan,
     step: Step,
@@ -42,7 +45,7 @@ impl World {
             1 => TimeRange { from: 0, until: a.min(b) },
             _ => TimeRange { from: a.min(b), until: a.max(b) },
         };
-        if !self.begin_erasing(metric, range) && self.rng.random_bool(0.5) {
+        if !self.begin_erasing(metric, range, now) && self.rng.random_bool(0.5) {
             self.leave(metric, range);
         }
     }
@@ -54,7 +57,7 @@ impl World {
         self.shard.begin_range(&BeginRange { hash, range, ask: Ask::Leave }, writer);
     }
 
-    fn begin_erasing(&mut self, metric: usize, range: TimeRange) -> bool {
+    fn begin_erasing(&mut self, metric: usize, range: TimeRange, chosen: i64) -> bool {
         let hash = self.router.hash(&format!("m.{metric}"));
         let Some(writer) = self.writer.as_mut() else { return false };
         let begun = self.shard.begin_range(&BeginRange { hash, range, ask: Ask::Begin }, writer);
@@ -69,7 +72,8 @@ impl World {
         self.model.retain(|(of, time), _| *of != metric || !is_in(*time));
         let is_whole = |window: u32| is_in(window * PER[0]) && is_in(window * PER[0] + PER[0] - 1);
         self.aged.retain(|(of, window), _| *of != metric || !is_whole(*window));
-        self.erasing = Some(Erasing { metric, range, head, plan: Plan::default(), step: Step::Commit });
+        let (plan, step) = (Plan::default(), Step::Commit);
+        self.erasing = Some(Erasing { metric, range, chosen, head, plan, step });
         true
     }
 
@@ -77,7 +81,7 @@ impl World {
         match erasing.step {
             Step::Commit => {
                 let slots = raw_slots(erasing.range, erasing.head.layout.raw);
-                let subject = Subject { head: &erasing.head, slots, now: self.clock.now() };
+                let subject = Subject { head: &erasing.head, slots, now: erasing.chosen };
                 let edges = subject.edges();
                 let request = ReadRequest { ranges: subject.reads(&edges), ..Default::default() };
                 let columns = self.runtime.block_on(self.store.read(&request)).unwrap();
@@ -126,10 +130,10 @@ impl World {
 
     /// After a crash, gives the command again that had not answered.
     pub(super) fn erase_again(&mut self) {
-        let Some(Erasing { metric, range, .. }) = self.erasing.take() else { return };
+        let Some(Erasing { metric, range, chosen, .. }) = self.erasing.take() else { return };
         for round in 0.. {
             assert!(round < 10_000, "the metric is never at rest: {:?}", self.shard.late);
-            if self.begin_erasing(metric, range) {
+            if self.begin_erasing(metric, range, chosen) {
                 return self.end_erasing();
             }
             self.build();
