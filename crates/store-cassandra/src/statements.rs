@@ -102,7 +102,7 @@ impl Names {
 
     /// Reads the metadata of a metric.
     pub fn get(&self) -> String {
-        format!("SELECT id, config, created_on, updated_on FROM {} WHERE name = ?", self.metadata)
+        format!("SELECT id, config, created_on, updated_on, read_on FROM {} WHERE name = ?", self.metadata)
     }
 
     /// Finds out whether a directory exists.
@@ -113,7 +113,7 @@ impl Names {
     /// Reads the metadata of all metrics in a part of the token ring, with tokens, up to a limit.
     pub fn scan_rows(&self) -> String {
         format!(
-            "SELECT token(name), name, id, config, created_on, updated_on FROM {} \
+            "SELECT token(name), name, id, config, created_on, updated_on, read_on FROM {} \
              WHERE token(name) >= ? AND token(name) <= ? LIMIT ?",
             self.metadata
         )

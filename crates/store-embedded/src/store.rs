@@ -20,6 +20,7 @@ use crate::columns::Columns;
 use crate::damage::DamageReporter;
 use crate::errors::host_error;
 use crate::open::Open;
+use crate::reads::NotedToday;
 use crate::stats::Stats;
 
 /// Reads of at most this many rows run on the calling thread: passing them to another would take longer.
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) state_files: Mutex<Vec<PathBuf>>,
     /// Held by a maintenance run: there is one at a time.
     pub(crate) maintenance: Mutex<()>,
+    /// The metrics whose reads were noted today.
+    pub(crate) noted: NotedToday,
 }
 
 impl EmbeddedStore {
@@ -84,6 +87,7 @@ impl EmbeddedStore {
             state_gaps: Mutex::default(),
             state_files: Mutex::default(),
             maintenance: Mutex::new(()),
+            noted: NotedToday::default(),
         };
         core.reopen().map_err(|error| name_the_file(&core.dir, error))?;
         Ok(Self { core: Arc::new(core) })

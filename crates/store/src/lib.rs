@@ -41,7 +41,7 @@ pub use fetch::{FetchError, FetchRequest, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
 pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage};
 pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};
-pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta};
+pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta, ReadNotes};
 pub use peers::{PeerAnswer, PeerRows, Peers, PendingRows, pending_by_range};
 pub use points::{
     BlockLayout, Column, OtherWriters, PointStore, ReadRequest, Run, SlotRange, WriteBatch, WriteLimits,
