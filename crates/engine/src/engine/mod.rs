@@ -34,6 +34,7 @@ use crate::stats::{Stats, store_call};
 use crate::worker::flusher::StoreTrouble;
 use crate::worker::{ShardCommand, ShardGauges, ask};
 
+mod activity;
 mod histories;
 mod housekeeping;
 mod settings;

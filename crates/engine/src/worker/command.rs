@@ -30,6 +30,8 @@ pub(crate) enum ShardCommand {
     Contains(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
     /// Which of these metrics got a point since this time (seconds since the epoch)?
     AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
+    /// May these metrics have points in this range of time, both ends included?
+    MayHavePoints(Vec<NameHash>, (i64, i64), oneshot::Sender<Vec<Option<bool>>>),
     /// Forget the metrics that got no point since this time and hold none. Answers which were forgotten.
     Forget(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
     /// Begin the deletion of these metrics. Answers for which it has begun.

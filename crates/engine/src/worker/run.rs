@@ -173,6 +173,11 @@ impl ShardWorker {
                 let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
                 let _ = answer.send(written);
             }
+            ShardCommand::MayHavePoints(hashes, range, answer) => {
+                let now = self.clock.now();
+                let may = |hash| self.shard.may_have_points(hash, range, now);
+                let _ = answer.send(hashes.iter().map(may).collect());
+            }
             ShardCommand::Forget(hashes, since, answer) => {
                 let forget = |hash| self.shard.forget(hash, since, &mut self.writer);
                 let _ = answer.send(hashes.iter().map(forget).collect());
