@@ -26,7 +26,7 @@ fn put(daemon: &Daemon, name: &str, time: i64) {
 /// The paths that a find shows.
 fn found(daemon: &Daemon, query: &str, range: &str) -> Vec<String> {
     let answer = daemon.get(&format!("/metrics/find?query={query}&format=json{range}"));
-    let nodes: Vec<serde_json::Value> = serde_json::from_slice(&answer.body).unwrap();
+    let nodes: Vec<serde_json::Value> = serde_json::from_str(&answer.body).unwrap();
     nodes.iter().map(|node| node["path"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -61,7 +61,7 @@ fn check(daemon: &Daemon) {
     assert_eq!(found(daemon, "short.*", ""), ["short.a"]);
     assert_eq!(found(daemon, "short.*", &format!("&from=0&until={}", T0 - 2 * DAY)), [""; 0]);
     let tree = daemon.get(&format!("/metrics/find?query=web.*&from={}", T0 - HOUR));
-    let tree: Vec<serde_json::Value> = serde_json::from_slice(&tree.body).unwrap();
+    let tree: Vec<serde_json::Value> = serde_json::from_str(&tree.body).unwrap();
     let texts: Vec<&str> = tree.iter().map(|node| node["text"].as_str().unwrap()).collect();
     assert_eq!(texts, ["gone", "busy"]);
     // What is hidden can be drawn all the same.
@@ -95,7 +95,7 @@ fn metrics_without_points_in_the_range_are_hidden() {
 
 #[test]
 fn nothing_is_hidden_by_default() {
-    let mut setup = setup();
+    let setup = setup();
     let daemon = setup.start();
     fill(&daemon);
     let range = format!("&from={}&until={T0}", T0 - 60);

@@ -40,7 +40,7 @@ fn metrics_that_nobody_reads_are_listed() {
     setup.schemas("[all]\npattern = .*\nretentions = 60s:7d,1h:2y\n");
     let daemon = start(&mut setup, T0);
     let points =
-        |names: &[&str], time| names.iter().map(|name| Point::new(name, time, 1.0)).collect::<Vec<_>>();
+        |names: &[&str], time| names.iter().map(|name| Point::new(*name, time, 1.0)).collect::<Vec<_>>();
     daemon.put(&points(&["web.early", "web.late", "web.never", "web.deleted"], T0));
     daemon.wait_names(4);
     daemon.set_clock(T0 + DAY);
