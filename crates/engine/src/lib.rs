@@ -8,6 +8,7 @@
 //! * `late`: rows of late points, and windows folded again from the store.
 //! * `read`: series from heads, store and peers.
 //! * `import`: the history of metrics from another program, stored beside the points that they get meanwhile.
+//! * `ranges`: a range of time of a metric is deleted.
 //! * `recover`: a start after a stop or a crash.
 //!
 //! Must not know: protocols, HTTP, concrete stores.
@@ -20,6 +21,7 @@ mod import;
 mod late;
 mod ledger;
 mod memory;
+mod ranges;
 mod read;
 mod recover;
 mod refusal;

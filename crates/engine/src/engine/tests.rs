@@ -16,6 +16,7 @@ use plumbago_store::{FetchRequest, SeriesSource};
 
 mod history;
 mod late;
+mod ranges;
 mod settings;
 
 const START: i64 = 1_700_000_000;
