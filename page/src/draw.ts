@@ -54,6 +54,7 @@ export class Drawn {
     this.shaped = shape(answer, stacks);
     const data = [this.shaped.times, ...this.shaped.drawn] as uPlot.AlignedData;
     this.plot = new uPlot(options(asked, this.shaped, wishes), data, host);
+    this.plot.setScale("x", { min: answer.from, max: answer.until });
     gestures(this.plot, wishes);
   }
 
@@ -133,7 +134,7 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
     },
     focus: { alpha: 0.35 },
     scales: {
-      x: { time: true, range: () => [answer.from, answer.until] },
+      x: { time: true, range: (_, min, max) => [min, max] },
       y: { range },
       infinite: { range: () => [0, 1] },
       ...(hasSecond ? { y2: { range: (_: uPlot, min: number, max: number) => padded(min, max, null, null) } } : {}),

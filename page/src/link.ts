@@ -57,6 +57,14 @@ export function parseView(text: string): View {
   return view;
 }
 
+/** The view of an address of any Graphite's /render or composer, or of this page; null for other texts. */
+export function viewOfAddress(text: string): View | null {
+  const found = /^\s*(?:https?:\/\/[^\s?#]*|\/[^\s?#]*)?[?#](\S*target(?:\[\]|%5B%5D)?=\S*)\s*$/i.exec(text);
+  if (!found) return null;
+  const view = parseView(found[1] ?? "");
+  return view.panels.some((panel) => panel.targets.length > 0) ? view : null;
+}
+
 export function formatView(view: View): string {
   const out: Pair[] = [];
   if (view.from !== DEFAULT_FROM) out.push(["from", view.from]);

@@ -44,9 +44,10 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
     return () => observer.disconnect();
   }, []);
 
+  const isMeasured = width.value > 0;
   const points = Math.max(100, Math.ceil(width.value / 50) * 50);
   useEffect(() => {
-    if (width.value === 0) return;
+    if (!isMeasured) return;
     fetcher.current ??= new Fetcher((outcome) => {
       isLoading.value = false;
       if ("answer" in outcome) {
@@ -66,7 +67,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
     isLoading.value = true;
     fetcher.current.ask(view.peek(), panel, points, follows);
     return () => fetcher.current?.stop();
-  }, [key, points, follows, width.value === 0]);
+  }, [key, points, follows, isMeasured]);
 
   useEffect(() => {
     const element = host.current;

@@ -3,8 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { get, Refusal, type SearchAnswer } from "./api";
+import { viewOfAddress } from "./link";
 import { count, visible } from "./numbers";
-import { plot, spoken } from "./state";
+import { change, plot, spoken, view } from "./state";
 
 const RESULTS = 60;
 
@@ -49,7 +50,7 @@ export function Search() {
 
   const ask = async (words: string) => {
     asked.current?.abort();
-    if (words.trim() === "") {
+    if (words.trim() === "" || viewOfAddress(words)) {
       answer.value = null;
       problem.value = "";
       return;
@@ -71,6 +72,13 @@ export function Search() {
   };
 
   const accept = (adds: boolean) => {
+    const pasted = viewOfAddress(text.value);
+    if (pasted) {
+      const panels = adds ? [...view.peek().panels, ...pasted.panels] : pasted.panels;
+      change({ ...(adds ? view.peek() : pasted), panels });
+      isOpen.value = false;
+      return;
+    }
     if (answered.current !== text.value) {
       pending.current = { adds };
       return;
@@ -126,6 +134,11 @@ export function Search() {
         onKeyDown={onKey}
       />
       <kbd class="slash" aria-hidden="true">/</kbd>
+      {isOpen.value && viewOfAddress(text.value) !== null && (
+        <div class="found">
+          <p class="note">An address of a graph: <span class="keys"><kbd>Enter</kbd> shows it, <kbd>Shift+Enter</kbd> adds its panels</span></p>
+        </div>
+      )}
       {showsList && (
         <div class="found" onMouseDown={(event) => event.preventDefault()}>
           {problem.value !== "" ? (

@@ -97,3 +97,9 @@ test("a formatted target says the same", () => {
     assert.equal(bare(page.format(text, next(30))), bare(text));
   }
 });
+
+test("the address of a graph is understood, and nothing else", () => {
+  assert.deepEqual(page.viewOfAddress("https://graphite.example.org/render?target=a.b&from=-2h&width=500")?.panels[0]?.targets, ["a.b"]);
+  assert.equal(page.viewOfAddress("/render/?target=a&target=b")?.panels[0]?.targets.length, 2);
+  for (const text of ["web cpu", "dc=eu", "target=x", "https://grafana.example.org/d/abc?orgId=1", "a?target="]) assert.equal(page.viewOfAddress(text), null, text);
+});

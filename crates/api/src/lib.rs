@@ -11,6 +11,7 @@ mod cache;
 pub mod config;
 mod error;
 mod events;
+mod fault;
 mod finder;
 mod format;
 pub mod fuzzing;
@@ -29,7 +30,7 @@ mod tagging;
 
 pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, Readiness};
 pub use cache::KeptAnswers;
-pub use config::{AdminConfig, CacheConfig, Config, Limits, PortLimits, TlsConfig};
+pub use config::{AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, TlsConfig};
 pub use error::AdminError;
 pub use events::EventLog;
 pub use finder::{FinderError, NameFinder};
