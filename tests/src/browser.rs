@@ -239,9 +239,7 @@ impl Browser {
 
     fn mouse(&self, actions: &[Value]) {
         let pointer = json!({"pointerType": "mouse"});
-        self.actions(
-            &json!([{"type": "pointer", "id": "mouse", "parameters": pointer, "actions": actions}]),
-        );
+        self.actions(&json!([{"type": "pointer", "id": "mouse", "parameters": pointer, "actions": actions}]));
     }
 
     fn actions(&self, actions: &Value) {

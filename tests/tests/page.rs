@@ -94,7 +94,8 @@ fn a_link_shows_what_it_says() {
     browser.open(&page(&daemon, &format!("{first}{}", others.replace('\'', "%27"))));
     browser.wait("three plots", &format!("{DRAWN} === 3"));
     browser.wait_text(".legend", "http.status;dc=eu;host=db01");
-    browser.wait("the state in the fragment", "location.search === '' && location.hash.includes('panel=Tags')");
+    browser
+        .wait("the state in the fragment", "location.search === '' && location.hash.includes('panel=Tags')");
     browser.hover(".u-over", 500, 120);
     browser.wait("a crosshair through all panels", "document.querySelectorAll('.tip').length === 3");
     browser.picture("panels-dark");
@@ -116,7 +117,10 @@ fn nothing_that_was_stored_becomes_html() {
     let (_setup, daemon) = daemon();
     let evil = http::encode("<script>alert(3)</script><img src=x onerror=alert(4)>");
     let target = http::encode(&format!("alias(servers.web01.Requests,'{EVIL}')"));
-    browser.open(&page(&daemon, &format!("#title={evil}&target={target}&target=evil.*&panel={evil}&target={evil}(")));
+    browser.open(&page(
+        &daemon,
+        &format!("#title={evil}&target={target}&target=evil.*&panel={evil}&target={evil}("),
+    ));
     browser.wait_text(".legend", EVIL);
     browser.wait_text(".legend", "\\u202e");
     browser.wait_text(".problem", "<script>alert(3)");
@@ -144,7 +148,8 @@ fn a_mistake_is_marked_and_nothing_typed_is_lost() {
     browser.picture("mistake");
     let editor = "document.querySelector('.editor').shadowRoot.querySelector('.cm-content')";
     browser.wait("the editor", "document.querySelector('.editor')?.shadowRoot !== null");
-    browser.wait("the mark in it", &format!("{editor}.querySelector('.cm-fault').textContent === 'sumSeris'"));
+    browser
+        .wait("the mark in it", &format!("{editor}.querySelector('.cm-fault').textContent === 'sumSeris'"));
     browser.script(&format!("{editor}.focus()"));
     browser.press(&format!("{}{}e", Key::Home, Key::Right.to_string().repeat(7)));
     browser.press_with(Key::Control, &Key::Enter.to_string());
@@ -167,7 +172,8 @@ fn tags_build_a_target() {
     browser.open(&page(&daemon, ""));
     browser.click("#tab-tags");
     browser.wait_text(".tag", "dc");
-    browser.script("[...document.querySelectorAll('.tag')].find((b) => b.textContent.includes('dc')).click()");
+    browser
+        .script("[...document.querySelectorAll('.tag')].find((b) => b.textContent.includes('dc')).click()");
     browser.wait_text(".value", "4");
     browser.click(".value");
     browser.wait_text(".building", "4 series");

@@ -21,6 +21,7 @@ fn the_page_in_the_binary_is_what_its_sources_build_to() {
     }
     symlink(packages.join("node_modules"), copy.path().join("node_modules")).unwrap();
     let output = node.arg("check.mjs").current_dir(copy.path()).output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success(), "page/check.mjs: {text}");
 }

@@ -11,7 +11,8 @@ use plumbago_telemetry::Registry;
 
 const METRICS: [&str; 10] =
     ["user", "system", "idle", "wait", "nice", "interrupt", "softirq", "steal", "used", "free"];
-const GROUPS: [&str; 7] = ["cpu", "memory", "disk-sda", "disk-sdb", "interface-eth0", "tcpconns", "processes"];
+const GROUPS: [&str; 7] =
+    ["cpu", "memory", "disk-sda", "disk-sdb", "interface-eth0", "tcpconns", "processes"];
 const REGIONS: [&str; 4] = ["eu-west-1", "eu-east-1", "us-west-1", "ap-south-1"];
 const RESULTS: usize = 100;
 

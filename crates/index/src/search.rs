@@ -171,9 +171,8 @@ impl Index {
                 removals = trie.removals();
                 search.memo.clear();
             }
-            let more = sweep.round(&trie, visits, &mut |trie, frames, child| {
-                Some(search.child(trie, frames, child))
-            });
+            let more = sweep
+                .round(&trie, visits, &mut |trie, frames, child| Some(search.child(trie, frames, child)));
             if !more || *visits == 0 {
                 return more;
             }
@@ -271,8 +270,7 @@ impl Best {
 
     /// Whether another match of this rank would be kept.
     pub(crate) fn would_keep(&self, rank: u32) -> bool {
-        self.heap.len() < self.results_max
-            || self.heap.peek().is_some_and(|Reverse(worst)| worst.rank < rank)
+        self.heap.len() < self.results_max || self.heap.peek().is_some_and(|Reverse(worst)| worst.rank < rank)
     }
 }
 

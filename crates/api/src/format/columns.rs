@@ -29,11 +29,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    pub(crate) fn new(
-        request: &Request,
-        total: usize,
-        stages: HashMap<Arc<str>, (String, usize)>,
-    ) -> Self {
+    pub(crate) fn new(request: &Request, total: usize, stages: HashMap<Arc<str>, (String, usize)>) -> Self {
         let times = [request.range.from, request.range.until, request.now];
         Self { times, total, stages, axes: Vec::new(), has_series: false, has_points: false }
     }

@@ -20,7 +20,9 @@ use super::render_params::RenderParams;
 use super::stages;
 use crate::error::{ApiError, aborted, beyond};
 use crate::fault::{self, Fault};
-use crate::format::{self, Columns, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap};
+use crate::format::{
+    self, Columns, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap,
+};
 use crate::memory::{Account, Held, Small, Waiting};
 use crate::meter::PhaseTimes;
 use crate::params::Params;

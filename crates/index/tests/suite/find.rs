@@ -319,7 +319,9 @@ fn words_find_what_a_comparison_of_all_names_finds() {
     let index = Index::new(&Registry::new());
     index.insert(names.iter().map(String::as_str));
     for _ in 0..300 {
-        let words: Vec<&str> = (0..1 + next(3)).map(|_| ["WEB", "u", "cpu", "b0", "a.", "b.c", "\u{fc}", "-I", "zz"][next(9)]).collect();
+        let words: Vec<&str> = (0..1 + next(3))
+            .map(|_| ["WEB", "u", "cpu", "b0", "a.", "b.c", "\u{fc}", "-I", "zz"][next(9)])
+            .collect();
         let expected: Vec<&String> = names
             .iter()
             .filter(|name| {
@@ -328,7 +330,8 @@ fn words_find_what_a_comparison_of_all_names_finds() {
             })
             .collect();
         let found = index.search_words(&words.join(" "), 100_000, usize::MAX).unwrap();
-        let mut leaves: Vec<&String> = found.best.iter().filter(|node| node.leaf).map(|node| &node.path).collect();
+        let mut leaves: Vec<&String> =
+            found.best.iter().filter(|node| node.leaf).map(|node| &node.path).collect();
         leaves.sort_unstable();
         assert_eq!(leaves, expected, "{words:?}");
         assert_eq!(found.total, found.best.len());
@@ -339,7 +342,15 @@ fn words_find_what_a_comparison_of_all_names_finds() {
 #[test]
 fn the_best_match_comes_first() {
     let index = Index::new(&Registry::new());
-    index.insert(["a.b.cpu.x", "cpus.total", "cpu", "host.cpu", "x.acpub", "n;cpu=1;host=web", "cpu;host=db"]);
+    index.insert([
+        "a.b.cpu.x",
+        "cpus.total",
+        "cpu",
+        "host.cpu",
+        "x.acpub",
+        "n;cpu=1;host=web",
+        "cpu;host=db",
+    ]);
     let paths = |query: &str, most: usize| -> Vec<String> {
         let found = index.search_words(query, most, usize::MAX).unwrap();
         found.best.into_iter().map(|node| node.path).collect()
