@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { Columns } from "./api";
 import { colorOf } from "./colors";
-import { count, duration, short, visible } from "./numbers";
+import { count, duration, retention, short, visible } from "./numbers";
 import type { Summary } from "./shape";
 
 const ROWS = 100;
@@ -24,7 +24,7 @@ export function Legend({ answer, summaries, unit, dark, hidden, nearest, hide }:
   const fits = (name: string) => words.every((word) => name.toLowerCase().includes(word));
   const places = answer.series.map((_, place) => place).filter((place) => fits(answer.series[place]?.name ?? ""));
   const steps = [...new Set(answer.series.map((column) => column.step))].sort((a, b) => a - b);
-  const stages = [...new Set(answer.series.map((column) => column.stage && `stage ${column.stage.number} of ${column.stage.retention}`).filter(Boolean))];
+  const stages = [...new Set(answer.series.map((column) => column.stage && `stage ${column.stage.number} of ${retention(column.stage.retention)}`).filter(Boolean))];
   return (
     <div class="legend">
       <div class="legend-head">

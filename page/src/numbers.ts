@@ -36,6 +36,11 @@ export function duration(seconds: number): string {
   return `${sign}${trimmed(size / unit[0], 3)} ${unit[1]}`;
 }
 
+/** A retention with its seconds in larger units, like 1min:7d,1h:2y. */
+export function retention(text: string): string {
+  return text.replace(/(\d+)s/g, (_, seconds: string) => duration(Number(seconds)).replace(" ", ""));
+}
+
 export function count(value: number): string {
   return value.toLocaleString("en-GB");
 }

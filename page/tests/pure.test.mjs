@@ -56,6 +56,7 @@ test("numbers are short", () => {
   assert.deepEqual([0, 1, 999.96, 1500, 1e6, -2.5e9, 0.25, 0.0000123, null].map((value) => shown(value)), ["0", "1", "1000", "1.5k", "1M", "−2.5G", "0.25", "12.3µ", "–"]);
   assert.equal(shown(1536, "binary"), "1.5Ki");
   assert.equal(shown(90, "sec"), "1.5 min");
+  assert.equal(page.retention("60s:604800s,3600s:63072000s"), "1min:7d,1h:2y");
 });
 
 test("what cannot be seen is shown", () => {

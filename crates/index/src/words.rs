@@ -132,8 +132,8 @@ impl Word {
         let last = texts.len() - 1;
         let part = |(place, part): (usize, &&str)| match (place, last) {
             _ if has_glob(part) => {
-                let before = if place == 0 { "*" } else { "" };
-                let after = if place == last { "*" } else { "" };
+                let before = if place == 0 && !part.starts_with('*') { "*" } else { "" };
+                let after = if place == last && !part.ends_with('*') { "*" } else { "" };
                 Pattern::parse(&format!("{before}{part}{after}")).map(Part::Glob)
             }
             (0, 0) => Ok(Part::Anywhere(Finder::new(part).into_owned())),
