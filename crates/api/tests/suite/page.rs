@@ -157,7 +157,7 @@ async fn columns_have_one_axis_per_step() {
     let series = answer["series"].as_array().unwrap();
     assert_eq!(series.iter().map(|one| one["axis"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 0, 0, 1]);
     assert_eq!(series[0]["name"], "web.a.cpu.idle");
-    assert_eq!(series[0]["stage"], json!({"retention": "60s:1d,300s:30d", "number": 0}));
+    assert_eq!(series[0]["stage"], json!({"retention": "60s:86400s,300s:2592000s", "number": 0}));
     assert_eq!(series[1]["values"], json!([-4, -3, -2, -1, 0]));
     assert_eq!(series[2]["options"], json!({"color": "red", "dashed": 5.0}));
     assert_eq!(series[2]["stage"], json!(null));
