@@ -37,6 +37,8 @@ mod oracle_find;
 mod oracle_formats;
 mod oracle_render;
 mod oracle_tags;
+mod page;
+mod page_build;
 mod parity;
 mod peers;
 mod peers_tls;

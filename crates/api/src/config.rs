@@ -34,6 +34,8 @@ pub struct Config {
     pub events_bytes: ByteSize,
     /// The cache of /render responses.
     pub cache: CacheConfig,
+    /// The web page at `/`.
+    pub page: PageConfig,
     /// Certificate and key; the port is not encrypted while both are empty.
     pub tls: TlsConfig,
     /// Limits of connections and requests.
@@ -52,6 +54,7 @@ impl Default for Config {
             metadata_writes: false,
             events_bytes: ByteSize::mib(16),
             cache: CacheConfig::default(),
+            page: PageConfig::default(),
             tls: TlsConfig::default(),
             limits: Limits::default(),
         }
@@ -72,6 +75,21 @@ pub struct CacheConfig {
 impl Default for CacheConfig {
     fn default() -> Self {
         Self { bytes: ByteSize::mib(64), time: Period::default() }
+    }
+}
+
+/// The `[api.page]` section: the web page for people.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PageConfig {
+    /// Whether browsers get the page at `/`. Its calls /plumbago/browse and /plumbago/search are answered in
+    /// any case.
+    pub enabled: bool,
+}
+
+impl Default for PageConfig {
+    fn default() -> Self {
+        Self { enabled: true }
     }
 }
 

@@ -16,7 +16,7 @@ use tower_http::cors::{Any, CorsLayer};
 
 use crate::config::Config;
 use crate::error::{ApiError, missing, plain};
-use crate::handler;
+use crate::handler::{self, Page};
 use crate::meter::Meter;
 use crate::state::{Api, Handles};
 
@@ -48,20 +48,28 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
             router = router.route(path, methods.clone()).route(&format!("{path}/"), methods.clone());
         }
     }
-    for name in ["tags", "events", "dashboard", "composer"] {
+    for name in ["tags", "events", "dashboard", "composer", "plumbago"] {
         let methods = endpoint(name, &api, registry);
         for path in [format!("/{name}"), format!("/{name}/"), format!("/{name}/{{*call}}")] {
             router = router.route(&path, methods.clone());
         }
     }
     // Load balancers and people try this page first.
-    let root = methods(&api, Meter::new(registry, "root"), |_, _| async {
-        plain(
-            StatusCode::OK,
-            "Plumbago answers Graphite's API here: /render, /metrics/find, /tags, /events, /functions\n",
-        )
-    });
-    router = router.route("/", root.clone());
+    let page = Arc::new(Page::new(config.page.enabled));
+    let root = |prefix: Option<String>| {
+        let page = Arc::clone(&page);
+        methods(&api, Meter::new(registry, "root"), move |_, request| {
+            Arc::clone(&page).root(request, prefix.clone())
+        })
+    };
+    let last = config.url_prefix.rsplit('/').next().unwrap_or_default().to_owned();
+    let without_slash = Some(last).filter(|last| !last.is_empty());
+    router = router.route("/", root(without_slash));
+    let files = {
+        let page = Arc::clone(&page);
+        methods(&api, Meter::new(registry, "page"), move |_, request| Arc::clone(&page).file(request))
+    };
+    router = router.route("/page/{file}", files);
     router = router.fallback(missing);
     if config.gzip {
         router = router.layer(CompressionLayer::new().compress_when(compressible()));
@@ -74,7 +82,7 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
     } else {
         // Nesting serves the root of `router` only without the last slash.
         let with_slash = format!("{}/", config.url_prefix);
-        Router::new().nest(&config.url_prefix, router).route(&with_slash, root).fallback(missing)
+        Router::new().nest(&config.url_prefix, router).route(&with_slash, root(None)).fallback(missing)
     }
 }
 
@@ -94,6 +102,7 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "events" => methods(api, meter, handler::events),
         "dashboard" => methods(api, meter, handler::dashboard),
         "composer" => methods(api, meter, handler::composer),
+        "plumbago" => methods(api, meter, handler::plumbago),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }

@@ -192,7 +192,7 @@ async fn names(api: &Arc<Api>, fetch: &Fetch, is_front_end: bool) -> Result<Name
             Ok(names) => Ok(names.into_iter().map(Arc::from).collect()),
             // A front end sends many targets in one request; one wrong target must not fail the others.
             Err(ApiError::Invalid(_)) if is_front_end => Ok(Vec::new()),
-            Err(error @ ApiError::Invalid(_)) => Err(ApiError::of_target(&fetch.expression, &error)),
+            Err(error @ ApiError::Invalid(_)) => Err(ApiError::of_target(&fetch.expression, &error, None)),
             Err(other) => Err(other),
         };
     }

@@ -19,6 +19,8 @@ pub(super) struct RenderParams {
     pub(super) request: Request,
     /// Most points per series of a JSON response (`maxDataPoints`).
     pub(super) width: Option<usize>,
+    /// Most series of a response in the format `columns` (`seriesMax`).
+    pub(super) series_max: usize,
     /// Whether JSON omits unknown points (`noNullPoints`).
     pub(super) no_nulls: bool,
     pub(super) wrapping: Wrapping,
@@ -61,6 +63,7 @@ impl RenderParams {
                 },
             },
             width: width(params),
+            series_max: series_max(params)?,
             no_nulls: params.has("noNullPoints"),
             wrapping,
             is_front_end: format.is_of_front_ends() || params.get("local") == Some("1"),
@@ -126,6 +129,12 @@ fn width(params: &Params) -> Option<usize> {
     let text = params.get("maxDataPoints")?;
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(usize::MAX)).filter(|width| *width > 0)
+}
+
+/// The value of `seriesMax`; all series without it.
+fn series_max(params: &Params) -> Result<usize, ApiError> {
+    let number = params.integer("seriesMax", i64::MAX)?;
+    usize::try_from(number).map_err(|_| ApiError::Invalid(format!("seriesMax={number} is negative")))
 }
 
 /// The variables given as `template[name]=value`.

@@ -8,6 +8,7 @@ mod events;
 mod find;
 mod formats;
 mod metadata;
+mod page;
 mod render;
 mod server;
 mod support;
