@@ -13,8 +13,8 @@ use plumbago_engine::{Engine, NameCheck};
 use plumbago_maintenance::{JobLease, NoLeases, Stores};
 use plumbago_model::{Clock, Retention};
 use plumbago_store::{
-    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, ReadNotes, SchemaNeeds, SharedWindows,
-    StageSizes, StoreError,
+    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, ReadNotes, SchemaNeeds, SharedStore,
+    SharedWindows, StageSizes, StoreError,
 };
 use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::{Conditions, Registry, Severity};
