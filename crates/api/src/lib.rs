@@ -15,6 +15,7 @@ mod finder;
 mod format;
 pub mod fuzzing;
 mod handler;
+mod limits;
 mod memory;
 mod metadata;
 mod meter;
@@ -33,6 +34,7 @@ pub use config::{AdminConfig, CacheConfig, Config, Limits, PortLimits, TlsConfig
 pub use error::AdminError;
 pub use events::EventLog;
 pub use finder::{FinderError, NameFinder};
+pub use limits::LiveLimits;
 pub use metadata::{Metadata, MetadataError, NoMetadata};
 pub use peer_heads::{HEADS_PATH, PeerHeads};
 pub use plumbago_tls::{Certificates, TlsError};

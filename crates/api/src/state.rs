@@ -14,6 +14,7 @@ use crate::config::{Config, Limits};
 use crate::error::ApiError;
 use crate::events::EventLog;
 use crate::finder::NameFinder;
+use crate::limits::LiveLimits;
 use crate::memory::Pool;
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
@@ -55,7 +56,7 @@ pub(crate) struct Api {
     pub(crate) tag_writes: bool,
     pub(crate) metadata_writes: bool,
     pub(crate) url_prefix: String,
-    pub(crate) limits: Limits,
+    pub(crate) live_limits: LiveLimits,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
     /// Permits for sweeps over all names. Each sweep occupies a thread while its client reads.
@@ -82,8 +83,9 @@ const INDEX_WALKS: usize = 4;
 const FINDS: usize = 16;
 
 impl Api {
-    pub(crate) fn new(config: &Config, handles: &Handles) -> Self {
+    pub(crate) fn new(config: &Config, limits: LiveLimits, handles: &Handles) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let memory_of_all = limits.load().memory_of_all();
         Self {
             index: Arc::clone(&handles.index),
             finder: handles.finder.clone(),
@@ -95,7 +97,7 @@ impl Api {
             tag_writes: config.tag_writes,
             metadata_writes: config.metadata_writes,
             url_prefix: config.url_prefix.clone(),
-            limits: config.limits.clone(),
+            live_limits: limits,
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
             zone_name: config.time_zone.clone(),
             index_walks: Arc::new(Semaphore::new(INDEX_WALKS)),
@@ -104,10 +106,7 @@ impl Api {
             cache: Cache::new(&config.cache, handles.answers.clone(), &handles.registry),
             phases: RenderPhases::new(&handles.registry),
             memory: Arc::new(Pool::new(
-                match config.limits.memory_total.bytes() {
-                    0 => usize::MAX,
-                    bytes => bytes,
-                },
+                memory_of_all,
                 handles.registry.gauge(
                     "plumbago_api_render_memory_bytes",
                     "memory that render requests hold for their series",
@@ -117,6 +116,11 @@ impl Api {
             evaluations: Arc::new(Semaphore::new(processors)),
             pictures: Arc::new(Semaphore::new(processors)),
         }
+    }
+
+    /// The limits of requests that begin now.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.live_limits.load()
     }
 
     /// Fails if `finder` looks names up: only the index in memory can search tags.
@@ -130,6 +134,7 @@ impl Api {
     }
 
     pub(crate) fn find_limits(&self) -> FindLimits {
-        FindLimits { results_max: self.limits.find_results, visited_max: self.limits.find_visited }
+        let limits = self.limits();
+        FindLimits { results_max: limits.find_results, visited_max: limits.find_visited }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
 }
 
 async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let asked = RenderParams::of(&params, api)?;
     let ticket = api.cache.ticket(&params)?;
     let now = api.clock.now();
@@ -51,7 +51,9 @@ async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiErr
 
 /// Computes the response to a request that the cache cannot answer.
 async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiError> {
-    let account = Arc::new(Account::new(&api.memory, api.limits.memory));
+    let limits = api.limits();
+    api.memory.set_max(limits.memory_of_all());
+    let account = Arc::new(Account::new(&api.memory, limits.memory));
     let _waiting = Waiting(Arc::clone(&account));
     if asked.fetches.is_empty() {
         let series = or_nothing(&asked, series(api, &asked, &account).await)?;
