@@ -148,7 +148,7 @@ fn metrics_of_directories_are_limited_on_cassandra() {
     let mut setup = setup();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
     setup.set("store.cassandra.contact_points", &server.contact_point());
-    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
+    setup.set("store.cassandra.components", "6").set("store.cassandra.indexes", "none");
     setup.set("store.cassandra.request_timeout", "60s").set("maintenance.settle", "100ms");
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
@@ -210,7 +210,7 @@ fn quotas_that_cannot_be_read_keep_the_daemon_from_starting() {
 
 #[test]
 fn sighup_reloads_the_limits_of_requests_and_of_creations() {
-    let mut setup = Setup::new();
+    let setup = Setup::new();
     let file = setup
         .file("plumbago.toml", "[engine]\nmax_creates_per_minute = \"none\"\n[api.limits]\ntargets = 1\n");
     let daemon = setup.start();
