@@ -44,6 +44,7 @@ mod peers;
 mod peers_tls;
 mod power;
 mod power_spool;
+mod quotas;
 mod references;
 mod relay;
 mod relay_trouble;

@@ -17,6 +17,7 @@ use plumbago_telemetry::Registry;
 use crate::config::{Config, Limits};
 use crate::events::EventLog;
 use crate::handler;
+use crate::limits::LiveLimits;
 use crate::metadata::NoMetadata;
 use crate::state::{Api, Handles};
 use crate::tagging::NoTagging;
@@ -56,7 +57,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
         answers: Default::default(),
     };
     let limits = Limits { body: plumbago_model::ByteSize(1 << 16), ..Limits::default() };
-    let api = Arc::new(Api::new(&Config { limits, ..Config::default() }, &handles));
+    let api = Arc::new(Api::new(&Config::default(), LiveLimits::new(limits), &handles));
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
         return Vec::new();
     };

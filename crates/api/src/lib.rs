@@ -17,6 +17,7 @@ mod finder;
 mod format;
 pub mod fuzzing;
 mod handler;
+mod limits;
 mod memory;
 mod metadata;
 mod meter;
@@ -36,6 +37,7 @@ pub use config::{AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimit
 pub use error::AdminError;
 pub use events::EventLog;
 pub use finder::{FinderError, NameFinder};
+pub use limits::LiveLimits;
 pub use metadata::{Metadata, MetadataError, NoMetadata};
 pub use peer_heads::{HEADS_PATH, PeerHeads};
 pub use plumbago_tls::{Certificates, TlsError};

@@ -17,6 +17,7 @@ use tower_http::cors::{Any, CorsLayer};
 use crate::config::Config;
 use crate::error::{ApiError, missing, plain};
 use crate::handler::{self, Page};
+use crate::limits::LiveLimits;
 use crate::meter::Meter;
 use crate::state::{Api, Handles};
 
@@ -27,8 +28,8 @@ const GRAPHITE_VERSION: &str = "1.1.10\n";
 const GZIP_ABOVE_BYTES: u16 = 4096;
 
 /// Builds the routes.
-pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
-    let api = Arc::new(Api::new(config, handles));
+pub(crate) fn api_router(config: &Config, limits: LiveLimits, handles: &Handles) -> Router {
+    let api = Arc::new(Api::new(config, limits, handles));
     let registry = &handles.registry;
     let mut router = Router::new();
     for (paths, name) in [
@@ -117,7 +118,7 @@ where
     let answer = move |request: Request| {
         let (api, meter, handler) = (Arc::clone(&api), meter.clone(), handler.clone());
         async move {
-            let limit = api.limits.request_time;
+            let limit = api.limits().request_time;
             let answer = async {
                 match tokio::time::timeout(*limit, handler(api, request)).await {
                     Ok(response) => response,

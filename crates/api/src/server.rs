@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{AdminHandles, admin_router};
 use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};
+use crate::limits::LiveLimits;
 use crate::meter::ConnectionMeter;
 use crate::places::{Place, Places};
 use crate::router::api_router;
@@ -64,8 +65,24 @@ pub struct Server {
     address: SocketAddr,
     router: Router,
     certificates: Arc<Certificates>,
-    limits: PortLimits,
+    limits: CurrentLimits,
     meter: ConnectionMeter,
+}
+
+/// The limits of a port's connections.
+#[derive(Debug, Clone)]
+enum CurrentLimits {
+    Fixed(PortLimits),
+    Live(LiveLimits),
+}
+
+impl CurrentLimits {
+    fn get(&self) -> PortLimits {
+        match self {
+            Self::Fixed(limits) => limits.clone(),
+            Self::Live(limits) => limits.load().of_port(),
+        }
+    }
 }
 
 impl Server {
@@ -76,9 +93,10 @@ impl Server {
     /// `BindError::Listen` if the address cannot be bound, `BindError::Tls` if certificate or key cannot be
     /// used.
     pub async fn bind(config: &Config, handles: &Handles) -> Result<Option<Self>, BindError> {
-        let router = api_router(config, handles);
-        Self::open("api", &config.listen, &config.tls, &config.limits.of_port(), router, &handles.registry)
-            .await
+        let limits = LiveLimits::new(config.limits.clone());
+        let router = api_router(config, limits.clone(), handles);
+        let limits = CurrentLimits::Live(limits);
+        Self::open("api", &config.listen, &config.tls, limits, router, &handles.registry).await
     }
 
     /// Opens the port for operators. Returns `None` if `config.listen` is empty.
@@ -89,14 +107,15 @@ impl Server {
     /// used.
     pub async fn bind_admin(config: &AdminConfig, handles: &AdminHandles) -> Result<Option<Self>, BindError> {
         let router = admin_router(config, handles);
-        Self::open("admin", &config.listen, &config.tls, &config.limits, router, &handles.registry).await
+        let limits = CurrentLimits::Fixed(config.limits.clone());
+        Self::open("admin", &config.listen, &config.tls, limits, router, &handles.registry).await
     }
 
     async fn open(
         port: &'static str,
         listen: &str,
         tls: &TlsConfig,
-        limits: &PortLimits,
+        limits: CurrentLimits,
         router: Router,
         registry: &Registry,
     ) -> Result<Option<Self>, BindError> {
@@ -108,7 +127,7 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let meter = ConnectionMeter::new(registry, port);
-        Ok(Some(Self { port, listener, address, router, certificates, limits: limits.clone(), meter }))
+        Ok(Some(Self { port, listener, address, router, certificates, limits, meter }))
     }
 
     /// The bound address, with the port that the system chose if the configuration says 0.
@@ -121,17 +140,25 @@ impl Server {
         Arc::clone(&self.certificates)
     }
 
+    /// The limits of the API port, which can be changed while it is open. `None` for the port of operators.
+    pub fn limits(&self) -> Option<LiveLimits> {
+        match &self.limits {
+            CurrentLimits::Fixed(_) => None,
+            CurrentLimits::Live(limits) => Some(limits.clone()),
+        }
+    }
+
     /// Serves until `shutdown` is cancelled. Then accepts no more connections, waits for requests in progress
     /// for at most `limits.drain`, and closes the connections that are left.
     pub async fn run(self, shutdown: CancellationToken) {
         let connections = TaskTracker::new();
         let abort = CancellationToken::new();
-        let (drain, listener) = (self.limits.drain, self.listener);
+        let listener = self.listener;
         let shared = Arc::new(Shared {
             port: self.port,
             router: self.router,
             certificates: self.certificates,
-            places: Places::new(self.limits.connections),
+            places: Places::new(),
             limits: self.limits,
             meter: self.meter,
             shutdown: shutdown.clone(),
@@ -153,13 +180,14 @@ impl Server {
                     continue;
                 }
             };
-            match shared.places.take() {
+            match shared.places.take(shared.limits.get().connections) {
                 Some(place) => drop(connections.spawn(Arc::clone(&shared).connection(stream, place))),
                 None => shared.refuse(&stream),
             }
         }
         drop(listener);
         connections.close();
+        let drain = shared.limits.get().drain;
         if tokio::time::timeout(*drain, connections.wait()).await.is_err() {
             abort.cancel();
             connections.wait().await;
@@ -178,7 +206,7 @@ struct Shared {
     router: Router,
     certificates: Arc<Certificates>,
     places: Places,
-    limits: PortLimits,
+    limits: CurrentLimits,
     meter: ConnectionMeter,
     shutdown: CancellationToken,
     abort: CancellationToken,
@@ -226,7 +254,7 @@ impl Shared {
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(*self.limits.idle)
+            .header_read_timeout(*self.limits.get().idle)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         // An error here means that the client broke the connection. `Meter` counts the requests.

@@ -15,6 +15,7 @@ use crate::config::{Config, Limits};
 use crate::error::ApiError;
 use crate::events::EventLog;
 use crate::finder::NameFinder;
+use crate::limits::LiveLimits;
 use crate::memory::Pool;
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
@@ -60,7 +61,7 @@ pub(crate) struct Api {
     pub(crate) metadata_writes: bool,
     pub(crate) url_prefix: String,
     pub(crate) has_page: bool,
-    pub(crate) limits: Limits,
+    pub(crate) live_limits: LiveLimits,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
     /// Permits for sweeps over all names. Each sweep occupies a thread while its client reads.
@@ -87,8 +88,9 @@ const INDEX_WALKS: usize = 4;
 const FINDS: usize = 16;
 
 impl Api {
-    pub(crate) fn new(config: &Config, handles: &Handles) -> Self {
+    pub(crate) fn new(config: &Config, limits: LiveLimits, handles: &Handles) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let memory_of_all = limits.load().memory_of_all();
         Self {
             index: Arc::clone(&handles.index),
             finder: handles.finder.clone(),
@@ -102,7 +104,7 @@ impl Api {
             metadata_writes: config.metadata_writes,
             url_prefix: config.url_prefix.clone(),
             has_page: config.page.enabled,
-            limits: config.limits.clone(),
+            live_limits: limits,
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
             zone_name: config.time_zone.clone(),
             index_walks: Arc::new(Semaphore::new(INDEX_WALKS)),
@@ -111,10 +113,7 @@ impl Api {
             cache: Cache::new(&config.cache, handles.answers.clone(), &handles.registry),
             phases: RenderPhases::new(&handles.registry),
             memory: Arc::new(Pool::new(
-                match config.limits.memory_total.bytes() {
-                    0 => usize::MAX,
-                    bytes => bytes,
-                },
+                memory_of_all,
                 handles.registry.gauge(
                     "plumbago_api_render_memory_bytes",
                     "memory that render requests hold for their series",
@@ -124,6 +123,11 @@ impl Api {
             evaluations: Arc::new(Semaphore::new(processors)),
             pictures: Arc::new(Semaphore::new(processors)),
         }
+    }
+
+    /// The limits of requests that begin now.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.live_limits.load()
     }
 
     /// Fails if `finder` looks names up: only the index in memory can search tags.
@@ -137,6 +141,7 @@ impl Api {
     }
 
     pub(crate) fn find_limits(&self) -> FindLimits {
-        FindLimits { results_max: self.limits.find_results, visited_max: self.limits.find_visited }
+        let limits = self.limits();
+        FindLimits { results_max: limits.find_results, visited_max: limits.find_visited }
     }
 }

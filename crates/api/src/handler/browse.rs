@@ -34,7 +34,7 @@ pub(crate) async fn plumbago(api: Arc<Api>, request: Request) -> Response {
 }
 
 async fn browse(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let path = params.get("path").unwrap_or_default().trim_matches('.').to_owned();
     let filter = text(&params, "filter")?;
     let (offset, limit) = (amount(&params, "offset", 0)?, amount(&params, "limit", 200)?);
@@ -44,7 +44,7 @@ async fn browse(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
     let listing = match &api.finder {
         Some(_) => found(api, &path, &filter, offset, limit).await?,
         None => {
-            let (path, visited) = (path.clone(), api.limits.find_visited);
+            let (path, visited) = (path.clone(), api.limits().find_visited);
             on_thread(api, move |index| index.list_children(&path, &filter, (offset, limit), visited)).await?
         }
     };
@@ -72,7 +72,7 @@ fn push_child(out: &mut Vec<u8>, child: &Listed) {
 }
 
 async fn words(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     if api.finder.is_some() {
         return Err(ApiError::Forbidden(
             "searches by words need index.mode = \"memory\"; the tree of names works without it",
@@ -80,11 +80,11 @@ async fn words(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     }
     let query = text(&params, "query")?;
     let limit = amount(&params, "limit", 100)?;
-    let most = PAGE_MAX.min(api.limits.find_results);
+    let most = PAGE_MAX.min(api.limits().find_results);
     if limit == 0 || limit > most {
         return Err(ApiError::Invalid(format!("limit: between 1 and {most} results are returned")));
     }
-    let visited = api.limits.find_visited;
+    let visited = api.limits().find_visited;
     let Matches { best, total, is_cut } =
         on_thread(api, move |index| index.search_words(&query, limit, visited)).await?;
     let mut out = format!("{{\"total\":{total},\"complete\":{},\"results\":[", !is_cut).into_bytes();

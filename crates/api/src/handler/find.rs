@@ -40,7 +40,7 @@ enum Format {
 }
 
 async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let format = format(&params)?;
     let (leaves_only, wildcards) = (params.switch("leavesOnly")?, params.switch("wildcards")?);
     params.switch("local")?;
@@ -92,8 +92,8 @@ async fn globs(
     leaves_only: bool,
     range: Option<FindRange>,
 ) -> Result<Response, ApiError> {
-    if queries.len() > api.limits.targets {
-        return Err(beyond("queries", "targets", api.limits.targets));
+    if queries.len() > api.limits().targets {
+        return Err(beyond("queries", "targets", api.limits().targets));
     }
     let mut globbed = Vec::with_capacity(queries.len());
     let mut count = 0;
@@ -104,8 +104,8 @@ async fn globs(
             keep_leaves(&mut nodes);
         }
         count += nodes.len();
-        if count > api.limits.find_results {
-            return Err(beyond("names", "find_results", api.limits.find_results));
+        if count > api.limits().find_results {
+            return Err(beyond("names", "find_results", api.limits().find_results));
         }
         globbed.push(Globbed { query, nodes: both(nodes).collect() });
     }

@@ -35,7 +35,7 @@ const POINTS_INLINE: usize = 50_000;
 
 /// Answers a request to `/render`.
 pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
-    let params = match Params::of(request, &api.limits).await {
+    let params = match Params::of(request, &api.limits()).await {
         Ok(params) => params,
         Err(error) => return error.into_response(),
     };
@@ -62,7 +62,9 @@ async fn answer(api: &Arc<Api>, params: Params) -> Result<Response, ApiError> {
 
 /// Computes the response to a request that the cache cannot answer.
 async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiError> {
-    let account = Arc::new(Account::new(&api.memory, api.limits.memory));
+    let limits = api.limits();
+    api.memory.set_max(limits.memory_of_all());
+    let account = Arc::new(Account::new(&api.memory, limits.memory));
     let _waiting = Waiting(Arc::clone(&account));
     if asked.fetches.is_empty() {
         let series = or_nothing(&asked, series(api, &asked, &account).await)?;

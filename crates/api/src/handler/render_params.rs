@@ -37,8 +37,8 @@ impl RenderParams {
     pub(super) fn of(params: &Params, api: &Api) -> Result<Self, ApiError> {
         let fetches = fetches(params)?;
         let targets = params.all("target");
-        if targets.len().max(fetches.len()) > api.limits.targets {
-            return Err(beyond("targets", "targets", api.limits.targets));
+        if targets.len().max(fetches.len()) > api.limits().targets {
+            return Err(beyond("targets", "targets", api.limits().targets));
         }
         let format = Format::of(params)?;
         let zone = zone(params, api);
@@ -57,9 +57,9 @@ impl RenderParams {
                 x_files_factor: x_files_factor(params)?,
                 templates: templates(params)?,
                 limits: Limits {
-                    calls: api.limits.calls,
-                    points: api.limits.computed_points,
-                    fetches: api.limits.fetches,
+                    calls: api.limits().calls,
+                    points: api.limits().computed_points,
+                    fetches: api.limits().fetches,
                 },
             },
             width: width(params),

@@ -16,6 +16,7 @@ pub(crate) mod jobs;
 pub(crate) mod late;
 pub(crate) mod live;
 pub(crate) mod pool;
+pub(crate) mod quota;
 pub(crate) mod ranges;
 pub(crate) mod read;
 pub(crate) mod restore;
@@ -109,6 +110,7 @@ pub(crate) struct Shard {
     pub(crate) may_read: bool,
     pub(crate) sweep: sweep::Sweep,
     crowded: crowded::Crowded,
+    quotas: quota::ShardQuotas,
     pub(crate) ledger: Ledger,
     exported: Ledger,
     /// The last journal sequence applied.
@@ -157,6 +159,7 @@ impl Shard {
             may_read: true,
             sweep: sweep::Sweep::default(),
             crowded: crowded::Crowded::default(),
+            quotas: quota::ShardQuotas::default(),
             ledger: Ledger::default(),
             exported: Ledger::default(),
             sequence: 0,
@@ -232,7 +235,7 @@ impl Shard {
     /// Bytes of heads, windows, cells and table.
     pub(crate) fn bytes(&self) -> usize {
         let heads = self.heads.bytes() + self.windows.bytes() + self.pool.bytes();
-        heads + self.table.allocation_size() + self.late.waiting.bytes()
+        heads + self.table.allocation_size() + self.late.waiting.bytes() + self.quotas.bytes()
     }
 
     /// Adds a metric that has no head yet.
@@ -320,10 +323,14 @@ impl Shard {
         let mut at = at;
         if at == u32::MAX {
             // An earlier point of this batch may have created the metric.
-            let known =
-                self.find(hash).or_else(|| self.create(hash, batch.name(point), point.timestamp, context));
+            let known = self
+                .find(hash)
+                .or_else(|| self.create_within_quota(hash, batch.name(point), point.timestamp, context));
             let Some(known) = known else { return };
             at = known;
+        }
+        if self.heads[at].is(mark::QUOTA) && !self.admit_point(at, batch.name(point), context.now) {
+            return self.ledger.reject(Reject::Quota);
         }
         if self.heads[at].number == 0 && !self.assign_number(at, batch.name(point), context) {
             return self.ledger.reject(Reject::MemoryLimited);

@@ -319,6 +319,7 @@ impl World {
             index: &Arc::new(Index::new(&Registry::new())),
             router: self.router,
             config_for: &config_for,
+            quotas: &crate::quotas::Quotas::default(),
             now: self.clock.now(),
         };
         let start = self.runtime.block_on(recover(&sources, &mut shards)).unwrap();

@@ -11,6 +11,7 @@ use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::import::{Begin, Begun, End};
 use crate::shard::jobs::Done;
 use crate::shard::live::Adopted;
+use crate::shard::quota::Decision;
 use crate::shard::ranges::BeginRange;
 use crate::shard::read::{HeadAnswer, HeadQuery};
 use plumbago_store::FetchError;
@@ -38,6 +39,14 @@ pub(crate) enum ShardCommand {
     BeginDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
     /// End the deletion of these metrics.
     EndDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
+    /// Quotas change: metrics get accounts of this generation too.
+    BeginQuotas(u64, oneshot::Sender<()>),
+    /// Give metrics their accounts under the new quotas.
+    DecideQuotas(Vec<Decision>),
+    /// How many metrics have no account under the new quotas yet?
+    UndecidedQuotas(oneshot::Sender<u64>),
+    /// The new quotas count from now on.
+    EndQuotas(oneshot::Sender<()>),
     /// Up to which time (seconds since the epoch) are all windows of these metrics closed?
     ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
     /// What do the heads of these metrics have, whose history is about to be stored?

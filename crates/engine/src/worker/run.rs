@@ -164,7 +164,7 @@ impl ShardWorker {
                 self.state.reads.push(PendingRead { batches, sequence: None, since, query, answer });
                 self.answer_reads();
             }
-            ShardCommand::Adopt(metrics) => self.shard.adopt(&metrics),
+            ShardCommand::Adopt(metrics) => self.shard.adopt(metrics),
             // An error of `send` means that the asker is gone.
             ShardCommand::Contains(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
@@ -188,6 +188,18 @@ impl ShardWorker {
             ShardCommand::EndDeletions(hashes, answer) => {
                 self.shard.end_deletions(&hashes, &mut self.gate);
                 let _ = answer.send(vec![true; hashes.len()]);
+            }
+            ShardCommand::BeginQuotas(generation, answer) => {
+                self.shard.begin_quotas(generation);
+                let _ = answer.send(());
+            }
+            ShardCommand::DecideQuotas(decisions) => self.shard.decide_quotas(decisions),
+            ShardCommand::UndecidedQuotas(answer) => {
+                let _ = answer.send(self.shard.undecided_quotas());
+            }
+            ShardCommand::EndQuotas(answer) => {
+                self.shard.end_quotas();
+                let _ = answer.send(());
             }
             ShardCommand::ClosedUntil(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.closed_until(hash)).collect());

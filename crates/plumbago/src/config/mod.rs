@@ -73,6 +73,8 @@ pub struct Config {
     pub sender: plumbago_spool::SenderConfig,
     /// The engine, which writes and reads all points.
     pub engine: plumbago_engine::Config,
+    /// What the metrics below a directory may take.
+    pub quotas: plumbago_engine::quotas::Config,
     /// The other daemons on the same store.
     pub cluster: plumbago_cluster::peers::Config,
     /// The servers that get every accepted point as well.
@@ -132,6 +134,7 @@ impl Default for Config {
             spool: plumbago_spool::SpoolConfig::default(),
             sender: plumbago_spool::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
+            quotas: plumbago_engine::quotas::Config::default(),
             cluster: plumbago_cluster::peers::Config::default(),
             relay: plumbago_relay::Config::default(),
             aggregation: plumbago_aggregation::Config::default(),

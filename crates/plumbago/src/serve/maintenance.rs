@@ -130,6 +130,10 @@ impl Core {
             files: Arc::new(Files::live(config, self)),
             config: config.maintenance.clone(),
             dir: config.maintenance_dir(),
+            quotas: Arc::new(super::quotas::Uses {
+                quotas: Arc::clone(self.engine.quotas()),
+                clock: Arc::clone(&self.clock),
+            }),
             progress: Tracker::default(),
         }
     }
