@@ -300,7 +300,7 @@ mod tests {
         let (_, problems) = QuotaRules::parse(text);
         let lines: Vec<usize> = problems.iter().map(|problem| problem.line).collect();
         assert_eq!(lines, [1, 4, 6, 14, 9, 10, 11, 12, 13], "{problems:#?}");
-        assert!(problems.iter().all(|problem| problem.severity == crate::rules::Severity::Error));
+        assert!(problems.iter().all(|problem| problem.severity == Severity::Error));
         assert_eq!(problems[0].file.to_string(), "quotas.conf");
     }
 }
