@@ -60,7 +60,7 @@ fn check(daemon: &Daemon) {
     // No stage reaches so far back.
     assert_eq!(found(daemon, "short.*", ""), ["short.a"]);
     assert_eq!(found(daemon, "short.*", &format!("&from=0&until={}", T0 - 2 * DAY)), [""; 0]);
-    let tree = daemon.get(&format!("/metrics/find?query=web.*&from={}", T0 - HOUR));
+    let tree = daemon.get(&format!("/metrics/find?query=web.*&from={}", T0 - HOUR / 2));
     let tree: Vec<serde_json::Value> = serde_json::from_str(&tree.body).unwrap();
     let texts: Vec<&str> = tree.iter().map(|node| node["text"].as_str().unwrap()).collect();
     assert_eq!(texts, ["gone", "busy"]);

@@ -28,7 +28,7 @@ fn daemon() -> (Setup, Daemon) {
             points.push(Point::new(format!("servers.{host}.cpu.user"), time, wave));
             points.push(Point::new(format!("servers.{host}.cpu.system"), time, wave / 4.0));
             points.push(Point::new(format!("servers.{host}.Requests"), time, wave * 1000.0));
-            if minute < 20 || minute > 30 {
+            if !(20..=30).contains(&minute) {
                 points.push(Point::new(format!("http.status;dc=eu;host={host}"), time, wave * 3.0));
             }
         }

@@ -27,7 +27,7 @@ struct Word {
 
 #[derive(Debug)]
 enum Part {
-    Anywhere(Finder<'static>),
+    Anywhere(Box<Finder<'static>>),
     Start(String),
     Whole(String),
     End(String),
@@ -136,7 +136,7 @@ impl Word {
                 let after = if place == last && !part.ends_with('*') { "*" } else { "" };
                 Pattern::parse(&format!("{before}{part}{after}")).map(Part::Glob)
             }
-            (0, 0) => Ok(Part::Anywhere(Finder::new(part).into_owned())),
+            (0, 0) => Ok(Part::Anywhere(Box::new(Finder::new(part).into_owned()))),
             (0, _) => Ok(Part::End((*part).to_owned())),
             (place, last) if place == last => Ok(Part::Start((*part).to_owned())),
             _ => Ok(Part::Whole((*part).to_owned())),
@@ -152,7 +152,7 @@ impl Part {
             // The dots of a value are no borders of components.
             return Pattern::parse(&format!("*{text}*").replace('.', "?")).map(Self::Glob);
         }
-        Ok(Self::Anywhere(Finder::new(text).into_owned()))
+        Ok(Self::Anywhere(Box::new(Finder::new(text).into_owned())))
     }
 
     fn quality(&self, text: &[u8]) -> Quality {

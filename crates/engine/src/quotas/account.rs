@@ -242,8 +242,8 @@ mod tests {
     fn points_beyond_the_limit_are_refused_until_the_minute_ends() {
         let account = account("points_per_minute = 3");
         let admitted = |now| (0..5).filter(|_| account.admit_point("a", now)).count();
-        assert_eq!((admitted(NOW), admitted(NOW + 19), admitted(NOW + 20)), (3, 0, 3));
-        assert_eq!((account.points_per_minute(NOW + 20), account.points_per_minute(NOW + 200)), (3, 0));
+        assert_eq!((admitted(NOW), admitted(NOW + 59), admitted(NOW + 60)), (3, 0, 3));
+        assert_eq!((account.points_per_minute(NOW + 60), account.points_per_minute(NOW + 200)), (3, 0));
         assert_eq!(admitted(NOW), 0, "a clock that goes back a little gives nothing");
         assert_eq!(admitted(NOW - 86_400), 3, "one that was set right counts from there");
     }

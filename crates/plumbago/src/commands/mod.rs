@@ -57,6 +57,9 @@ fn since(text: &str) -> Result<i64, String> {
 /// Parses a moment on the command line, in the past or ahead: seconds since the epoch, a period back from now, an ISO date
 /// with or without a time, or Graphite's notation. Without a zone, UTC counts.
 fn moment(text: &str) -> Result<i64, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty; write a time like 2024-01-15T10:30, 2h or an epoch".to_owned());
+    }
     let zoned = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second);
     let in_utc = || text.parse::<jiff::civil::DateTime>()?.to_zoned(jiff::tz::TimeZone::UTC);
     let is_iso = text.get(..5).is_some_and(|year| year.ends_with('-') && year[..4].parse::<u16>().is_ok());
