@@ -51,7 +51,6 @@ fn serve() -> std::net::SocketAddr {
     let handles = Handles {
         index,
         finder: None,
-        activity: None,
         source: Arc::new(Minutes),
         tagging: Arc::new(NoTagging),
         metadata: Arc::new(NoMetadata),

@@ -21,7 +21,6 @@ mod numbers;
 mod open;
 mod options;
 mod read;
-mod reads;
 mod rebuild;
 mod row;
 mod rows;

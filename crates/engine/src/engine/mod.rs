@@ -36,7 +36,6 @@ use crate::worker::create::Creates;
 use crate::worker::flusher::StoreTrouble;
 use crate::worker::{ShardCommand, ShardGauges, ask};
 
-mod activity;
 mod histories;
 mod housekeeping;
 mod limits;
@@ -371,7 +370,7 @@ impl Engine {
     }
 
     /// Waits until the points that are queued now are applied.
-    pub(crate) async fn apply_queued(&self) -> Result<(), FetchError> {
+    async fn apply_queued(&self) -> Result<(), FetchError> {
         let nothing = HeadQuery::default;
         let began = std::time::Instant::now();
         let asked = self.0.workers.iter().map(|worker| async move {
