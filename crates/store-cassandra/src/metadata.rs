@@ -435,7 +435,7 @@ mod tests {
         let ours = config_to_map(&metric.config);
         assert_eq!(map_to_write(&metric, None), ours);
         let written = |map: &HashMap<String, String>| {
-            map_to_write(&metric, Some(&(None, Some(map.clone()), None, None)))
+            map_to_write(&metric, Some(&(None, Some(map.clone()), None, None, None)))
         };
         assert_eq!(written(&config_to_map(&config("60s:2d"))), ours);
         let mut theirs = ours.clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use plumbago_model::{ManualClock, MetricConfig, MetricId};
 use plumbago_store::{
-    MetadataStore, MetricMeta, RowProblem, RowStore, SharedStore, WriteBatch, WriterIdentity,
+    MetadataStore, MetricMeta, ReadNotes, RowProblem, RowStore, SharedStore, WriteBatch, WriterIdentity,
 };
 use plumbago_store_cassandra::{CassandraStore, TokenRange, config_from_map};
 use plumbago_telemetry::Registry;
