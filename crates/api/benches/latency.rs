@@ -51,6 +51,7 @@ fn serve() -> std::net::SocketAddr {
     let handles = Handles {
         index,
         finder: None,
+        activity: None,
         source: Arc::new(Minutes),
         tagging: Arc::new(NoTagging),
         metadata: Arc::new(NoMetadata),

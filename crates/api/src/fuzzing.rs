@@ -47,6 +47,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
     let handles = Handles {
         index,
         finder: None,
+        activity: None,
         source: Arc::new(Few),
         tagging: Arc::new(NoTagging),
         metadata: Arc::new(NoMetadata),

@@ -4,6 +4,7 @@
 //! piece by piece while the client reads, so that a large one is never complete in memory. Start at
 //! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`.
 
+mod activity;
 mod admin;
 #[doc(hidden)]
 pub mod bench;
@@ -29,6 +30,7 @@ mod state;
 mod stream;
 mod tagging;
 
+pub use activity::{Activity, FindRange};
 pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, Readiness};
 pub use cache::KeptAnswers;
 pub use config::{AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, TlsConfig};

@@ -9,6 +9,7 @@ use plumbago_store::SeriesSource;
 use plumbago_telemetry::Registry;
 use tokio::sync::Semaphore;
 
+use crate::activity::Activity;
 use crate::cache::{Cache, KeptAnswers};
 use crate::config::{Config, Limits};
 use crate::error::ApiError;
@@ -27,6 +28,8 @@ pub struct Handles {
     pub index: Arc<Index>,
     /// Looks globs up instead of the index, if set. Tags cannot be searched then.
     pub finder: Option<Arc<dyn NameFinder>>,
+    /// Tells which metrics may have points in a range, if finds hide the others.
+    pub activity: Option<Arc<dyn Activity>>,
     /// Reads points.
     pub source: Arc<dyn SeriesSource>,
     /// Adds and removes tagged series.
@@ -48,6 +51,7 @@ pub struct Handles {
 pub(crate) struct Api {
     pub(crate) index: Arc<Index>,
     pub(crate) finder: Option<Arc<dyn NameFinder>>,
+    pub(crate) activity: Option<Arc<dyn Activity>>,
     pub(crate) source: Arc<dyn SeriesSource>,
     pub(crate) tagging: Arc<dyn Tagging>,
     pub(crate) metadata: Arc<dyn Metadata>,
@@ -90,6 +94,7 @@ impl Api {
         Self {
             index: Arc::clone(&handles.index),
             finder: handles.finder.clone(),
+            activity: handles.activity.clone(),
             source: Arc::clone(&handles.source),
             tagging: Arc::clone(&handles.tagging),
             metadata: Arc::clone(&handles.metadata),

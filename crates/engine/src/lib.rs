@@ -9,6 +9,7 @@
 //! * `read`: series from heads, store and peers.
 //! * `quotas`: what the metrics below a directory may take, and take.
 //! * `import`: the history of metrics from another program, stored beside the points that they get meanwhile.
+//! * `ranges`: a range of time of a metric is deleted.
 //! * `recover`: a start after a stop or a crash.
 //!
 //! Must not know: protocols, HTTP, concrete stores.
@@ -22,6 +23,7 @@ mod late;
 mod ledger;
 mod memory;
 pub mod quotas;
+mod ranges;
 mod read;
 mod recover;
 mod refusal;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use fjall::{Keyspace, PersistMode};
 use plumbago_fjall_host::Contents;
-use plumbago_model::MetricId;
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::catalogue::{Bucket, Catalogue, KEYSPACES_MAX, Kind, Layer, StageBuckets, StageKey, parse_layer};
 use crate::commit::Missing;
+use crate::delete::Deletion;
 use crate::errors::{host_error, read_error, write_error};
 use crate::metadata::Configs;
 use crate::names::Names;
@@ -48,13 +48,15 @@ pub(crate) struct Open {
     /// Damage was met in the names; see [`crate::rebuild`].
     pub(crate) names_damaged: AtomicBool,
     pub(crate) configs: Configs,
+    /// When metrics were last read.
+    pub(crate) reads: Keyspace,
     pub(crate) catalogue: RwLock<Catalogue>,
     /// Held from reading rows until their new versions are committed, and while layers are replaced.
     pub(crate) writer: Mutex<()>,
     /// Held while layers are added or replaced.
     pub(crate) creation: Mutex<()>,
-    /// Metrics deleted during a merge, which the merged layer must not bring back.
-    pub(crate) deleted_in_merge: Mutex<Option<Vec<(MetricId, StageKey)>>>,
+    /// What was deleted during a merge, which the merged layer must not bring back.
+    pub(crate) deleted_in_merge: Mutex<Option<Vec<Deletion>>>,
     /// The number of the newest commit.
     commits: AtomicU64,
     /// Keyspaces created since the database was opened; see [`Open::is_worn`].
@@ -80,7 +82,7 @@ impl Open {
         let began = Instant::now();
         let catalogue = read(&self.catalogue);
         let (names, configs) = (&self.names, self.configs.keyspace());
-        let mut keyspaces = vec![&self.system, &names.rows, &names.copy, &self.state, configs];
+        let mut keyspaces = vec![&self.system, &names.rows, &names.copy, &self.state, &self.reads, configs];
         keyspaces.extend(catalogue.layers().map(|layer| &layer.keyspace));
         // A failure or timeout only makes the next start slower.
         keyspaces.retain(|keyspace| keyspace.rotate_memtable().is_ok_and(|rotated| rotated));
@@ -127,6 +129,9 @@ impl Open {
             configs: Configs::load(configs)?,
             names,
             names_damaged: AtomicBool::new(false),
+            reads: fjall
+                .keyspace(crate::reads::KEYSPACE, options::small)
+                .map_err(|error| write_error("open the notes of reads", error))?,
             system,
             catalogue: RwLock::default(),
             writer: Mutex::default(),
@@ -149,6 +154,7 @@ impl Open {
             open.drop_orphans()?;
         }
         second_copy::refresh(&core.dir, &open.system, open.configs.keyspace());
+        crate::reads::begin(&open, now)?;
         Ok(open)
     }
 

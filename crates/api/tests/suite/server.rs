@@ -244,6 +244,7 @@ async fn what_keeps_a_port_closed_is_named() {
         index: Arc::new(plumbago_index::Index::new(&registry)),
         answers: Default::default(),
         finder: None,
+        activity: None,
         source: Arc::new(metrics()),
         tagging: Arc::new(plumbago_api::NoTagging),
         metadata: Arc::new(plumbago_api::NoMetadata),

@@ -36,6 +36,7 @@ use crate::worker::create::Creates;
 use crate::worker::flusher::StoreTrouble;
 use crate::worker::{ShardCommand, ShardGauges, ask};
 
+mod activity;
 mod histories;
 mod housekeeping;
 mod limits;
@@ -370,7 +371,7 @@ impl Engine {
     }
 
     /// Waits until the points that are queued now are applied.
-    async fn apply_queued(&self) -> Result<(), FetchError> {
+    pub(crate) async fn apply_queued(&self) -> Result<(), FetchError> {
         let nothing = HeadQuery::default;
         let began = std::time::Instant::now();
         let asked = self.0.workers.iter().map(|worker| async move {

@@ -17,6 +17,7 @@ use plumbago_store::{FetchRequest, SeriesSource};
 mod history;
 mod late;
 mod quotas;
+mod ranges;
 mod settings;
 
 const START: i64 = 1_700_000_000;

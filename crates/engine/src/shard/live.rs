@@ -57,6 +57,30 @@ impl Shard {
         i64::from(head.newest) * resolution >= since
     }
 
+    /// Whether the metric may have points in a range of time (seconds since the epoch, both ends included); `None` if its
+    /// head does not tell. A flush of the whole head moves its newest slot on, so an answer may be true for some time
+    /// after the last point.
+    pub(crate) fn may_have_points(
+        &self,
+        hash: &NameHash,
+        (from, until): (i64, i64),
+        now: i64,
+    ) -> Option<bool> {
+        let head = &self.heads[self.find(hash)?];
+        let layout = &self.layouts[usize::from(head.config)];
+        if until < now.saturating_sub_unsigned(layout.config.retention.duration()) {
+            return Some(false);
+        }
+        if !head.state.is_created() || head.is_needed() {
+            return Some(true);
+        }
+        if !head.is(mark::PLACED) {
+            return (head.segment != 0).then_some(true);
+        }
+        let end = (i64::from(head.newest) + 1) * i64::from(layout.raw.resolution);
+        Some(end > from)
+    }
+
     /// The time (seconds since the epoch) before which the windows of the metric are closed: the head stores
     /// none of them again, except for late points.
     pub(crate) fn closed_until(&self, hash: &NameHash) -> i64 {

@@ -173,6 +173,11 @@ impl ShardWorker {
                 let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
                 let _ = answer.send(written);
             }
+            ShardCommand::MayHavePoints(hashes, range, answer) => {
+                let now = self.clock.now();
+                let may = |hash| self.shard.may_have_points(hash, range, now);
+                let _ = answer.send(hashes.iter().map(may).collect());
+            }
             ShardCommand::Forget(hashes, since, answer) => {
                 let forget = |hash| self.shard.forget(hash, since, &mut self.writer);
                 let _ = answer.send(hashes.iter().map(forget).collect());
@@ -201,6 +206,15 @@ impl ShardWorker {
             }
             ShardCommand::BeginImport(metrics, answer) => {
                 let begun = metrics.iter().map(|begin| self.shard.begin_import(begin)).collect();
+                if let Err(begun) = answer.send(begun) {
+                    self.abandon_import(begun);
+                }
+            }
+            ShardCommand::BeginRange(metrics, answer) => {
+                let writer = &mut self.writer;
+                let begun = metrics.iter().map(|begin| self.shard.begin_range(begin, writer)).collect();
+                self.write_out();
+                self.update_gauges();
                 if let Err(begun) = answer.send(begun) {
                     self.abandon_import(begun);
                 }

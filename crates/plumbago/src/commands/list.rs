@@ -20,7 +20,8 @@ Examples:
   plumbago list                                   all metrics without tags
   plumbago list 'servers.*.cpu.*'                 those that match a glob
   plumbago list --tag host=a --tag 'dc!=eu'       tagged series
-  plumbago list --silent 30d '**'                 metrics without a point for 30 days";
+  plumbago list --silent 30d '**'                 metrics without a point for 30 days
+  plumbago list --unread 90d '**'                 metrics that nobody has read for 90 days";
 
 /// Options of `plumbago list`.
 #[derive(Debug, Args)]
@@ -31,6 +32,9 @@ pub struct ListArgs {
     /// Only metrics without a point for this long, like 30d
     #[arg(long, value_name = "PERIOD")]
     silent: Option<Period>,
+    /// Only metrics that nobody has read for this long, like 90d. Reads are noted to the day
+    #[arg(long, value_name = "PERIOD")]
+    unread: Option<Period>,
     /// Print a JSON object for each metric
     #[arg(long)]
     json: bool,
@@ -43,7 +47,9 @@ pub struct ListArgs {
 /// If the configuration or the selection has errors, or the store or the daemon cannot be reached.
 pub fn list(args: &ListArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(Some("**"))?;
-    let question = List { which, silent_seconds: args.silent.map(|silent| silent.as_secs()) };
+    let seconds = |period: Option<Period>| period.map(|period| period.as_secs());
+    let (silent_seconds, unread_seconds) = (seconds(args.silent), seconds(args.unread));
+    let question = List { which, silent_seconds, unread_seconds };
     rows(question, load(file)?, |row| {
         if args.json { print_json(&row) } else { Ok(print(&format!("{}\n", row.name))?) }
     })

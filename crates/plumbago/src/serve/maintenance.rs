@@ -124,6 +124,7 @@ impl Core {
                 engine: self.engine.clone(),
                 rules: self.rules.clone(),
                 keeper: self.keeper.clone(),
+                answers: self.answers.clone(),
             }),
             lease,
             files: Arc::new(Files::live(config, self)),

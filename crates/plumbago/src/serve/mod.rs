@@ -1,5 +1,6 @@
 //! The daemon: opens its parts, connects them, and closes them in order. Start at [`run`].
 
+mod activity;
 mod admin;
 mod aggregation;
 mod backend;
@@ -173,6 +174,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let handles = Handles {
         index: Arc::clone(&core.index),
         finder: core.keeper.finder(),
+        activity: activity::NewestPoints::of(config, &core),
         source: core.source(&peers, &stop),
         tagging: Arc::clone(&tagging) as _,
         metadata: Arc::new(info::Settings::new(&core)),

@@ -133,6 +133,7 @@ pub(crate) async fn start(config: Config, source: Made) -> Running {
     let handles = Handles {
         index,
         finder: None,
+        activity: None,
         source: Arc::clone(&source) as Arc<dyn SeriesSource>,
         tagging: Arc::new(NoTagging),
         metadata: Arc::clone(&source) as Arc<dyn Metadata>,
