@@ -5,7 +5,7 @@
 #   ./test.sh crash        the tests whose name contains "crash"
 #
 # A test whose counterpart cannot be installed is skipped and named at the end. With CI=true a skipped
-# test is a failure. The slowest tests are listed at the end.
+# test is a failure. The slowest tests, and what failed tests said, are shown at the end.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -45,6 +45,13 @@ echo
 echo "The slowest tests:"
 # sed reads to the end. head would not, and sort would fail with a broken pipe.
 sed -n 's/^test \(.*\) \.\.\. .*<\([0-9.]*\)s>$/\2 s  \1/p' "$work/log" | sort -rn | sed -n '1,20s/^/  /p'
+if [ "$failed" != 0 ]; then
+    # Once more at the end, where it is found: the names above stand between thousands of lines.
+    echo
+    echo "What the failed tests said, at most 60 lines of each:"
+    awk '/^---- .* stdout ----$/ { on = 1; lines = 0 } /^failures:$/ { on = 0 } on && lines++ < 60' "$work/log" |
+        cut -c1-1000
+fi
 if [ -s "$PLUMBAGO_SKIPPED" ]; then
     echo
     echo "Skipped, because a counterpart is missing:"

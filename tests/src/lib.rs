@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod biggraphite;
+pub mod browser;
 pub mod capture;
 pub mod child;
 pub mod counterpart;

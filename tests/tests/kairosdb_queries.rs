@@ -83,6 +83,84 @@ fn queries_are_answered() {
 }
 
 #[test]
+fn hostile_queries_are_refused_and_others_answered() {
+    let daemon = setup().start();
+    fill(&daemon);
+    let start = (NOW - 600) * 1000;
+    let with = |metric: Value| json!({"start_absolute": start, "metrics": [metric]}).to_string();
+    let many: Vec<String> = (0..2000).map(|at| format!("v{at}")).collect();
+    let regexes: Vec<String> = (0..100).map(|at| format!("regex:a{at}")).collect();
+    let gaps = json!({"name": "gaps", "sampling": {"value": 1, "unit": "milliseconds"}});
+    let years =
+        json!({"name": "gaps", "sampling": {"value": 9_223_372_036_854_775_807_i64, "unit": "years"}});
+    let before = daemon.memory("VmHWM");
+    for body in [
+        String::new(),
+        "{".repeat(100_000),
+        format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000)),
+        format!(r#"{{"start_absolute":1,"metrics":{}"#, "[".repeat(100_000)),
+        r#"{"start_absolute":1e999,"metrics":[{"name":"temp"}]}"#.to_owned(),
+        json!({"start_absolute": "x", "metrics": [{"name": "temp"}]}).to_string(),
+        json!({"start_relative": {"value": i64::MAX, "unit": "years"}, "metrics": [{"name": "temp"}]})
+            .to_string(),
+        json!({"start_relative": {"value": -1, "unit": "years"}, "metrics": [{"name": "temp"}]}).to_string(),
+        with(json!({"name": "temp", "tags": {"city": "regex:((((a{1000}){1000}){1000}){1000})"}})),
+        with(json!({"name": "temp", "tags": {"city": "regex:(" }})),
+        with(json!({"name": "temp", "tags": {"city": regexes}})),
+        with(json!({"name": "temp", "tags": {"city": many}})),
+        with(json!({"name": "temp", "tags": 5})),
+        with(json!({"name": "temp", "aggregators": vec![json!({"name": "diff"}); 2000]})),
+        with(
+            json!({"name": "temp", "aggregators": [{"name": "sum", "sampling": {"value": 0, "unit": "hours"}}]}),
+        ),
+        with(json!({"name": "temp", "group_by": [{"name": "value", "range_size": 0}]})),
+        json!({"start_absolute": 0, "metrics": [{"name": "temp", "aggregators": [gaps]}]}).to_string(),
+    ] {
+        let answer = http::request(daemon.api(), "POST", "/api/v1/datapoints/query", "", &body);
+        let shown: String = body.chars().take(150).collect();
+        assert!(matches!(answer.status, 400 | 413), "{shown}: {} {}", answer.status, answer.body);
+        assert!(
+            answer.body.starts_with("{\"errors\":[") && answer.body.len() < 10_000,
+            "{shown}: {}",
+            answer.body
+        );
+    }
+    // Far times and long ranges are no errors: there is nothing to find in them.
+    for body in [
+        json!({"start_absolute": i64::MIN, "end_absolute": i64::MAX, "metrics": [{"name": "temp"}]}),
+        json!({"start_absolute": start, "metrics": [{"name": "temp", "aggregators": [years], "limit": 1}]}),
+        json!({"start_absolute": start, "metrics": [{"name": "x".repeat(100_000)}]}),
+    ] {
+        let (status, answer) = post(&daemon, "/api/v1/datapoints/query", &body);
+        assert_eq!(status, 200, "{answer}");
+    }
+    let grown = daemon.memory("VmHWM").saturating_sub(before);
+    assert!(grown < 200 << 20, "{grown} bytes more");
+    assert_eq!(results(&daemon, json!({"name": "temp"}))[0]["values"].as_array().unwrap().len(), 5);
+    daemon.stop_well();
+}
+
+#[test]
+fn cache_time_keeps_an_answer() {
+    let daemon = setup().start();
+    fill(&daemon);
+    let ask = |cache_time: i64| {
+        let query = json!({"start_absolute": (NOW - 600) * 1000, "cache_time": cache_time, "metrics": [{"name": "temp"}]});
+        let (status, answer) = post(&daemon, "/api/v1/datapoints/query", &query);
+        assert_eq!(status, 200, "{answer}");
+        answer["queries"][0]["sample_size"].as_u64().unwrap()
+    };
+    assert_eq!((ask(60), ask(0)), (5, 5));
+    let more =
+        json!({"name": "temp", "tags": {"city": "A", "unit": "C"}, "datapoints": [[(NOW - 10) * 1000, 4]]});
+    assert_eq!(post(&daemon, "/api/v1/datapoints", &more).0, 204);
+    assert_eq!((ask(60), ask(0)), (5, 6), "the kept answer, and what is there now");
+    daemon.set_clock(NOW + 61);
+    assert_eq!(ask(60), 6, "the kept answer is too old");
+    daemon.stop_well();
+}
+
+#[test]
 fn lists_versions_and_health() {
     let daemon = setup().start();
     fill(&daemon);

@@ -176,6 +176,80 @@ fn compressed_bodies_and_bombs() {
     daemon.stop_well();
 }
 
+#[test]
+fn bad_points_are_counted_by_reason() {
+    let daemon = setup().start();
+    let body = |name: &str, tags: &str, point: &str| {
+        format!(r#"{{"name":"{name}","tags":{{{tags}}},"datapoints":[{point}]}}"#)
+    };
+    let tag = "\"h\":\"a\"";
+    let now = format!("[{NOW}000,1]");
+    let long = "n".repeat(70_000);
+    for (body, reason) in [
+        (body("m", tag, &format!("[{NOW}000,\"text\"]")), "value"),
+        (body("m", tag, &format!("[{NOW}000,1,\"kairos_complex\"]")), "value"),
+        (body("m", tag, &format!("[{NOW}000,null]")), "nan"),
+        (body("m", tag, "[-1,1]"), "timestamp"),
+        (body("m", tag, "[-9223372036854775808,1]"), "timestamp"),
+        (body("m", tag, "[\"soon\",1]"), "timestamp"),
+        (body("m", tag, "[9223372036854775807,1]"), "future"),
+        (body("m", tag, "[1e300,1]"), "future"),
+        (body("m", tag, "[]"), "item"),
+        (body("", tag, &now), "name_empty"),
+        (body(&long, tag, &now), "name_too_long"),
+        (body("m", "", &now), "tags"),
+        (body("m", "\"h\":\"\"", &now), "tags"),
+        (body("m", "\"h\":\"a\",\"h\":\"b\"", &now), "tags"),
+        (body("m", tag, &format!("[{NOW}000,1e999]")), "frame"),
+        (body("m", tag, &format!("[{NOW}000,NaN]")), "frame"),
+        (format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000)), "frame"),
+        ("not JSON".to_owned(), "frame"),
+    ] {
+        let label = format!("listener=\"api\",reason=\"{reason}\"");
+        let count = || daemon.counters().with("plumbago_rejected_points_total", &label);
+        let before = count();
+        let answer = post(&daemon, DATAPOINTS, &body);
+        let shown: String = body.chars().take(100).collect();
+        assert!(answer.status == 400 && answer.body.starts_with("{\"errors\":["), "{shown}: {}", answer.body);
+        assert_eq!(count() - before, 1, "{shown} is counted as {reason}");
+    }
+    // Numbers beyond all doubles of whole numbers are kept as the nearest one, and counted.
+    let large =
+        body("large", tag, &format!("[{NOW}000,9007199254740993],[{}000,18446744073709551616]", NOW - 1));
+    assert_eq!(post(&daemon, DATAPOINTS, &large).status, 204);
+    assert_eq!(
+        points(&daemon, "large;h=a"),
+        [(NOW - 1, 18_446_744_073_709_551_616.0), (NOW, 9_007_199_254_740_992.0)]
+    );
+    assert_eq!(daemon.counters().sum("plumbago_ingest_rounded_integers_total"), 1);
+    assert!(daemon.ledger().balances(), "{:?}", daemon.ledger());
+    daemon.stop_well();
+}
+
+#[test]
+fn quotas_hold_for_requests_too() {
+    let mut setup = setup();
+    let rules = setup.file("quotas.conf", "[teams]\npattern = teams.*\nmetrics = 2\n");
+    setup.set("quotas.rules", rules.to_str().unwrap());
+    let daemon = setup.start();
+    let one =
+        |host: &str| json!({"name": "teams.a.load", "tags": {"host": host}, "datapoints": [[NOW * 1000, 1]]});
+    let all: Vec<Value> = ["a", "b", "c", "d"].map(one).into();
+    // The quota decides in the engine, after the request was taken, as for lines.
+    assert_eq!(post(&daemon, DATAPOINTS, &json!(all).to_string()).status, 204);
+    daemon.applied_at(4);
+    let refused =
+        daemon.counters().with("plumbago_rejected_points_total", "stage=\"engine\",reason=\"quota\"");
+    assert_eq!(refused, 2);
+    daemon.wait_names(2);
+    let other = json!({"name": "free", "tags": {"host": "a"}, "datapoints": [[NOW * 1000, 1]]});
+    assert_eq!(post(&daemon, DATAPOINTS, &other.to_string()).status, 204);
+    assert_eq!(points(&daemon, "free;host=a"), [(NOW, 1.0)]);
+    let ledger = daemon.ledger_at(5);
+    assert!(ledger.balances() && ledger.rejected == 2, "{ledger:?}");
+    daemon.stop_well();
+}
+
 /// Kills the daemon while it takes requests. `PLUMBAGO_TEST_KILLS` sets how often.
 #[test]
 fn a_kill_loses_nothing_that_was_answered() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use plumbago_api::{Config, EventLog, Handles, NoMetadata, NoTagging, NoWriter, Server};
+use plumbago_api::{Config, EventLog, Handles, NoConditions, NoMetadata, NoTagging, NoWriter, Server};
 use plumbago_index::Index;
 use plumbago_model::{Series, SystemClock};
 use plumbago_store::{FetchError, FetchRequest, SeriesSource};
@@ -51,9 +51,11 @@ fn serve() -> std::net::SocketAddr {
     let handles = Handles {
         index,
         finder: None,
+        activity: None,
         source: Arc::new(Minutes),
         tagging: Arc::new(NoTagging),
         writer: Arc::new(NoWriter),
+        readiness: Arc::new(NoConditions),
         metadata: Arc::new(NoMetadata),
         events: Arc::new(EventLog::off()),
         clock: Arc::new(SystemClock),

@@ -38,6 +38,16 @@ pub trait Readiness: Send + Sync + Debug {
     fn conditions(&self) -> Vec<Condition>;
 }
 
+/// For servers without conditions: always ready.
+#[derive(Debug)]
+pub struct NoConditions;
+
+impl Readiness for NoConditions {
+    fn conditions(&self) -> Vec<Condition> {
+        Vec::new()
+    }
+}
+
 /// Actions that an operator can start through the admin port.
 ///
 /// Each method returns the JSON of its response.

@@ -1,4 +1,4 @@
-//! Kept responses of `/render`, for repeated requests (`docs/decisions/cache.md`).
+//! Kept responses of `/render` and of KairosDB's queries, for repeated requests (`docs/decisions/cache.md`).
 
 mod record;
 mod store;
@@ -22,6 +22,9 @@ pub(crate) use store::Store;
 
 /// Longest time in seconds to keep a response, even if its client allows more.
 const SECONDS_MAX: i64 = 86_400;
+
+/// Longest query of KairosDB whose answer is kept, in bytes.
+const QUERY_BYTES_MAX: usize = 64 << 10;
 
 /// Forgets kept responses, for what changes points of the past. Cloning shares it.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +65,7 @@ impl Cache {
     pub(crate) fn new(config: &CacheConfig, answers: KeptAnswers, registry: &Registry) -> Self {
         let bytes = registry.gauge("plumbago_api_cache_bytes", "what the kept answers take", &[]);
         let counter = |result| {
-            let help = "render requests that allowed an answer to be kept";
+            let help = "requests that allowed an answer to be kept";
             registry.counter("plumbago_api_cache_requests_total", help, &[("result", result)])
         };
         Self {
@@ -91,6 +94,15 @@ impl Cache {
         // Responses of an earlier generation are never found again, and give way to others.
         let key = || format!("{}/{}", self.answers.generation(), key(params));
         Ok(is_kept.then(|| Ticket { key: key(), seconds: allowed.min(SECONDS_MAX) }))
+    }
+
+    /// Returns a ticket for a query of KairosDB that allows its answer to be kept for `seconds`.
+    pub(crate) fn ticket_of_query(&self, body: &[u8], seconds: u64) -> Option<Ticket> {
+        let seconds = i64::try_from(seconds).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
+        // The blank keeps it apart from the parameters of `/render`.
+        let key = || format!("{}/query {}", self.answers.generation(), String::from_utf8_lossy(body));
+        let is_kept = seconds > 0 && body.len() <= QUERY_BYTES_MAX && self.store.is_on();
+        is_kept.then(|| Ticket { key: key(), seconds })
     }
 
     /// Returns the kept response, if there is one and the request accepts its age. `now` is in seconds since

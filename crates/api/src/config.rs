@@ -40,6 +40,8 @@ pub struct Config {
     pub events_bytes: ByteSize,
     /// The cache of /render responses.
     pub cache: CacheConfig,
+    /// The web page at `/`.
+    pub page: PageConfig,
     /// Certificate and key; the port is not encrypted while both are empty.
     pub tls: TlsConfig,
     /// Limits of connections and requests.
@@ -60,6 +62,7 @@ impl Default for Config {
             deletes: false,
             events_bytes: ByteSize::mib(16),
             cache: CacheConfig::default(),
+            page: PageConfig::default(),
             tls: TlsConfig::default(),
             limits: Limits::default(),
         }
@@ -80,6 +83,21 @@ pub struct CacheConfig {
 impl Default for CacheConfig {
     fn default() -> Self {
         Self { bytes: ByteSize::mib(64), time: Period::default() }
+    }
+}
+
+/// The `[api.page]` section: the web page for people.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PageConfig {
+    /// Whether browsers get the page at `/`. Its calls /plumbago/browse and /plumbago/search are answered in
+    /// any case.
+    pub enabled: bool,
+}
+
+impl Default for PageConfig {
+    fn default() -> Self {
+        Self { enabled: true }
     }
 }
 

@@ -7,6 +7,8 @@ use plumbago_graph::GraphError;
 use plumbago_store::FetchError;
 use plumbago_telemetry::with_causes;
 
+use crate::fault::Fault;
+
 /// Why a request cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
@@ -15,7 +17,7 @@ pub(crate) enum ApiError {
     Invalid(String),
     /// A target of a render request is malformed or cannot be evaluated.
     #[error("{0}")]
-    Target(String),
+    Target(Box<WrongTarget>),
     /// The request exceeds a limit.
     #[error("{0}")]
     TooLarge(String),
@@ -29,6 +31,9 @@ pub(crate) enum ApiError {
     /// All requests together exceed a limit (status 429). The same request may succeed later.
     #[error("{0}")]
     Busy(String),
+    /// There is no such call (status 404).
+    #[error("{0}")]
+    Missing(String),
     /// The feature is switched off in the configuration.
     #[error("{0}")]
     Forbidden(&'static str),
@@ -37,15 +42,24 @@ pub(crate) enum ApiError {
     Unavailable(String),
 }
 
+/// Why a target is refused, and where in it the mistake is, if that is known.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct WrongTarget {
+    text: String,
+    pub(crate) fault: Option<Fault>,
+}
+
 impl ApiError {
     /// The error of a target that is malformed or cannot be evaluated.
-    pub(crate) fn of_target(text: &str, error: &dyn std::fmt::Display) -> Self {
-        Self::Target(format!("target {}: {error}", quoted(text)))
+    pub(crate) fn of_target(text: &str, error: &dyn std::fmt::Display, fault: Option<Fault>) -> Self {
+        Self::Target(Box::new(WrongTarget { text: format!("target {}: {error}", quoted(text)), fault }))
     }
 
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Invalid(_) | Self::Target(_) => StatusCode::BAD_REQUEST,
+            Self::Missing(_) => StatusCode::NOT_FOUND,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::TooLarge(_) | Self::TooSlow(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,

@@ -3,6 +3,7 @@
 //! Each format of `/render` is one file, most of them with a [`SeriesFormat`]. [`series`] calls its methods
 //! for all series and produces the body piece by piece.
 
+mod columns;
 mod csv;
 mod dictionary;
 mod dygraph;
@@ -21,6 +22,7 @@ use plumbago_render::{Points, TimeSeries};
 
 use crate::stream::Pieces;
 
+pub(crate) use columns::Columns;
 pub(crate) use csv::Csv;
 pub(crate) use dygraph::Dygraph;
 pub(crate) use json::Json;

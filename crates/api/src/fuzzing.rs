@@ -14,9 +14,11 @@ use plumbago_model::{ManualClock, Series};
 use plumbago_store::{FetchError, FetchRequest, SeriesSource};
 use plumbago_telemetry::Registry;
 
+use crate::admin::NoConditions;
 use crate::config::{Config, Limits};
 use crate::events::EventLog;
 use crate::handler;
+use crate::limits::LiveLimits;
 use crate::metadata::NoMetadata;
 use crate::points::NoWriter;
 use crate::state::{Api, Handles};
@@ -47,9 +49,11 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
     let handles = Handles {
         index,
         finder: None,
+        activity: None,
         source: Arc::new(Few),
         tagging: Arc::new(NoTagging),
         writer: Arc::new(NoWriter),
+        readiness: Arc::new(NoConditions),
         metadata: Arc::new(NoMetadata),
         events: Arc::new(EventLog::off()),
         clock: Arc::new(ManualClock::at(1_700_000_100)),
@@ -57,7 +61,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
         answers: Default::default(),
     };
     let limits = Limits { body: plumbago_model::ByteSize(1 << 16), ..Limits::default() };
-    let api = Arc::new(Api::new(&Config { limits, ..Config::default() }, &handles));
+    let api = Arc::new(Api::new(&Config::default(), LiveLimits::new(limits), &handles));
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
         return Vec::new();
     };

@@ -1,5 +1,6 @@
 //! The endpoints of Graphite's API.
 
+mod browse;
 mod dashboard;
 mod events;
 mod expand;
@@ -9,17 +10,20 @@ mod index_json;
 mod info;
 mod kairos;
 mod metadata;
+mod page;
 mod picture;
 mod reading;
 mod render;
 mod render_format;
 mod render_params;
 mod search;
+mod stages;
 mod tag_search;
 mod tags;
 
 use axum::extract::Request;
 
+pub(crate) use browse::plumbago;
 pub(crate) use dashboard::{composer, dashboard};
 pub(crate) use events::events;
 pub(crate) use expand::expand;
@@ -27,8 +31,9 @@ pub(crate) use find::find;
 pub(crate) use functions::functions;
 pub(crate) use index_json::index_json;
 pub(crate) use info::{capabilities, info};
-pub(crate) use kairos::{datapoints, delete, delete_metric, listing, put, query, query_tags};
+pub(crate) use kairos::{datapoints, delete, delete_metric, kairos_health, listing, put, query, query_tags};
 pub(crate) use metadata::{get_metadata, set_metadata};
+pub(crate) use page::{Page, leads_to_page};
 pub(crate) use render::render;
 pub(crate) use tags::tags;
 

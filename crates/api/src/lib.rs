@@ -4,6 +4,7 @@
 //! piece by piece while the client reads, so that a large one is never complete in memory. Start at
 //! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`.
 
+mod activity;
 mod admin;
 #[doc(hidden)]
 pub mod bench;
@@ -11,10 +12,12 @@ mod cache;
 pub mod config;
 mod error;
 mod events;
+mod fault;
 mod finder;
 mod format;
 pub mod fuzzing;
 mod handler;
+mod limits;
 mod memory;
 mod metadata;
 mod meter;
@@ -28,12 +31,14 @@ mod state;
 mod stream;
 mod tagging;
 
-pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, Readiness};
+pub use activity::{Activity, FindRange};
+pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, NoConditions, Readiness};
 pub use cache::KeptAnswers;
-pub use config::{AdminConfig, CacheConfig, Config, Limits, PortLimits, TlsConfig};
+pub use config::{AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, TlsConfig};
 pub use error::AdminError;
 pub use events::EventLog;
 pub use finder::{FinderError, NameFinder};
+pub use limits::LiveLimits;
 pub use metadata::{Metadata, MetadataError, NoMetadata};
 pub use peer_heads::{HEADS_PATH, PeerHeads};
 pub use plumbago_tls::{Certificates, TlsError};

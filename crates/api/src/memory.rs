@@ -16,18 +16,27 @@ use crate::stream::Pieces;
 #[derive(Debug)]
 pub(crate) struct Pool {
     held: AtomicUsize,
-    max: usize,
+    max: AtomicUsize,
     gauge: Gauge,
 }
 
 impl Pool {
     pub(crate) fn new(max: usize, gauge: Gauge) -> Self {
-        Self { held: AtomicUsize::new(0), max, gauge }
+        Self { held: AtomicUsize::new(0), max: AtomicUsize::new(max), gauge }
+    }
+
+    /// Changes how much there is. What is held stays held.
+    pub(crate) fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    fn max(&self) -> usize {
+        self.max.load(Ordering::Relaxed)
     }
 
     /// Reserves bytes. Returns `false` if the pool has too few left.
     fn take(&self, bytes: usize) -> bool {
-        let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.max);
+        let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.max());
         let taken = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         self.show();
         taken
@@ -135,7 +144,7 @@ impl Account {
                 ApiError::TooLarge(format!("memory: more than {limit} (api.limits.memory)"))
             }
             Refused::Total => {
-                let limit = ByteSize(self.pool.max as u64);
+                let limit = ByteSize(self.pool.max() as u64);
                 ApiError::Busy(format!(
                     "memory of all requests: more than {limit} (api.limits.memory_total); try again"
                 ))

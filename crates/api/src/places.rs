@@ -26,7 +26,6 @@ pub(crate) struct Places(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    limit: usize,
     opened: Instant,
     /// The connections that have a place, by number.
     taken: Mutex<HashMap<u64, Arc<Connection>>>,
@@ -56,21 +55,20 @@ pub(crate) struct Busy {
 }
 
 impl Places {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(Inner {
-            limit,
             opened: Instant::now(),
             taken: Mutex::default(),
             last_number: AtomicU64::new(0),
         }))
     }
 
-    /// Takes a place for a new connection: a free one, or that of the connection that has been idle longest,
+    /// Takes one of `limit` places for a new connection: a free one, or that of the connection that has been idle longest,
     /// which has to be closed. `None` if no place is free and no connection is idle.
-    pub(crate) fn take(&self) -> Option<Place> {
+    pub(crate) fn take(&self, limit: usize) -> Option<Place> {
         let (inner, now) = (&self.0, self.0.now());
         let mut taken = inner.taken();
-        if taken.len() >= inner.limit {
+        if taken.len() >= limit {
             let since = |connection: &Connection| connection.idle_since.load(Ordering::Relaxed);
             let (number, longest) = taken.iter().min_by_key(|(_, connection)| since(connection))?;
             if now.checked_sub(since(longest)).is_none_or(|idle| u128::from(idle) < IDLE.as_millis()) {
@@ -173,20 +171,20 @@ mod tests {
 
     #[test]
     fn the_longest_idle_connection_gives_its_place_away() {
-        let places = Places::new(2);
-        let (first, second) = (places.take().unwrap(), places.take().unwrap());
-        assert!(places.take().is_none(), "both are too young");
+        let places = Places::new();
+        let (first, second) = (places.take(2).unwrap(), places.take(2).unwrap());
+        assert!(places.take(2).is_none(), "both are too young");
         first.connection.idle_since.store(1, Ordering::Relaxed);
         second.connection.idle_since.store(0, Ordering::Relaxed);
         drop((first, second));
         assert_eq!(places.taken(), 0);
 
-        let mut places = Places::new(2);
+        let mut places = Places::new();
         age(&mut places, 10_000);
-        let (first, second) = (places.take().unwrap(), places.take().unwrap());
+        let (first, second) = (places.take(2).unwrap(), places.take(2).unwrap());
         first.connection.idle_since.store(5, Ordering::Relaxed);
         let busy = second.busy();
-        let third = places.take().unwrap();
+        let third = places.take(2).unwrap();
         assert!(first.connection.given_away.is_cancelled());
         assert!(!second.connection.given_away.is_cancelled(), "it is busy");
         drop(first);
@@ -194,19 +192,19 @@ mod tests {
         third.connection.idle_since.store(5_000, Ordering::Relaxed);
         drop(busy);
         second.connection.idle_since.store(7_000, Ordering::Relaxed);
-        assert!(places.take().is_some());
+        assert!(places.take(2).is_some());
         assert!(third.connection.given_away.is_cancelled());
     }
 
     #[test]
     fn busy_connections_keep_their_places() {
-        let mut places = Places::new(1);
+        let mut places = Places::new();
         age(&mut places, 60_000);
-        let only = places.take().unwrap();
+        let only = places.take(1).unwrap();
         let busy = only.busy();
-        assert!(places.take().is_none());
+        assert!(places.take(1).is_none());
         let body = busy.until_the_end_of(Body::from("text"));
-        assert!(places.take().is_none(), "the answer is being sent");
+        assert!(places.take(1).is_none(), "the answer is being sent");
         drop(body);
         assert_ne!(only.connection.idle_since.load(Ordering::Relaxed), BUSY);
     }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -16,7 +17,8 @@ use tower_http::cors::{Any, CorsLayer};
 
 use crate::config::Config;
 use crate::error::{ApiError, missing, plain};
-use crate::handler;
+use crate::handler::{self, Page};
+use crate::limits::LiveLimits;
 use crate::meter::Meter;
 use crate::state::{Api, Handles};
 
@@ -27,8 +29,8 @@ const GRAPHITE_VERSION: &str = "1.1.10\n";
 const GZIP_ABOVE_BYTES: u16 = 4096;
 
 /// Builds the routes.
-pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
-    let api = Arc::new(Api::new(config, handles));
+pub(crate) fn api_router(config: &Config, limits: LiveLimits, handles: &Handles) -> Router {
+    let api = Arc::new(Api::new(config, limits, handles));
     let registry = &handles.registry;
     let mut router = Router::new();
     for (paths, name) in [
@@ -42,57 +44,79 @@ pub(crate) fn api_router(config: &Config, handles: &Handles) -> Router {
         (&["/version"], "version"),
         (&["/info"], "info"),
         (&["/_internal/capabilities"], "capabilities"),
-        (&["/api/v1/datapoints"], "datapoints"),
-        (&["/api/v1/datapoints/query"], "query"),
-        (&["/api/v1/datapoints/query/tags"], "query-tags"),
-        (&["/api/v1/datapoints/delete"], "delete"),
-        (&["/api/v1/metric/{name}"], "delete-metric"),
-        (
-            &[
-                "/api/v1/metricnames",
-                "/api/v1/tagnames",
-                "/api/v1/tagvalues",
-                "/api/v1/version",
-                "/api/v1/health/status",
-                "/api/v1/health/check",
-            ],
-            "kairosdb",
-        ),
         (&["/api/put"], "put"),
     ] {
-        let methods = endpoint(name, &api, registry);
-        for path in paths {
-            router = router.route(path, methods.clone()).route(&format!("{path}/"), methods.clone());
-        }
+        router = with_paths(router, paths, endpoint(name, &api, registry));
     }
-    for name in ["tags", "events", "dashboard", "composer"] {
+    for name in ["tags", "events", "dashboard", "composer", "plumbago"] {
         let methods = endpoint(name, &api, registry);
         for path in [format!("/{name}"), format!("/{name}/"), format!("/{name}/{{*call}}")] {
             router = router.route(&path, methods.clone());
         }
     }
     // Load balancers and people try this page first.
-    let root = methods(&api, Meter::new(registry, "root"), |_, _| async {
-        plain(
-            StatusCode::OK,
-            "Plumbago answers Graphite's API here: /render, /metrics/find, /tags, /events, /functions\n",
-        )
-    });
-    router = router.route("/", root.clone());
+    let page = Arc::new(Page::new(config.page.enabled));
+    let root = |prefix: Option<String>| {
+        let page = Arc::clone(&page);
+        methods(&api, Meter::new(registry, "root"), move |_, request| {
+            Arc::clone(&page).root(request, prefix.clone())
+        })
+    };
+    let last = config.url_prefix.rsplit('/').next().unwrap_or_default().to_owned();
+    let without_slash = Some(last).filter(|last| !last.is_empty());
+    router = router.route("/", root(without_slash));
+    let files = {
+        let page = Arc::clone(&page);
+        methods(&api, Meter::new(registry, "page"), move |_, request| Arc::clone(&page).file(request))
+    };
+    router = router.route("/page/{file}", files);
     router = router.fallback(missing);
-    if config.gzip {
-        router = router.layer(CompressionLayer::new().compress_when(compressible()));
-    }
     if !config.cors_allowed_origins.is_empty() {
         router = router.layer(cors(&config.cors_allowed_origins));
+    }
+    router = router.merge(kairosdb(config, &api, registry));
+    if config.gzip {
+        router = router.layer(CompressionLayer::new().compress_when(compressible()));
     }
     if config.url_prefix.is_empty() {
         router
     } else {
         // Nesting serves the root of `router` only without the last slash.
         let with_slash = format!("{}/", config.url_prefix);
-        Router::new().nest(&config.url_prefix, router).route(&with_slash, root).fallback(missing)
+        Router::new().nest(&config.url_prefix, router).route(&with_slash, root(None)).fallback(missing)
     }
+}
+
+/// The routes of KairosDB's API. Browsers may use them from everywhere, as KairosDB lets them, unless
+/// `api.cors_allowed_origins` says from where. Deletions are never open to every page.
+fn kairosdb(config: &Config, api: &Arc<Api>, registry: &Registry) -> Router {
+    let mut open = Router::new();
+    for (paths, name) in [
+        (&["/api/v1/datapoints"][..], "datapoints"),
+        (&["/api/v1/datapoints/query"], "query"),
+        (&["/api/v1/datapoints/query/tags"], "query-tags"),
+        (&["/api/v1/health/status", "/api/v1/health/check"], "kairosdb-health"),
+        (&["/api/v1/metricnames", "/api/v1/tagnames", "/api/v1/tagvalues", "/api/v1/version"], "kairosdb"),
+    ] {
+        open = with_paths(open, paths, endpoint(name, api, registry));
+    }
+    let mut deletes = Router::new();
+    deletes = with_paths(deletes, &["/api/v1/datapoints/delete"], endpoint("delete", api, registry));
+    deletes = with_paths(deletes, &["/api/v1/metric/{name}"], endpoint("delete-metric", api, registry));
+    let origins = &config.cors_allowed_origins;
+    if origins.is_empty() {
+        return open.route_layer(cors(&["*".to_owned()]).max_age(PREFLIGHT_AGE)).merge(deletes);
+    }
+    let with_delete = cors(origins).allow_methods([Method::POST, Method::DELETE]);
+    open.route_layer(cors(origins)).merge(deletes.route_layer(with_delete))
+}
+
+/// Adds paths, with and without a slash at their end.
+fn with_paths(mut router: Router, paths: &[&str], methods: MethodRouter) -> Router {
+    for path in paths {
+        router = router.route(path, methods.clone()).route(&format!("{path}/"), methods.clone());
+    }
+    router
 }
 
 fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
@@ -114,10 +138,14 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "datapoints" => methods(api, meter, handler::datapoints),
         "query" => methods(api, meter, handler::query),
         "delete" => methods(api, meter, handler::delete),
-        "delete-metric" => methods_of(MethodFilter::DELETE, api, meter, handler::delete_metric),
+        "delete-metric" => {
+            methods_of(MethodFilter::DELETE, "DELETE, OPTIONS", api, meter, handler::delete_metric)
+        }
         "query-tags" => methods(api, meter, handler::query_tags),
         "kairosdb" => methods(api, meter, handler::listing),
+        "kairosdb-health" => methods(api, meter, handler::kairos_health),
         "put" => methods(api, meter, handler::put),
+        "plumbago" => methods(api, meter, handler::plumbago),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }
@@ -128,11 +156,17 @@ where
     H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response> + Send + 'static,
 {
-    methods_of(MethodFilter::GET.or(MethodFilter::POST), api, meter, handler)
+    methods_of(MethodFilter::GET.or(MethodFilter::POST), ALLOWED, api, meter, handler)
 }
 
 /// Like [`methods`], for other methods.
-fn methods_of<H, F>(filter: MethodFilter, api: &Arc<Api>, meter: Meter, handler: H) -> MethodRouter
+fn methods_of<H, F>(
+    filter: MethodFilter,
+    allowed: &'static str,
+    api: &Arc<Api>,
+    meter: Meter,
+    handler: H,
+) -> MethodRouter
 where
     H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response> + Send + 'static,
@@ -141,7 +175,7 @@ where
     let answer = move |request: Request| {
         let (api, meter, handler) = (Arc::clone(&api), meter.clone(), handler.clone());
         async move {
-            let limit = api.limits.request_time;
+            let limit = api.limits().request_time;
             let answer = async {
                 match tokio::time::timeout(*limit, handler(api, request)).await {
                     Ok(response) => response,
@@ -151,21 +185,26 @@ where
             meter.measure(answer).await
         }
     };
-    on(filter, answer).options(options).fallback(wrong_method)
+    on(filter, answer)
+        .options(async move || options(allowed))
+        .fallback(async move |method: Method| wrong_method(&method, allowed))
 }
 
 const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
 
-async fn options() -> Response {
+/// How long a browser may go by what it was told about KairosDB's paths, as KairosDB says.
+const PREFLIGHT_AGE: Duration = Duration::from_secs(86_400);
+
+fn options(allowed: &'static str) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
 
-async fn wrong_method(method: Method) -> Response {
-    let text = format!("{method} is not answered here; use {ALLOWED}\n");
+fn wrong_method(method: &Method, allowed: &'static str) -> Response {
+    let text = format!("{method} is not answered here; use {allowed}\n");
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(ALLOWED));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
 
@@ -174,8 +213,7 @@ fn compressible() -> impl Predicate {
 }
 
 fn cors(origins: &[String]) -> CorsLayer {
-    let layer =
-        CorsLayer::new().allow_methods([Method::GET, Method::POST, Method::DELETE]).allow_headers(Any);
+    let layer = CorsLayer::new().allow_methods([Method::GET, Method::POST]).allow_headers(Any);
     if origins.iter().any(|origin| origin == "*") {
         return layer.allow_origin(Any);
     }

@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{AdminHandles, admin_router};
 use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};
+use crate::limits::LiveLimits;
 use crate::meter::ConnectionMeter;
 use crate::places::{Place, Places};
 use crate::router::api_router;
@@ -76,7 +77,9 @@ impl Door {
             return;
         }
         shared.meter.accepted.add(1);
-        let Some(place) = shared.places.take() else { return shared.meter.refused.add(1) };
+        let Some(place) = shared.places.take(shared.limits.get().connections) else {
+            return shared.meter.refused.add(1);
+        };
         shared.count_open();
         tokio::select! {
             () = shared.serve(stream, &place, stop) => {}
@@ -84,6 +87,22 @@ impl Door {
         }
         drop(place);
         shared.count_open();
+    }
+}
+
+/// The limits of a port's connections.
+#[derive(Debug, Clone)]
+enum CurrentLimits {
+    Fixed(PortLimits),
+    Live(LiveLimits),
+}
+
+impl CurrentLimits {
+    fn get(&self) -> PortLimits {
+        match self {
+            Self::Fixed(limits) => limits.clone(),
+            Self::Live(limits) => limits.load().of_port(),
+        }
     }
 }
 
@@ -95,9 +114,10 @@ impl Server {
     /// `BindError::Listen` if the address cannot be bound, `BindError::Tls` if certificate or key cannot be
     /// used.
     pub async fn bind(config: &Config, handles: &Handles) -> Result<Option<Self>, BindError> {
-        let router = api_router(config, handles);
-        Self::open("api", &config.listen, &config.tls, &config.limits.of_port(), router, &handles.registry)
-            .await
+        let limits = LiveLimits::new(config.limits.clone());
+        let router = api_router(config, limits.clone(), handles);
+        let limits = CurrentLimits::Live(limits);
+        Self::open("api", &config.listen, &config.tls, limits, router, &handles.registry).await
     }
 
     /// Opens the port for operators. Returns `None` if `config.listen` is empty.
@@ -108,14 +128,15 @@ impl Server {
     /// used.
     pub async fn bind_admin(config: &AdminConfig, handles: &AdminHandles) -> Result<Option<Self>, BindError> {
         let router = admin_router(config, handles);
-        Self::open("admin", &config.listen, &config.tls, &config.limits, router, &handles.registry).await
+        let limits = CurrentLimits::Fixed(config.limits.clone());
+        Self::open("admin", &config.listen, &config.tls, limits, router, &handles.registry).await
     }
 
     async fn open(
         port: &'static str,
         listen: &str,
         tls: &TlsConfig,
-        limits: &PortLimits,
+        limits: CurrentLimits,
         router: Router,
         registry: &Registry,
     ) -> Result<Option<Self>, BindError> {
@@ -130,8 +151,8 @@ impl Server {
             port,
             router,
             certificates,
-            places: Places::new(limits.connections),
-            limits: limits.clone(),
+            places: Places::new(),
+            limits,
             meter: ConnectionMeter::new(registry, port),
             started: CancellationToken::new(),
             shutdown: CancellationToken::new(),
@@ -155,12 +176,19 @@ impl Server {
         Arc::clone(&self.shared.certificates)
     }
 
+    /// The limits of the API port, which can be changed while it is open. `None` for the port of operators.
+    pub fn limits(&self) -> Option<LiveLimits> {
+        match &self.shared.limits {
+            CurrentLimits::Fixed(_) => None,
+            CurrentLimits::Live(limits) => Some(limits.clone()),
+        }
+    }
+
     /// Serves until `shutdown` is cancelled. Then accepts no more connections, waits for requests in progress
     /// for at most `limits.drain`, and closes the connections that are left.
     pub async fn run(self, shutdown: CancellationToken) {
         let connections = TaskTracker::new();
         let Self { address, listener, shared } = self;
-        let drain = shared.limits.drain;
         shared.started.cancel();
         let throttle = Throttle::new(10_000);
         loop {
@@ -178,7 +206,7 @@ impl Server {
                     continue;
                 }
             };
-            match shared.places.take() {
+            match shared.places.take(shared.limits.get().connections) {
                 Some(place) => drop(connections.spawn(Arc::clone(&shared).connection(stream, place))),
                 None => shared.refuse(&stream),
             }
@@ -186,6 +214,7 @@ impl Server {
         drop(listener);
         shared.shutdown.cancel();
         connections.close();
+        let drain = shared.limits.get().drain;
         if tokio::time::timeout(*drain, connections.wait()).await.is_err() {
             shared.abort.cancel();
             connections.wait().await;
@@ -206,7 +235,7 @@ struct Shared {
     router: Router,
     certificates: Arc<Certificates>,
     places: Places,
-    limits: PortLimits,
+    limits: CurrentLimits,
     meter: ConnectionMeter,
     /// Cancelled once the port is served.
     started: CancellationToken,
@@ -261,7 +290,7 @@ impl Shared {
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(*self.limits.idle)
+            .header_read_timeout(*self.limits.get().idle)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         // An error here means that the client broke the connection. `Meter` counts the requests.

@@ -9,11 +9,14 @@ use plumbago_store::SeriesSource;
 use plumbago_telemetry::Registry;
 use tokio::sync::Semaphore;
 
+use crate::activity::Activity;
+use crate::admin::Readiness;
 use crate::cache::{Cache, KeptAnswers};
 use crate::config::{Config, Limits};
 use crate::error::ApiError;
 use crate::events::EventLog;
 use crate::finder::NameFinder;
+use crate::limits::LiveLimits;
 use crate::memory::Pool;
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
@@ -27,12 +30,16 @@ pub struct Handles {
     pub index: Arc<Index>,
     /// Looks globs up instead of the index, if set. Tags cannot be searched then.
     pub finder: Option<Arc<dyn NameFinder>>,
+    /// Tells which metrics may have points in a range, if finds hide the others.
+    pub activity: Option<Arc<dyn Activity>>,
     /// Reads points.
     pub source: Arc<dyn SeriesSource>,
     /// Adds and removes tagged series.
     pub tagging: Arc<dyn Tagging>,
     /// Takes points that come with requests.
     pub writer: Arc<dyn PointWriter>,
+    /// Answers the health checks of KairosDB's clients.
+    pub readiness: Arc<dyn Readiness>,
     /// Looks up retention and aggregation of metrics.
     pub metadata: Arc<dyn Metadata>,
     /// The events that `/events` adds to and reads.
@@ -50,9 +57,11 @@ pub struct Handles {
 pub(crate) struct Api {
     pub(crate) index: Arc<Index>,
     pub(crate) finder: Option<Arc<dyn NameFinder>>,
+    pub(crate) activity: Option<Arc<dyn Activity>>,
     pub(crate) source: Arc<dyn SeriesSource>,
     pub(crate) tagging: Arc<dyn Tagging>,
     pub(crate) writer: Arc<dyn PointWriter>,
+    pub(crate) readiness: Arc<dyn Readiness>,
     pub(crate) metadata: Arc<dyn Metadata>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -61,7 +70,8 @@ pub(crate) struct Api {
     pub(crate) point_writes: bool,
     pub(crate) deletes: bool,
     pub(crate) url_prefix: String,
-    pub(crate) limits: Limits,
+    pub(crate) has_page: bool,
+    pub(crate) live_limits: LiveLimits,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
     /// Permits for sweeps over all names. Each sweep occupies a thread while its client reads.
@@ -96,16 +106,19 @@ const INDEX_WALKS: usize = 4;
 const FINDS: usize = 16;
 
 impl Api {
-    pub(crate) fn new(config: &Config, handles: &Handles) -> Self {
+    pub(crate) fn new(config: &Config, limits: LiveLimits, handles: &Handles) -> Self {
         let write_memory_kib = WRITE_MEMORY_KIB.max(config.limits.body.bytes().saturating_mul(8) / 1024);
         let write_memory_kib = u32::try_from(write_memory_kib).unwrap_or(u32::MAX).min(u32::MAX >> 3);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let memory_of_all = limits.load().memory_of_all();
         Self {
             index: Arc::clone(&handles.index),
             finder: handles.finder.clone(),
+            activity: handles.activity.clone(),
             source: Arc::clone(&handles.source),
             tagging: Arc::clone(&handles.tagging),
             writer: Arc::clone(&handles.writer),
+            readiness: Arc::clone(&handles.readiness),
             metadata: Arc::clone(&handles.metadata),
             events: Arc::clone(&handles.events),
             clock: Arc::clone(&handles.clock),
@@ -114,7 +127,8 @@ impl Api {
             point_writes: config.point_writes,
             deletes: config.deletes,
             url_prefix: config.url_prefix.clone(),
-            limits: config.limits.clone(),
+            has_page: config.page.enabled,
+            live_limits: limits,
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
             zone_name: config.time_zone.clone(),
             index_walks: Arc::new(Semaphore::new(INDEX_WALKS)),
@@ -123,10 +137,7 @@ impl Api {
             cache: Cache::new(&config.cache, handles.answers.clone(), &handles.registry),
             phases: RenderPhases::new(&handles.registry),
             memory: Arc::new(Pool::new(
-                match config.limits.memory_total.bytes() {
-                    0 => usize::MAX,
-                    bytes => bytes,
-                },
+                memory_of_all,
                 handles.registry.gauge(
                     "plumbago_api_render_memory_bytes",
                     "memory that render requests hold for their series",
@@ -141,6 +152,11 @@ impl Api {
         }
     }
 
+    /// The limits of requests that begin now.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.live_limits.load()
+    }
+
     /// Fails if `finder` looks names up: only the index in memory can search tags.
     pub(crate) fn check_tags(&self) -> Result<(), ApiError> {
         match self.finder {
@@ -152,6 +168,7 @@ impl Api {
     }
 
     pub(crate) fn find_limits(&self) -> FindLimits {
-        FindLimits { results_max: self.limits.find_results, visited_max: self.limits.find_visited }
+        let limits = self.limits();
+        FindLimits { results_max: limits.find_results, visited_max: limits.find_visited }
     }
 }

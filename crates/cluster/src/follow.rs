@@ -270,14 +270,17 @@ impl Follower {
     }
 
     /// The metrics of the local copy that the round did not find although they existed when it began, and the
-    /// number of all.
+    /// number of all. After a loss also those that were created meanwhile.
     async fn unseen(&mut self) -> Result<(Vec<MetricMeta>, usize), ClusterError> {
         self.round.seen.sort();
         let (mut gone, mut names, mut position) = (Vec::new(), 0, None);
         loop {
             let page = self.member.names().copy().scan(position, PAGE).await?;
             names += page.entries.len();
-            let is_old = |entry: &MetaEntry| i64::from(entry.created_on) < self.round.began - YOUNG;
+            // To create what is there once more does no harm, so after a loss the age does not matter.
+            let is_lost = self.round.missing == Missing::Lost;
+            let is_old =
+                |entry: &MetaEntry| is_lost || i64::from(entry.created_on) < self.round.began - YOUNG;
             let unseen = page.iter().filter(|(name, entry)| is_old(entry) && !self.round.seen.contains(name));
             gone.extend(unseen.map(meta_of));
             position = page.next;

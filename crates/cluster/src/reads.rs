@@ -1,10 +1,10 @@
-//! Records in the shared store when metrics were last read (`read_on`).
+//! Records in the store when metrics were last read.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use plumbago_model::Series;
-use plumbago_store::{FetchError, FetchRequest, SeriesSource, SharedStore};
+use plumbago_store::{FetchError, FetchRequest, ReadNotes, SeriesSource};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ pub struct NotedReads {
 
 impl NotedReads {
     /// Wraps `source`. Reads are recorded in `store` until `stop`.
-    pub fn new(source: Arc<dyn SeriesSource>, store: Arc<dyn SharedStore>, stop: CancellationToken) -> Self {
+    pub fn new(source: Arc<dyn SeriesSource>, store: Arc<dyn ReadNotes>, stop: CancellationToken) -> Self {
         let (notes, pending) = mpsc::channel(PENDING_MAX);
         tokio::spawn(async move { stop.run_until_cancelled(write_notes(store, pending)).await });
         Self { source, notes }
@@ -39,7 +39,7 @@ impl SeriesSource for NotedReads {
     }
 }
 
-async fn write_notes(store: Arc<dyn SharedStore>, mut pending: mpsc::Receiver<Vec<Arc<str>>>) {
+async fn write_notes(store: Arc<dyn ReadNotes>, mut pending: mpsc::Receiver<Vec<Arc<str>>>) {
     while let Some(names) = pending.recv().await {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         if let Err(error) = store.note_read(&names).await {

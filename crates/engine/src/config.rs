@@ -19,8 +19,8 @@ pub struct Config {
     pub idle_after: Period,
     /// Points further ahead of now than this are rejected.
     pub future_max: Period,
-    /// New metrics per minute; 0 for no limit.
-    pub max_creates_per_minute: u64,
+    /// New metrics per minute. reload: yes
+    pub max_creates_per_minute: CreateLimit,
     /// Memory that the process may take; 0 for no limit. Near it new metrics are refused, and reading pauses
     /// while queues take more than there is.
     pub memory_max: ByteSize,
@@ -28,6 +28,52 @@ pub struct Config {
     pub flush_interval: Period,
     /// Write open windows to a remote store at every flush, for programs that read its tables directly.
     pub emit_open_windows: bool,
+}
+
+/// How many metrics may be created in a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Text")]
+pub enum CreateLimit {
+    /// None: points of new metrics are refused.
+    None,
+    /// This many; 0 for no limit.
+    PerMinute(u64),
+}
+
+/// A [`CreateLimit`] as it is written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Text {
+    Number(i64),
+    Word(String),
+}
+
+impl TryFrom<Text> for CreateLimit {
+    type Error = String;
+
+    fn try_from(text: Text) -> Result<Self, String> {
+        match text {
+            Text::Number(number) => match u64::try_from(number) {
+                Ok(number) => Ok(Self::PerMinute(number)),
+                Err(_) => Err(format!("must be a whole number of 0 or more, not {number}")),
+            },
+            Text::Word(word) if word == "none" => Ok(Self::None),
+            Text::Word(word) => Err(format!("must be a whole number or \"none\", not {word:?}")),
+        }
+    }
+}
+
+impl CreateLimit {
+    /// No limit.
+    pub const UNLIMITED: Self = Self::PerMinute(0);
+
+    /// Tokens of one minute.
+    pub(crate) fn tokens(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::PerMinute(number) => number,
+        }
+    }
 }
 
 impl Default for Config {
@@ -38,7 +84,7 @@ impl Default for Config {
             checkpoint_after: period(45 * 60),
             idle_after: period(2 * 3600),
             future_max: period(86_400),
-            max_creates_per_minute: 0,
+            max_creates_per_minute: CreateLimit::UNLIMITED,
             memory_max: ByteSize(0),
             flush_interval: period(60),
             emit_open_windows: false,

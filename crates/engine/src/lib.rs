@@ -7,7 +7,9 @@
 //! * `worker`: the threads that run the shards, and the queues between them.
 //! * `late`: rows of late points, and windows folded again from the store.
 //! * `read`: series from heads, store and peers.
+//! * `quotas`: what the metrics below a directory may take, and take.
 //! * `import`: the history of metrics from another program, stored beside the points that they get meanwhile.
+//! * `ranges`: a range of time of a metric is deleted.
 //! * `recover`: a start after a stop or a crash.
 //!
 //! Must not know: protocols, HTTP, concrete stores.
@@ -20,6 +22,8 @@ mod import;
 mod late;
 mod ledger;
 mod memory;
+pub mod quotas;
+mod ranges;
 mod read;
 mod recover;
 mod refusal;
@@ -29,8 +33,8 @@ mod shard;
 mod stats;
 mod worker;
 
-pub use config::Config;
-pub use engine::{ChangeError, Engine, EngineParts};
+pub use config::{Config, CreateLimit};
+pub use engine::{ChangeError, Engine, EngineParts, QuotaError};
 pub use ledger::Ledger;
 pub use read::{RawPoints, Reader};
 pub use recover::{Recovered, StartError};
@@ -39,7 +43,7 @@ pub use shard::creation::ConfigFor;
 pub use shard::crowded::{CrowdedMetric, CrowdedMetrics};
 
 /// The conditions that the engine states.
-pub const CONDITIONS: [&str; 8] = [
+pub const CONDITIONS: [&str; 9] = [
     memory::FULL,
     memory::PAUSED,
     "create_limited",
@@ -48,4 +52,5 @@ pub const CONDITIONS: [&str; 8] = [
     "journal",
     "store",
     "late_points",
+    "quota",
 ];

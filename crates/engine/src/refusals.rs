@@ -2,7 +2,7 @@
 
 use plumbago_telemetry::{Conditions, Counter};
 
-use crate::config::Config;
+use crate::config::{Config, CreateLimit};
 use crate::stats::{Reject, Stats};
 
 /// Number of points with a wrong time at which a condition begins: a few of them are the fault of one sender.
@@ -36,14 +36,7 @@ struct Watched {
 impl Refusals {
     pub(crate) fn new(config: &Config, stats: &Stats, conditions: Conditions) -> Self {
         let texts = [
-            (
-                Reject::CreateLimited,
-                format!(
-                    "points of new metrics are refused (create_limited): more than {} metrics a minute are new; \
-                     raise engine.max_creates_per_minute if they are wanted",
-                    config.max_creates_per_minute
-                ),
-            ),
+            (Reject::CreateLimited, create_text(config.max_creates_per_minute)),
             (
                 Reject::Future,
                 format!(
@@ -72,6 +65,11 @@ impl Refusals {
         Self { conditions, watched: watched.into() }
     }
 
+    /// Notes the limit of new metrics, which may have changed.
+    pub(crate) fn set_create_limit(&mut self, limit: CreateLimit) {
+        self.watched[0].text = create_text(limit);
+    }
+
     /// Compares the counters with their values at the last call, and begins or ends conditions. `now` is in
     /// seconds since the epoch.
     pub(crate) fn look(&mut self, now: i64) {
@@ -83,6 +81,20 @@ impl Refusals {
                 self.conditions.end(watched.name);
             }
         }
+    }
+}
+
+fn create_text(limit: CreateLimit) -> String {
+    match limit {
+        CreateLimit::None => {
+            "points of new metrics are refused (create_limited): engine.max_creates_per_minute is \
+                              \"none\", so no metric is created; change it if they are wanted"
+                .to_owned()
+        }
+        CreateLimit::PerMinute(number) => format!(
+            "points of new metrics are refused (create_limited): more than {number} metrics a minute are new; \
+             raise engine.max_creates_per_minute if they are wanted"
+        ),
     }
 }
 

@@ -27,10 +27,12 @@ pub(crate) enum Reject {
     JournalDamaged,
     /// Its metric was deleted before the point was stored.
     Deleted,
+    /// A quota is at its limit.
+    Quota,
 }
 
 /// Number of reasons.
-pub(crate) const REASONS: usize = 11;
+pub(crate) const REASONS: usize = 12;
 
 impl Reject {
     /// The reasons' names, in the order of the enum.
@@ -46,6 +48,7 @@ impl Reject {
         "unexplained",
         "journal_damaged",
         "deleted",
+        "quota",
     ];
 }
 

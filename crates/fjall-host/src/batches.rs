@@ -86,6 +86,32 @@ pub(crate) fn take_out_damage(file: &Path, is_newest: bool) -> io::Result<Option
     Ok(Some(TakenOut { file: file.to_owned(), copy, gaps }))
 }
 
+/// Cuts an unfinished batch off the end of the newest log, as fjall does. A kill can end a write within any field, and
+/// a build with debug assertions panics where fjall reads a length that the kernel did not write any more. Call it
+/// after [`take_out_damage`]. A log with a hole stays as it is: [`crate::repair`] copies it first.
+///
+/// # Errors
+/// If the file cannot be read or cut.
+pub(crate) fn cut_unfinished(file: &Path) -> io::Result<()> {
+    let bytes = fs::read(file)?;
+    let data_end = data_end(&bytes);
+    let mut at = 0;
+    while let Some((len, _)) = batch(&bytes[at..]) {
+        at += len;
+    }
+    if at >= data_end || has_zero_page(&bytes, at, data_end) {
+        return Ok(());
+    }
+    let file = fs::File::options().write(true).open(file)?;
+    file.set_len(at as u64)?;
+    file.sync_all()
+}
+
+/// Where the zeros begin that follow the data. fjall allocates logs in advance.
+fn data_end(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
 fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
@@ -96,7 +122,7 @@ fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
 fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut at = 0;
-    let data_end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let data_end = data_end(bytes);
     let mut last = 0;
     while at < data_end {
         let gap = |to| Gap { from: at, to, rows: rows(&bytes[at..to]) };

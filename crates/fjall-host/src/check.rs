@@ -107,11 +107,13 @@ fn check_keyspace(keyspace: &Path) -> Result<Option<Mended>, HostError> {
     }
     let versions = manifest::versions(keyspace).map_err(|error| failed(keyspace, error))?;
     let tables = fs::read_dir(keyspace.join("tables")).map_or(0, Iterator::count);
-    if versions.is_empty() && tables == 0 && named.is_none() && !current.exists() {
-        // The process died while it created the keyspace, before the first manifest.
+    let sound = manifest::newest_sound(keyspace).map_err(|error| failed(keyspace, error))?;
+    let is_new = tables == 0 && sound.is_none() && versions.iter().all(|version| *version == 0);
+    if is_new && !current.exists() {
+        // The process died while it created the keyspace, before the first manifest was whole.
         return Ok(None);
     }
-    match manifest::newest_sound(keyspace).map_err(|error| failed(keyspace, error))? {
+    match sound {
         Some(version) => {
             manifest::write_current(keyspace, version).map_err(|error| failed(&current, error))?;
             let text =

@@ -8,6 +8,7 @@ mod batches;
 mod bytes;
 mod check;
 mod damage;
+mod deletion;
 mod diagnosis;
 mod error;
 mod format;
@@ -23,6 +24,7 @@ pub mod space;
 
 pub use check::Mended;
 pub use damage::scan;
+pub use deletion::delete_keyspaces;
 pub use diagnosis::{damaged_files, damaged_in};
 pub use error::{Access, Cause, HostError, cause_of, io_cause};
 pub use hold::{HeldFile, hold, link_or_copy};

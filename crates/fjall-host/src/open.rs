@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use fjall::config::{CompressionPolicy, FilterPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions};
 
-use crate::batches::{TakenOut, take_out_damage};
+use crate::batches::{TakenOut, cut_unfinished, take_out_damage};
 use crate::check::{self, Mended, REPAIR};
 use crate::log::{self, LogEnds};
 use crate::repair::{Repair, clear_unfinished, lock_database, repair};
-use crate::{HostError, diagnosis, format};
+use crate::{HostError, deletion, diagnosis, format};
 
 /// Number of fjall's threads for tables and compactions. With two, one spins while the other compacts, which
 /// costs a third more CPU per point.
@@ -50,9 +50,11 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     std::fs::create_dir_all(dir).map_err(|cause| HostError::io(dir, "create", cause))?;
     format::check(dir, settings.format)?;
     clear_unfinished(dir)?;
+    finish_deletions(dir)?;
     let mut found = check::check(dir)?;
     found.extend(write_logs_anew(dir)?);
     let ends = LogEnds::of(dir);
+    cut_newest_log(dir)?;
     let mut repaired = None;
     let opened = match open_fjall(settings) {
         Ok(Err(fjall::Error::JournalRecovery(_))) => {
@@ -73,6 +75,12 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     Ok(Opened { database, repaired, found })
 }
 
+/// Under the lock of the database, because another process could be deleting.
+fn finish_deletions(dir: &Path) -> Result<(), HostError> {
+    let _lock = lock_database(dir)?;
+    deletion::finish(dir)
+}
+
 /// Takes damaged batches out of the logs and rewrites the newest log, under the lock of the database, because
 /// another process could be writing to it.
 fn write_logs_anew(dir: &Path) -> Result<Vec<Mended>, HostError> {
@@ -89,6 +97,18 @@ fn write_logs_anew(dir: &Path) -> Result<Vec<Mended>, HostError> {
     }
     log::write_anew(dir).map_err(failed)?;
     Ok(found)
+}
+
+/// Cuts an unfinished batch off the newest log, under the lock of the database.
+fn cut_newest_log(dir: &Path) -> Result<(), HostError> {
+    let _lock = lock_database(dir)?;
+    let failed = |cause| HostError::io(dir, "cut the newest log of", cause);
+    match log::logs(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        logs => {
+            logs.and_then(|logs| logs.last().map_or(Ok(()), |newest| cut_unfinished(newest))).map_err(failed)
+        }
+    }
 }
 
 /// Opens the database. The outer error is a panic, which some damaged files cause in fjall.
@@ -125,4 +145,46 @@ pub fn rows_in_order() -> KeyspaceCreateOptions {
 /// Reads every file, so call it only for a database that does not open.
 pub fn damaged_file(dir: &Path) -> Option<String> {
     diagnosis::find(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A kill can end the write of a commit after any byte.
+    #[test]
+    fn a_log_that_ends_within_a_batch_opens_with_the_batches_before() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = |dir: &Path| Settings {
+            dir: dir.to_owned(),
+            format: "test 1",
+            cache_bytes: 1 << 20,
+            log_bytes_max: 64 << 20,
+        };
+        let dir = place.path().join("whole");
+        let opened = open(&settings(&dir)).unwrap().database;
+        let rows = opened.keyspace("rows", KeyspaceCreateOptions::default).unwrap();
+        rows.insert("a", [7; 40]).unwrap();
+        let newest = || log::logs(&dir).unwrap().pop().unwrap();
+        let before = log::end_of_data(&newest()).unwrap() as usize;
+        rows.insert("b", [8; 40]).unwrap();
+        opened.persist(fjall::PersistMode::SyncAll).unwrap();
+        let bytes = fs::read(newest()).unwrap();
+        let end = log::end_of_data(&newest()).unwrap() as usize;
+        assert!(before < end);
+        let copied = place.path().join("killed");
+        for cut in before..end {
+            let _ = fs::remove_dir_all(&copied);
+            let status = std::process::Command::new("cp").arg("-r").arg(&dir).arg(&copied).status().unwrap();
+            assert!(status.success());
+            let mut torn = bytes.clone();
+            torn[cut..].fill(0);
+            fs::write(copied.join(newest().file_name().unwrap()), torn).unwrap();
+            let again = open(&settings(&copied)).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+            let rows = again.database.keyspace("rows", KeyspaceCreateOptions::default).unwrap();
+            assert!(rows.get("a").unwrap().is_some() && rows.get("b").unwrap().is_none(), "cut at {cut}");
+        }
+    }
 }

@@ -56,6 +56,11 @@ impl Components {
         &self.texts.get(component, units(bytes)).as_flattened()[UNIT..UNIT + bytes]
     }
 
+    /// Whether the component is in several places of the tree.
+    pub(crate) fn is_shared(&self, component: u32) -> bool {
+        self.header(component).uses > 1
+    }
+
     /// The number of a text that is in use.
     pub(crate) fn find(&self, text: &[u8]) -> Option<u32> {
         let hash = self.hash(text);

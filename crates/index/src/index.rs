@@ -387,7 +387,7 @@ impl Index {
         self.metrics.memory_bytes.set((names + self.tagged_memory(&tagged)) as f64);
     }
 
-    fn trie(&self) -> RwLockReadGuard<'_, Trie> {
+    pub(crate) fn trie(&self) -> RwLockReadGuard<'_, Trie> {
         if let Ok(guard) = self.trie.try_read() {
             return guard;
         }

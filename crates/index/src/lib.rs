@@ -3,20 +3,26 @@
 //! Must not know: points, HTTP, CQL. Start at [`Index`]. Inside, [`trie`] is the tree. It is made of interned
 //! [`components`] and sorted [`children`], whose arrays live in a [`pool`]. [`walk`] searches it along a
 //! [`plan`] of the pattern; only `plumbago_model::glob` decides what a pattern matches. Tagged series are in
-//! [`tags`].
+//! [`tags`]. [`search`] finds names by words and lists directories, with a [`sweep`] through the tree.
 
 mod children;
 mod components;
 pub mod fuzzing;
 mod index;
+mod memo;
 mod metrics;
 mod plan;
 mod pool;
+mod search;
+mod sweep;
 mod tagged;
 mod tags;
 mod trie;
 mod walk;
+mod words;
 
 pub use index::{FindError, FindLimits, Index, Node, NodeRef};
+pub use search::{Listed, Listing, Matches};
 pub use tags::complete::{TagFilter, TagText};
 pub use tags::expression::{TagError, TagExpression};
+pub use words::WORDS_MAX;

@@ -10,6 +10,7 @@ pub(crate) mod expression;
 mod numbers;
 mod pairs;
 mod postings;
+pub(crate) mod search;
 pub(crate) mod select;
 
 use std::collections::BTreeSet;

@@ -8,8 +8,9 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use crate::point::Number;
 
 /// A value of JSON without what is inside it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) enum Scalar<'de> {
+    #[default]
     Null,
     Bool(bool),
     Number(Number),

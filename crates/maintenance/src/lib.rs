@@ -21,6 +21,7 @@ pub mod job;
 pub mod live;
 pub mod question;
 pub mod questions;
+pub mod quotas;
 pub mod rows;
 pub mod runs;
 pub mod schedule;

@@ -181,8 +181,14 @@ mod tests {
     #[test]
     fn what_is_not_understood_stays() {
         let stays = |problem| {
-            let row =
-                MetricRow { name: "a".to_owned(), config: None, created_on: 0, updated_on: None, problem };
+            let row = MetricRow {
+                name: "a".to_owned(),
+                config: None,
+                created_on: 0,
+                updated_on: None,
+                read_on: None,
+                problem,
+            };
             matches!(decide(Some(&row), false), Fate::Stays)
         };
         assert!(stays(None) && stays(Some(RowProblem::NotListed)));

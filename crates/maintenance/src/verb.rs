@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backup::{BackupError, DataFiles};
 use crate::import::Histories;
 use crate::job::{Context, JobError, Stores};
+use crate::quotas::DirectoryQuotas;
 use crate::schedule::JobLease;
 use crate::select::MetricNames;
 
@@ -73,6 +74,8 @@ pub struct Work {
     pub files: Arc<dyn DataFiles>,
     /// The directory for files that jobs keep.
     pub dir: PathBuf,
+    /// The quotas of directories.
+    pub quotas: Arc<dyn DirectoryQuotas>,
     /// What the run shows of itself.
     pub progress: Tracker,
 }

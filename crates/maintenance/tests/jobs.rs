@@ -452,6 +452,10 @@ impl PointStore for OfOthers {
         PointStore::delete(&self.0, metrics).await
     }
 
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        self.0.delete_ranges(ranges).await
+    }
+
     fn write_limits(&self) -> WriteLimits {
         self.0.write_limits()
     }

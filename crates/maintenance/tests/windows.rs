@@ -118,6 +118,10 @@ impl PointStore for Shared {
         Ok(())
     }
 
+    async fn delete_ranges(&self, _: &[SlotRange]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn write_limits(&self) -> WriteLimits {
         self.raw.write_limits()
     }

@@ -46,6 +46,10 @@ impl RemotePoints for Counting {
         Ok(())
     }
 
+    async fn delete_ranges_at(&self, _: &[SlotRange], _: i64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn subtract_other_writers(&self, _: &mut WriteBatch) -> Result<(), StoreError> {
         Ok(())
     }

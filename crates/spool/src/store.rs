@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest,
-    RemotePoints, Store, StoreError, WriteBatch, WriteLimits,
+    RemotePoints, RowCount, SlotRange, Store, StoreError, WriteBatch, WriteLimits,
 };
 use plumbago_telemetry::Registry;
 use tokio::sync::Notify;
@@ -211,6 +211,21 @@ impl PointStore for SpooledStore {
         self.remote.delete_at(metrics, timestamp_us).await
     }
 
+    /// As `delete`.
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let (spool, doomed) = (self.spool.clone(), ranges.to_vec());
+        let timestamp_us = blocking("delete ranges of points", move || {
+            let failed = |error| failed("delete ranges of points", error);
+            forget_ranges(&spool, &doomed).map_err(failed)?;
+            spool.timestamp().map_err(failed)
+        })
+        .await?;
+        self.remote.delete_ranges_at(ranges, timestamp_us).await
+    }
+
     async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
         self.remote.subtract_other_writers(batch).await
     }
@@ -240,6 +255,47 @@ fn forget(spool: &Spool, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), Spool
         }
         encode(&batch).pop().map_or(Edit::Remove, |(_, rows, bytes)| Edit::Replace(rows, bytes))
     })
+}
+
+/// Removes slots of metrics from the spool.
+fn forget_ranges(spool: &Spool, ranges: &[SlotRange]) -> Result<(), SpoolError> {
+    let mut doomed: HashMap<Id, Vec<SlotRange>> = HashMap::new();
+    for range in ranges {
+        doomed.entry(range.id.0).or_default().push(*range);
+    }
+    let ids: Vec<Id> = doomed.keys().copied().collect();
+    let mut batch = WriteBatch::default();
+    spool.edit(&ids, &mut |place, bytes| {
+        batch.clear();
+        if slice::read(MetricId(ids[place]), bytes, &mut batch).is_err() {
+            return Edit::Keep;
+        }
+        if !clear(&mut batch, &doomed[&ids[place]]) {
+            return Edit::Keep;
+        }
+        encode(&batch).pop().map_or(Edit::Remove, |(_, rows, bytes)| Edit::Replace(rows, bytes))
+    })
+}
+
+/// Makes the slots in these ranges unknown. Returns whether one of them was known.
+fn clear(batch: &mut WriteBatch, ranges: &[SlotRange]) -> bool {
+    let mut is_changed = false;
+    for run in &batch.runs {
+        for range in ranges {
+            let is_same = range.stage == run.stage && (range.stage_index > 0) == (run.stage_index > 0);
+            let from = range.from.max(run.first_slot);
+            let until = range.until.min(run.first_slot + run.len);
+            if !is_same || from >= until {
+                continue;
+            }
+            let at = (run.at + from - run.first_slot) as usize;
+            for place in at..at + (until - from) as usize {
+                is_changed |= !batch.values[place].is_nan();
+                (batch.values[place], batch.counts[place]) = (f64::NAN, RowCount::ZERO);
+            }
+        }
+    }
+    is_changed
 }
 
 pub(crate) async fn blocking<T: Send + 'static>(

@@ -15,8 +15,8 @@ use plumbago_model::{MetricId, Stage, SystemClock};
 use plumbago_spool::{Sender, SpooledStore};
 use plumbago_store::layer::Faults;
 use plumbago_store::{
-    Column, FlushBatch, FlushStore, ReadRequest, RemotePoints, StateRow, StoreError, WriteBatch, WriteLimits,
-    WriteRefusal,
+    Column, FlushBatch, FlushStore, ReadRequest, RemotePoints, SlotRange, StateRow, StoreError, WriteBatch,
+    WriteLimits, WriteRefusal,
 };
 use plumbago_tests::crash::{Victim, child_directory, child_test};
 use plumbago_tests::wait::eventually;
@@ -47,6 +47,10 @@ impl RemotePoints for Speaking {
     }
 
     async fn delete_at(&self, _: &[(MetricId, Vec<Stage>)], _: i64) -> Result<(), StoreError> {
+        unreachable!("nobody deletes here")
+    }
+
+    async fn delete_ranges_at(&self, _: &[SlotRange], _: i64) -> Result<(), StoreError> {
         unreachable!("nobody deletes here")
     }
 

@@ -9,8 +9,8 @@ use crate::config::Level;
 /// The driver's consistency level for a setting. `Auto` depends on the number of replicas of the keyspace.
 pub(crate) fn consistency(level: Level, session: &Session, keyspace: &str, datacenter: &str) -> Consistency {
     match level {
-        Level::Auto if replicas(session, keyspace, datacenter) >= 3 => Consistency::LocalQuorum,
-        Level::Auto | Level::LocalOne => Consistency::LocalOne,
+        Level::Auto => automatic(replicas(session, keyspace, datacenter)),
+        Level::LocalOne => Consistency::LocalOne,
         Level::Any => Consistency::Any,
         Level::One => Consistency::One,
         Level::Two => Consistency::Two,
@@ -19,6 +19,16 @@ pub(crate) fn consistency(level: Level, session: &Session, keyspace: &str, datac
         Level::All => Consistency::All,
         Level::LocalQuorum => Consistency::LocalQuorum,
         Level::EachQuorum => Consistency::EachQuorum,
+    }
+}
+
+/// The level for a number of replicas. While the driver does not know the keyspace, as after a start beside nodes
+/// that do not answer, it is the one that fits any number: a row that only one of three replicas confirmed could
+/// be lost with it.
+fn automatic(replicas: Option<usize>) -> Consistency {
+    match replicas {
+        Some(0..=2) => Consistency::LocalOne,
+        Some(_) | None => Consistency::LocalQuorum,
     }
 }
 
@@ -40,22 +50,31 @@ pub(crate) fn decisive(write: Consistency, read: Consistency) -> Consistency {
     if level == Consistency::Any { Consistency::LocalOne } else { level }
 }
 
-fn replicas(session: &Session, keyspace: &str, datacenter: &str) -> usize {
+/// `None` while the driver does not know the keyspace.
+fn replicas(session: &Session, keyspace: &str, datacenter: &str) -> Option<usize> {
     let state = session.get_cluster_state();
-    match state.get_keyspace(keyspace).map(|keyspace| &keyspace.strategy) {
-        Some(Strategy::SimpleStrategy { replication_factor }) => *replication_factor,
-        Some(Strategy::NetworkTopologyStrategy { datacenter_repfactors }) => datacenter_repfactors
+    Some(match &state.get_keyspace(keyspace)?.strategy {
+        Strategy::SimpleStrategy { replication_factor } => *replication_factor,
+        Strategy::NetworkTopologyStrategy { datacenter_repfactors } => datacenter_repfactors
             .get(datacenter)
             .or_else(|| datacenter_repfactors.values().min())
             .copied()
             .unwrap_or(1),
         _ => 1,
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_keyspace_is_written_as_safely_as_one_with_three_replicas() {
+        use Consistency::{LocalOne, LocalQuorum};
+        assert_eq!(automatic(None), LocalQuorum);
+        let levels = [1, 2, 3, 5].map(|replicas| automatic(Some(replicas)));
+        assert_eq!(levels, [LocalOne, LocalOne, LocalQuorum, LocalQuorum]);
+    }
 
     #[test]
     fn a_read_that_decides_asks_at_least_as_many_as_a_write() {

@@ -1,22 +1,35 @@
-//! Deletes points: one tombstone for each partition that has a row, none for the others.
+//! Deletes points: one tombstone for each partition that has a row, none for the others. A partition of which only a part
+//! is deleted gets a range tombstone.
 //!
 //! Both the look and the deletion ask all replicas. A replica that missed a deletion for longer than
 //! `gc_grace_seconds` would bring the points back under the same id. As long as one is down, nothing is deleted in its
 //! partitions, and the caller retries.
 
+use std::ops::Range;
+
 use futures::TryFutureExt;
 use plumbago_model::{MetricId, Stage};
-use plumbago_store::StoreError;
+use plumbago_store::{SlotRange, StoreError};
 use scylla::client::session::Session;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
 use uuid::Uuid;
 
-use crate::layout::{self, Partition, Table};
+use crate::layout::{self, PARTITION_SLOTS, Partition, Table};
 use crate::prepared::TableStatements;
 use crate::store::CassandraStore;
 use crate::{error, flight};
 
 /// How far into the future a deletion reaches, in seconds: senders with a fast clock may have written there.
 const FUTURE_SECONDS: i64 = 86_400;
+
+/// A partition, or a part of it.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    partition: Partition,
+    from: i16,
+    until: i16,
+}
 
 impl CassandraStore {
     /// Deletes a metric's partitions of one stage from both tables that the stage may have (raw and coarse).
@@ -26,34 +39,74 @@ impl CassandraStore {
         stage: Stage,
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
-        let session = self.tables.session().await?;
-        let now = self.clock.now();
-        let reach = stage.duration() as i64 + layout::OUT_OF_ORDER_SECONDS as i64;
-        let slot = |time: i64| u32::try_from(time.max(0) / i64::from(stage.resolution)).unwrap_or(u32::MAX);
-        let first = Partition::of(slot(now - reach)).0;
-        let count = (Partition::of(slot(now + FUTURE_SECONDS)).0 - first + 1) as usize;
         for coarse in [false, true] {
-            let table = Table { stage, coarse };
-            let statements = match self.tables.get(table).await {
-                Ok(statements) => statements,
-                Err(error) if error::is_invalid(&error) => continue,
-                Err(error) => return Err(error),
-            };
-            let delete = |i: usize| {
-                let values = (Uuid::from_bytes(id.0), Partition(first + i as u32).start_ms(stage));
-                self.delete_partition(&session, &statements, table, values, timestamp_us)
-            };
-            flight::all(count, self.config.concurrency as usize, delete).await?;
+            self.delete_slots(id, Table { stage, coarse }, 0..u32::MAX, timestamp_us).await?;
         }
         Ok(())
     }
 
-    async fn delete_partition(
+    /// Deletes a range of slots.
+    pub(crate) async fn delete_range(&self, range: &SlotRange, timestamp_us: i64) -> Result<(), StoreError> {
+        let table = Table::new(range.stage, range.stage_index);
+        self.delete_slots(range.id, table, range.from..range.until, timestamp_us).await
+    }
+
+    /// The partitions of a stage that may have a row now, as slots.
+    fn reach(&self, stage: Stage) -> Range<u32> {
+        let now = self.clock.now();
+        let back = stage.duration() as i64 + layout::OUT_OF_ORDER_SECONDS as i64;
+        let slot = |time: i64| u32::try_from(time.max(0) / i64::from(stage.resolution)).unwrap_or(u32::MAX);
+        let (first, last) = (Partition::of(slot(now - back)), Partition::of(slot(now + FUTURE_SECONDS)));
+        first.first_slot()..last.first_slot().saturating_add(PARTITION_SLOTS)
+    }
+
+    async fn delete_slots(
+        &self,
+        id: MetricId,
+        table: Table,
+        slots: Range<u32>,
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
+        let reach = self.reach(table.stage);
+        let parts: Vec<Part> = layout::partitions(slots.start.max(reach.start), slots.end.min(reach.end))
+            .map(|(partition, from, until)| Part { partition, from, until })
+            .collect();
+        let session = self.tables.session().await?;
+        let statements = match self.tables.get(table).await {
+            Ok(statements) => statements,
+            Err(error) if error::is_invalid(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let delete = |i: usize| self.delete_part(&session, &statements, table, id, parts[i], timestamp_us);
+        flight::all(parts.len(), self.config.concurrency as usize, delete).await?;
+        Ok(())
+    }
+
+    async fn delete_part(
         &self,
         session: &Session,
         statements: &TableStatements,
         table: Table,
-        values: (Uuid, i64),
+        id: MetricId,
+        part: Part,
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
+        let key = (Uuid::from_bytes(id.0), part.partition.start_ms(table.stage));
+        if part.from == 0 && part.until == PARTITION_SLOTS as i16 {
+            let statements = (&statements.any, &statements.delete);
+            return self.delete_if_any(session, statements, table, key, timestamp_us).await;
+        }
+        let statements = (&statements.any_in, &statements.delete_in);
+        let values = (key.0, key.1, part.from, part.until);
+        self.delete_if_any(session, statements, table, values, timestamp_us).await
+    }
+
+    async fn delete_if_any(
+        &self,
+        session: &Session,
+        (any, delete): (&PreparedStatement, &PreparedStatement),
+        table: Table,
+        values: impl SerializeRow + Copy,
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         let failed = |error| {
@@ -61,12 +114,12 @@ impl CassandraStore {
             error::request(format!("delete from {}", table.name()), error)
         };
         self.stats.read_requests.add(1);
-        let found = session.execute_unpaged(&statements.any, values).map_err(failed).await?;
+        let found = session.execute_unpaged(any, values).map_err(failed).await?;
         let rows = found.into_rows_result().map_err(|error| error::answer("look for points", error))?;
         if rows.rows_num() == 0 {
             return Ok(());
         }
-        let mut delete = statements.delete.clone();
+        let mut delete = delete.clone();
         delete.set_timestamp(Some(timestamp_us));
         session.execute_unpaged(&delete, values).map_err(failed).await?;
         self.stats.partitions_deleted.add(1);

@@ -35,9 +35,14 @@ const CONFIGS_MAX: usize = 10_000;
 /// The Unix epoch as a time of a time-based UUID: 100 ns steps since 1582-10-15.
 const UUID_EPOCH: u64 = 0x01B2_1DD2_1381_4000;
 
-/// A row of `metrics_metadata`: `id`, `config`, `created_on`, `updated_on`.
-pub(crate) type MetadataRow =
-    (Option<Uuid>, Option<HashMap<String, String>>, Option<CqlTimeuuid>, Option<CqlTimeuuid>);
+/// A row of `metrics_metadata`: `id`, `config`, `created_on`, `updated_on`, `read_on`.
+pub(crate) type MetadataRow = (
+    Option<Uuid>,
+    Option<HashMap<String, String>>,
+    Option<CqlTimeuuid>,
+    Option<CqlTimeuuid>,
+    Option<CqlTimeuuid>,
+);
 
 /// Why a row cannot be used as a metric.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -247,7 +252,7 @@ impl NameStore {
     pub(crate) async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
         let rows = self.fetch(names, false).await?;
         let metas = names.iter().zip(rows).map(|(name, row)| {
-            let (id, config, created_on, _) = row?;
+            let (id, config, created_on, ..) = row?;
             let (config, created_on) = self.understand(name, id, config, created_on)?;
             Some(MetricMeta { name: (*name).to_owned(), config, created_on })
         });
@@ -399,7 +404,7 @@ fn map_to_write(metric: &MetricMeta, existing: Option<&MetadataRow>) -> HashMap<
 
 /// Whether the row has all columns that a metric needs.
 fn is_whole(row: Option<&MetadataRow>) -> bool {
-    row.is_some_and(|(id, config, created_on, _)| id.is_some() && config.is_some() && created_on.is_some())
+    row.is_some_and(|(id, config, created_on, ..)| id.is_some() && config.is_some() && created_on.is_some())
 }
 
 /// A random time-based UUID within this second (since the epoch). Values must not repeat: a sparse SASI
@@ -435,7 +440,7 @@ mod tests {
         let ours = config_to_map(&metric.config);
         assert_eq!(map_to_write(&metric, None), ours);
         let written = |map: &HashMap<String, String>| {
-            map_to_write(&metric, Some(&(None, Some(map.clone()), None, None)))
+            map_to_write(&metric, Some(&(None, Some(map.clone()), None, None, None)))
         };
         assert_eq!(written(&config_to_map(&config("60s:2d"))), ours);
         let mut theirs = ours.clone();

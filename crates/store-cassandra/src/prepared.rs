@@ -31,9 +31,11 @@ pub(crate) struct TableStatements {
     pub(crate) insert_late: PreparedStatement,
     pub(crate) select: PreparedStatement,
     pub(crate) select_timed: Option<PreparedStatement>,
-    /// These two ask all replicas: a deletion that one of them misses can be undone by it later.
+    /// These ask all replicas: a deletion that one of them misses can be undone by it later.
     pub(crate) any: PreparedStatement,
     pub(crate) delete: PreparedStatement,
+    pub(crate) any_in: PreparedStatement,
+    pub(crate) delete_in: PreparedStatement,
     pub(crate) write_consistency: Consistency,
     /// The level of reads whose result decides on a write.
     pub(crate) decisive_consistency: Consistency,
@@ -175,6 +177,8 @@ impl Tables {
             select_timed,
             any: statement(&session, &text.any, Consistency::All).await?,
             delete: statement(&session, &text.delete, Consistency::All).await?,
+            any_in: statement(&session, &text.any_in, Consistency::All).await?,
+            delete_in: statement(&session, &text.delete_in, Consistency::All).await?,
             write_consistency: write,
             decisive_consistency: decisive(write, read),
             datacenter,

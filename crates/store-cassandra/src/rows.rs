@@ -23,8 +23,15 @@ const PAGE_MAX: usize = 20_000;
 /// The length from which SASI leaves a value out of the index, in bytes.
 const INDEXED_BYTES: usize = 1024;
 
-type Metadata =
-    (i64, String, Option<Uuid>, Option<HashMap<String, String>>, Option<CqlTimeuuid>, Option<CqlTimeuuid>);
+type Metadata = (
+    i64,
+    String,
+    Option<Uuid>,
+    Option<HashMap<String, String>>,
+    Option<CqlTimeuuid>,
+    Option<CqlTimeuuid>,
+    Option<CqlTimeuuid>,
+);
 
 /// The tokens of a share that are still to be visited. `position` is the next token, as eight bytes in
 /// big-endian order; `None` at the start.
@@ -79,9 +86,10 @@ impl NameStore {
         listed: bool,
         metadata: Option<crate::metadata::MetadataRow>,
     ) -> Option<MetricRow> {
-        let Some((id, config, created_on, updated_on)) = metadata else {
+        let Some((id, config, created_on, updated_on, read_on)) = metadata else {
             let problem = Some(RowProblem::NoMetadata);
-            let row = MetricRow { name, config: None, created_on: 0, updated_on: None, problem };
+            let (updated_on, read_on) = (None, None);
+            let row = MetricRow { name, config: None, created_on: 0, updated_on, read_on, problem };
             return listed.then_some(row);
         };
         let judged = self.judge(&name, id, config);
@@ -97,6 +105,7 @@ impl NameStore {
             config: judged.ok(),
             created_on: created_on.map_or(0, seconds_of),
             updated_on: updated_on.map(seconds_of),
+            read_on: read_on.map(seconds_of),
             problem,
             name,
         })
@@ -158,8 +167,8 @@ impl RowStore for CassandraStore {
         for (token, name) in listed {
             rows.entry((token, name)).or_default().0 = true;
         }
-        for (token, name, id, config, created_on, updated_on) in metadata {
-            rows.entry((token, name)).or_default().1 = Some((id, config, created_on, updated_on));
+        for (token, name, id, config, created_on, updated_on, read_on) in metadata {
+            rows.entry((token, name)).or_default().1 = Some((id, config, created_on, updated_on, read_on));
         }
         let rows = rows.into_iter().filter(|((token, _), _)| *token <= reached);
         let rows = rows.filter_map(|((_, name), (listed, metadata))| names.row(name, listed, metadata));

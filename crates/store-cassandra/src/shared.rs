@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_store::{
-    ChangeFeed, Lease, MetaPage, NodeStart, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore,
-    StoreError, WriterIdentity,
+    ChangeFeed, Lease, MetaPage, NodeStart, ReadNotes, SchemaNeeds, SchemaStatus, Share, SharedFeatures,
+    SharedStore, StoreError, WriterIdentity,
 };
 use uuid::Uuid;
 
@@ -21,6 +21,17 @@ use crate::store::CassandraStore;
 const FEATURES_MAX: usize = 10;
 /// Difference between the server's clock and ours from which the status mentions it, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 1000;
+
+#[async_trait]
+impl ReadNotes for CassandraStore {
+    async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
+        let every = u64::from(self.config.read_on_sampling);
+        if every == 0 || !self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(every) {
+            return Ok(());
+        }
+        self.names.note_read(names).await
+    }
+}
 
 #[async_trait]
 impl SharedStore for CassandraStore {
@@ -104,14 +115,6 @@ impl SharedStore for CassandraStore {
 
     async fn note_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError> {
         self.names.note_written(names, since).await
-    }
-
-    async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
-        let every = u64::from(self.config.read_on_sampling);
-        if every == 0 || !self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(every) {
-            return Ok(());
-        }
-        self.names.note_read(names).await
     }
 
     fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed> {

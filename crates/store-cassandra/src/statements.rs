@@ -24,6 +24,10 @@ pub struct Points {
     pub any: String,
     /// Deletes a whole partition.
     pub delete: String,
+    /// Finds out whether a range of offsets in a partition has a row.
+    pub any_in: String,
+    /// Deletes a range of offsets in a partition.
+    pub delete_in: String,
 }
 
 impl Points {
@@ -45,6 +49,8 @@ impl Points {
             select_timed: of.coarse.then(|| format!("SELECT {wanted}, WRITETIME(value) FROM {table} {part}")),
             any: format!("SELECT offset FROM {table} WHERE metric = ? AND time_start_ms = ? LIMIT 1"),
             delete: format!("DELETE FROM {table} WHERE metric = ? AND time_start_ms = ?"),
+            any_in: format!("SELECT offset FROM {table} {part} LIMIT 1"),
+            delete_in: format!("DELETE FROM {table} {part}"),
         }
     }
 }
@@ -96,7 +102,7 @@ impl Names {
 
     /// Reads the metadata of a metric.
     pub fn get(&self) -> String {
-        format!("SELECT id, config, created_on, updated_on FROM {} WHERE name = ?", self.metadata)
+        format!("SELECT id, config, created_on, updated_on, read_on FROM {} WHERE name = ?", self.metadata)
     }
 
     /// Finds out whether a directory exists.
@@ -107,7 +113,7 @@ impl Names {
     /// Reads the metadata of all metrics in a part of the token ring, with tokens, up to a limit.
     pub fn scan_rows(&self) -> String {
         format!(
-            "SELECT token(name), name, id, config, created_on, updated_on FROM {} \
+            "SELECT token(name), name, id, config, created_on, updated_on, read_on FROM {} \
              WHERE token(name) >= ? AND token(name) <= ? LIMIT ?",
             self.metadata
         )

@@ -240,6 +240,13 @@ impl RemotePoints for CassandraStore {
         Ok(())
     }
 
+    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
+        for range in ranges {
+            self.delete_range(range, timestamp_us).await?;
+        }
+        Ok(())
+    }
+
     async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
         self.subtract_same_replica(batch).await
     }
@@ -261,6 +268,10 @@ impl PointStore for CassandraStore {
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
         RemotePoints::delete_at(self, metrics, self.writer.next_timestamp_us()).await
+    }
+
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        RemotePoints::delete_ranges_at(self, ranges, self.writer.next_timestamp_us()).await
     }
 
     async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {

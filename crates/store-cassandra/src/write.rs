@@ -14,6 +14,7 @@ use plumbago_model::Clock;
 use plumbago_store::{ErrorKind, StoreError, WriteBatch, WriteRefusal, WriterIdentity};
 use plumbago_telemetry::Throttle;
 use scylla::client::session::Session;
+use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -106,7 +107,9 @@ impl PointWriter {
     }
 
     /// The same for the rows that are kept on one of these nodes, given by their host ids; for all rows if there
-    /// is none. Returns the number of rows.
+    /// is none. Returns the number of rows. Rows for some nodes are confirmed by all their replicas, unless one of
+    /// these is not connected: after its return a node is still down for others for a while, and a quorum would
+    /// confirm rows that it never gets.
     ///
     /// # Errors
     /// As [`PointWriter::write_runs_at`].
@@ -201,15 +204,17 @@ impl PointWriter {
         self.tables.refused()
     }
 
-    /// Keeps the requests whose partition is on one of the nodes, and those of which that is not known.
+    /// Keeps the requests whose partition is on one of the nodes, and those of which that is not known. All
+    /// replicas have to confirm what they can.
     async fn keep_requests_of(&self, session: &Session, requests: &mut Vec<Request>, nodes: &[Uuid]) {
         let mut kept = Vec::with_capacity(requests.len());
-        for request in requests.drain(..) {
+        for mut request in requests.drain(..) {
             let hosts = match self.tables.get_to_write(request.table).await {
                 Ok(statements) => ranges::hosts(session, &statements, &request),
                 Err(_) => None,
             };
-            if hosts.is_none_or(|hosts| hosts.iter().any(|host| nodes.contains(host))) {
+            request.is_for_all = hosts.as_ref().is_some_and(|(_, all_connected)| *all_connected);
+            if hosts.is_none_or(|(hosts, _)| hosts.iter().any(|host| nodes.contains(host))) {
                 kept.push(request);
             }
         }
@@ -245,7 +250,8 @@ impl PointWriter {
                     let why = error.source.as_ref().map_or_else(String::new, ToString::to_string);
                     self.tables.forget(request.table, &why);
                 }
-                if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Timeout) {
+                // Too few for all replicas may be enough for the level of the writes.
+                if !request.is_for_all && matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Timeout) {
                     self.ranges.failed(session, &statements, &request, datacenter);
                 }
                 Err(error.into())
@@ -290,9 +296,11 @@ async fn execute(
     timestamp_us: i64,
 ) -> Result<(), scylla::errors::ExecutionError> {
     let statement = |late: bool| if late { &statements.insert_late } else { &statements.insert };
+    let consistency = if request.is_for_all { Consistency::All } else { statements.write_consistency };
     if let [row] = request.rows.as_slice() {
         let mut statement = statement(row.ttl.is_some()).clone();
         statement.set_timestamp(Some(timestamp_us));
+        statement.set_consistency(consistency);
         return session.execute_unpaged(&statement, request.bind(row)).await.map(|_| ());
     }
     let all = request
@@ -301,7 +309,7 @@ async fn execute(
         .map(|row| BatchStatement::PreparedStatement(statement(row.ttl.is_some()).clone()));
     let mut batch = Batch::new_with_statements(BatchType::Unlogged, all.collect());
     batch.set_timestamp(Some(timestamp_us));
-    batch.set_consistency(statements.write_consistency);
+    batch.set_consistency(consistency);
     batch.set_is_idempotent(true);
     let rows: Vec<row::Bound<'_>> = request.rows.iter().map(|row| request.bind(row)).collect();
     session.batch(&batch, &rows).await.map(|_| ())

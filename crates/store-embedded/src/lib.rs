@@ -21,6 +21,7 @@ mod numbers;
 mod open;
 mod options;
 mod read;
+mod reads;
 mod rebuild;
 mod row;
 mod rows;

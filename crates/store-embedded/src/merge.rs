@@ -12,8 +12,8 @@ use fjall::{Guard, Iter};
 use plumbago_model::MetricId;
 use plumbago_store::{ErrorKind, StoreError};
 
-use crate::catalogue::{Kind, Layer, StageBuckets, StageKey};
-use crate::delete::delete_rows;
+use crate::catalogue::{Kind, Layer, StageBuckets};
+use crate::delete::{Deletion, delete_from};
 use crate::errors::write_error;
 use crate::open::Open;
 use crate::row::{Block, KEY_BYTES, key, parse_key};
@@ -247,7 +247,7 @@ fn switch(
         let late = &bucket.layers[sources.len().min(bucket.layers.len())..];
         let layers: Vec<_> = std::iter::once(layer.clone()).chain(late.iter().cloned()).collect();
         let deleted = lock(&open.deleted_in_merge).take().unwrap_or_default();
-        result = deleted_again(core, open, stage.key, &layer, &deleted)
+        result = deleted_again(core, open, (stage, number), &layer, &deleted)
             .and_then(|()| open.save_bucket(core, stage.key, number, &layers));
         if result.is_ok() {
             bucket.layers = layers;
@@ -261,16 +261,14 @@ fn switch(
     open.delete_keyspaces(sources.iter().map(|source| source.keyspace.clone()).collect())
 }
 
-/// Deletes the metrics from the new layer that were deleted while it was written.
+/// Deletes from the new layer what was deleted while it was written.
 fn deleted_again(
     core: &Core,
     open: &Open,
-    key: StageKey,
+    (stage, number): (&StageBuckets, u32),
     layer: &Layer,
-    deleted: &[(MetricId, StageKey)],
+    deleted: &[Deletion],
 ) -> Result<(), StoreError> {
-    deleted
-        .iter()
-        .filter(|(_, stage)| *stage == key)
-        .try_for_each(|(id, _)| delete_rows(core, open, id, layer))
+    let mut deleted = deleted.iter().filter(|deletion| deletion.key == stage.key);
+    deleted.try_for_each(|deletion| delete_from(core, open, stage, number, layer, deletion))
 }

@@ -155,6 +155,7 @@ fn delete(core: &Core, open: &Open, names: &[String]) -> Result<(), StoreError> 
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
     for name in names.iter().filter(|name| !name.is_empty()) {
         open.names.remove(&mut batch, name.as_bytes());
+        crate::reads::remove(core, open, &mut batch, name);
         if name.contains(';') {
             batch.remove(&open.system, hidden_key(name));
         }

@@ -1,17 +1,18 @@
 //! An open database: its keyspaces and the catalogue of buckets.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use fjall::{Keyspace, PersistMode};
 use plumbago_fjall_host::Contents;
-use plumbago_model::MetricId;
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::catalogue::{Bucket, Catalogue, KEYSPACES_MAX, Kind, Layer, StageBuckets, StageKey, parse_layer};
 use crate::commit::Missing;
+use crate::delete::Deletion;
 use crate::errors::{host_error, read_error, write_error};
 use crate::metadata::Configs;
 use crate::names::Names;
@@ -38,6 +39,7 @@ const PAST_SLOTS: u32 = 128;
 const PAST_AFTER: i64 = 86_400;
 
 pub(crate) struct Open {
+    dir: PathBuf,
     pub(crate) fjall: fjall::Database,
     /// Rows of the catalogue.
     pub(crate) system: Keyspace,
@@ -46,13 +48,15 @@ pub(crate) struct Open {
     /// Damage was met in the names; see [`crate::rebuild`].
     pub(crate) names_damaged: AtomicBool,
     pub(crate) configs: Configs,
+    /// When metrics were last read.
+    pub(crate) reads: Keyspace,
     pub(crate) catalogue: RwLock<Catalogue>,
     /// Held from reading rows until their new versions are committed, and while layers are replaced.
     pub(crate) writer: Mutex<()>,
     /// Held while layers are added or replaced.
     pub(crate) creation: Mutex<()>,
-    /// Metrics deleted during a merge, which the merged layer must not bring back.
-    pub(crate) deleted_in_merge: Mutex<Option<Vec<(MetricId, StageKey)>>>,
+    /// What was deleted during a merge, which the merged layer must not bring back.
+    pub(crate) deleted_in_merge: Mutex<Option<Vec<Deletion>>>,
     /// The number of the newest commit.
     commits: AtomicU64,
     /// Keyspaces created since the database was opened; see [`Open::is_worn`].
@@ -78,7 +82,7 @@ impl Open {
         let began = Instant::now();
         let catalogue = read(&self.catalogue);
         let (names, configs) = (&self.names, self.configs.keyspace());
-        let mut keyspaces = vec![&self.system, &names.rows, &names.copy, &self.state, configs];
+        let mut keyspaces = vec![&self.system, &names.rows, &names.copy, &self.state, &self.reads, configs];
         keyspaces.extend(catalogue.layers().map(|layer| &layer.keyspace));
         // A failure or timeout only makes the next start slower.
         keyspaces.retain(|keyspace| keyspace.rotate_memtable().is_ok_and(|rotated| rotated));
@@ -119,11 +123,15 @@ impl Open {
         }
         second_copy::restore_configs(&core.dir, &fjall, &configs)?;
         let open = Self {
+            dir: core.dir.clone(),
             commits: AtomicU64::new(newest),
             state: role(Role::State)?,
             configs: Configs::load(configs)?,
             names,
             names_damaged: AtomicBool::new(false),
+            reads: fjall
+                .keyspace(crate::reads::KEYSPACE, options::small)
+                .map_err(|error| write_error("open the notes of reads", error))?,
             system,
             catalogue: RwLock::default(),
             writer: Mutex::default(),
@@ -146,6 +154,7 @@ impl Open {
             open.drop_orphans()?;
         }
         second_copy::refresh(&core.dir, &open.system, open.configs.keyspace());
+        crate::reads::begin(&open, now)?;
         Ok(open)
     }
 
@@ -346,7 +355,7 @@ impl Open {
     pub(crate) fn delete_keyspaces(&self, doomed: Vec<Keyspace>) -> Result<(), StoreError> {
         let Some(highest) = doomed.iter().map(Keyspace::id).max() else { return Ok(()) };
         self.keep_highest_id(highest, &doomed)
-            .and_then(|()| doomed.into_iter().try_for_each(|keyspace| self.fjall.delete_keyspace(keyspace)))
+            .and_then(|()| plumbago_fjall_host::delete_keyspaces(&self.dir, &self.fjall, doomed))
             .map_err(|error| write_error("delete keyspaces", error))
     }
 
@@ -365,7 +374,7 @@ impl Open {
             }
         }
         self.fjall.keyspace(&format!("{KEEPER_PREFIX}{highest}"), options::small)?;
-        keepers.into_iter().try_for_each(|keeper| self.fjall.delete_keyspace(keeper))
+        plumbago_fjall_host::delete_keyspaces(&self.dir, &self.fjall, keepers)
     }
 }
 

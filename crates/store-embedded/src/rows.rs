@@ -18,7 +18,8 @@ fn row(open: &Open, name: &str, value: &[u8]) -> MetricRow {
     let config = parse_row(value).and_then(|_| open.configs.get(number));
     let broken = || RowProblem::Broken("its configuration cannot be read".to_owned());
     let problem = config.is_none().then(broken);
-    MetricRow { name: name.to_owned(), config, created_on, updated_on: None, problem }
+    let read_on = crate::reads::last_read(open, name);
+    MetricRow { name: name.to_owned(), config, created_on, updated_on: None, read_on, problem }
 }
 
 /// Names are assigned to the parts by a hash, since their order is that of the tree.
@@ -60,6 +61,7 @@ fn delete(core: &Core, open: &Open, names: &[String], as_of_us: i64) -> Result<(
         let found = look_up(core, open, name);
         if found.is_some_and(|row| i64::from(row.created_on).saturating_mul(1_000_000) <= as_of_us) {
             open.names.remove(&mut batch, name.as_bytes());
+            crate::reads::remove(core, open, &mut batch, name);
         }
     }
     batch
@@ -90,6 +92,15 @@ impl RowStore for EmbeddedStore {
         run_blocking("look up metrics", move || {
             let open = store.core.open()?;
             Ok(names.iter().map(|name| look_up(&store.core, &open, name)).collect())
+        })
+        .await
+    }
+
+    async fn reads_noted_since(&self) -> Result<Option<u32>, StoreError> {
+        let store = self.clone();
+        run_blocking("look up since when reads are noted", move || {
+            let open = store.core.open()?;
+            Ok(crate::reads::noted_since(&open))
         })
         .await
     }

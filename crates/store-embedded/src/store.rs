@@ -20,6 +20,7 @@ use crate::columns::Columns;
 use crate::damage::DamageReporter;
 use crate::errors::host_error;
 use crate::open::Open;
+use crate::reads::NotedToday;
 use crate::stats::Stats;
 
 /// Reads of at most this many rows run on the calling thread: passing them to another would take longer.
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) state_files: Mutex<Vec<PathBuf>>,
     /// Held by a maintenance run: there is one at a time.
     pub(crate) maintenance: Mutex<()>,
+    /// The metrics whose reads were noted today.
+    pub(crate) noted: NotedToday,
 }
 
 impl EmbeddedStore {
@@ -84,6 +87,7 @@ impl EmbeddedStore {
             state_gaps: Mutex::default(),
             state_files: Mutex::default(),
             maintenance: Mutex::new(()),
+            noted: NotedToday::default(),
         };
         core.reopen().map_err(|error| name_the_file(&core.dir, error))?;
         Ok(Self { core: Arc::new(core) })
@@ -356,6 +360,15 @@ impl PointStore for EmbeddedStore {
         run_blocking("delete points", move || {
             let open = store.core.open_to_write()?;
             store.core.watch(crate::delete::delete(&store.core, &open, &metrics))
+        })
+        .await
+    }
+
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        let (store, ranges) = (self.clone(), ranges.to_vec());
+        run_blocking("delete ranges of points", move || {
+            let open = store.core.open_to_write()?;
+            store.core.watch(crate::delete::delete_ranges(&store.core, &open, &ranges))
         })
         .await
     }

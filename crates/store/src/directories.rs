@@ -68,6 +68,9 @@ pub struct MetricRow {
     /// When a writer last noted that it writes the metric, in seconds since the epoch; `None` if the store
     /// does not keep this time.
     pub updated_on: Option<u32>,
+    /// When the metric was last read, in seconds since the epoch, as far as the store has noted that; `None` if it has
+    /// not.
+    pub read_on: Option<u32>,
     /// What is wrong with the rows; `None` if they are complete and readable.
     pub problem: Option<RowProblem>,
 }
@@ -101,6 +104,15 @@ pub trait RowStore: Send + Sync + Debug {
     /// # Errors
     /// If the rows cannot be read.
     async fn look_up_rows(&self, names: &[&str]) -> Result<Vec<Option<MetricRow>>, StoreError>;
+
+    /// Since when reads are noted, in seconds since the epoch; `None` if that is not known, as where another program
+    /// noted them before. A metric that was read before that time has no [`MetricRow::read_on`].
+    ///
+    /// # Errors
+    /// If the time cannot be read.
+    async fn reads_noted_since(&self) -> Result<Option<u32>, StoreError> {
+        Ok(None)
+    }
 
     /// Deletes the rows of metrics that were written up to `as_of_us` (microseconds since the epoch), but not
     /// their points. Names without rows are ignored.

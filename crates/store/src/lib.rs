@@ -10,6 +10,7 @@
 pub mod capabilities;
 pub mod correct;
 pub mod count;
+pub mod deletion;
 pub mod directories;
 pub mod error;
 pub mod fetch;
@@ -31,6 +32,7 @@ pub mod writer;
 
 pub use capabilities::{Capabilities, Store};
 pub use count::RowCount;
+pub use deletion::{RangeDeleter, RangeReport, TimeRange};
 pub use directories::{
     DirectoryPage, DirectoryStore, MetricRow, RowPage, RowProblem, RowStore, Share, directories_above,
 };
@@ -39,7 +41,7 @@ pub use fetch::{FetchError, FetchRequest, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
 pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage};
 pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};
-pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta};
+pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta, ReadNotes};
 pub use peers::{PeerAnswer, PeerRows, Peers, PendingRows, pending_by_range};
 pub use points::{
     BlockLayout, Column, OtherWriters, PointStore, ReadRequest, Run, SlotRange, WriteBatch, WriteLimits,

@@ -12,7 +12,8 @@ use plumbago_model::{MetricId, Stage};
 
 use crate::{
     BlockLayout, Capabilities, Column, FlushBatch, FlushStore, MetaEntry, MetaPage, MetadataStore,
-    MetricMeta, PointStore, ReadRequest, RowCount, RowProblem, Store, StoreError, WriteBatch, WriteLimits,
+    MetricMeta, PointStore, ReadRequest, RowCount, RowProblem, SlotRange, Store, StoreError, WriteBatch,
+    WriteLimits,
 };
 
 /// The slots of one stage of a metric: slot number to (value, count).
@@ -131,6 +132,16 @@ impl PointStore for MemoryStore {
         for (id, stages) in metrics {
             for stage in stages {
                 inner.points.remove(&(*id, *stage));
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        for range in ranges {
+            if let Some(slots) = inner.points.get_mut(&(range.id, range.stage)) {
+                slots.retain(|slot, _| !(range.from..range.until).contains(slot));
             }
         }
         Ok(())

@@ -65,6 +65,17 @@ impl MetaPage {
     }
 }
 
+/// Notes when metrics were last read.
+#[async_trait]
+pub trait ReadNotes: Store {
+    /// Notes the time at which existing metrics were read. The store may take only a sample of the calls, and keep only the
+    /// day.
+    ///
+    /// # Errors
+    /// A transient error if some were not noted.
+    async fn note_read(&self, names: &[&str]) -> Result<(), StoreError>;
+}
+
 /// Stores metadata. Callers pass canonical names only.
 #[async_trait]
 pub trait MetadataStore: Store {

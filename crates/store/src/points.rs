@@ -254,6 +254,12 @@ pub trait PointStore: Store {
     /// A transient error if the caller has to retry; some stages may be deleted by then.
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError>;
 
+    /// Deletes all slots in these ranges, those of other writers too. Slots written afterwards stay.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some slots may be deleted by then.
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError>;
+
     /// How many writes the store accepts at a time, and how large they should be.
     fn write_limits(&self) -> WriteLimits;
 }

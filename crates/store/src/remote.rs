@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage};
 use uuid::Uuid;
 
-use crate::{Column, ReadRequest, StoreError, WriteBatch, WriteLimits};
+use crate::{Column, ReadRequest, SlotRange, StoreError, WriteBatch, WriteLimits};
 
 /// A write of which some runs were not acknowledged.
 #[derive(Debug)]
@@ -73,6 +73,12 @@ pub trait RemotePoints: Send + Sync + Debug {
         timestamp_us: i64,
     ) -> Result<(), StoreError>;
 
+    /// Deletes what was written to these slots up to a timestamp (microseconds since the epoch), by any writer.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry.
+    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError>;
+
     /// As [`PointStore::subtract_other_writers`](crate::PointStore::subtract_other_writers).
     ///
     /// # Errors
@@ -108,6 +114,10 @@ impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         (**self).delete_at(metrics, timestamp_us).await
+    }
+
+    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
+        (**self).delete_ranges_at(ranges, timestamp_us).await
     }
 
     async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use plumbago_model::Retention;
 use uuid::Uuid;
 
-use crate::{MetaPage, MetadataStore, Share, StoreError, WriterIdentity};
+use crate::{MetaPage, MetadataStore, ReadNotes, Share, StoreError, WriterIdentity};
 
 /// What a daemon needs of the schema of a shared store.
 #[derive(Debug, Clone, Default)]
@@ -102,7 +102,7 @@ pub trait Lease: Send + Sync + Debug {
 
 /// A store that several daemons share.
 #[async_trait]
-pub trait SharedStore: MetadataStore {
+pub trait SharedStore: MetadataStore + ReadNotes {
     /// Waits until the servers answer.
     ///
     /// # Errors
@@ -188,12 +188,6 @@ pub trait SharedStore: MetadataStore {
     /// # Errors
     /// A transient error if the caller has to retry.
     async fn note_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError>;
-
-    /// Notes the time at which existing metrics were read. The store may take only a sample of the calls.
-    ///
-    /// # Errors
-    /// A transient error if some were not noted.
-    async fn note_read(&self, names: &[&str]) -> Result<(), StoreError>;
 
     /// Opens the change feed. It returns the changes since a time (seconds since the epoch), and may return some of
     /// those shortly before it. Choose a time before all names were read.

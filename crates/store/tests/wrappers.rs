@@ -54,6 +54,10 @@ impl PointStore for Shared {
         PointStore::delete(&self.0, metrics).await
     }
 
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        self.0.delete_ranges(ranges).await
+    }
+
     fn write_limits(&self) -> WriteLimits {
         WriteLimits { concurrency: 3, slots_per_call: 11 }
     }

@@ -1,5 +1,6 @@
 //! graphite-web's pages `/dashboard` and `/composer`. No dashboards are saved, so lists of them are empty.
-//! The graph of a composer is redirected to `/render`.
+//! Browsers are led to the page at `/`; for
+//! other clients the graph of a composer is redirected to `/render`.
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use hyper::header::{HeaderValue, LOCATION};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-use super::below;
+use super::{below, leads_to_page};
 use crate::error::plain;
 use crate::format::wrap;
 use crate::state::Api;
 
 /// Answers a request to `/dashboard` or a path below it.
-pub(crate) async fn dashboard(_: Arc<Api>, request: Request) -> Response {
+pub(crate) async fn dashboard(api: Arc<Api>, request: Request) -> Response {
     let path = below(&request, "/dashboard");
     let name = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     match path.split('/').collect::<Vec<_>>()[..] {
@@ -24,15 +25,20 @@ pub(crate) async fn dashboard(_: Arc<Api>, request: Request) -> Response {
         ["find_template"] => json(&json!({"templates": []})),
         ["load", dashboard] => unknown("Dashboard", &name(dashboard)),
         ["load" | "load_template", template, _] => unknown("Template", &name(template)),
-        _ => plain(
-            StatusCode::NOT_FOUND,
-            "no dashboards are kept here; Grafana draws them, with this address as its data source\n",
-        ),
+        _ => leads_to_page(api.has_page, &request).unwrap_or_else(|| {
+            plain(
+                StatusCode::NOT_FOUND,
+                "no dashboards are kept here; Grafana draws them, with this address as its data source\n",
+            )
+        }),
     }
 }
 
 /// Answers a request to `/composer` by a redirect to the graph that its parameters describe.
 pub(crate) async fn composer(api: Arc<Api>, request: Request) -> Response {
+    if let Some(page) = leads_to_page(api.has_page, &request) {
+        return page;
+    }
     let is_graph = request.uri().path().trim_end_matches('/') == "/composer";
     let query = request.uri().query().unwrap_or_default();
     let location = HeaderValue::from_str(&format!("{}/render?{query}", api.url_prefix));

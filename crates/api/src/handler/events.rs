@@ -37,7 +37,7 @@ async fn note(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     if !api.events.is_on() {
         return Err(ApiError::Forbidden("no events are kept here (api.events_bytes)"));
     }
-    let body = params::body(request, &api.limits).await?;
+    let body = params::body(request, &api.limits()).await?;
     let malformed =
         |reason: &dyn std::fmt::Display| ApiError::Invalid(format!("the event is no JSON object{reason}"));
     let fields: Map<String, Value> = match serde_json::from_slice(&body) {
@@ -100,7 +100,7 @@ fn when(value: Option<&Value>, api: &Api) -> Result<i64, ApiError> {
 
 /// Returns the events in the requested time range, filtered by tags if the request has any.
 async fn found(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let wrapping = Wrapping::of(&params)?;
     let zone = render_params::zone(&params, api);
     let now = render_params::now(&params, api, &zone)?;

@@ -18,7 +18,7 @@ pub(crate) async fn expand(api: Arc<Api>, request: Request) -> Response {
 }
 
 async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     params.switch("local")?;
     let (by_query, leaves_only) = (params.switch("groupByExpr")?, params.switch("leavesOnly")?);
     let wrapping = Wrapping::of(&params)?;
@@ -28,16 +28,16 @@ async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
             queries.push(query);
         }
     }
-    if queries.len() > api.limits.targets {
-        return Err(beyond("queries", "targets", api.limits.targets));
+    if queries.len() > api.limits().targets {
+        return Err(beyond("queries", "targets", api.limits().targets));
     }
     let mut groups = Vec::with_capacity(queries.len());
     let mut count = 0;
     for query in queries {
         let paths = paths(api, query, leaves_only).await?;
         count += paths.len();
-        if count > api.limits.find_results {
-            return Err(beyond("names", "find_results", api.limits.find_results));
+        if count > api.limits().find_results {
+            return Err(beyond("names", "find_results", api.limits().find_results));
         }
         groups.push((query.to_owned(), paths));
     }

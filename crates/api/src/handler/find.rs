@@ -9,6 +9,7 @@ use percent_encoding::percent_decode_str;
 use plumbago_index::Node;
 
 use super::{render_params, search};
+use crate::activity::FindRange;
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::json::{list, push_string};
 use crate::format::protobuf::{self, Globbed, MultiGlobRequest, Version};
@@ -39,16 +40,16 @@ enum Format {
 }
 
 async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let format = format(&params)?;
     let (leaves_only, wildcards) = (params.switch("leavesOnly")?, params.switch("wildcards")?);
     params.switch("local")?;
     let position = params.integer("position", -1)?;
     let variants = params.switch("automatic_variants")?;
-    let now = times(&params, api)?;
+    let (now, range) = times(&params, api)?;
     let wrapping = Wrapping::of(&params)?;
     if let (Format::Protobuf(version), Some(asked)) = (format, params.message::<MultiGlobRequest>()?) {
-        return globs(api, version, asked.metrics, leaves_only).await;
+        return globs(api, version, asked.metrics, leaves_only, range).await;
     }
     let query = match params.get("query") {
         None => return Err(ApiError::Invalid("the parameter query is missing".to_owned())),
@@ -56,8 +57,8 @@ async fn answer(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
         Some(query) => query,
     };
     let mut nodes = match format {
-        Format::Completer => search::nodes(api, &completed(query, variants)).await?,
-        _ => search::nodes(api, query).await?,
+        Format::Completer => search::nodes_in(api, &completed(query, variants), range).await?,
+        _ => search::nodes_in(api, query, range).await?,
     };
     if leaves_only {
         keep_leaves(&mut nodes);
@@ -89,20 +90,22 @@ async fn globs(
     version: Version,
     queries: Vec<String>,
     leaves_only: bool,
+    range: Option<FindRange>,
 ) -> Result<Response, ApiError> {
-    if queries.len() > api.limits.targets {
-        return Err(beyond("queries", "targets", api.limits.targets));
+    if queries.len() > api.limits().targets {
+        return Err(beyond("queries", "targets", api.limits().targets));
     }
     let mut globbed = Vec::with_capacity(queries.len());
     let mut count = 0;
     for query in queries {
-        let mut nodes = if query.is_empty() { Vec::new() } else { search::nodes(api, &query).await? };
+        let mut nodes =
+            if query.is_empty() { Vec::new() } else { search::nodes_in(api, &query, range).await? };
         if leaves_only {
             keep_leaves(&mut nodes);
         }
         count += nodes.len();
-        if count > api.limits.find_results {
-            return Err(beyond("names", "find_results", api.limits.find_results));
+        if count > api.limits().find_results {
+            return Err(beyond("names", "find_results", api.limits().find_results));
         }
         globbed.push(Globbed { query, nodes: both(nodes).collect() });
     }
@@ -137,17 +140,18 @@ fn format(params: &Params) -> Result<Format, ApiError> {
     }
 }
 
-/// Checks `from`, `until` and `now`, and returns the current time, which `now` may set. The time range does
-/// not restrict the answer.
-fn times(params: &Params, api: &Api) -> Result<i64, ApiError> {
+/// Returns the current time, which `now` may set, and the range of `from` and `until` if one of them is given. -1 means
+/// none, as in Graphite.
+fn times(params: &Params, api: &Api) -> Result<(i64, Option<FindRange>), ApiError> {
     let zone = render_params::zone(params, api);
     let now = render_params::now(params, api, &zone)?;
-    for name in ["from", "until"] {
-        if let Some(text) = params.get(name).filter(|text| *text != "-1") {
-            render_params::time(name, text, now, &zone)?;
-        }
-    }
-    Ok(now)
+    let time = |name| {
+        let text = params.get(name).filter(|text| *text != "-1");
+        text.map(|text| render_params::time(name, text, now, &zone)).transpose()
+    };
+    let (from, until) = (time("from")?, time("until")?);
+    let range = FindRange { from: from.unwrap_or(i64::MIN), until: until.unwrap_or(i64::MAX) };
+    Ok((now, (from.is_some() || until.is_some()).then_some(range)))
 }
 
 /// The end of the interval in which a metric may have points: one minute after now, because clocks differ.

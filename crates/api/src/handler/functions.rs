@@ -25,7 +25,7 @@ pub(crate) async fn functions(api: Arc<Api>, request: Request) -> Response {
 
 async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
     let path = request.uri().path().trim_end_matches('/').to_owned();
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let known = if params.get("type") == Some("pie") { pies() } else { all() };
     let (_, name) = path.rsplit_once('/').unwrap_or_default();
     let value = if name == "functions" {

@@ -28,7 +28,7 @@ pub(crate) async fn index_json(api: Arc<Api>, request: Request) -> Response {
 }
 
 async fn answer(api: Arc<Api>, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let wrapping = Wrapping::of(&params)?;
     if api.finder.is_some() {
         let names = search::leaves(&api, "**").await?;

@@ -30,7 +30,7 @@ pub(crate) async fn capabilities(api: Arc<Api>, request: Request) -> Response {
 }
 
 async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let version = version(&params)?;
     let wrapping = Wrapping::of(&params)?;
     // The request for names has the same protobuf fields as the request for globs.
@@ -40,8 +40,8 @@ async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
     if names.is_empty() {
         return Err(ApiError::Invalid("the parameter target is missing".to_owned()));
     }
-    if names.len() > api.limits.targets {
-        return Err(beyond("targets", "targets", api.limits.targets));
+    if names.len() > api.limits().targets {
+        return Err(beyond("targets", "targets", api.limits().targets));
     }
     let asked: Vec<&str> = names.iter().map(String::as_str).collect();
     let configs =
@@ -65,7 +65,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
 }
 
 async fn offered(api: &Api, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let (version, wrapping) = (version(&params)?, Wrapping::of(&params)?);
     let offered = CapabilityResponse {
         supported_protocols: ["carbonapi_v3_pb", "carbonapi_v2_pb", "graphite-web-pickle", "msgpack"]

@@ -7,5 +7,5 @@ mod shape;
 mod write;
 
 pub(crate) use delete::{delete, delete_metric};
-pub(crate) use read::{listing, query, query_tags};
+pub(crate) use read::{kairos_health, listing, query, query_tags};
 pub(crate) use write::{datapoints, put};

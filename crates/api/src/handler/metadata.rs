@@ -35,7 +35,7 @@ pub(crate) async fn set_metadata(api: Arc<Api>, request: Request) -> Response {
 }
 
 async fn read(api: &Api, request: Request) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let wrapping = Wrapping::of(&params)?;
     let (names, key) = (params.all("metric"), params.get("key").unwrap_or_default());
     check_number(api, names.len())?;
@@ -55,7 +55,7 @@ async fn change(api: &Api, request: Request) -> Result<Response, ApiError> {
     }
     // A HEAD must change nothing.
     let (operations, wrapping) = match *request.method() {
-        Method::GET => single(Params::of(request, &api.limits).await?)?,
+        Method::GET => single(Params::of(request, &api.limits()).await?)?,
         Method::POST => several(api, request).await?,
         _ => return Ok(Wrapping::default().whole(&json!({"error": "Invalid request method"}).to_string())),
     };
@@ -88,9 +88,9 @@ fn single(params: Params) -> Result<(Vec<Operation>, Wrapping), ApiError> {
 async fn several(api: &Api, request: Request) -> Result<(Vec<Operation>, Wrapping), ApiError> {
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let (text, wrapping) = if kind.split(';').next().unwrap_or_default().trim() == "application/json" {
-        (params::body(request, &api.limits).await?.to_vec(), Wrapping::default())
+        (params::body(request, &api.limits()).await?.to_vec(), Wrapping::default())
     } else {
-        let params = Params::of(request, &api.limits).await?;
+        let params = Params::of(request, &api.limits()).await?;
         let missing = || ApiError::Invalid("the parameter operations is missing".to_owned());
         (params.get("operations").ok_or_else(missing)?.as_bytes().to_vec(), Wrapping::of(&params)?)
     };
@@ -113,7 +113,7 @@ fn operation(value: &Value) -> Option<Operation> {
 }
 
 fn check_number(api: &Api, metrics: usize) -> Result<(), ApiError> {
-    let most = api.limits.targets;
+    let most = api.limits().targets;
     if metrics > most { Err(beyond("metrics", "targets", most)) } else { Ok(()) }
 }
 

@@ -56,8 +56,8 @@ impl Reading<'_> {
             let names = names(self.api, &fetch, self.asked.is_front_end).await?;
             self.times.find += started.elapsed();
             self.count += names.len();
-            if self.count > self.api.limits.series {
-                return Err(beyond("series", "series", self.api.limits.series));
+            if self.count > self.api.limits().series {
+                return Err(beyond("series", "series", self.api.limits().series));
             }
             by_range.entry(fetch.range).or_default().push((fetch, names));
         }
@@ -109,8 +109,8 @@ impl Reading<'_> {
         let TimeRange { from, until } = fetch.range;
         let seconds = usize::try_from(until - from).unwrap_or(0);
         self.points = self.points.saturating_add(seconds);
-        if self.points > self.api.limits.points {
-            return Err(beyond("points", "points", self.api.limits.points));
+        if self.points > self.api.limits().points {
+            return Err(beyond("points", "points", self.api.limits().points));
         }
         self.account.add_read(1, seconds)?;
         let tags: Vec<String> = fetch.expression.split('\n').map(str::to_owned).collect();
@@ -163,7 +163,8 @@ impl Reading<'_> {
 
     /// Number of metrics in the next read, given that `awaited` metrics are in flight.
     fn fitting(&self, awaited: usize) -> usize {
-        let fit = (self.api.limits.points - self.points) / self.largest.max(1);
+        // A reload may have lowered the limit.
+        let fit = self.api.limits().points.saturating_sub(self.points) / self.largest.max(1);
         fit.saturating_sub(awaited).clamp(1, SERIES_PER_READ)
     }
 
@@ -173,8 +174,8 @@ impl Reading<'_> {
         let points: usize = lengths().sum();
         self.points += points;
         self.largest = lengths().fold(self.largest, usize::max);
-        if self.points > self.api.limits.points {
-            return Err(beyond("points", "points", self.api.limits.points));
+        if self.points > self.api.limits().points {
+            return Err(beyond("points", "points", self.api.limits().points));
         }
         self.account.add_read(series.len(), points)?;
         all.extend(series);
@@ -192,7 +193,7 @@ async fn names(api: &Arc<Api>, fetch: &Fetch, is_front_end: bool) -> Result<Name
             Ok(names) => Ok(names.into_iter().map(Arc::from).collect()),
             // A front end sends many targets in one request; one wrong target must not fail the others.
             Err(ApiError::Invalid(_)) if is_front_end => Ok(Vec::new()),
-            Err(error @ ApiError::Invalid(_)) => Err(ApiError::of_target(&fetch.expression, &error)),
+            Err(error @ ApiError::Invalid(_)) => Err(ApiError::of_target(&fetch.expression, &error, None)),
             Err(other) => Err(other),
         };
     }

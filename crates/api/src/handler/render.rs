@@ -17,8 +17,12 @@ use super::picture;
 use super::reading::Reading;
 use super::render_format::Format;
 use super::render_params::RenderParams;
+use super::stages;
 use crate::error::{ApiError, aborted, beyond};
-use crate::format::{self, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap};
+use crate::fault::{self, Fault};
+use crate::format::{
+    self, Columns, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap,
+};
 use crate::memory::{Account, Held, Small, Waiting};
 use crate::meter::PhaseTimes;
 use crate::params::Params;
@@ -31,11 +35,18 @@ const POINTS_INLINE: usize = 50_000;
 
 /// Answers a request to `/render`.
 pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
-    answer(&api, request).await.unwrap_or_else(IntoResponse::into_response)
+    let params = match Params::of(request, &api.limits()).await {
+        Ok(params) => params,
+        Err(error) => return error.into_response(),
+    };
+    let as_json = params.get("errors") == Some("json");
+    match answer(&api, params).await {
+        Err(error) if as_json => fault::answer(&error),
+        answer => answer.unwrap_or_else(IntoResponse::into_response),
+    }
 }
 
-async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiError> {
-    let params = Params::of(request, &api.limits).await?;
+async fn answer(api: &Arc<Api>, params: Params) -> Result<Response, ApiError> {
     let asked = RenderParams::of(&params, api)?;
     let ticket = api.cache.ticket(&params)?;
     let now = api.clock.now();
@@ -51,13 +62,16 @@ async fn answer(api: &Arc<Api>, request: HttpRequest) -> Result<Response, ApiErr
 
 /// Computes the response to a request that the cache cannot answer.
 async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiError> {
-    let account = Arc::new(Account::new(&api.memory, api.limits.memory));
+    let limits = api.limits();
+    api.memory.set_max(limits.memory_of_all());
+    let account = Arc::new(Account::new(&api.memory, limits.memory));
     let _waiting = Waiting(Arc::clone(&account));
     if asked.fetches.is_empty() {
         let series = or_nothing(&asked, series(api, &asked, &account).await)?;
         account.keep_only(&series)?;
         return match asked.picture.take() {
             Some(picture) => picture::answer(api, picture, asked.wrapping, series, account).await,
+            None if asked.format == Format::Columns => Ok(columns(api, asked, series, account).await),
             None => Ok(write(asked, series, account)),
         };
     }
@@ -170,7 +184,10 @@ impl Evaluation {
 fn targets(asked: &RenderParams) -> Result<Vec<Target>, ApiError> {
     let target = |text: &String| match parse(text) {
         Err(_) if asked.is_front_end => Ok(Target::path(text)),
-        read => read.map_err(|error| ApiError::of_target(text, &error)),
+        read => read.map_err(|error| {
+            let fault = Fault::of_parse(text, &error);
+            ApiError::of_target(text, &error, Some(fault))
+        }),
     };
     asked.targets.iter().map(target).collect()
 }
@@ -187,8 +204,25 @@ fn wrong(targets: &[Target], account: &Account, error: &TargetError) -> ApiError
             };
             beyond(&what.to_string(), setting, limit)
         }
-        _ => ApiError::of_target(&targets[error.target].text, &error.error),
+        _ => {
+            let text = &targets[error.target].text;
+            ApiError::of_target(text, &error.error, Fault::of_eval(text, &error.error))
+        }
     }
+}
+
+/// Streams the first series in the format `columns`.
+async fn columns(
+    api: &Api,
+    asked: RenderParams,
+    mut series: Vec<TimeSeries>,
+    account: Arc<Account>,
+) -> Response {
+    let total = series.len();
+    series.truncate(asked.series_max);
+    let stages = stages::of(api, &series).await;
+    let columns = format::series(Columns::new(&asked.request, total, stages), series, asked.width);
+    asked.wrapping.json(Held { pieces: columns, _account: account })
 }
 
 /// Streams series in the requested format.
@@ -212,8 +246,8 @@ fn write(asked: RenderParams, series: Vec<TimeSeries>, account: Arc<Account>) ->
             let protobuf = Protobuf { version, range: asked.request.range };
             whole(version.content_type(), protobuf, series, account)
         }
-        // `made` draws pictures itself, except for a protobuf message, which never requests one.
-        Format::Png | Format::Svg => wrap::answer("text/plain", Body::empty()),
+        // `made` writes these itself, except for a protobuf message, which never requests one.
+        Format::Columns | Format::Png | Format::Svg => wrap::answer("text/plain", Body::empty()),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::params::Params;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
+    Columns,
     Csv,
     Raw,
     Pickle,
@@ -21,7 +22,7 @@ pub(super) enum Format {
 
 impl Format {
     /// The list of formats for error messages.
-    const KNOWN: &str = "json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg";
+    const KNOWN: &str = "json, columns, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg";
 
     /// The format that the parameters select; PNG by default, as in Graphite.
     pub(super) fn of(params: &Params) -> Result<Self, ApiError> {
@@ -38,6 +39,7 @@ impl Format {
     fn named(name: &str) -> Option<Self> {
         match name {
             "json" => Some(Self::Json),
+            "columns" => Some(Self::Columns),
             "csv" => Some(Self::Csv),
             "raw" => Some(Self::Raw),
             "pickle" => Some(Self::Pickle),

@@ -19,6 +19,8 @@ pub(super) struct RenderParams {
     pub(super) request: Request,
     /// Most points per series of a JSON response (`maxDataPoints`).
     pub(super) width: Option<usize>,
+    /// Most series of a response in the format `columns` (`seriesMax`).
+    pub(super) series_max: usize,
     /// Whether JSON omits unknown points (`noNullPoints`).
     pub(super) no_nulls: bool,
     pub(super) wrapping: Wrapping,
@@ -35,8 +37,8 @@ impl RenderParams {
     pub(super) fn of(params: &Params, api: &Api) -> Result<Self, ApiError> {
         let fetches = fetches(params)?;
         let targets = params.all("target");
-        if targets.len().max(fetches.len()) > api.limits.targets {
-            return Err(beyond("targets", "targets", api.limits.targets));
+        if targets.len().max(fetches.len()) > api.limits().targets {
+            return Err(beyond("targets", "targets", api.limits().targets));
         }
         let format = Format::of(params)?;
         let zone = zone(params, api);
@@ -55,12 +57,13 @@ impl RenderParams {
                 x_files_factor: x_files_factor(params)?,
                 templates: templates(params)?,
                 limits: Limits {
-                    calls: api.limits.calls,
-                    points: api.limits.computed_points,
-                    fetches: api.limits.fetches,
+                    calls: api.limits().calls,
+                    points: api.limits().computed_points,
+                    fetches: api.limits().fetches,
                 },
             },
             width: width(params),
+            series_max: series_max(params)?,
             no_nulls: params.has("noNullPoints"),
             wrapping,
             is_front_end: format.is_of_front_ends() || params.get("local") == Some("1"),
@@ -126,6 +129,12 @@ fn width(params: &Params) -> Option<usize> {
     let text = params.get("maxDataPoints")?;
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(usize::MAX)).filter(|width| *width > 0)
+}
+
+/// The value of `seriesMax`; all series without it.
+fn series_max(params: &Params) -> Result<usize, ApiError> {
+    let number = params.integer("seriesMax", i64::MAX)?;
+    usize::try_from(number).map_err(|_| ApiError::Invalid(format!("seriesMax={number} is negative")))
 }
 
 /// The variables given as `template[name]=value`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plumbago_index::{FindError, FindLimits, Index, Node};
 use plumbago_model::has_glob;
 
+use crate::activity::FindRange;
 use crate::error::{ApiError, quoted};
 use crate::finder::{FinderError, NameFinder};
 use crate::state::Api;
@@ -19,6 +20,24 @@ pub(super) async fn nodes(api: &Arc<Api>, query: &str) -> Result<Vec<Node>, ApiE
         Some(finder) => elsewhere(api, &**finder, query, false).await,
         None => search(api, query, Index::find).await,
     }
+}
+
+/// Returns the nodes that match a glob. If inactive metrics are hidden, only metrics that may have points in the range; and
+/// all directories, as in Graphite.
+pub(super) async fn nodes_in(
+    api: &Arc<Api>,
+    query: &str,
+    range: Option<FindRange>,
+) -> Result<Vec<Node>, ApiError> {
+    let mut nodes = nodes(api, query).await?;
+    let (Some(activity), Some(range)) = (&api.activity, range) else { return Ok(nodes) };
+    let leaves: Vec<&str> = nodes.iter().filter(|node| node.leaf).map(|node| node.path.as_str()).collect();
+    let mut active = activity.are_active(&leaves, range).await?.into_iter();
+    nodes.retain_mut(|node| {
+        node.leaf = node.leaf && active.next().unwrap_or(true);
+        node.leaf || node.branch
+    });
+    Ok(nodes)
 }
 
 /// Returns the metrics that match a glob.

@@ -26,7 +26,7 @@ pub(super) async fn series_by_tag(api: &Arc<Api>, text: &str) -> Result<Vec<Stri
         _ => None,
     });
     // Refuse too many series before allocating their names.
-    found(api, &texts.collect::<Vec<_>>(), api.limits.series).await
+    found(api, &texts.collect::<Vec<_>>(), api.limits().series).await
 }
 
 /// Returns the sorted names of the series that match all expressions.

@@ -38,7 +38,7 @@ pub(crate) async fn tags(api: Arc<Api>, request: Request) -> Response {
 
 async fn answer(api: &Arc<Api>, path: &str, request: Request) -> Result<Response, ApiError> {
     api.check_tags()?;
-    let params = Params::of(request, &api.limits).await?;
+    let params = Params::of(request, &api.limits()).await?;
     let wrapping = Wrapping::of(&params)?;
     match path {
         "" => all(api, &params, wrapping).await,

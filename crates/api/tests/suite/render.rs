@@ -231,7 +231,7 @@ async fn what_is_wrong_is_named_in_one_line() {
         ("target=a&format=json&from=now&until=now", "from and until are the same: the time range is empty"),
         (
             "target=a&format=jsn",
-            "format=\"jsn\" is not available; use json, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg",
+            "format=\"jsn\" is not available; use json, columns, csv, raw, pickle, msgpack, dygraph, rickshaw, carbonapi_v2_pb (protobuf), carbonapi_v3_pb, png, svg",
         ),
         ("target=a&graphType=bar", "graphType=\"bar\" is not line or pie"),
         ("target=a&width=0", "width=\"0\" is not a number from 1 to 16384"),

@@ -10,7 +10,7 @@ use plumbago_model::{Clock, ManualClock};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{
     Capabilities, ChangeFeed, Changes, ErrorKind, Lease, MetaEntry, MetaPage, MetadataStore, MetricMeta,
-    NodeStart, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore, Store, StoreError,
+    NodeStart, ReadNotes, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore, Store, StoreError,
     WriterIdentity,
 };
 use uuid::Uuid;
@@ -190,6 +190,13 @@ impl Lease for HeldLease {
 }
 
 #[async_trait]
+impl ReadNotes for Connection {
+    async fn note_read(&self, _: &[&str]) -> Result<(), StoreError> {
+        self.ask().map(|_| ())
+    }
+}
+
+#[async_trait]
 impl SharedStore for Connection {
     async fn wait_until_up(&self) -> Result<(), StoreError> {
         while self.ask().is_err() {
@@ -300,10 +307,6 @@ impl SharedStore for Connection {
             }
         }
         Ok(exist)
-    }
-
-    async fn note_read(&self, _: &[&str]) -> Result<(), StoreError> {
-        self.ask().map(|_| ())
     }
 
     fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed> {

@@ -1,22 +1,37 @@
-//! Passes questions and changes of histories to the shards.
+//! Passes questions and changes of histories, and of ranges to delete, to the shards.
 
 use futures::future::try_join_all;
 use plumbago_store::FetchError;
+use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::router::NameHash;
 use crate::shard::import::{Begin, Begun, End};
+use crate::shard::ranges::BeginRange;
 use crate::worker::{ShardCommand, ask};
 
 impl Engine {
     /// Asks the shards what the heads of these metrics have. The answers are in the same order.
     pub(crate) async fn begin_import(&self, begins: Vec<Begin>) -> Result<Vec<Begun>, FetchError> {
-        let hashes: Vec<NameHash> = begins.iter().map(|begin| begin.hash).collect();
+        self.ask_heads(begins, |begin| begin.hash, ShardCommand::BeginImport).await
+    }
+
+    /// The same for metrics of which a range is deleted.
+    pub(crate) async fn begin_range(&self, begins: Vec<BeginRange>) -> Result<Vec<Begun>, FetchError> {
+        self.ask_heads(begins, |begin| begin.hash, ShardCommand::BeginRange).await
+    }
+
+    async fn ask_heads<B: Copy>(
+        &self,
+        begins: Vec<B>,
+        hash: fn(&B) -> NameHash,
+        question: fn(Vec<B>, oneshot::Sender<Vec<Begun>>) -> ShardCommand,
+    ) -> Result<Vec<Begun>, FetchError> {
+        let hashes: Vec<NameHash> = begins.iter().map(hash).collect();
         let begins = &begins;
         let questions = self.0.router.group(&hashes).into_iter().map(|(shard, places)| async move {
             let asked = places.iter().map(|place| begins[*place]).collect();
-            let answer =
-                ask(&self.0.workers[shard], |sender| ShardCommand::BeginImport(asked, sender)).await?;
+            let answer = ask(&self.0.workers[shard], |sender| question(asked, sender)).await?;
             Ok::<_, FetchError>((places, answer))
         });
         let mut answers: Vec<Begun> = Vec::new();

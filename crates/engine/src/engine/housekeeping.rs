@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::{Engine, Inner};
 use crate::memory::{Ceiling, Sample};
+use crate::quotas::QuotaWatch;
 use crate::recover::StartError;
 use crate::refusals::Refusals;
 use crate::worker::ShardGauges;
@@ -74,13 +75,16 @@ impl Engine {
         let mut seconds = 0u32;
         let conditions = &self.0.parts.conditions;
         let mut refusals = Refusals::new(&self.0.config, &self.0.stats, conditions.clone());
+        let mut quotas = QuotaWatch::new(conditions.clone());
         loop {
             second.tick().await;
             if self.0.workers.iter().all(mpsc::Sender::is_closed) {
                 return;
             }
             self.update_gauges();
+            refusals.set_create_limit(self.0.creates.limit());
             refusals.look(self.0.parts.clock.now());
+            quotas.look(self.quotas(), self.0.parts.clock.now());
             self.update_conditions();
             seconds = seconds.wrapping_add(1);
             if seconds.is_multiple_of(20) {

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::memory::Allowance;
+use crate::quotas::Quotas;
 use crate::read::Reader;
 use crate::recover::{self, Recovered, Sources, StartError};
 use crate::refusal::NameCheck;
@@ -31,22 +32,22 @@ use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::live::Adopted;
 use crate::shard::read::HeadQuery;
 use crate::stats::{Stats, store_call};
+use crate::worker::create::Creates;
 use crate::worker::flusher::StoreTrouble;
 use crate::worker::{ShardCommand, ShardGauges, ask};
 
+mod activity;
 mod histories;
 mod housekeeping;
+mod limits;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod threads;
 
+pub use limits::QuotaError;
 pub use settings::ChangeError;
 
-/// Batches that one shard queues; then senders wait.
-const POINT_QUEUE: usize = 64;
-/// Bytes that a queued batch may take.
-const BATCH_BYTES: u64 = 512 << 10;
 /// Commands that one shard queues.
 const COMMAND_QUEUE: usize = 1024;
 
@@ -76,6 +77,8 @@ pub struct EngineParts {
     pub memory_used: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Bytes below `memory_max` that caches, buffers and requests may come to take.
     pub memory_reserved: u64,
+    /// What the metrics below a directory may take.
+    pub quotas: Arc<Quotas>,
     /// Where the engine states what an operator should know: memory at its ceiling, refusals in number.
     pub conditions: Conditions,
 }
@@ -103,6 +106,9 @@ struct Inner {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held while settings of a metric change.
     changes: tokio::sync::Mutex<()>,
+    /// Held while quotas change.
+    quota_changes: tokio::sync::Mutex<()>,
+    creates: Arc<Creates>,
 }
 
 /// The one writer and the one reader of points. Cloning shares it.
@@ -125,12 +131,13 @@ impl Engine {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..shards {
             let (commands, commands_end) = mpsc::channel(COMMAND_QUEUE);
-            let (queue, points) = mpsc::channel(point_queue(config.memory_max.0));
+            let (queue, points) = mpsc::channel(threads::point_queue(config.memory_max.0));
             workers.push(commands);
             queues.push(queue);
             gauges.push(Arc::new(ShardGauges::default()));
             ends.push(QueueEnds { commands: commands_end, points });
         }
+        let creates = Arc::new(Creates::new(config.max_creates_per_minute));
         // The seed is random, so that no sender can choose names that collide.
         let router = Router::new(RandomState::new().hash_one("plumbago"), shards);
         Self(Arc::new(Inner {
@@ -148,6 +155,8 @@ impl Engine {
             ends: Mutex::new(ends),
             threads: Mutex::new(Vec::new()),
             changes: tokio::sync::Mutex::default(),
+            quota_changes: tokio::sync::Mutex::default(),
+            creates,
         }))
     }
 
@@ -173,6 +182,7 @@ impl Engine {
             index: &inner.parts.index,
             router: inner.router,
             config_for: &inner.parts.config_for,
+            quotas: &inner.parts.quotas,
             now: inner.parts.clock.now(),
         };
         let start = recover::recover(&sources, &mut shards).await?;
@@ -261,7 +271,8 @@ impl Engine {
         let mut shares: Vec<Vec<Adopted>> = self.0.workers.iter().map(|_| Vec::new()).collect();
         for metric in metrics {
             let hash = self.0.router.hash(&metric.name);
-            let adopted = Adopted { hash, id: metric.id(), config: Arc::clone(&metric.config) };
+            let places = self.quotas().places(&metric.name);
+            let adopted = Adopted { hash, id: metric.id(), config: Arc::clone(&metric.config), places };
             shares[self.0.router.shard(&hash)].push(adopted);
         }
         let shares = self.0.workers.iter().zip(shares).filter(|(_, share)| !share.is_empty());
@@ -360,7 +371,7 @@ impl Engine {
     }
 
     /// Waits until the points that are queued now are applied.
-    async fn apply_queued(&self) -> Result<(), FetchError> {
+    pub(crate) async fn apply_queued(&self) -> Result<(), FetchError> {
         let nothing = HeadQuery::default;
         let began = std::time::Instant::now();
         let asked = self.0.workers.iter().map(|worker| async move {
@@ -484,12 +495,4 @@ impl Engine {
         ledger.lost = Damage::of(&self.0.parts.registry).lost_points();
         ledger
     }
-}
-
-/// Batches in a shard's queue, so that all of them take a small part of the memory ceiling.
-fn point_queue(memory_max: u64) -> usize {
-    if memory_max == 0 {
-        return POINT_QUEUE;
-    }
-    ((memory_max / 32 / BATCH_BYTES) as usize).clamp(4, POINT_QUEUE)
 }

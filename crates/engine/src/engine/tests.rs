@@ -16,6 +16,8 @@ use plumbago_store::{FetchRequest, SeriesSource};
 
 mod history;
 mod late;
+mod quotas;
+mod ranges;
 mod settings;
 
 const START: i64 = 1_700_000_000;
@@ -96,6 +98,7 @@ struct World {
     /// Blocks the worker of a shard that creates a metric called `stuck…`.
     creations: Arc<Gate>,
     shards: usize,
+    quotas: Arc<Quotas>,
 }
 
 impl World {
@@ -108,6 +111,7 @@ impl World {
             commits: Arc::default(),
             creations: Arc::default(),
             shards: 2,
+            quotas: Arc::default(),
         }
     }
 
@@ -144,6 +148,7 @@ impl World {
             memory_used: Arc::new(|| 0),
             memory_reserved: 0,
             conditions: Conditions::new(&registry),
+            quotas: Arc::clone(&self.quotas),
             registry,
         };
         let engine = Engine::new(Config { shards: self.shards, ..Config::default() }, parts);

@@ -17,6 +17,10 @@ use crate::worker::{Progress, ShardWorker};
 
 /// Jobs that one flusher queues.
 const JOB_QUEUE: usize = 4;
+/// Batches that one shard queues; then senders wait.
+const POINT_QUEUE: usize = 64;
+/// Bytes that a queued batch may take.
+const BATCH_BYTES: u64 = 512 << 10;
 
 impl Engine {
     pub(super) fn limits(&self) -> Limits {
@@ -41,13 +45,13 @@ impl Engine {
     ) -> Result<(), StartError> {
         let inner = &*self.0;
         let (queue, new_metrics) = mpsc::channel(create::queue_len(inner.config.memory_max.0));
-        let per_minute = inner.config.max_creates_per_minute;
         let shared = Arc::new(create::Shared {
             config_for: Arc::clone(&inner.parts.config_for),
             name_check: Arc::clone(&inner.parts.name_check),
             numbers: Mutex::new(numbers),
             allowance: Arc::clone(&inner.allowance),
-            bucket: (per_minute > 0).then(|| Mutex::new(create::Bucket::new(per_minute))),
+            creates: Arc::clone(&inner.creates),
+            quotas: Arc::clone(&inner.parts.quotas),
         });
         self.watch_memory()?;
         let runtime = Handle::current();
@@ -107,4 +111,12 @@ impl Engine {
         self.0.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }
+}
+
+/// Batches in a shard's queue, so that all of them take a small part of the memory ceiling.
+pub(super) fn point_queue(memory_max: u64) -> usize {
+    if memory_max == 0 {
+        return POINT_QUEUE;
+    }
+    ((memory_max / 32 / BATCH_BYTES) as usize).clamp(4, POINT_QUEUE)
 }

@@ -278,7 +278,7 @@ impl Engine {
         Ok(stored.collect())
     }
 
-    async fn commit_history(&self, batch: FlushBatch) -> Result<(), StoreError> {
+    pub(crate) async fn commit_history(&self, batch: FlushBatch) -> Result<(), StoreError> {
         let batch = Arc::new(batch);
         let mut pause = PAUSE;
         for try_number in 1.. {

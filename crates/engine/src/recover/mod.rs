@@ -14,6 +14,7 @@ use plumbago_journal::{Journal, JournalError};
 use plumbago_model::MetricId;
 use plumbago_store::{FlushStore, MetaPage, MetadataStore, StoreError};
 
+use crate::quotas::Quotas;
 use crate::router::Router;
 use crate::shard::Shard;
 use crate::shard::creation::{ConfigFor, NewMetric};
@@ -78,6 +79,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) index: &'a Arc<Index>,
     pub(crate) router: Router,
     pub(crate) config_for: &'a ConfigFor,
+    pub(crate) quotas: &'a Quotas,
     /// Seconds since the epoch.
     pub(crate) now: i64,
 }
@@ -156,11 +158,12 @@ fn take_metrics(sources: &Sources<'_>, shards: &mut [Shard], places: &mut HeadAd
         metrics.clear();
         metrics.extend(entries.by_ref().take(ABREAST).map(|(name, entry)| {
             let hash = sources.router.hash(name);
-            (hash, sources.router.shard(&hash), MetricId::of(name), &entry.config)
+            (hash, sources.router.shard(&hash), MetricId::of(name), &entry.config, name)
         }));
         metrics.iter().for_each(|(hash, shard, ..)| shards[*shard].warm_entry(hash));
-        for (hash, shard, id, config) in &metrics {
+        for (hash, shard, id, config, name) in &metrics {
             let at = shards[*shard].insert(*hash, *id, 0, config, LifeEvent::InsertKnown);
+            shards[*shard].enter_quotas(at, sources.quotas.places(name));
             places.push(*id, (*shard as u16, at));
         }
     }

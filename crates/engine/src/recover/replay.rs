@@ -150,6 +150,7 @@ impl Replay<'_> {
         let at = known.unwrap_or_else(|| {
             let config: Arc<MetricConfig> = (self.sources.config_for)(name);
             let at = self.shards[shard].insert(hash, MetricId::of(name), number, &config, LifeEvent::Insert);
+            self.shards[shard].enter_quotas(at, self.sources.quotas.places(name));
             let created_on = self.sources.now as u32;
             self.creations[shard].push(NewMetric { at, name: name.to_owned(), config, created_on });
             at

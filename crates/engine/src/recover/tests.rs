@@ -83,6 +83,7 @@ impl World {
             index,
             router,
             config_for: &config_for,
+            quotas: &Quotas::default(),
             now: self.clock.now(),
         };
         let start = self.runtime.block_on(recover(&sources, &mut shards)).unwrap();

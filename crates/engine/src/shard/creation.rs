@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use plumbago_model::MetricConfig;
 
+use crate::quotas::Places;
 use crate::stats::Reject;
 
 /// Returns the configuration of a new metric for its name, by the storage rules.
@@ -27,6 +28,10 @@ pub(crate) trait CreateGate {
     /// Refuses a name that the store cannot hold.
     fn check(&self, _name: &str) -> Result<(), Reject> {
         Ok(())
+    }
+    /// The accounts of quotas that a metric of this name counts for.
+    fn places(&self, _name: &str) -> Places {
+        Places::new()
     }
     /// Refuses a metric while a limit is reached. `now` is in seconds since the epoch.
     fn admit(&mut self, now: i64) -> Result<(), Reject>;

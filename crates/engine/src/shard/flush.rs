@@ -121,7 +121,8 @@ impl Shard {
     pub(crate) fn may_flush(&self, at: u32) -> bool {
         let head = &self.heads[at];
         let is_late_in_flight = || head.state.has_late() && self.late.is_in_flight(at);
-        head.state.is_created() && !head.state.is_flushing() && !is_late_in_flight() && self.may_close(at)
+        let is_free = head.state.is_created() && !head.state.is_flushing() && !is_late_in_flight();
+        is_free && !self.is_awaited(at) && self.may_close(at)
     }
 
     /// Defers further late points of a metric until it is flushed. Without this, a metric that gets late points

@@ -88,9 +88,15 @@ impl FuturePoints {
 
     /// Drops the points of the head at `at`. Returns how many.
     pub(crate) fn discard(&mut self, at: u32) -> u64 {
+        self.discard_some(at, |_| true)
+    }
+
+    /// Drops the points of the head at `at` with a timestamp that `is_gone`. Returns how many.
+    pub(crate) fn discard_some(&mut self, at: u32, is_gone: impl Fn(u32) -> bool) -> u64 {
         let points = self.by_head.range((at, 0)..=(at, u64::MAX));
+        let doomed = points.filter(|(_, (_, point))| is_gone(point.timestamp));
         let keys: Vec<ReleaseKey> =
-            points.map(|((at, arrival), (release, _))| (*release, *at, *arrival)).collect();
+            doomed.map(|((at, arrival), (release, _))| (*release, *at, *arrival)).collect();
         keys.into_iter().filter_map(|key| self.take(key)).count() as u64
     }
 

@@ -70,6 +70,8 @@ pub(crate) mod mark {
     pub(crate) const REFOLD: u16 = 1 << 13;
     /// Its points are watched: does it get several for each slot?
     pub(crate) const WATCHED: u16 = 1 << 14;
+    /// Its metric counts for a quota.
+    pub(crate) const QUOTA: u16 = 1 << 15;
 }
 
 /// Whether a metric has the head.
@@ -235,6 +237,10 @@ impl HeadState {
         let life = self.life().after(event);
         let kept = if life == Life::Vacant { 0 } else { self.0 & !LIFE_BITS };
         self.0 = kept | life as u16;
+    }
+
+    pub(crate) fn is_vacant(self) -> bool {
+        self.life() == Life::Vacant
     }
 
     pub(crate) fn is_created(self) -> bool {

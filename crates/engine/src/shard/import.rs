@@ -52,6 +52,10 @@ pub(crate) struct ImportHead {
     pub(crate) open_at: u32,
     /// The state row but for the open windows.
     pub(crate) state: State<'static>,
+    /// Points that were dropped, because their range is deleted.
+    pub(crate) dropped: u64,
+    /// Its state row was lost, and it got no point since: it has no open windows yet.
+    pub(crate) is_refolded: bool,
 }
 
 /// The changes after a history was stored, or after that failed.
@@ -79,14 +83,25 @@ impl Shard {
         if !is_quiet || self.late.is_in_flight(at) {
             return Begun::Busy;
         }
-        let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
-        let open = self.open(head);
+        let raw = self.layouts[usize::from(head.config)].raw;
         let open_at = if head.is(mark::PLACED) { head.base } else { 0 };
         if !begin.dry_run {
-            self.heads[at].state.on_late(LateEvent::Arrive);
-            self.late.begin_import(at);
+            self.hold_still(at);
         }
-        let base = self.base_after(at, layout.raw.slot(begin.until), begin.dry_run);
+        let base = self.base_after(at, raw.slot(begin.until), begin.dry_run);
+        Begun::Ready(Box::new(self.import_head(at, base, open_at)))
+    }
+
+    /// Keeps a head from being flushed until [`Shard::end_import`].
+    pub(super) fn hold_still(&mut self, at: u32) {
+        self.heads[at].state.on_late(LateEvent::Arrive);
+        self.late.begin_import(at);
+    }
+
+    /// What a head has. The store has the slots before `base`; the open windows have those before `open_at`.
+    pub(super) fn import_head(&mut self, at: u32, base: u32, open_at: u32) -> ImportHead {
+        let layout = Arc::clone(&self.layouts[usize::from(self.heads[at].config)]);
+        let open = self.open(&self.heads[at]);
         let mut pairs = Pairs::new();
         let head = &self.heads[at];
         head.pairs(&self.pool, &mut self.scratch, &mut pairs);
@@ -95,7 +110,7 @@ impl Shard {
             number: head.number,
             sequence,
             base,
-            newest: head.newest.max(base),
+            newest: if head.is(mark::PLACED) { head.newest.max(base) } else { 0 },
             resolution: layout.raw.resolution,
             open: Vec::new(),
             future: self.future_of(at, sequence),
@@ -104,16 +119,8 @@ impl Shard {
             octet: [f64::NAN; OCTET as usize],
         };
         state.hold(&pairs, &mut self.scratch);
-        Begun::Ready(Box::new(ImportHead {
-            at,
-            id: self.heads[at].id,
-            layout,
-            base,
-            pairs,
-            open,
-            open_at,
-            state,
-        }))
+        let id = self.heads[at].id;
+        ImportHead { at, id, layout, base, pairs, open, open_at, state, dropped: 0, is_refolded: false }
     }
 
     /// The base of a head for a history that ends before slot `until`.

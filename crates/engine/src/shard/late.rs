@@ -1,6 +1,6 @@
 //! Late points: their slots are before the base of the head, so they go to the store directly.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use plumbago_model::{Aggregation, Window};
@@ -37,6 +37,8 @@ pub(crate) struct LateList {
     /// The number of pending points.
     points: usize,
     pub(super) waiting: Waiting,
+    /// Metrics of which nothing more goes to the store, because somebody waits until they are at rest.
+    pub(super) awaited: HashSet<NameHash>,
 }
 
 impl LateList {
@@ -98,6 +100,20 @@ impl LateList {
     pub(super) fn discard(&mut self, at: u32) -> u64 {
         let pending = self.take(at, usize::MAX).map_or(0, |metric| metric.points.len() as u64);
         pending + self.waiting.discard(at)
+    }
+
+    /// Changes the pending points of a head. Points for which `keep` is false are dropped. Returns how many.
+    pub(super) fn retain(&mut self, at: u32, mut keep: impl FnMut(&mut LatePoint) -> bool) -> u64 {
+        let Some(metric) = self.pending.get_mut(&at) else { return 0 };
+        let before = metric.points.len();
+        metric.points.retain_mut(&mut keep);
+        let dropped = before - metric.points.len();
+        if metric.points.is_empty() {
+            self.pending.remove(&at);
+            self.aged.remove(&at);
+        }
+        self.points -= dropped;
+        dropped as u64
     }
 
     /// Takes out pending points of a head, the oldest first.
@@ -184,7 +200,12 @@ impl Shard {
         let state = self.heads[at].state;
         let waits = state.is_flushing() || state.is_late_deferred() || !state.is_created();
         let is_held = || self.late.pending.get(&at).is_some_and(|metric| self.holds_aged_window(metric));
-        !waits && !self.late.is_in_flight(at) && !is_held()
+        !waits && !self.late.is_in_flight(at) && !self.is_awaited(at) && !is_held()
+    }
+
+    /// True while nothing more of the metric may go to the store.
+    pub(super) fn is_awaited(&self, at: u32) -> bool {
+        !self.late.awaited.is_empty() && self.late.awaited.contains(&self.heads[at].hash)
     }
 
     /// Builds a flush of heads with slots of a window that a pending point older than stage 0 replaces. If

@@ -6,6 +6,7 @@ use plumbago_journal::JournalWriter;
 use plumbago_model::{MetricConfig, MetricId, Window};
 
 use super::{Shard, table_hash};
+use crate::quotas::Places;
 use crate::router::NameHash;
 use crate::shard::head_state::{LifeEvent, mark};
 
@@ -15,16 +16,19 @@ pub(crate) struct Adopted {
     pub(crate) hash: NameHash,
     pub(crate) id: MetricId,
     pub(crate) config: Arc<MetricConfig>,
+    /// The accounts of its quotas.
+    pub(crate) places: Places,
 }
 
 impl Shard {
     /// Adds the metrics that have no head yet. The others get the configuration if it reads what is stored.
-    pub(crate) fn adopt(&mut self, metrics: &[Adopted]) {
+    pub(crate) fn adopt(&mut self, metrics: Vec<Adopted>) {
         for metric in metrics {
             if let Some(at) = self.find(&metric.hash) {
                 self.configure(at, &metric.config);
             } else if !self.deletions.contains(&metric.hash) {
-                self.insert(metric.hash, metric.id, 0, &metric.config, LifeEvent::InsertKnown);
+                let at = self.insert(metric.hash, metric.id, 0, &metric.config, LifeEvent::InsertKnown);
+                self.enter_quotas(at, metric.places);
             }
         }
     }
@@ -51,6 +55,30 @@ impl Shard {
         }
         let resolution = i64::from(self.layouts[usize::from(head.config)].raw.resolution);
         i64::from(head.newest) * resolution >= since
+    }
+
+    /// Whether the metric may have points in a range of time (seconds since the epoch, both ends included); `None` if its
+    /// head does not tell. A flush of the whole head moves its newest slot on, so an answer may be true for some time
+    /// after the last point.
+    pub(crate) fn may_have_points(
+        &self,
+        hash: &NameHash,
+        (from, until): (i64, i64),
+        now: i64,
+    ) -> Option<bool> {
+        let head = &self.heads[self.find(hash)?];
+        let layout = &self.layouts[usize::from(head.config)];
+        if until < now.saturating_sub_unsigned(layout.config.retention.duration()) {
+            return Some(false);
+        }
+        if !head.state.is_created() || head.is_needed() {
+            return Some(true);
+        }
+        if !head.is(mark::PLACED) {
+            return (head.segment != 0).then_some(true);
+        }
+        let end = (i64::from(head.newest) + 1) * i64::from(layout.raw.resolution);
+        Some(end > from)
     }
 
     /// The time (seconds since the epoch) before which the windows of the metric are closed: the head stores
@@ -99,6 +127,7 @@ impl Shard {
             entry.remove();
         }
         self.clear_windows(at);
+        self.leave_quotas(at);
         (self.heads[at].number, self.heads[at].segment) = (0, 0);
         self.heads[at].state.on_life(LifeEvent::Vacate);
         let coarse = self.layouts[usize::from(self.heads[at].config)].coarse();

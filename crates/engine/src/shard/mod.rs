@@ -1,6 +1,7 @@
 //! A shard: a part of the metrics, owned by one worker, and what happens to their points. It has no
 //! thread, clock or store of its own, so that a simulation can run it.
 
+mod accept;
 pub(crate) mod chunked;
 pub(crate) mod creation;
 pub(crate) mod crowded;
@@ -15,6 +16,8 @@ pub(crate) mod jobs;
 pub(crate) mod late;
 pub(crate) mod live;
 pub(crate) mod pool;
+pub(crate) mod quota;
+pub(crate) mod ranges;
 pub(crate) mod read;
 pub(crate) mod restore;
 #[cfg(test)]
@@ -34,9 +37,9 @@ use plumbago_store::BlockLayout;
 use crate::ledger::Ledger;
 use crate::router::{Entry, NameHash, ShardBatch};
 use crate::shard::chunked::Chunked;
-use crate::shard::creation::{CreateGate, NewMetric};
+use crate::shard::creation::CreateGate;
 use crate::shard::downsample::MetricLayout;
-use crate::shard::head::{Applied, Head, Scratch};
+use crate::shard::head::{Head, Scratch};
 use crate::shard::head_state::{HeadState, LifeEvent, mark};
 use crate::shard::pool::Pool;
 use crate::stats::{Reject, Stats};
@@ -107,6 +110,7 @@ pub(crate) struct Shard {
     pub(crate) may_read: bool,
     pub(crate) sweep: sweep::Sweep,
     crowded: crowded::Crowded,
+    quotas: quota::ShardQuotas,
     pub(crate) ledger: Ledger,
     exported: Ledger,
     /// The last journal sequence applied.
@@ -155,6 +159,7 @@ impl Shard {
             may_read: true,
             sweep: sweep::Sweep::default(),
             crowded: crowded::Crowded::default(),
+            quotas: quota::ShardQuotas::default(),
             ledger: Ledger::default(),
             exported: Ledger::default(),
             sequence: 0,
@@ -230,7 +235,7 @@ impl Shard {
     /// Bytes of heads, windows, cells and table.
     pub(crate) fn bytes(&self) -> usize {
         let heads = self.heads.bytes() + self.windows.bytes() + self.pool.bytes();
-        heads + self.table.allocation_size() + self.late.waiting.bytes()
+        heads + self.table.allocation_size() + self.late.waiting.bytes() + self.quotas.bytes()
     }
 
     /// Adds a metric that has no head yet.
@@ -318,10 +323,14 @@ impl Shard {
         let mut at = at;
         if at == u32::MAX {
             // An earlier point of this batch may have created the metric.
-            let known =
-                self.find(hash).or_else(|| self.create(hash, batch.name(point), point.timestamp, context));
+            let known = self
+                .find(hash)
+                .or_else(|| self.create_within_quota(hash, batch.name(point), point.timestamp, context));
             let Some(known) = known else { return };
             at = known;
+        }
+        if self.heads[at].is(mark::QUOTA) && !self.admit_point(at, batch.name(point), context.now) {
+            return self.ledger.reject(Reject::Quota);
         }
         if self.heads[at].number == 0 && !self.assign_number(at, batch.name(point), context) {
             return self.ledger.reject(Reject::MemoryLimited);
@@ -365,166 +374,6 @@ impl Shard {
         }
         true
     }
-
-    /// Decides by the age of a point where it goes, and puts it there.
-    #[inline]
-    fn accept(&mut self, at: u32, timestamp: u32, value: f64, context: &mut ApplyContext<'_>) {
-        let head = &mut self.heads[at];
-        let raw = self.layouts[usize::from(head.config)].raw;
-        let age = context.now - i64::from(timestamp);
-        if age > raw.duration() as i64 {
-            return self.accept_aged(at, timestamp, value, age, context);
-        }
-        if age < -i64::from(ALLOWANCE * raw.resolution) {
-            return self.accept_future(at, timestamp, value, -age, context);
-        }
-        let mut record = head.number;
-        let slot = raw.slot(timestamp);
-        if self.late.waiting.is_on() && head.is_late(slot) {
-            record |= KIND_LATE << NUMBER_BITS;
-        }
-        self.sequence = context.writer.point(record, timestamp, value);
-        if head.segment == 0 {
-            head.segment = context.writer.segment();
-        }
-        self.put(at, slot, value, context.now);
-    }
-
-    /// Puts a point that is already in the journal into its head.
-    #[inline]
-    pub(crate) fn put(&mut self, at: u32, slot: u32, value: f64, now: i64) {
-        let head = &mut self.heads[at];
-        if !head.is(mark::PLACED) {
-            self.begin(at, slot);
-        }
-        if self.limits.at_intervals && slot < self.unwritten_from[at] {
-            self.heads[at].set(mark::REWRITE);
-        }
-        let head = &mut self.heads[at];
-        match head.apply(&mut self.pool, &mut self.scratch, slot, value) {
-            Applied::Held => self.ledger.held += 1,
-            Applied::Replaced => {
-                self.ledger.replaced += 1;
-                if self.crowded.has_room() {
-                    head.set(mark::WATCHED);
-                }
-            }
-            Applied::Advanced => {
-                self.ledger.held += 1;
-                self.check_due(at);
-            }
-            Applied::Late => {
-                self.ledger.held += 1;
-                self.push_late(at, 0, slot, value, now);
-            }
-        }
-    }
-
-    /// Chooses the base of a head at its first point: the start of the block that the allowance before `slot`
-    /// reaches into. When open windows must be folded from the store, the base is after `slot`, so that the
-    /// point counts as late.
-    fn begin(&mut self, at: u32, slot: u32) {
-        let head = &mut self.heads[at];
-        head.set(mark::PLACED);
-        if head.is(mark::REFOLD) {
-            head.clear(mark::REFOLD);
-            (head.base, head.newest) = (slot + 1, slot + 1);
-            return;
-        }
-        head.base = self.blocks.block_start(&head.id, slot.saturating_sub(ALLOWANCE)).max(0) as u32;
-        head.newest = slot;
-    }
-
-    fn accept_aged(&mut self, at: u32, timestamp: u32, value: f64, age: i64, context: &mut ApplyContext<'_>) {
-        let head = &self.heads[at];
-        let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
-        let Some(stage) = aged_stage(&layout.config, age) else {
-            return self.ledger.reject(Reject::TooOld);
-        };
-        self.sequence = context.writer.point(head.number | (stage as u32) << NUMBER_BITS, timestamp, value);
-        self.put_aged(at, stage, timestamp, value, context.now, context.writer.segment());
-    }
-
-    /// Puts a point that is older than the raw stage into the finest stage that covers it.
-    pub(crate) fn put_aged(
-        &mut self,
-        at: u32,
-        stage: usize,
-        timestamp: u32,
-        value: f64,
-        now: i64,
-        segment: u32,
-    ) {
-        let head = &mut self.heads[at];
-        let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
-        if stage > layout.coarse() {
-            // The configuration has fewer stages than when the record was written.
-            self.ledger.replaced += 1;
-            return;
-        }
-        if head.segment == 0 {
-            head.segment = segment;
-        }
-        if !head.is(mark::PLACED) {
-            let slot = layout.raw.slot(u32::try_from(now).unwrap_or(u32::MAX));
-            self.begin(at, slot);
-        }
-        self.ledger.held += 1;
-        self.push_late(at, stage as u8, layout.stage(stage).slot(timestamp), value, now);
-    }
-
-    /// Creates the metric of a point, unless the metric or the point has to be refused.
-    fn create(
-        &mut self,
-        hash: &NameHash,
-        name: &str,
-        timestamp: u32,
-        context: &mut ApplyContext<'_>,
-    ) -> Option<u32> {
-        let age = context.now - i64::from(timestamp);
-        let allowed = if -age > self.limits.future_max { Err(Reject::Future) } else { Ok(()) };
-        let allowed = allowed.and_then(|()| context.gate.check(name));
-        if let Err(reason) = allowed.and_then(|()| context.gate.admit(context.now)) {
-            self.ledger.reject(reason);
-            return None;
-        }
-        let config = context.gate.config_for(name);
-        if let Err(reason) = self.check_age(&config, age) {
-            self.ledger.reject(reason);
-            return None;
-        }
-        let Some(number) = context.gate.next_number() else {
-            self.ledger.reject(Reject::MemoryLimited);
-            return None;
-        };
-        let at = self.insert(*hash, MetricId::of(name), number, &config, LifeEvent::Insert);
-        self.sequence = context.writer.creation(number, name);
-        self.heads[at].segment = context.writer.segment();
-        let metric = NewMetric { at, name: name.to_owned(), config, created_on: context.now as u32 };
-        if let Some(metric) = self.deletions.hold(hash, metric) {
-            context.gate.submit(metric);
-        }
-        Some(at)
-    }
-
-    /// Refuses a point by its age in seconds (negative if it is ahead of now), as [`Shard::accept`] would for a
-    /// metric with this configuration.
-    fn check_age(&self, config: &MetricConfig, age: i64) -> Result<(), Reject> {
-        let raw = config.retention.finest();
-        if age > raw.duration() as i64 && aged_stage(config, age).is_none() {
-            return Err(Reject::TooOld);
-        }
-        if age < -i64::from(ALLOWANCE * raw.resolution) && self.future.is_full() {
-            return Err(Reject::FutureFull);
-        }
-        Ok(())
-    }
-}
-
-/// The stage that takes a point older than the raw stage; `None` if no stage does, or the journal has no kind
-/// for it.
-fn aged_stage(config: &MetricConfig, age: i64) -> Option<usize> {
-    config.retention.stage_for_age(age).filter(|stage| *stage < KIND_RELEASED_LATE as usize)
 }
 
 fn table_hash(hash: &NameHash) -> u64 {

@@ -54,8 +54,9 @@ impl Shard {
             // The resolution of the metric was changed: the old slots do not fit.
             return;
         }
-        head.clear(mark::MERGE);
         if state.newest > 0 {
+            // The head begins where the row says, not in the middle of a stored block.
+            head.clear(mark::MERGE);
             head.set(mark::PLACED);
         }
         (head.base, head.newest) = (state.base, state.newest.max(state.base));

@@ -1,8 +1,10 @@
-//! A seeded simulation of a shard: points of every kind, overlapping flushes, and crashes at any moment. At
+//! A seeded simulation of a shard: points of every kind, overlapping flushes, deletions, and crashes at any moment. At
 //! the end every slot and window must equal the results of a simple model. The seed is printed, so that a
 //! failure can be repeated.
 
 mod check;
+mod gate;
+mod ranges;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use plumbago_telemetry::Registry;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use self::gate::OpenGate;
 use super::flush::Extent;
 use super::head_state::{LifeEvent, mark};
 use super::*;
@@ -24,6 +27,7 @@ use crate::late::rounds::Budget;
 use crate::recover::numbers::{FreeNumbers, Numbers};
 use crate::recover::{Sources, recover};
 use crate::router::Router;
+use crate::shard::creation::NewMetric;
 use crate::shard::jobs::{Done, Flushes, Job};
 use crate::shard::read::{HeadAnswer, HeadQuery};
 use crate::shard::restore::Replayed;
@@ -38,31 +42,6 @@ const PER: [u32; 2] = [5, 20];
 const RAW_SLOTS: u32 = 10;
 const METHODS: [&str; 10] =
     ["average", "sum", "min", "max", "last", "count", "avg_zero", "absmax", "absmin", "p90"];
-
-/// A gate that accepts every metric.
-struct OpenGate<'a> {
-    config: Arc<MetricConfig>,
-    numbers: &'a mut FreeNumbers,
-    made: Vec<NewMetric>,
-}
-
-impl CreateGate for OpenGate<'_> {
-    fn is_full(&self) -> bool {
-        false
-    }
-    fn admit(&mut self, _: i64) -> Result<(), Reject> {
-        Ok(())
-    }
-    fn config_for(&self, _: &str) -> Arc<MetricConfig> {
-        Arc::clone(&self.config)
-    }
-    fn next_number(&mut self) -> Option<u32> {
-        self.numbers.take_lowest()
-    }
-    fn submit(&mut self, metric: NewMetric) {
-        self.made.push(metric);
-    }
-}
 
 struct World {
     rng: StdRng,
@@ -94,6 +73,9 @@ struct World {
     forgotten: u32,
     /// How often late points waited in the journal.
     waited: u32,
+    /// A deletion of a range that has begun.
+    erasing: Option<ranges::Erasing>,
+    erased: u32,
 }
 
 impl World {
@@ -138,13 +120,16 @@ impl World {
             crashes: 0,
             forgotten: 0,
             waited: 0,
+            erasing: None,
+            erased: 0,
         }
     }
 
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
-            0..58 => self.points(),
-            58..60 => self.forget(),
+            0..55 => self.points(),
+            55..57 => self.forget(),
+            57..60 => self.erase(),
             60..75 => self.clock.advance(self.rng.random_range(1..9)),
             75..85 => self.build(),
             85..92 => self.work(),
@@ -334,6 +319,7 @@ impl World {
             index: &Arc::new(Index::new(&Registry::new())),
             router: self.router,
             config_for: &config_for,
+            quotas: &crate::quotas::Quotas::default(),
             now: self.clock.now(),
         };
         let start = self.runtime.block_on(recover(&sources, &mut shards)).unwrap();
@@ -347,6 +333,7 @@ impl World {
             self.create(made);
         }
         self.balance();
+        self.erase_again();
     }
 
     fn balance(&self) {
@@ -388,7 +375,7 @@ fn open(dir: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Journal {
 #[test]
 fn every_slot_and_window_survives_crashes() {
     let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let (mut crashes, mut forgotten, mut waited) = (0, 0, 0);
+    let (mut crashes, mut forgotten, mut waited, mut erased) = (0, 0, 0, 0);
     for (i, method) in METHODS.iter().cycle().take(4 * METHODS.len()).enumerate() {
         let seed = first + i as u64;
         println!("seed {seed} {method}");
@@ -397,6 +384,7 @@ fn every_slot_and_window_survives_crashes() {
         for _ in 0..600 {
             world.step();
         }
+        world.end_erasing();
         // Release all future points, and let all late points reach the store.
         for _ in 0..20 {
             world.clock.advance(10);
@@ -413,9 +401,11 @@ fn every_slot_and_window_survives_crashes() {
         crashes += world.crashes;
         forgotten += world.forgotten;
         waited += world.waited;
+        erased += world.erased;
     }
     assert!(crashes > 60, "{crashes} crashes only");
     assert!(forgotten > 10, "{forgotten} metrics forgotten only");
+    assert!(erased > 80, "{erased} ranges deleted only");
     assert!(waited > 200, "late points waited {waited} times only");
 }
 

@@ -11,6 +11,8 @@ use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::import::{Begin, Begun, End};
 use crate::shard::jobs::Done;
 use crate::shard::live::Adopted;
+use crate::shard::quota::Decision;
+use crate::shard::ranges::BeginRange;
 use crate::shard::read::{HeadAnswer, HeadQuery};
 use plumbago_store::FetchError;
 
@@ -29,17 +31,29 @@ pub(crate) enum ShardCommand {
     Contains(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
     /// Which of these metrics got a point since this time (seconds since the epoch)?
     AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
+    /// May these metrics have points in this range of time, both ends included?
+    MayHavePoints(Vec<NameHash>, (i64, i64), oneshot::Sender<Vec<Option<bool>>>),
     /// Forget the metrics that got no point since this time and hold none. Answers which were forgotten.
     Forget(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
     /// Begin the deletion of these metrics. Answers for which it has begun.
     BeginDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
     /// End the deletion of these metrics.
     EndDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
+    /// Quotas change: metrics get accounts of this generation too.
+    BeginQuotas(u64, oneshot::Sender<()>),
+    /// Give metrics their accounts under the new quotas.
+    DecideQuotas(Vec<Decision>),
+    /// How many metrics have no account under the new quotas yet?
+    UndecidedQuotas(oneshot::Sender<u64>),
+    /// The new quotas count from now on.
+    EndQuotas(oneshot::Sender<()>),
     /// Up to which time (seconds since the epoch) are all windows of these metrics closed?
     ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
     /// What do the heads of these metrics have, whose history is about to be stored?
     BeginImport(Vec<Begin>, oneshot::Sender<Vec<Begun>>),
-    /// What has storing histories changed?
+    /// What do the heads of these metrics have, of which a range is about to be deleted?
+    BeginRange(Vec<BeginRange>, oneshot::Sender<Vec<Begun>>),
+    /// What has storing histories changed, or deleting ranges?
     EndImport(Vec<End>, oneshot::Sender<()>),
     /// Answers once the points that were queued before are in the journal's file.
     Journaled(oneshot::Sender<()>),

@@ -1,7 +1,8 @@
 //! Creation of metrics, in batches: first in the metadata store, then in the index. Their points stay in the
 //! heads meanwhile.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plumbago_index::Index;
@@ -10,7 +11,9 @@ use plumbago_store::{MetadataStore, MetricMeta};
 use plumbago_telemetry::Throttle;
 use tokio::sync::mpsc;
 
+use crate::config::CreateLimit;
 use crate::memory::Allowance;
+use crate::quotas::{Places, Quotas};
 use crate::recover::numbers::FreeNumbers;
 use crate::refusal::NameCheck;
 use crate::shard::creation::{ConfigFor, CreateGate, NewMetric};
@@ -38,22 +41,66 @@ pub(crate) struct Shared {
     pub(crate) name_check: NameCheck,
     pub(crate) numbers: Mutex<FreeNumbers>,
     pub(crate) allowance: Arc<Allowance>,
-    /// `None` for no limit.
-    pub(crate) bucket: Option<Mutex<Bucket>>,
+    pub(crate) creates: Arc<Creates>,
+    pub(crate) quotas: Arc<Quotas>,
+}
+
+/// How many metrics may be created. The limit can be changed.
+#[derive(Debug)]
+pub(crate) struct Creates {
+    /// Its tokens are not used without a limit.
+    bucket: Mutex<(CreateLimit, Bucket)>,
+    /// The limit is [`CreateLimit::UNLIMITED`].
+    is_unlimited: AtomicBool,
+}
+
+impl Creates {
+    pub(crate) fn new(limit: CreateLimit) -> Self {
+        let is_unlimited = AtomicBool::new(limit == CreateLimit::UNLIMITED);
+        Self { bucket: Mutex::new((limit, Bucket::new(limit.tokens()))), is_unlimited }
+    }
+
+    /// Changes the limit. The tokens of a minute that were used stay used.
+    pub(crate) fn set(&self, limit: CreateLimit) {
+        let mut bucket = self.lock();
+        bucket.0 = limit;
+        bucket.1.resize(limit.tokens());
+        self.is_unlimited.store(limit == CreateLimit::UNLIMITED, Ordering::Relaxed);
+    }
+
+    pub(crate) fn limit(&self) -> CreateLimit {
+        self.lock().0
+    }
+
+    /// Whether one more metric may be created. `now` is in seconds since the epoch.
+    fn take(&self, now: i64) -> bool {
+        self.is_unlimited.load(Ordering::Relaxed) || self.lock().1.take(now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (CreateLimit, Bucket)> {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A token bucket like carbon's. It holds the tokens of one minute and fills evenly.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+struct Bucket {
     capacity: f64,
     tokens: f64,
     filled_at: i64,
 }
 
 impl Bucket {
-    pub(crate) fn new(per_minute: u64) -> Self {
+    fn new(per_minute: u64) -> Self {
         let capacity = per_minute as f64;
         Self { capacity, tokens: capacity, filled_at: 0 }
+    }
+
+    /// Changes what it holds. Tokens that were taken stay taken.
+    fn resize(&mut self, per_minute: u64) {
+        let capacity = per_minute as f64;
+        self.tokens = (self.tokens + capacity - self.capacity).clamp(0.0, capacity);
+        self.capacity = capacity;
     }
 
     /// Takes a token if there is one. `now` is in seconds since the epoch.
@@ -114,13 +161,15 @@ impl CreateGate for Gate {
         Ok((self.shared.name_check)(name)?)
     }
 
+    fn places(&self, name: &str) -> Places {
+        self.shared.quotas.places(name)
+    }
+
     fn admit(&mut self, now: i64) -> Result<(), Reject> {
         if self.shared.allowance.is_full() {
             return Err(Reject::MemoryLimited);
         }
-        if let Some(bucket) = &self.shared.bucket
-            && !bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now)
-        {
+        if !self.shared.creates.take(now) {
             return Err(Reject::CreateLimited);
         }
         if self.shared.allowance.take() { Ok(()) } else { Err(Reject::MemoryLimited) }
@@ -188,5 +237,26 @@ async fn create(metadata: &dyn MetadataStore, metrics: &[MetricMeta], stats: &St
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_creations_can_be_changed() {
+        let creates = Creates::new(CreateLimit::UNLIMITED);
+        let taken = |now| (0..20).filter(|_| creates.take(now)).count();
+        assert_eq!(taken(0), 20);
+        creates.set(CreateLimit::PerMinute(6));
+        assert_eq!((taken(60), taken(60)), (6, 0));
+        creates.set(CreateLimit::PerMinute(12));
+        assert_eq!((taken(60), taken(70)), (6, 2), "what was used stays used");
+        creates.set(CreateLimit::None);
+        assert_eq!(taken(6000), 0);
+        creates.set(CreateLimit::PerMinute(6));
+        assert_eq!(taken(6060), 6);
+        assert_eq!(creates.limit(), CreateLimit::PerMinute(6));
     }
 }

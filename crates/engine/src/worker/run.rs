@@ -164,7 +164,7 @@ impl ShardWorker {
                 self.state.reads.push(PendingRead { batches, sequence: None, since, query, answer });
                 self.answer_reads();
             }
-            ShardCommand::Adopt(metrics) => self.shard.adopt(&metrics),
+            ShardCommand::Adopt(metrics) => self.shard.adopt(metrics),
             // An error of `send` means that the asker is gone.
             ShardCommand::Contains(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
@@ -172,6 +172,11 @@ impl ShardWorker {
             ShardCommand::AreWritten(hashes, since, answer) => {
                 let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
                 let _ = answer.send(written);
+            }
+            ShardCommand::MayHavePoints(hashes, range, answer) => {
+                let now = self.clock.now();
+                let may = |hash| self.shard.may_have_points(hash, range, now);
+                let _ = answer.send(hashes.iter().map(may).collect());
             }
             ShardCommand::Forget(hashes, since, answer) => {
                 let forget = |hash| self.shard.forget(hash, since, &mut self.writer);
@@ -184,11 +189,32 @@ impl ShardWorker {
                 self.shard.end_deletions(&hashes, &mut self.gate);
                 let _ = answer.send(vec![true; hashes.len()]);
             }
+            ShardCommand::BeginQuotas(generation, answer) => {
+                self.shard.begin_quotas(generation);
+                let _ = answer.send(());
+            }
+            ShardCommand::DecideQuotas(decisions) => self.shard.decide_quotas(decisions),
+            ShardCommand::UndecidedQuotas(answer) => {
+                let _ = answer.send(self.shard.undecided_quotas());
+            }
+            ShardCommand::EndQuotas(answer) => {
+                self.shard.end_quotas();
+                let _ = answer.send(());
+            }
             ShardCommand::ClosedUntil(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.closed_until(hash)).collect());
             }
             ShardCommand::BeginImport(metrics, answer) => {
                 let begun = metrics.iter().map(|begin| self.shard.begin_import(begin)).collect();
+                if let Err(begun) = answer.send(begun) {
+                    self.abandon_import(begun);
+                }
+            }
+            ShardCommand::BeginRange(metrics, answer) => {
+                let writer = &mut self.writer;
+                let begun = metrics.iter().map(|begin| self.shard.begin_range(begin, writer)).collect();
+                self.write_out();
+                self.update_gauges();
                 if let Err(begun) = answer.send(begun) {
                     self.abandon_import(begun);
                 }

@@ -115,6 +115,12 @@ impl Pairs {
         tags.map(|(name, number)| (name, *number, &self.tags[*number as usize]))
     }
 
+    /// The tag, value and series of each pair from a number on. Those of a free number are empty.
+    pub(super) fn all(&self, from: usize) -> impl Iterator<Item = (&str, &str, &Postings)> {
+        let pairs = self.pairs.get(from..).unwrap_or_default().iter();
+        pairs.map(|pair| (&*self.tags[pair.tag as usize].name, &*pair.value, &pair.series))
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         /// The reference counts of a shared text, and its share of a node in the tree of values.
         const AROUND_TEXT: usize = 2 * size_of::<usize>() + 2 * size_of::<(Arc<str>, u32)>();

@@ -301,3 +301,80 @@ proptest! {
         fuzzing::glob(&data);
     }
 }
+
+/// Names by words agree with a plain comparison of all names.
+#[test]
+fn words_find_what_a_comparison_of_all_names_finds() {
+    let parts = ["web", "Web01", "cpu", "user", "CPU-idle", "a", "\u{dc}n", "x_y"];
+    let mut names = BTreeSet::new();
+    let mut number = 7_u32;
+    let mut next = |below: usize| {
+        number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (number >> 16) as usize % below
+    };
+    for _ in 0..400 {
+        let name: Vec<&str> = (0..1 + next(4)).map(|_| parts[next(parts.len())]).collect();
+        names.insert(name.join("."));
+    }
+    let index = Index::new(&Registry::new());
+    index.insert(names.iter().map(String::as_str));
+    for _ in 0..300 {
+        let words: Vec<&str> = (0..1 + next(3))
+            .map(|_| ["WEB", "u", "cpu", "b0", "a.", "b.c", "\u{fc}", "-I", "zz"][next(9)])
+            .collect();
+        let expected: Vec<&String> = names
+            .iter()
+            .filter(|name| {
+                let name = name.to_lowercase();
+                words.iter().all(|word| name.contains(&word.to_lowercase()))
+            })
+            .collect();
+        let found = index.search_words(&words.join(" "), 100_000, usize::MAX).unwrap();
+        let mut leaves: Vec<&String> =
+            found.best.iter().filter(|node| node.leaf).map(|node| &node.path).collect();
+        leaves.sort_unstable();
+        assert_eq!(leaves, expected, "{words:?}");
+        assert_eq!(found.total, found.best.len());
+        assert!(!found.is_cut);
+    }
+}
+
+#[test]
+fn the_best_match_comes_first() {
+    let index = Index::new(&Registry::new());
+    index.insert([
+        "a.b.cpu.x",
+        "cpus.total",
+        "cpu",
+        "host.cpu",
+        "x.acpub",
+        "n;cpu=1;host=web",
+        "cpu;host=db",
+    ]);
+    let paths = |query: &str, most: usize| -> Vec<String> {
+        let found = index.search_words(query, most, usize::MAX).unwrap();
+        found.best.into_iter().map(|node| node.path).collect()
+    };
+    assert_eq!(paths("CPU", 3), ["cpu", "host.cpu", "a.b.cpu"]);
+    assert_eq!(paths("cpu web", 9), ["n;cpu=1;host=web"]);
+    assert_eq!(paths("host=w", 9), ["n;cpu=1;host=web"]);
+    assert_eq!(paths("cpu db", 9), ["cpu;host=db"]);
+    assert!(paths("", 9).is_empty());
+    index.remove("n;cpu=1;host=web");
+    assert!(paths("cpu web", 9).is_empty());
+    assert!(index.search_words("cpu", 9, 3).unwrap().is_cut);
+}
+
+#[test]
+fn directories_are_listed_with_counts() {
+    let index = Index::new(&Registry::new());
+    let names: Vec<String> = (0..500).map(|n| format!("wide.c{n:03}.x")).chain(["wide".to_owned()]).collect();
+    index.insert(names.iter().map(String::as_str));
+    let root = index.list_children("", "", (0, 10), usize::MAX).unwrap();
+    assert_eq!((root.total, root.children[0].below, root.children[0].leaf), (1, Some(500), true));
+    let page = index.list_children("wide", "C04", (5, 3), usize::MAX).unwrap();
+    let shown: Vec<&str> = page.children.iter().map(|child| child.name.as_str()).collect();
+    assert_eq!((page.total, page.matching, shown), (500, 10, vec!["c045", "c046", "c047"]));
+    assert_eq!(index.list_children("", "", (0, 10), 20).unwrap().children[0].below, None);
+    assert_eq!(index.list_children("wide.c001.x", "", (0, 10), 20).unwrap().total, 0);
+}

@@ -18,6 +18,15 @@ pub struct Column {
     pub points: Vec<(i64, f64)>,
 }
 
+/// What an answer may have at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Most {
+    /// Points that an aggregator makes where there were none.
+    pub points: usize,
+    /// Groups, each counted once for every series in it.
+    pub groups: usize,
+}
+
 /// The answer for one metric of a query, as JSON.
 ///
 /// # Errors
@@ -27,13 +36,17 @@ pub fn metric(
     metric: &Metric,
     columns: Vec<Column>,
     now_ms: i64,
-    points_max: usize,
+    most: Most,
 ) -> Result<String, String> {
     let sample_size: usize = columns.iter().map(|column| column.points.len()).sum();
-    let span =
-        Span { start_ms: query.start_ms, end_ms: query.end_ms.min(now_ms), zone: &query.zone, points_max };
+    let span = Span {
+        start_ms: query.start_ms,
+        end_ms: query.end_ms.min(now_ms),
+        zone: &query.zone,
+        points_max: most.points,
+    };
     let mut out = format!("{{\"sample_size\":{sample_size},\"results\":[");
-    let groups = groups(metric, columns, query.start_ms);
+    let groups = groups(metric, columns, query.start_ms, most.groups)?;
     if groups.is_empty() {
         out.push_str(&nothing(metric).to_string());
     }
@@ -87,6 +100,8 @@ struct Group {
 struct Groups {
     all: Vec<Group>,
     places: HashMap<Vec<Key>, usize>,
+    /// How often the tags of a series were added to a group.
+    collected: usize,
 }
 
 impl Groups {
@@ -106,13 +121,14 @@ impl Groups {
         let group = &mut self.all[at];
         if group.series != series {
             group.series = series;
+            self.collected += 1;
             collect(name, &mut group.tags);
         }
         group
     }
 }
 
-fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64) -> Vec<Group> {
+fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> Result<Vec<Group>, String> {
     let by_point = metric.group_by.iter().any(|group| !group.is_of_series());
     let mut groups = Groups::default();
     for (number, column) in columns.into_iter().enumerate().filter(|(_, column)| !column.points.is_empty()) {
@@ -135,9 +151,12 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64) -> Vec<Group> {
                 }
             }
             groups.of(&keys, number, &column.name).points.push((ms, value));
+            if groups.collected > most {
+                return Err(format!("group_by makes more than {most} groups (api.limits.series)"));
+            }
         }
     }
-    groups.all
+    Ok(groups.all)
 }
 
 impl Group {
@@ -204,6 +223,8 @@ fn write_point((ms, value): Sample, out: &mut String) {
 mod tests {
     use super::*;
 
+    const MOST: Most = Most { points: 1000, groups: 100 };
+
     fn ask(query: Value) -> Value {
         let query = Query::parse(query.to_string().as_bytes(), 10_000).unwrap();
         let column =
@@ -213,7 +234,7 @@ mod tests {
             column("m;host=b", &[(1000, 10.0), (3000, 30.0)]),
             column("m;host=c", &[]),
         ];
-        let answer = metric(&query, &query.metrics[0], columns, 10_000, 1000).unwrap();
+        let answer = metric(&query, &query.metrics[0], columns, 10_000, MOST).unwrap();
         serde_json::from_str(&answer).unwrap()
     }
 
@@ -249,13 +270,24 @@ mod tests {
     }
 
     #[test]
+    fn groups_are_limited() {
+        let value = json!({"name": "value", "range_size": 1});
+        let query = json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": [value]}]});
+        let query = Query::parse(query.to_string().as_bytes(), 0).unwrap();
+        let points = (0..200).map(|at| (at, at as f64)).collect();
+        let columns = vec![Column { name: "m;host=a".to_owned(), points }];
+        let refused = metric(&query, &query.metrics[0], columns, 0, MOST).unwrap_err();
+        assert!(refused.contains("api.limits.series"), "{refused}");
+    }
+
+    #[test]
     fn limits_and_order_come_before_and_after_aggregation() {
         let answer = ask(json!({"start_absolute": 0, "metrics": [{"name": "m", "limit": 2, "order": "desc",
             "aggregators": [{"name": "sum", "sampling": {"value": 1, "unit": "seconds"}}]}]}));
         assert_eq!(answer["results"][0]["values"], json!([[3000, 30], [2000, 2.5]]));
         let query = json!({"start_absolute": 0, "metrics": [{"name": "m"}]});
         let query = Query::parse(query.to_string().as_bytes(), 0).unwrap();
-        let none = metric(&query, &query.metrics[0], Vec::new(), 0, 10).unwrap();
+        let none = metric(&query, &query.metrics[0], Vec::new(), 0, MOST).unwrap();
         let none: Value = serde_json::from_str(&none).unwrap();
         assert_eq!(none, json!({"sample_size": 0, "results": [{"name": "m", "tags": {}, "values": []}]}));
     }

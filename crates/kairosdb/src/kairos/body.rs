@@ -29,12 +29,6 @@ struct Metric<'de> {
     has_ttl: bool,
 }
 
-impl Default for Scalar<'_> {
-    fn default() -> Self {
-        Self::Null
-    }
-}
-
 impl<'de> Object<'de> for Metric<'de> {
     fn read<A: MapAccess<'de>>(points: &mut Points, at: usize, mut map: A) -> Result<(), A::Error> {
         let mark = points.mark();

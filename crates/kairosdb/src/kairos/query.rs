@@ -1,7 +1,7 @@
 //! The body of a query: times, metrics, and what becomes of their points.
 
 use jiff::tz::TimeZone;
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::aggregate::Aggregator;
@@ -14,6 +14,10 @@ const PARTS_MAX: usize = 1000;
 /// The times that calendars have, in milliseconds: from the year 0 to 9999. Others are moved there.
 const TIME_MIN_MS: i64 = -62_167_219_200_000;
 const TIME_MAX_MS: i64 = 253_402_200_000_000;
+
+/// Most regular expressions of a query, and the memory that each may take.
+const REGEXES_MAX: usize = 64;
+const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// What in a tag's value begins a regular expression.
 const REGEX: &str = "regex:";
@@ -101,6 +105,9 @@ impl Query {
             _ => return Err("query.metric[] must have a size of at least 1.".to_owned()),
         };
         within(metrics.len(), "metrics")?;
+        if metrics.iter().map(regexes).sum::<usize>() > REGEXES_MAX {
+            return Err(format!("query has more than {REGEXES_MAX} regular expressions."));
+        }
         let metric = |(at, metric): (usize, &Value)| {
             Metric::of(metric).map_err(|text| format!("query.metric[{at}].{text}"))
         };
@@ -198,6 +205,17 @@ fn tags(tags: Option<&Value>) -> Result<Vec<(String, Vec<TagValue>)>, String> {
     Ok(all)
 }
 
+/// Number of regular expressions in the tags of a metric.
+fn regexes(metric: &Value) -> usize {
+    let is_regex = |value: &Value| value.as_str().is_some_and(|text| text.starts_with(REGEX));
+    let tags = metric.get("tags").and_then(Value::as_object).into_iter().flatten();
+    tags.map(|(_, values)| match values {
+        Value::Array(values) => values.iter().filter(|value| is_regex(value)).count(),
+        value => usize::from(is_regex(value)),
+    })
+    .sum()
+}
+
 fn tag_value(tag: &str, value: &Value) -> Result<TagValue, String> {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -209,9 +227,11 @@ fn tag_value(tag: &str, value: &Value) -> Result<TagValue, String> {
     }
     match text.strip_prefix(REGEX) {
         None => Ok(TagValue::Exact(text)),
-        Some(regex) => Regex::new(&format!("^(?:{regex})$"))
+        Some(regex) => RegexBuilder::new(&format!("^(?:{regex})$"))
+            .size_limit(REGEX_BYTES_MAX)
+            .build()
             .map(TagValue::Regex)
-            .map_err(|_| format!("tags[{tag}] {regex:?} is not a regular expression.")),
+            .map_err(|_| format!("tags[{tag}] {regex:?} is not a regular expression, or too large a one.")),
     }
 }
 

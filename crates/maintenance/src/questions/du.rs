@@ -5,6 +5,7 @@ use plumbago_model::{MetricId, Stage};
 use serde::{Deserialize, Serialize};
 
 use crate::question::{Question, Rows};
+use crate::quotas::DirectoryQuota;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
@@ -12,12 +13,14 @@ use crate::verb::{VerbError, Work};
 const NODES_MAX: usize = 100_000;
 /// What BigGraphite takes for the size of a point in Cassandra's tables.
 const POINT_BYTES: u64 = 24;
+/// The directory that everything is below.
+const ROOT: &str = "/";
 
 /// Measures the metrics and directories that match a glob.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Du {
-    /// The metrics and directories.
+    /// The metrics and directories; `/` for everything.
     pub glob: String,
 }
 
@@ -32,6 +35,9 @@ pub struct Size {
     pub bytes: u64,
     /// True if the bytes are not measured: they are what full stages would take.
     pub estimated: bool,
+    /// The quota that counts for the directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<DirectoryQuota>,
 }
 
 #[async_trait]
@@ -41,20 +47,40 @@ impl Question for Du {
 
     async fn answer(&self, work: &Work, rows: &Rows<Size>) -> Result<(), VerbError> {
         work.progress.begin("metrics measured", None);
+        if self.glob == ROOT {
+            return rows.send(below(work, ROOT).await?).await;
+        }
         for node in work.names.nodes(&self.glob, NODES_MAX).await? {
-            let mut size =
-                Size { path: node.path.clone(), metrics: 0, bytes: 0, estimated: work.sizes.is_none() };
+            let mut size = match node.is_directory {
+                true => below(work, &node.path).await?,
+                false => Size::none(work, &node.path),
+            };
             if node.is_metric {
                 add(work, &Which { names: Some(vec![node.path.clone()]), ..Which::default() }, &mut size)
                     .await?;
-            }
-            if node.is_directory {
-                add(work, &Which::glob(&format!("{}.**", node.path)), &mut size).await?;
             }
             rows.send(size).await?;
         }
         Ok(())
     }
+}
+
+impl Size {
+    fn none(work: &Work, path: &str) -> Self {
+        let (metrics, bytes, estimated) = (0, 0, work.sizes.is_none());
+        Self { path: path.to_owned(), metrics, bytes, estimated, quota: work.quotas.of(path) }
+    }
+}
+
+/// Measures what is below a directory, `/` for everything, without tagged series.
+///
+/// # Errors
+/// If the store cannot be read.
+pub async fn below(work: &Work, directory: &str) -> Result<Size, VerbError> {
+    let mut size = Size::none(work, directory);
+    let glob = if directory == ROOT { "**".to_owned() } else { format!("{directory}.**") };
+    add(work, &Which::glob(&glob), &mut size).await?;
+    Ok(size)
 }
 
 async fn add(work: &Work, which: &Which, size: &mut Size) -> Result<(), VerbError> {

@@ -34,6 +34,8 @@ pub struct MetricInfo {
     pub created_on: u32,
     /// When a daemon last noted that it is written, in seconds since the epoch; only on a shared store.
     pub updated_on: Option<u32>,
+    /// When it was last read, in seconds since the epoch, as far as the store has noted that.
+    pub read_on: Option<u32>,
     /// Its stages.
     pub stages: Vec<StageInfo>,
 }
@@ -99,7 +101,8 @@ async fn info(work: &Work, name: &str) -> Result<Option<MetricInfo>, VerbError> 
         aggregation: aggregation.to_string(),
         x_files_factor: *x_files_factor,
         created_on: meta.created_on,
-        updated_on: row.and_then(|row| row.updated_on),
+        updated_on: row.as_ref().and_then(|row| row.updated_on),
+        read_on: row.and_then(|row| row.read_on),
         stages: infos,
     }))
 }

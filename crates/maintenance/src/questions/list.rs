@@ -1,12 +1,17 @@
 //! The question `list`: the names of metrics.
 
 use async_trait::async_trait;
+use plumbago_store::MetricRow;
 use serde::{Deserialize, Serialize};
 
 use crate::expire::have_points;
 use crate::question::{Question, Rows};
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
+
+/// Metrics that are looked up in one request.
+const LOOKED_UP: usize = 1000;
+const DAY: i64 = 86_400;
 
 /// Lists metrics.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -16,6 +21,9 @@ pub struct List {
     pub which: Which,
     /// Only metrics without a point for this many seconds; `None` for all.
     pub silent_seconds: Option<u64>,
+    /// Only metrics that nobody has read for this many seconds; `None` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread_seconds: Option<u64>,
 }
 
 /// A metric.
@@ -36,7 +44,11 @@ impl Question for List {
 
     async fn answer(&self, work: &Work, rows: &Rows<Listed>) -> Result<(), VerbError> {
         let mut found = work.names.find(&self.which);
-        if self.silent_seconds.is_some() {
+        let unread = match self.unread_seconds {
+            Some(seconds) => Some(Unread::new(work, seconds).await?),
+            None => None,
+        };
+        if self.silent_seconds.is_some() || unread.is_some() {
             work.progress.begin("metrics looked at", None);
         }
         while let Some(names) = found.recv().await {
@@ -46,12 +58,53 @@ impl Question for List {
                 Some(seconds) => silent(work, names, seconds).await?,
                 None => names,
             };
+            let names = match &unread {
+                Some(unread) => unread.of(work, names).await?,
+                None => names,
+            };
             for name in names {
                 rows.send(Listed { name }).await?;
             }
             work.progress.add(count);
         }
         Ok(())
+    }
+}
+
+/// What makes a metric unread.
+struct Unread {
+    /// It was not read since this time, in seconds since the epoch.
+    since: i64,
+}
+
+impl Unread {
+    async fn new(work: &Work, seconds: u64) -> Result<Self, VerbError> {
+        let now = work.context.clock.now();
+        let since = now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX));
+        let noted_since = work.stores.rows.reads_noted_since().await?.map_or(0, i64::from);
+        if noted_since > since {
+            let days = (now - noted_since) / DAY;
+            return Err(VerbError::Invalid(format!(
+                "the store has noted which metrics are read for {days} days only, so it cannot tell what was unread \
+                 for {} days; give --unread {days}d or less",
+                seconds / DAY as u64
+            )));
+        }
+        Ok(Self { since })
+    }
+
+    /// Those of the metrics that nobody has read since then. A metric without a note counts as read when it was created.
+    async fn of(&self, work: &Work, names: Vec<String>) -> Result<Vec<String>, VerbError> {
+        let mut unread = Vec::new();
+        for names in names.chunks(LOOKED_UP) {
+            let all: Vec<&str> = names.iter().map(String::as_str).collect();
+            let rows = work.stores.rows.look_up_rows(&all).await?.into_iter().flatten();
+            // A store may keep the day only.
+            let read = |row: &MetricRow| row.read_on.map_or(0, |time| i64::from(time) + DAY - 1);
+            let last = |row: &MetricRow| read(row).max(i64::from(row.created_on));
+            unread.extend(rows.filter(|row| last(row) < self.since).map(|row| row.name));
+        }
+        Ok(unread)
     }
 }
 

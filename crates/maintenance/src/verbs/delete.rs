@@ -1,5 +1,7 @@
-//! The verb `delete`: removes metrics whole, from memory, journal and spool to rows, names and directories
-//! (`docs/decisions/delete.md`).
+//! The verb `delete`: removes metrics whole, from memory, journal and spool to rows, names and directories; or a range of
+//! time of them (`docs/decisions/delete.md`).
+
+mod range;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage, has_glob};
 use plumbago_store::{
-    DirectoryStore, ErrorKind, FlushBatch, FlushStore, MetricMeta, StateRow, StoreError, directories_above,
+    DirectoryStore, ErrorKind, FlushBatch, FlushStore, MetricMeta, StateRow, StoreError, TimeRange,
+    directories_above,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +31,7 @@ const EXAMPLES_MAX: usize = 5;
 /// Directories that wait for the second look at the end. Others are left to the clean-up.
 const DIRECTORIES_MAX: usize = 100_000;
 
-/// Deletes metrics whole.
+/// Deletes metrics whole, or a range of time of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Delete {
@@ -38,6 +41,13 @@ pub struct Delete {
     pub dry_run: bool,
     /// Delete however many there are.
     pub confirmed: bool,
+    /// The start of the range in seconds since the epoch, inclusive. With neither start nor end the metrics are deleted
+    /// whole; with an end alone the range has no start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<i64>,
+    /// The end of the range, exclusive; `None` for no end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<i64>,
 }
 
 /// What a deletion did.
@@ -52,6 +62,14 @@ pub struct Deleted {
     pub examples: Vec<String>,
     /// Nothing was deleted, because so many want a confirmation.
     pub wants_confirmation: bool,
+    /// Of a range: the points in it. Only a dry run counts those in the store.
+    pub points: u64,
+    /// Of a range: windows of coarser stages within it, as a dry run counts them.
+    pub windows: u64,
+    /// Of a range: windows at its borders that were folded anew from what is left.
+    pub folded: u64,
+    /// Of a range: windows at its borders that stay as they are, because the points they were folded from have expired.
+    pub kept: u64,
 }
 
 #[async_trait]
@@ -60,7 +78,11 @@ impl Verb for Delete {
     type Answer = Deleted;
 
     fn check(&self) -> Result<(), String> {
-        self.which.check()
+        self.which.check()?;
+        match (self.from.unwrap_or(0), self.until) {
+            (from, Some(until)) if from >= until => Err("the range ends before it begins".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     async fn run(&self, work: &Work) -> Result<Deleted, VerbError> {
@@ -68,6 +90,11 @@ impl Verb for Delete {
         let mut answer =
             Deleted { metrics: select::count(&*work.names, &self.which).await?, ..Deleted::default() };
         answer.wants_confirmation = !self.dry_run && !self.confirmed && self.is_large(answer.metrics);
+        if let Some(range) = self.range()
+            && !answer.wants_confirmation
+        {
+            return range::delete(work, self, range, answer).await;
+        }
         if self.dry_run || answer.wants_confirmation {
             let mut first = work.names.find(&self.which);
             if let Some(names) = first.recv().await {
@@ -95,6 +122,15 @@ impl Verb for Delete {
 }
 
 impl Delete {
+    /// The range of time, unless the metrics are deleted whole.
+    fn range(&self) -> Option<TimeRange> {
+        let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
+        (self.from.is_some() || self.until.is_some()).then(|| TimeRange {
+            from: self.from.map_or(0, seconds),
+            until: self.until.map_or(u32::MAX, seconds),
+        })
+    }
+
     /// Whether the selection is one that nobody types by mistake and means.
     fn is_large(&self, metrics: u64) -> bool {
         let first = self.which.glob.as_deref().map(|glob| glob.split('.').next().unwrap_or(glob));

@@ -9,6 +9,7 @@ mod aggregate;
 mod ini;
 mod pattern;
 mod problem;
+mod quotas;
 mod relay;
 mod sections;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use aggregate::{AggregationRule, AggregationRules, RuleMethod};
 pub use ini::{Entry as IniEntry, Section as IniSection};
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, RuleFile, Severity};
+pub use quotas::{Quota, QuotaLimits, QuotaRules};
 pub use relay::RelayRules;
 
 use pattern::FirstMatch;

@@ -15,6 +15,8 @@ pub enum RuleFile {
     Carbon,
     /// `aggregation-rules.conf`.
     AggregationRules,
+    /// The file of quotas.
+    Quotas,
 }
 
 impl fmt::Display for RuleFile {
@@ -25,6 +27,7 @@ impl fmt::Display for RuleFile {
             Self::Relay => "relay-rules.conf",
             Self::Carbon => "carbon.conf",
             Self::AggregationRules => "aggregation-rules.conf",
+            Self::Quotas => "quotas.conf",
         })
     }
 }

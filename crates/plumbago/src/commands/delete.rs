@@ -1,4 +1,4 @@
-//! `plumbago delete`: deletes metrics whole.
+//! `plumbago delete`: deletes metrics whole, or a range of time of them.
 
 use std::path::Path;
 
@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 use plumbago_maintenance::verbs::delete::{Delete, Deleted};
 
+use super::moment;
 use super::verb::{self, Outcome};
 use super::which::WhichArgs;
 use crate::error::{Exit, Failure};
@@ -16,12 +17,20 @@ Points that arrive afterwards create the metric again, by the storage rules of t
 alone, and one that matches more than 1000 metrics, is deleted only with --yes. With several daemons on one Cassandra,
 points that another daemon has in memory may come after the deletion; stop the senders first.
 
+With --from or --until only that range goes, in all stages, and the names stay, also of metrics without a point left.
+Windows of coarser stages at its borders are folded anew from the points that are left. Where these have expired, the
+window stays as it is, and the answer says how many there are.
+
 Examples:
   plumbago delete --dry-run 'servers.old01.**'    how many metrics there are, and a few of them
   plumbago delete 'servers.old01.**'              delete everything below servers.old01
   plumbago delete --tag host=old01                delete tagged series
   plumbago delete --names obsolete.txt            delete the metrics in a list
-  plumbago delete --yes '**'                      delete all metrics without tags";
+  plumbago delete --yes '**'                      delete all metrics without tags
+  plumbago delete --from 2024-01-15T10:30 --until 2024-01-15T11:00 'web.*.requests'
+                                                  delete half an hour (UTC) of them
+  plumbago delete --dry-run --until 365d 'servers.**'
+                                                  count the points that are older than a year";
 
 /// Options of `plumbago delete`.
 #[derive(Debug, Args)]
@@ -29,7 +38,14 @@ Examples:
 pub struct DeleteArgs {
     #[command(flatten)]
     which: WhichArgs,
-    /// Print how many metrics match and change nothing
+    /// Delete only points of this time or later: seconds since the epoch, a period back from now like 7d, a date like
+    /// 2024-01-15T10:30 (UTC), or Graphite's notation [default: from the first point, with --until]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    from: Option<i64>,
+    /// Delete only points before this time [default: to the last point, with --from]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    until: Option<i64>,
+    /// Print how many metrics match, and with a range how many points, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Delete however many match
@@ -48,28 +64,44 @@ pub struct DeleteArgs {
 /// be reached, or the deletion fails or is cancelled.
 pub fn run(args: &DeleteArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(None)?;
-    let delete = Delete { which, dry_run: args.dry_run, confirmed: args.yes };
+    let (from, until) = (args.from, args.until);
+    let delete = Delete { which, dry_run: args.dry_run, confirmed: args.yes, from, until };
     let Outcome { answer, .. } = verb::carry_out(&delete, verb::load(file)?)?;
     if args.json {
         print(&format!("{}\n", serde_json::to_string(&answer).map_err(anyhow::Error::from)?))?;
     }
-    let Deleted { metrics, directories, examples, wants_confirmation } = answer;
-    if wants_confirmation {
-        let names = examples.join(", ");
+    if answer.wants_confirmation {
+        let (metrics, names) = (answer.metrics, answer.examples.join(", "));
         let error =
             anyhow!("{metrics} metrics match ({names}, …). Nothing was deleted; give --yes to delete them");
         return Err(Failure::new(Exit::Usage, error));
     }
     if !args.json {
-        let mut text = format!("delete: {metrics} metrics");
-        if directories > 0 {
-            text.push_str(&format!(", {directories} empty directories"));
-        }
-        text.push_str(if args.dry_run { "; dry run, nothing is changed\n" } else { "\n" });
-        if !examples.is_empty() {
-            text.push_str(&format!("  {}\n", examples.join(", ")));
-        }
-        print(&text)?;
+        print(&text(&answer, args))?;
     }
     Ok(())
+}
+
+fn text(answer: &Deleted, args: &DeleteArgs) -> String {
+    let Deleted { metrics, directories, examples, points, windows, folded, kept, .. } = answer;
+    let mut text = format!("delete: {metrics} metrics");
+    if *directories > 0 {
+        text.push_str(&format!(", {directories} empty directories"));
+    }
+    if args.from.is_some() || args.until.is_some() {
+        if args.dry_run {
+            text.push_str(&format!(", {points} points and {windows} windows of coarser stages"));
+        }
+        text.push_str(&format!("; {folded} windows at the borders folded anew"));
+        if *kept > 0 {
+            text.push_str(&format!(
+                "; {kept} windows at the borders kept as they are, because the points they were folded from have expired"
+            ));
+        }
+    }
+    text.push_str(if args.dry_run { "; dry run, nothing is changed\n" } else { "\n" });
+    if !examples.is_empty() {
+        text.push_str(&format!("  {}\n", examples.join(", ")));
+    }
+    text
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use plumbago_maintenance::questions::du::{Du, Size};
 use plumbago_maintenance::questions::list::List;
 use plumbago_maintenance::questions::tags::Tags;
+use plumbago_maintenance::quotas::{DirectoryQuota, LimitUse};
 use plumbago_model::{ByteSize, Period};
 
 use super::ask::{print_json, rows};
@@ -19,7 +20,8 @@ Examples:
   plumbago list                                   all metrics without tags
   plumbago list 'servers.*.cpu.*'                 those that match a glob
   plumbago list --tag host=a --tag 'dc!=eu'       tagged series
-  plumbago list --silent 30d '**'                 metrics without a point for 30 days";
+  plumbago list --silent 30d '**'                 metrics without a point for 30 days
+  plumbago list --unread 90d '**'                 metrics that nobody has read for 90 days";
 
 /// Options of `plumbago list`.
 #[derive(Debug, Args)]
@@ -30,6 +32,9 @@ pub struct ListArgs {
     /// Only metrics without a point for this long, like 30d
     #[arg(long, value_name = "PERIOD")]
     silent: Option<Period>,
+    /// Only metrics that nobody has read for this long, like 90d. Reads are noted to the day
+    #[arg(long, value_name = "PERIOD")]
+    unread: Option<Period>,
     /// Print a JSON object for each metric
     #[arg(long)]
     json: bool,
@@ -42,7 +47,9 @@ pub struct ListArgs {
 /// If the configuration or the selection has errors, or the store or the daemon cannot be reached.
 pub fn list(args: &ListArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(Some("**"))?;
-    let question = List { which, silent_seconds: args.silent.map(|silent| silent.as_secs()) };
+    let seconds = |period: Option<Period>| period.map(|period| period.as_secs());
+    let (silent_seconds, unread_seconds) = (seconds(args.silent), seconds(args.unread));
+    let question = List { which, silent_seconds, unread_seconds };
     rows(question, load(file)?, |row| {
         if args.json { print_json(&row) } else { Ok(print(&format!("{}\n", row.name))?) }
     })
@@ -77,11 +84,13 @@ pub fn tags(args: &TagsArgs, file: Option<&Path>) -> Result<(), Failure> {
 
 const DU_EXAMPLES: &str = "\
 The embedded store is measured: keys and compressed rows as they were written. Points that are still in memory take
-nothing yet. On Cassandra the size is estimated from the retention, 24 bytes for each point of a full stage.
+nothing yet. On Cassandra the size is estimated from the retention, 24 bytes for each point of a full stage. A directory
+with a quota has a second line: what it uses of its limits.
 
 Examples:
   plumbago du                                     the directories at the top
-  plumbago du 'servers.*'                         what each server takes";
+  plumbago du 'servers.*'                         what each server takes
+  plumbago du /                                   everything, and the quota with the pattern /";
 
 /// Options of `plumbago du`.
 #[derive(Debug, Args)]
@@ -101,7 +110,7 @@ pub struct DuArgs {
 ///
 /// If the configuration has errors, the glob is not valid, or the store or the daemon cannot be reached.
 pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
-    let mut total = Size { path: "total".to_owned(), metrics: 0, bytes: 0, estimated: false };
+    let mut total = Size { path: "total".to_owned(), metrics: 0, bytes: 0, estimated: false, quota: None };
     rows(Du { glob: args.glob.clone() }, load(file)?, |row| {
         total.metrics += row.metrics;
         total.bytes += row.bytes;
@@ -118,5 +127,25 @@ pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn line(size: &Size) -> String {
-    format!("{:>10} {:>9}  {}\n", ByteSize(size.bytes).to_string(), size.metrics, size.path)
+    let quota = size.quota.as_ref().map_or_else(String::new, quota_line);
+    format!("{:>10} {:>9}  {}\n{quota}", ByteSize(size.bytes).to_string(), size.metrics, size.path)
+}
+
+fn quota_line(quota: &DirectoryQuota) -> String {
+    let amount = |what: &str, amount: u64| match what {
+        "bytes" => ByteSize(amount).to_string(),
+        _ => amount.to_string(),
+    };
+    let limits = quota.limits.iter().filter_map(|LimitUse { what, used, limit }| {
+        let used = used.map_or_else(|| "not measured yet".to_owned(), |used| amount(what, used));
+        Some(format!("{what} {used} of {}", amount(what, (*limit)?)))
+    });
+    let limits = limits.collect::<Vec<_>>().join(", ");
+    let limits = if limits.is_empty() { "no limit".to_owned() } else { limits };
+    let refused = match (quota.refused_points, quota.dry_run) {
+        (0, false) => String::new(),
+        (points, false) => format!("; {points} points refused"),
+        (points, true) => format!("; dry run, {points} points would have been refused"),
+    };
+    format!("{:22}quota [{}]: {limits}{refused}\n", "", quota.quota)
 }

@@ -25,6 +25,7 @@ pub mod whisper;
 
 use anyhow::anyhow;
 use plumbago_model::{Clock as _, Period, SystemClock};
+use plumbago_render::attime::TimeZone;
 
 use crate::config::Config;
 use crate::error::{Exit, Failure};
@@ -50,6 +51,33 @@ fn since(text: &str) -> Result<i64, String> {
         _ => {
             Err(format!("{text:?} is neither a period back from now, like 30m, nor seconds since the epoch"))
         }
+    }
+}
+
+/// Parses a moment on the command line, in the past or ahead: seconds since the epoch, a period back from now, an ISO date
+/// with or without a time, or Graphite's notation. Without a zone, UTC counts.
+fn moment(text: &str) -> Result<i64, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty; write a time like 2024-01-15T10:30, 2h or an epoch".to_owned());
+    }
+    let zoned = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second);
+    let in_utc = || text.parse::<jiff::civil::DateTime>()?.to_zoned(jiff::tz::TimeZone::UTC);
+    let is_iso = text.get(..5).is_some_and(|year| year.ends_with('-') && year[..4].parse::<u16>().is_ok());
+    if is_iso {
+        let iso = zoned.or_else(|_| in_utc().map(|time| time.timestamp().as_second()));
+        return iso.map_err(|_| {
+            format!(
+                "{text:?} is not a date; write it like 2024-01-15, 2024-01-15T10:30 or 2024-01-15T10:30:00Z"
+            )
+        });
+    }
+    let is_date = || text.len() == 8;
+    match (text.parse::<i64>(), text.parse::<Period>()) {
+        (Ok(epoch), _) if epoch >= EARLIEST => Ok(epoch),
+        (Ok(_), _) if !is_date() => since(text),
+        (_, Ok(_)) => since(text),
+        _ => plumbago_render::attime::parse(text, SystemClock.now(), &TimeZone::utc())
+            .map_err(|error| error.to_string()),
     }
 }
 
@@ -89,6 +117,31 @@ mod tests {
         }
         assert!(since("lately").unwrap_err().contains("30m"));
         assert_eq!(since("300000w"), Ok(0));
+    }
+
+    #[test]
+    fn a_moment_is_an_epoch_a_period_a_date_or_an_at_time() {
+        let morning = 1_705_314_600;
+        for text in [
+            "1705314600",
+            "2024-01-15T10:30",
+            "2024-01-15T10:30:00Z",
+            "2024-01-15T11:30:00+01:00",
+            "10:30_20240115",
+        ] {
+            assert_eq!(moment(text), Ok(morning), "{text}");
+        }
+        for text in ["2024-01-15", "20240115"] {
+            assert_eq!(moment(text), Ok(morning - 37_800), "{text}");
+        }
+        for text in ["2h", "-2h"] {
+            let ago = SystemClock.now() - moment(text).unwrap();
+            assert!((7199..7300).contains(&ago), "{text}: {ago}");
+        }
+        assert!(moment("99999999999").is_ok());
+        for wrong in ["5", "-5", "2024-13-01", "soon", ""] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

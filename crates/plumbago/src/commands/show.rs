@@ -55,14 +55,16 @@ pub fn info(args: &InfoArgs, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn text(info: &MetricInfo, rules: &Explained) -> String {
-    let MetricInfo { name, id, retention, aggregation, x_files_factor, created_on, updated_on, stages } =
-        info;
+    let MetricInfo { name, id, retention, aggregation, x_files_factor, stages, .. } = info;
     let mut text = format!(
         "{name}\n  id: {id}\n  retention: {retention}\n  aggregation: {aggregation}, xFilesFactor {x_files_factor}\n"
     );
-    text.push_str(&format!("  created: {}\n", date(i64::from(*created_on))));
-    if let Some(updated) = updated_on {
-        text.push_str(&format!("  last noted as written: {}\n", date(i64::from(*updated))));
+    text.push_str(&format!("  created: {}\n", date(i64::from(info.created_on))));
+    if let Some(updated) = info.updated_on {
+        text.push_str(&format!("  last noted as written: {}\n", date(i64::from(updated))));
+    }
+    if let Some(read) = info.read_on {
+        text.push_str(&format!("  last noted as read: {}\n", &date(i64::from(read))[..10]));
     }
     text.push_str(&format!("  rules of now: {}\n", rules.line()));
     if rules.retention != *retention || rules.aggregation != *aggregation {

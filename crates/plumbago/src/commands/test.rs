@@ -145,7 +145,7 @@ fn test(target: &Target, name: &str, api: &Client, patience: Duration) -> Option
 /// Deletes the metrics that were made.
 fn clean_up(names: Vec<String>, loaded: Loaded) -> Result<(), Failure> {
     let which = Which { names: Some(names), ..Which::default() };
-    verb::carry_out(&Delete { which, dry_run: false, confirmed: true }, loaded).map(|_| ())
+    verb::carry_out(&Delete { which, confirmed: true, ..Delete::default() }, loaded).map(|_| ())
 }
 
 fn as_json(targets: &[Target], results: &[Option<Result<Times, String>>]) -> serde_json::Value {

@@ -36,7 +36,8 @@ pub fn is_reloadable(key: &str) -> bool {
 
 /// Returns the reloadable keys that name files.
 pub fn file_keys() -> impl Iterator<Item = &'static str> {
-    let names_file = |key: &&str| is_reloadable(key) && *key != "log.level";
+    let names_file =
+        |key: &&str| is_reloadable(key) && *key != "log.level" && !key.starts_with("api.limits.");
     suggest::keys().iter().map(String::as_str).filter(names_file)
 }
 

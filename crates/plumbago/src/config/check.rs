@@ -29,6 +29,10 @@ pub(super) fn check(config: &Config, set: &Value, layers: &Layers, problems: &mu
         let message = "peers need a shared store: set store.kind = \"cassandra\"";
         problems.error(layers.near("cluster.peers"), "cluster.peers", message);
     }
+    if config.index.mode == IndexMode::Sasi && !config.quotas.rules.as_os_str().is_empty() {
+        let message = "needs index.mode = \"memory\": only names in memory can be counted";
+        problems.error(layers.near("quotas.rules"), "quotas.rules", message);
+    }
     for (key, message) in ports::problems(config) {
         problems.error(layers.near(&key), &key, message);
     }
@@ -43,6 +47,7 @@ fn sections(config: &Config, layers: &Layers, problems: &mut Problems) {
         config.admin.problems(),
         config.store.cassandra.problems(),
         config.cluster.problems(),
+        config.quotas.problems(),
         config.relay.problems(),
         config.aggregation.problems(),
         config.maintenance.problems(),

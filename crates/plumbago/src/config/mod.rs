@@ -61,6 +61,8 @@ pub struct Config {
     pub admin: plumbago_api::AdminConfig,
     /// Lookup of names.
     pub index: Index,
+    /// What searches for names show.
+    pub find: Find,
     /// The store of the points.
     pub store: Store,
     /// The journal, which keeps accepted points until they are stored.
@@ -71,6 +73,8 @@ pub struct Config {
     pub sender: plumbago_spool::SenderConfig,
     /// The engine, which writes and reads all points.
     pub engine: plumbago_engine::Config,
+    /// What the metrics below a directory may take.
+    pub quotas: plumbago_engine::quotas::Config,
     /// The other daemons on the same store.
     pub cluster: plumbago_cluster::peers::Config,
     /// The servers that get every accepted point as well.
@@ -124,11 +128,13 @@ impl Default for Config {
             api: plumbago_api::Config::default(),
             admin: plumbago_api::AdminConfig::default(),
             index: Index::default(),
+            find: Find::default(),
             store: Store::default(),
             journal: plumbago_journal::Config::default(),
             spool: plumbago_spool::SpoolConfig::default(),
             sender: plumbago_spool::SenderConfig::default(),
             engine: plumbago_engine::Config::default(),
+            quotas: plumbago_engine::quotas::Config::default(),
             cluster: plumbago_cluster::peers::Config::default(),
             relay: plumbago_relay::Config::default(),
             aggregation: plumbago_aggregation::Config::default(),
@@ -184,6 +190,22 @@ pub struct Debug {
 pub struct Index {
     /// How globs are looked up.
     pub mode: IndexMode,
+}
+
+/// The `[find]` section.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Find {
+    /// Whether /metrics/find with `from` or `until` hides metrics that have no points in that range.
+    pub hide_inactive: bool,
+    /// How long a metric is shown after its last point, like Graphite's FIND_TOLERANCE.
+    pub tolerance: Period,
+}
+
+impl Default for Find {
+    fn default() -> Self {
+        Self { hide_inactive: false, tolerance: Period::seconds(7200) }
+    }
 }
 
 /// The ways to look up globs.

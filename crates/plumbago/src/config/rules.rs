@@ -20,7 +20,7 @@ pub(super) fn load_rules(config: &Config, layers: &Layers, problems: &mut Proble
             RuleFile::Schemas => &config.storage_schemas,
             RuleFile::Aggregation => &config.storage_aggregation,
             // Their readers report them.
-            RuleFile::Relay | RuleFile::AggregationRules | RuleFile::Carbon => continue,
+            RuleFile::Relay | RuleFile::AggregationRules | RuleFile::Carbon | RuleFile::Quotas => continue,
         };
         let place = Place::File(file.clone(), problem.line);
         let section =

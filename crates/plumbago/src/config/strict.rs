@@ -100,13 +100,19 @@ impl Walk<'_> {
             return Some(Value::Object(self.table(raw, example, path)));
         }
         let value = match &raw.kind {
+            // Its type knows the word.
+            ValueKind::String(text) if takes_none(path) && text.trim() == "none" => Some(Value::from("none")),
             ValueKind::String(text) if self.layers.in_environment(path) => from_text(text, example),
             ValueKind::Array(_) if takes_list(path) => untyped(raw.clone()),
             _ => untyped(raw.clone()).and_then(|value| same_type(value, example)),
         };
         if value.is_none() {
-            let list = if takes_list(path) { ", or a list of such texts" } else { "" };
-            self.problem(path, &(must_be(example, &given(raw)) + list));
+            let more = match path {
+                _ if takes_list(path) => ", or a list of such texts",
+                _ if takes_none(path) => ", or \"none\"",
+                _ => "",
+            };
+            self.problem(path, &(must_be(example, &given(raw)) + more));
         }
         value
     }
@@ -119,6 +125,11 @@ impl Walk<'_> {
 /// Whether a key takes a list of texts beside the single text of its example.
 fn takes_list(path: &str) -> bool {
     path.starts_with("ingest.") && path.ends_with(".listen")
+}
+
+/// Whether a key takes the word "none" beside the number of its example.
+fn takes_none(path: &str) -> bool {
+    path == "engine.max_creates_per_minute"
 }
 
 /// Parses the text of an environment variable as the type of the example. List items are separated by commas.

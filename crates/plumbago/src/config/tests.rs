@@ -226,7 +226,7 @@ fn numbers_are_said_as_the_user_wrote_them() {
     let found = problems(text, &[("PLUMBAGO__API__LIMITS__SERIES", "many")]);
     for line in [
         "plumbago.toml:2 engine.shards must be a whole number of 0 or more, not -1",
-        "plumbago.toml:3 engine.max_creates_per_minute must be a whole number, like 0, not 1000000.0",
+        "plumbago.toml:3 engine.max_creates_per_minute must be a whole number, like 0, not 1000000.0, or \"none\"",
         "plumbago.toml:5 api.limits.targets must be a whole number, like 1000, not \"ten\"",
         "environment PLUMBAGO__API__LIMITS__SERIES api.limits.series must be a whole number, like 100000, not \"many\"",
         "plumbago.toml:8 ingest.line.connections_max must be a whole number of 0 or more, not -4",

@@ -4,10 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use plumbago_api::KeptAnswers;
 use plumbago_engine::Engine;
 use plumbago_maintenance::import::Histories;
 use plumbago_model::MetricConfig;
-use plumbago_store::{History, HistoryOptions, HistoryReport, HistorySink, StoreError};
+use plumbago_store::{
+    History, HistoryOptions, HistoryReport, HistorySink, RangeDeleter, RangeReport, StoreError, TimeRange,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::backend::Keeper;
@@ -18,6 +21,8 @@ pub(super) struct EngineHistories {
     pub(super) engine: Engine,
     pub(super) rules: rules::Live,
     pub(super) keeper: Keeper,
+    /// The answers that the API keeps.
+    pub(super) answers: KeptAnswers,
 }
 
 impl fmt::Debug for EngineHistories {
@@ -38,6 +43,23 @@ impl HistorySink for EngineHistories {
 
     async fn histories(&self, names: &[&str]) -> Result<Vec<Option<History>>, StoreError> {
         self.engine.histories(names).await
+    }
+}
+
+#[async_trait]
+impl RangeDeleter for EngineHistories {
+    async fn delete_range(
+        &self,
+        names: &[&str],
+        range: TimeRange,
+        dry_run: bool,
+    ) -> Result<Vec<RangeReport>, StoreError> {
+        let deleted = self.engine.delete_range(names, range, dry_run).await;
+        if !dry_run {
+            // Even after an error: a part may be deleted.
+            self.answers.forget();
+        }
+        deleted
     }
 }
 

@@ -124,11 +124,16 @@ impl Core {
                 engine: self.engine.clone(),
                 rules: self.rules.clone(),
                 keeper: self.keeper.clone(),
+                answers: self.answers.clone(),
             }),
             lease,
             files: Arc::new(Files::live(config, self)),
             config: config.maintenance.clone(),
             dir: config.maintenance_dir(),
+            quotas: Arc::new(super::quotas::Uses {
+                quotas: Arc::clone(self.engine.quotas()),
+                clock: Arc::clone(&self.clock),
+            }),
             progress: Tracker::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! The daemon: opens its parts, connects them, and closes them in order. Start at [`run`].
 
+mod activity;
 mod admin;
 mod aggregation;
 mod backend;
@@ -14,6 +15,7 @@ mod maintenance;
 mod names;
 mod peers;
 mod process;
+mod quotas;
 mod ready;
 mod relay;
 mod reload;
@@ -156,7 +158,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let jobs = plumbago_maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
     let lease = core.job_lease();
     let scheduler = Scheduler::new(jobs, core.job_context(config), Arc::clone(&lease));
-    let runs = Runs::new(core.work(config, lease), stop.clone());
+    let work = core.work(config, lease);
+    let runs = Runs::new(work.clone(), stop.clone());
     let peers = Arc::new(peers::open(config, &core.registry)?);
     let parts = (core.engine.clone(), core.keeper.clone());
     let sources = admin::Sources { listeners: listeners.clone(), relay: relay.clone(), stage: stage.clone() };
@@ -173,9 +176,11 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let handles = Handles {
         index: Arc::clone(&core.index),
         finder: core.keeper.finder(),
+        activity: activity::NewestPoints::of(config, &core),
         source: core.source(&peers, &stop),
         tagging: Arc::clone(&tagging) as _,
         writer: Arc::new(writes::Requests { writes: ingest.writes(), runs: runs.clone() }),
+        readiness: Arc::new(health.clone()),
         metadata: Arc::new(info::Settings::new(&core)),
         events: info::events(config)?,
         clock: Arc::clone(&core.clock),
@@ -228,10 +233,11 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     health.set_started();
     // The API port was bound before the replay but not served yet. Connections made since then wait in its
     // queue.
-    let api_address = api.as_ref().map(Server::address);
+    let (api_address, limits) = (api.as_ref().map(Server::address), api.as_ref().and_then(Server::limits));
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
     let carbonlink = carbonlink.map(|port| tokio::spawn(port.run(stop.clone())));
     spawn_chores(config, &core, &sources, &stop);
+    core.watch_quotas(config, work, &stop);
     tokio::spawn(Arc::clone(tagging.series()).run(stop.clone()));
     let maintenance = tokio::spawn(scheduler.run(stop.clone()));
     let hints = greeting::hints(config, addresses.of(Listener::LINE), api_address);
@@ -245,7 +251,14 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         &stop,
         &mut hangup,
         &mut reload,
-        &reload::Live { rules: &rules, listeners: &listeners, relay: &relay, stage: stage.as_ref() },
+        &reload::Live {
+            rules: &rules,
+            listeners: &listeners,
+            relay: &relay,
+            stage: stage.as_ref(),
+            engine: &core.engine,
+            limits: limits.as_ref(),
+        },
     )
     .await;
 
@@ -375,6 +388,7 @@ fn open(
         name_check: backend.keeper.name_check(),
         memory_used: Arc::new(machine::used_bytes),
         memory_reserved: budget.reserved,
+        quotas: quotas::open(config)?,
         conditions: conditions.clone(),
     };
     let engine = Engine::new(config.engine.clone(), parts);

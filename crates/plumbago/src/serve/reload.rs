@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plumbago_api::Certificates;
+use plumbago_api::{Certificates, LiveLimits};
+use plumbago_engine::Engine;
 use plumbago_relay::Relay;
 use plumbago_telemetry::log::{self, LevelHandle};
 use plumbago_telemetry::{Conditions, Gauge, Registry};
 use serde_json::Value;
 
 use super::aggregation::Stage;
-use super::rules;
-use crate::config::{self, Change, Config, Loaded, Place, Problems};
+use super::{quotas, rules};
+use crate::config::{self, Budget, Change, Config, Loaded, Place, Problems};
+use crate::machine;
 
 /// Name of the condition that holds from a failed reload to the next one without errors.
 pub(super) const RELOAD_FAILED: &str = "reload_failed";
@@ -57,6 +59,9 @@ pub(crate) struct Live<'a> {
     pub(crate) listeners: &'a plumbago_ingest::Handle,
     pub(crate) relay: &'a Relay,
     pub(crate) stage: Option<&'a Stage>,
+    pub(crate) engine: &'a Engine,
+    /// The limits of the API port, if it is open.
+    pub(crate) limits: Option<&'a LiveLimits>,
 }
 
 /// How the results of reloads are seen: the health page and metrics.
@@ -215,6 +220,15 @@ impl Reload {
             let what = "the old rules and settings of aggregation stay in effect (aggregation.rules)";
             outcome.fail_with(problems.into_iter(), what);
         }
+        match config.quotas.load_rules() {
+            Ok(rules) if files.contains("quotas.rules") => quotas::replace(live.engine, rules),
+            Ok(_) => {}
+            Err(problems) => {
+                kept.extend(["quotas.rules"]);
+                outcome.fail_with(problems.into_iter(), "the old quotas stay in effect (quotas.rules)");
+            }
+        }
+        self.apply_limits(config, live);
         for (section, certificates) in &self.certificates {
             let files_of = match *section {
                 "api" => config.api.tls.files(),
@@ -228,6 +242,15 @@ impl Reload {
             }
         }
         self.note_files(files, &kept, outcome);
+    }
+
+    fn apply_limits(&self, config: &Config, live: &Live<'_>) {
+        live.engine.set_max_creates(config.engine.max_creates_per_minute);
+        if let Some(limits) = live.limits {
+            let mut config = config.clone();
+            Budget::divide(&mut config, &self.values, machine::memory_bytes());
+            limits.set(config.api.limits);
+        }
     }
 
     /// Remembers and logs the files whose contents are new.

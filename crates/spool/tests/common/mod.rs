@@ -39,6 +39,8 @@ pub(crate) struct TimedRemote {
     cells: Mutex<HashMap<Series, BTreeMap<u32, Cell>>>,
     /// Deletions: the timestamp up to which cells of a stage are deleted.
     graves: Mutex<HashMap<(MetricId, Stage), i64>>,
+    /// Deletions of slots, each with its timestamp.
+    buried: Mutex<Vec<(SlotRange, i64)>>,
     pub(crate) faults: Faults,
     gate: Faulty<MemoryStore>,
     /// Stages whose table is missing: writes to them fail.
@@ -64,6 +66,7 @@ impl TimedRemote {
         Arc::new(Self {
             cells: Mutex::default(),
             graves: Mutex::default(),
+            buried: Mutex::default(),
             gate: Faulty::new(MemoryStore::default(), faults.clone()),
             faults,
             missing: Mutex::default(),
@@ -105,9 +108,18 @@ impl TimedRemote {
             if graves.get(&(run.id, run.stage)).is_some_and(|grave| timestamp_us <= *grave) {
                 continue;
             }
+            let buried = self.buried.lock().unwrap();
+            let is_buried = |slot: u32| {
+                let covers = |(range, at): &(SlotRange, i64)| {
+                    (range.id, range.stage, range.stage_index > 0) == (run.id, run.stage, run.stage_index > 0)
+                        && (range.from..range.until).contains(&slot)
+                        && timestamp_us <= *at
+                };
+                buried.iter().any(covers)
+            };
             let slots = cells.entry((run.id, run.stage, run.stage_index > 0)).or_default();
             for ((slot, value), count) in (run.first_slot..).zip(batch.values(run)).zip(batch.counts(run)) {
-                if value.is_nan() {
+                if value.is_nan() || is_buried(slot) {
                     continue;
                 }
                 self.rows.fetch_add(1, Ordering::Relaxed);
@@ -214,6 +226,22 @@ impl RemotePoints for TimedRemote {
         fate
     }
 
+    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
+        let fate = self.gate.write(&WriteBatch::default()).await;
+        if matches!(&fate, Err(error) if error.kind == ErrorKind::Unavailable) {
+            return fate;
+        }
+        let mut cells = self.cells.lock().unwrap();
+        for range in ranges {
+            self.buried.lock().unwrap().push((*range, timestamp_us));
+            if let Some(slots) = cells.get_mut(&(range.id, range.stage, range.stage_index > 0)) {
+                let is_in = |slot: &u32| (range.from..range.until).contains(slot);
+                slots.retain(|slot, (at, ..)| !is_in(slot) || *at > timestamp_us);
+            }
+        }
+        fate
+    }
+
     async fn subtract_other_writers(&self, _: &mut WriteBatch) -> Result<(), StoreError> {
         Ok(())
     }
@@ -282,6 +310,15 @@ impl RemotePoints for MemoryRemote {
             }
         }
         PointStore::delete(&self.store, metrics).await
+    }
+
+    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
+        let mut stamps = self.stamps.lock().await;
+        for range in ranges {
+            let series = (range.id, range.stage, range.stage_index > 0);
+            stamps.0.extend((range.from..range.until).map(|slot| ((series, Some(slot)), timestamp_us)));
+        }
+        self.store.delete_ranges(ranges).await
     }
 
     async fn subtract_other_writers(&self, _: &mut WriteBatch) -> Result<(), StoreError> {

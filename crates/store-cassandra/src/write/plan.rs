@@ -30,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) rows: Vec<Row>,
     /// Indexes of the batch's runs that the rows are from.
     pub(crate) runs: Vec<u32>,
+    /// Every replica has to confirm the rows, whatever the level of the writes: one of them may have lost them.
+    pub(crate) is_for_all: bool,
 }
 
 impl Request {
@@ -93,7 +95,14 @@ impl Planner {
             for rows in rows.chunks(self.rows_per_request.max(1)) {
                 let Segment { table, id, partition, .. } = group[0];
                 let runs = group.iter().map(|segment| segment.order).collect();
-                plan.requests.push(Request { table, id, partition, rows: rows.to_vec(), runs });
+                plan.requests.push(Request {
+                    table,
+                    id,
+                    partition,
+                    rows: rows.to_vec(),
+                    runs,
+                    is_for_all: false,
+                });
             }
         }
         plan

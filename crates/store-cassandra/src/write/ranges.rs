@@ -132,9 +132,16 @@ impl Ranges {
     }
 }
 
-/// The host ids of the replicas of a request, in ascending order. `None` if the driver does not know them.
-pub(super) fn hosts(session: &Session, statements: &TableStatements, request: &Request) -> Option<Hosts> {
-    replicas(session, statements, request).map(|replicas| hosts_of(&replicas))
+/// The host ids of the replicas of a request, in ascending order, and whether all of them are connected. `None` if
+/// the driver does not know them.
+pub(super) fn hosts(
+    session: &Session,
+    statements: &TableStatements,
+    request: &Request,
+) -> Option<(Hosts, bool)> {
+    let replicas = replicas(session, statements, request)?;
+    let all_connected = replicas.iter().all(|replica| replica.is_connected);
+    Some((hosts_of(&replicas), all_connected))
 }
 
 /// `None` if the driver does not know the replicas.

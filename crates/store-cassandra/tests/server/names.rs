@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use plumbago_model::{ManualClock, MetricConfig, MetricId};
 use plumbago_store::{
-    MetadataStore, MetricMeta, RowProblem, RowStore, SharedStore, WriteBatch, WriterIdentity,
+    MetadataStore, MetricMeta, ReadNotes, RowProblem, RowStore, SharedStore, WriteBatch, WriterIdentity,
 };
 use plumbago_store_cassandra::{CassandraStore, TokenRange, config_from_map};
 use plumbago_telemetry::Registry;
@@ -225,6 +225,8 @@ async fn touches_do_not_bring_back_the_dead(store: &CassandraStore, session: &Se
     assert_eq!(updated().await, before, "it is not due");
     assert_eq!(store.note_written(&names, recently + 7200).await.unwrap(), [true, false]);
     store.note_read(&names).await.unwrap();
+    let row = store.look_up_rows(&["touched"]).await.unwrap().remove(0).unwrap();
+    assert!(row.read_on.is_some_and(|time| time.abs_diff(now()) < 3600), "{row:?}");
     assert!(updated().await > before);
     let text = format!("SELECT name FROM \"{metadata}\".metrics_metadata WHERE name = 'dead'");
     let rows = session.query_unpaged(text, ()).await.unwrap().into_rows_result().unwrap();

@@ -9,7 +9,7 @@ use plumbago_model::{Aggregation, MetricId, Stage};
 
 use crate::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, MetaPage, MetadataStore,
-    MetricMeta, PointStore, ReadRequest, Store, StoreError, WriteBatch, WriteLimits,
+    MetricMeta, PointStore, ReadRequest, SlotRange, Store, StoreError, WriteBatch, WriteLimits,
 };
 
 /// Decides which calls fail. Clones share the settings.
@@ -164,6 +164,13 @@ impl<S: PointStore> PointStore for Faulty<S> {
         let fate = self.before("delete points")?;
         let done = self.inner.delete(metrics).await?;
         Self::after(&fate, "delete points", done)
+    }
+
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        const OPERATION: &str = "delete ranges of points";
+        let fate = self.before(OPERATION)?;
+        let done = self.inner.delete_ranges(ranges).await?;
+        Self::after(&fate, OPERATION, done)
     }
 
     fn write_limits(&self) -> WriteLimits {

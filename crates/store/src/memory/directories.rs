@@ -49,6 +49,7 @@ impl Inner {
             config: meta.map(|meta| meta.config.clone()),
             created_on: meta.map_or(0, |meta| meta.created_on),
             updated_on: self.updated.get(name).copied(),
+            read_on: None,
             problem: problem.cloned(),
         })
     }

@@ -22,6 +22,10 @@ impl Model {
         self.slots.clear();
     }
 
+    pub(crate) fn clear_range(&mut self, stage_index: u8, from: u32, until: u32) {
+        self.slots.retain(|(stage, slot), _| *stage != stage_index || !(from..until).contains(slot));
+    }
+
     pub(crate) fn values(&self, stage_index: u8, from: u32, until: u32) -> Vec<f64> {
         (from..until).map(|slot| self.get(stage_index, slot).0).collect()
     }

@@ -19,6 +19,7 @@ pub async fn all(store: &dyn PointStore, layout: BlockLayout, now: u32) {
     reads_cross_the_expiry_boundary(store, now).await;
     columns_come_in_the_order_asked(store, now).await;
     deletion_takes_all_stages_named_and_no_other_metric(store, now).await;
+    ranges_are_deleted_to_the_slot(store, now).await;
     long_runs_cross_blocks_and_days(store, now).await;
     for seed in 0..6 {
         agrees_with_a_plain_model(store, layout, now, seed).await;
@@ -243,6 +244,46 @@ pub async fn deletion_takes_all_stages_named_and_no_other_metric(store: &dyn Poi
     assert_same(&read(store, &gone, 0, raw + 4, raw + 7).await.0, &[f64::NAN, 9.0, f64::NAN], "born again");
 }
 
+/// A deletion of ranges takes exactly their slots, in blocks and partitions of any age. Slots written afterwards stay.
+pub async fn ranges_are_deleted_to_the_slot(store: &dyn PointStore, now: u32) {
+    let (cut, stays) = (Subject::new("cut"), Subject::new("uncut"));
+    let (raw, coarse) = (cut.raw.slot(now) - 4500, cut.coarse.slot(now) - 100);
+    let leftovers = [(cut.id, vec![cut.raw, cut.coarse])];
+    insist(|| store.delete(&leftovers)).await;
+    let mut batch = WriteBatch::default();
+    for subject in [&cut, &stays] {
+        batch.push(subject.run(0, raw, false), &[1.0; 4400], None);
+        batch.push(subject.run(1, coarse, false), &[2.0; 50], Some(&row_counts(&[4; 50])));
+    }
+    write(store, &batch).await;
+    insist(|| store.delete_ranges(&[])).await;
+    let mut wanted = vec![1.0; 4400];
+    // A slot, a few, many blocks and partitions, nothing, and up to the end.
+    for (from, until) in [(7, 8), (100, 117), (500, 4001), (4100, 4100), (4390, 4400)] {
+        let ranges = [cut.range(0, raw + from, raw + until)];
+        insist(|| store.delete_ranges(&ranges)).await;
+        wanted[from as usize..until as usize].fill(f64::NAN);
+        assert_same(&read(store, &cut, 0, raw, raw + 4400).await.0, &wanted, &format!("{from}..{until}"));
+    }
+    assert_same(&read(store, &cut, 1, coarse, coarse + 50).await.0, &[2.0; 50], "a stage not named");
+    assert_same(&read(store, &stays, 0, raw, raw + 4400).await.0, &[1.0; 4400], "another metric");
+    let ranges = [cut.range(0, raw + 200, raw + 202), cut.range(1, coarse + 10, coarse + 49)];
+    insist(|| store.delete_ranges(&ranges)).await;
+    wanted[200..202].fill(f64::NAN);
+    let (values, counts) = read(store, &cut, 1, coarse + 9, coarse + 50).await;
+    let mut windows = vec![f64::NAN; 41];
+    (windows[0], windows[40]) = (2.0, 2.0);
+    assert_same(&values, &windows, "windows");
+    assert_eq!([counts[0], counts[1], counts[39], counts[40]].map(RowCount::get), [4, 0, 0, 4]);
+    put(store, &cut, raw + 600, &[9.0, 8.0]).await;
+    (wanted[600], wanted[601]) = (9.0, 8.0);
+    let ranges = [cut.range(0, raw + 601, u32::MAX)];
+    assert_same(&read(store, &cut, 0, raw, raw + 4400).await.0, &wanted, "written again");
+    insist(|| store.delete_ranges(&ranges)).await;
+    wanted[601..].fill(f64::NAN);
+    assert_same(&read(store, &cut, 0, raw, raw + 4400).await.0, &wanted, "open to the end");
+}
+
 /// A run of three days reads back, as a whole and in part.
 pub async fn long_runs_cross_blocks_and_days(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("long");
@@ -255,7 +296,7 @@ pub async fn long_runs_cross_blocks_and_days(store: &dyn PointStore, now: u32) {
     assert_same(&read(store, &subject, 0, slot + 1000, slot + 3000).await.0, &values[1000..3000], "part");
 }
 
-/// Random batches, deletions and reads of a few metrics agree with a plain map.
+/// Random batches, deletions (whole and of ranges) and reads of a few metrics agree with a plain map.
 pub async fn agrees_with_a_plain_model(store: &dyn PointStore, layout: BlockLayout, now: u32, seed: u64) {
     let mut random = Random::new(seed);
     let mut metrics: Vec<Tracked> = (0..4).map(|i| Tracked::new(&format!("model{seed}.{i}"))).collect();
@@ -275,6 +316,17 @@ pub async fn agrees_with_a_plain_model(store: &dyn PointStore, layout: BlockLayo
             let stages = [(victim.subject.id, vec![victim.subject.raw, victim.subject.coarse])];
             insist(|| store.delete(&stages)).await;
             victim.model.clear();
+        }
+        if random.one_in(6) {
+            let victim = &mut metrics[random.below(4) as usize];
+            let stage_index = random.below(2) as u8;
+            let newest = victim.subject.stage(stage_index).slot(now);
+            let from = newest - 100 - random.below(500);
+            let len = if random.one_in(3) { 300 } else { 20 };
+            let until = from + 1 + random.below(len);
+            let ranges = [victim.subject.range(stage_index, from, until)];
+            insist(|| store.delete_ranges(&ranges)).await;
+            victim.model.clear_range(stage_index, from, until);
         }
         if random.one_in(4) {
             compare(store, &mut random, &metrics, now, &format!("seed {seed} step {step}")).await;

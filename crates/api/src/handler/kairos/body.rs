@@ -45,7 +45,7 @@ pub(super) async fn points(
         failure
     };
     let is_gzip = is_gzip(request.headers());
-    let limit = api.limits.body.bytes();
+    let limit = api.limits().body.bytes();
     let announced = request.body().size_hint().upper().and_then(|upper| usize::try_from(upper).ok());
     if announced.is_some_and(|announced| announced > limit) {
         let error = beyond("bytes of the request's body", "body", limit);
@@ -55,7 +55,7 @@ pub(super) async fn points(
     let mut memory = Vec::new();
     let held = announced.unwrap_or(limit);
     memory.extend(lease(api, held).await.map_err(|failure| counted(BodyFault::Memory, failure))?);
-    let body = params::body(request, &api.limits).await.map_err(|error| {
+    let body = params::body(request, &api.limits()).await.map_err(|error| {
         let fault = match error {
             ApiError::TooLarge(_) => BodyFault::TooLarge,
             _ => BodyFault::Half,

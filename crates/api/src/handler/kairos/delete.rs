@@ -41,7 +41,7 @@ fn shaped(outcome: Result<(), Failure>) -> Response {
 
 async fn selected(api: &Arc<Api>, request: Request) -> Result<(), Failure> {
     allowed(api)?;
-    let body = params::body(request, &api.limits).await?;
+    let body = params::body(request, &api.limits()).await?;
     let now_ms = api.clock.now_ms();
     let query =
         Query::parse(&body, now_ms).map_err(|texts| Failure { status: StatusCode::BAD_REQUEST, texts })?;

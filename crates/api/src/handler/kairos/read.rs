@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::{Method, StatusCode};
-use plumbago_kairosdb::kairos::answer::{self, Column};
+use plumbago_kairosdb::kairos::answer::{self, Column, Most};
 use plumbago_kairosdb::kairos::{Metric, Query, TagValue};
 use plumbago_kairosdb::names;
 use plumbago_model::Series;
@@ -36,24 +36,44 @@ const POINT_COST: usize = 9;
 
 /// Answers `/api/v1/datapoints/query`.
 pub(crate) async fn query(api: Arc<Api>, request: Request) -> Response {
-    text_or_failure(ask(&api, request, false).await)
+    match kept_or_read(&api, request).await {
+        Ok(response) => response,
+        Err(failure) => Protocol::Kairos.failure(&failure),
+    }
 }
 
 /// Answers `/api/v1/datapoints/query/tags`.
 pub(crate) async fn query_tags(api: Arc<Api>, request: Request) -> Response {
-    text_or_failure(ask(&api, request, true).await)
+    let answer = async {
+        let (query, _) = read_query(&api, request).await?;
+        ask(&api, query, true).await
+    };
+    text_or_failure(answer.await)
 }
 
-/// Answers the paths that list or report something: `metricnames`, `tagnames`, `tagvalues`, `version` and `health`.
+/// Answers `/api/v1/health/status` and `/api/v1/health/check`: as `/readyz` of the admin port does, in KairosDB's
+/// form.
+pub(crate) async fn kairos_health(api: Arc<Api>, request: Request) -> Response {
+    let held = api.readiness.conditions();
+    let blocking: Vec<&str> =
+        held.iter().filter(|held| held.severity.blocks()).map(|held| held.name).collect();
+    if request.uri().path().trim_end_matches('/').ends_with("check") {
+        let is_ready = blocking.is_empty();
+        let status = if is_ready { StatusCode::NO_CONTENT } else { StatusCode::INTERNAL_SERVER_ERROR };
+        return status.into_response();
+    }
+    let store = if blocking.is_empty() { "Datastore-Query: OK" } else { "Datastore-Query: FAIL" };
+    let mut lines = vec!["JVM-Thread-Deadlock: OK".to_owned(), store.to_owned()];
+    lines.extend(blocking.iter().map(|name| format!("{name}: FAIL")));
+    json_text(StatusCode::OK, json!(lines).to_string())
+}
+
+/// Answers the paths that list or report something: `metricnames`, `tagnames`, `tagvalues` and `version`.
 pub(crate) async fn listing(api: Arc<Api>, request: Request) -> Response {
     let path = request.uri().path().trim_end_matches('/').to_owned();
     let tail = path.rsplit_once("/api/v1/").map_or("", |(_, tail)| tail).to_owned();
     match tail.as_str() {
         "version" => json_text(StatusCode::OK, json!({ "version": VERSION }).to_string()),
-        "health/status" => {
-            json_text(StatusCode::OK, json!(["JVM-Thread-Deadlock: OK", "Datastore-Query: OK"]).to_string())
-        }
-        "health/check" => StatusCode::NO_CONTENT.into_response(),
         "metricnames" => {
             let query = request.uri().query().unwrap_or_default().as_bytes();
             let prefix = form_urlencoded::parse(query).find(|(key, _)| key == "prefix");
@@ -78,7 +98,7 @@ fn text_or_failure(answer: Result<String, Failure>) -> Response {
 
 async fn metric_names(api: &Arc<Api>, prefix: String) -> Result<Value, Failure> {
     api.check_tags()?;
-    let limit = api.limits.find_results;
+    let limit = api.limits().find_results;
     let found = tag_search::aside(api, move |index, _| index.list_values("name", None, usize::MAX)).await?;
     let names = found.map(|(_, names)| names).unwrap_or_default();
     let names = names.iter().map(|name| names::decoded(&name.text).into_owned());
@@ -102,7 +122,7 @@ async fn tag_names(api: &Arc<Api>) -> Result<Value, Failure> {
 /// The values of all tags together, as KairosDB 1.2 listed them.
 async fn tag_values(api: &Arc<Api>) -> Result<Value, Failure> {
     api.check_tags()?;
-    let limit = api.limits.find_results;
+    let limit = api.limits().find_results;
     let values = tag_search::aside(api, move |index, _| {
         let mut all = std::collections::BTreeSet::new();
         for tag in index.list_tags(None, usize::MAX)?.iter().filter(|tag| &*tag.text != "name") {
@@ -120,10 +140,25 @@ async fn tag_values(api: &Arc<Api>) -> Result<Value, Failure> {
     Ok(json!({ "results": values }))
 }
 
-async fn ask(api: &Arc<Api>, request: Request, only_tags: bool) -> Result<String, Failure> {
-    api.check_tags()?;
+/// Answers a query, from the cache if `cache_time` allows it.
+async fn kept_or_read(api: &Arc<Api>, request: Request) -> Result<Response, Failure> {
+    let (query, body) = read_query(api, request).await?;
+    let now = api.clock.now();
+    let ticket = api.cache.ticket_of_query(&body, query.cache_time);
+    if let Some(kept) = ticket.as_ref().and_then(|ticket| api.cache.get(ticket, now)) {
+        return Ok(kept);
+    }
+    let response = json_text(StatusCode::OK, ask(api, query, false).await?);
+    Ok(match ticket {
+        None => response,
+        Some(ticket) => api.cache.keep(ticket, response, now),
+    })
+}
+
+/// Reads a query. Returns its text too.
+async fn read_query(api: &Arc<Api>, request: Request) -> Result<(Query, Vec<u8>), Failure> {
     let body = if request.method() == Method::POST {
-        params::body(request, &api.limits).await?.to_vec()
+        params::body(request, &api.limits()).await?.to_vec()
     } else {
         let query = request.uri().query().unwrap_or_default().as_bytes();
         let query = form_urlencoded::parse(query).find(|(key, _)| key == "query");
@@ -132,12 +167,20 @@ async fn ask(api: &Arc<Api>, request: Request, only_tags: bool) -> Result<String
     let now_ms = api.clock.now_ms();
     let query =
         Query::parse(&body, now_ms).map_err(|texts| Failure { status: StatusCode::BAD_REQUEST, texts })?;
-    if query.metrics.len() > api.limits.targets {
-        return Err(beyond("metrics", "targets", api.limits.targets).into());
+    if query.metrics.len() > api.limits().targets {
+        return Err(beyond("metrics", "targets", api.limits().targets).into());
     }
+    Ok((query, body))
+}
+
+async fn ask(api: &Arc<Api>, query: Query, only_tags: bool) -> Result<String, Failure> {
+    api.check_tags()?;
     let query = Arc::new(query);
+    let now_ms = api.clock.now_ms();
+    let limits = api.limits();
+    api.memory.set_max(limits.memory_of_all());
     let mut reading =
-        Reading { api, account: Account::new(&api.memory, api.limits.memory), series: 0, points: 0 };
+        Reading { api, account: Account::new(&api.memory, limits.memory), series: 0, points: 0 };
     let mut answers = Vec::with_capacity(query.metrics.len());
     for at in 0..query.metrics.len() {
         let metric = &query.metrics[at];
@@ -163,16 +206,16 @@ async fn aggregated(
 ) -> Result<String, Failure> {
     /// More points than this are not worked on where other requests wait.
     const FEW: usize = 10_000;
-    let points_max = api.limits.points.min(MADE_MAX);
+    let most = Most { points: api.limits().points.min(MADE_MAX), groups: api.limits().series };
     let points: usize = columns.iter().map(|column| column.points.len()).sum();
     let made = if points <= FEW && query.metrics[at].aggregators.iter().all(|one| !one.makes_points()) {
-        answer::metric(query, &query.metrics[at], columns, now_ms, points_max)
+        answer::metric(query, &query.metrics[at], columns, now_ms, most)
     } else {
         let turn = Arc::clone(&api.evaluations).acquire_owned().await.map_err(|_| aborted())?;
         let query = Arc::clone(query);
         let work = move || {
             let _turn = turn;
-            answer::metric(&query, &query.metrics[at], columns, now_ms, points_max)
+            answer::metric(&query, &query.metrics[at], columns, now_ms, most)
         };
         tokio::task::spawn_blocking(work).await.map_err(|_| aborted())?
     };
@@ -251,8 +294,8 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn count(&mut self, series: usize) -> Result<(), ApiError> {
         self.series += series;
-        if self.series > self.api.limits.series {
-            return Err(beyond("series", "series", self.api.limits.series));
+        if self.series > self.api.limits().series {
+            return Err(beyond("series", "series", self.api.limits().series));
         }
         Ok(())
     }
@@ -275,8 +318,8 @@ impl Reading<'_> {
             let series = self.api.source.fetch(&FetchRequest { names, from, until, now }).await?;
             let slots: usize = series.iter().map(|series| series.values.len()).sum();
             self.points += slots;
-            if self.points > self.api.limits.points {
-                return Err(beyond("points", "points", self.api.limits.points));
+            if self.points > self.api.limits().points {
+                return Err(beyond("points", "points", self.api.limits().points));
             }
             self.account.add_read(series.len(), slots.saturating_mul(POINT_COST))?;
             columns.extend(series.iter().map(|series| column(series, query)));

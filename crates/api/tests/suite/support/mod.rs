@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_api::{Config, EventLog, Handles, Metadata, MetadataError, NoTagging, NoWriter, Server};
+use plumbago_api::{
+    Config, EventLog, Handles, Metadata, MetadataError, NoConditions, NoTagging, NoWriter, Readiness, Server,
+};
 use plumbago_index::Index;
 use plumbago_model::{Aggregation, ManualClock, MetricConfig, Series};
 use plumbago_store::{FetchError, FetchRequest, SeriesSource};
@@ -125,6 +127,11 @@ pub(crate) fn metrics() -> Made {
 }
 
 pub(crate) async fn start(config: Config, source: Made) -> Running {
+    start_in(config, source, Arc::new(NoConditions)).await
+}
+
+/// Starts a server whose process has conditions.
+pub(crate) async fn start_in(config: Config, source: Made, readiness: Arc<dyn Readiness>) -> Running {
     let registry = Registry::new();
     let index = Arc::new(Index::new(&registry));
     index.insert(source.values.keys().map(String::as_str));
@@ -133,9 +140,11 @@ pub(crate) async fn start(config: Config, source: Made) -> Running {
     let handles = Handles {
         index,
         finder: None,
+        activity: None,
         source: Arc::clone(&source) as Arc<dyn SeriesSource>,
         tagging: Arc::new(NoTagging),
         writer: Arc::new(NoWriter),
+        readiness,
         metadata: Arc::clone(&source) as Arc<dyn Metadata>,
         events: Arc::new(match config.events_bytes.bytes() {
             0 => EventLog::off(),

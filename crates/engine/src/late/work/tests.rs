@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use plumbago_model::{Aggregation, MetricConfig, MetricId, Stage};
 use plumbago_store::layer::{Faults, Faulty};
 use plumbago_store::memory::MemoryStore;
-use plumbago_store::{Capabilities, PointStore, Store, StoreError, WriteLimits};
+use plumbago_store::{Capabilities, PointStore, SlotRange, Store, StoreError, WriteLimits};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
@@ -55,6 +55,10 @@ impl PointStore for Noting {
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
         self.inner.delete(metrics).await
+    }
+
+    async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
+        self.inner.delete_ranges(ranges).await
     }
 
     fn write_limits(&self) -> WriteLimits {

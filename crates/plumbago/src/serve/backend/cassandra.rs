@@ -115,16 +115,26 @@ impl Cassandra {
 
     /// Waits up to `DRAIN_TIMEOUT` for pending rows to be acknowledged, then closes the spool and the copy.
     pub(super) async fn close(self) -> anyhow::Result<()> {
-        if self.store.is_up() && !self.spooled.drain(DRAIN_TIMEOUT).await {
-            let status = self.spooled.status();
-            let why = status.last_error.unwrap_or_else(|| "the servers were too slow".to_owned());
-            let rows = status.spool.pending_rows;
-            tracing::warn!(rows, why, "not all rows were sent; the spool keeps them for the next start");
+        if self.store.is_up() {
+            self.spooled.drain(DRAIN_TIMEOUT).await;
+            self.report_unsent();
         }
         self.sending.cancel();
         self.copy.close()?;
         self.spooled.spool().clone().close()?;
         Ok(())
+    }
+
+    /// Says how many rows stay in the spool at a stop, deferred ones included.
+    fn report_unsent(&self) {
+        let status = self.spooled.status();
+        let rows = status.spool.pending_rows;
+        if rows == 0 {
+            return;
+        }
+        let deferral = status.last_deferral.filter(|_| status.spool.deferred_rows > 0);
+        let why = status.last_error.or(deferral).unwrap_or_else(|| "the servers were too slow".to_owned());
+        tracing::warn!(rows, why, "not all rows were sent; the spool keeps them for the next start");
     }
 
     /// Holds the files of the spool or of the copy of the names, for backups.

@@ -13,7 +13,7 @@ use plumbago_engine::{Engine, NameCheck};
 use plumbago_maintenance::{JobLease, NoLeases, Stores};
 use plumbago_model::{Clock, Retention};
 use plumbago_store::{
-    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, SchemaNeeds, SharedStore,
+    DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, ReadNotes, SchemaNeeds, SharedStore,
     SharedWindows, StageSizes, StoreError,
 };
 use plumbago_store_embedded::EmbeddedStore;
@@ -136,9 +136,9 @@ impl Keeper {
     }
 
     /// Returns the store that records which metrics are read, if one does.
-    pub(super) fn notes_reads(&self) -> Option<Arc<dyn SharedStore>> {
+    pub(super) fn notes_reads(&self) -> Option<Arc<dyn ReadNotes>> {
         match self {
-            Self::Embedded(_) => None,
+            Self::Embedded(store) => Some(Arc::new(store.clone())),
             Self::Cassandra(cassandra) => {
                 cassandra.notes_reads.then(|| Arc::new(cassandra.store.clone()) as _)
             }

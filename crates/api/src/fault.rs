@@ -1,0 +1,120 @@
+//! Where the mistake in a target is, for editors: the answer to `/render` with `errors=json`.
+
+use axum::response::Response;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use plumbago_render::describe::functions;
+use plumbago_render::{EvalError, ParseError};
+use serde_json::{Value, json};
+
+use crate::error::{ApiError, plain};
+
+/// The place of a mistake in a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The target.
+    target: String,
+    /// Its first wrong character, and the one after the last, counted in characters from 0.
+    begin: usize,
+    end: usize,
+    /// The function that was probably meant.
+    meant: Option<&'static str>,
+}
+
+impl Fault {
+    /// The place at which a target cannot be parsed.
+    pub(crate) fn of_parse(target: &str, error: &ParseError) -> Self {
+        Self::at(target, error.position, None)
+    }
+
+    /// The place at which a target cannot be evaluated; `None` if that is the whole of it.
+    pub(crate) fn of_eval(target: &str, error: &EvalError) -> Option<Self> {
+        match error {
+            EvalError::UnknownFunction { name, position } => Some(Self::at(target, *position, similar(name))),
+            EvalError::Argument { position, .. } | EvalError::NoSeries { position } => {
+                Some(Self::at(target, *position, None))
+            }
+            _ => None,
+        }
+    }
+
+    /// A fault at a position that counts from 1, to the end of the word there.
+    fn at(target: &str, position: usize, meant: Option<&'static str>) -> Self {
+        let begin = position.saturating_sub(1);
+        let word = target.chars().skip(begin).take_while(|c| c.is_alphanumeric() || *c == '_').count();
+        Self { target: target.to_owned(), begin, end: begin + word.max(1), meant }
+    }
+
+    fn json(&self) -> Value {
+        let mut fault = json!({"target": self.target, "begin": self.begin, "end": self.end});
+        if let Some(meant) = self.meant {
+            fault["meant"] = json!(meant);
+        }
+        fault
+    }
+}
+
+/// The answer to a request that is refused and asked for errors as JSON: the text that others get, and the place of
+/// the mistake if there is one.
+pub(crate) fn answer(error: &ApiError) -> Response {
+    let fault = match error {
+        ApiError::Target(wrong) => wrong.fault.as_ref().map(Fault::json),
+        _ => None,
+    };
+    let status: StatusCode = error.status();
+    let mut body = json!({"error": error.to_string()});
+    if let Some(fault) = fault {
+        body["fault"] = fault;
+    }
+    let mut response = plain(status, body.to_string());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The function whose name is nearest to a misspelt one.
+fn similar(name: &str) -> Option<&'static str> {
+    let wanted = name.to_ascii_lowercase();
+    let most = (name.len() / 3).clamp(1, 3);
+    let near = |known: &&'static str| distance(&known.to_ascii_lowercase(), &wanted);
+    functions().into_iter().map(|function| function.name).filter(|known| near(known) <= most).min_by_key(near)
+}
+
+/// The number of characters to add, drop or replace between two texts.
+fn distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 64;
+    if a.len().max(b.len()) > LONGEST {
+        return usize::MAX;
+    }
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (line, letter) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = line + 1;
+        for (column, other) in b.iter().enumerate() {
+            let replaced = corner + usize::from(letter != *other);
+            corner = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_function_is_known() {
+        assert_eq!(similar("sumSeris"), Some("sumSeries"));
+        assert_eq!(similar("movingaverage"), Some("movingAverage"));
+        assert_eq!(similar("frobnicate"), None);
+        assert_eq!(similar(&"x".repeat(1000)), None);
+    }
+
+    #[test]
+    fn a_fault_covers_the_word() {
+        let fault = Fault::at("é(sumSeris(a))", 3, None);
+        assert_eq!((fault.begin, fault.end), (2, 10));
+        assert_eq!(Fault::at("a(", 3, None).end, 3);
+    }
+}

@@ -1,0 +1,32 @@
+//! The stages that the series of an answer were read from.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use plumbago_render::TimeSeries;
+
+use crate::state::Api;
+
+/// With more series than this, stages are not looked up.
+const SERIES_MAX: usize = 200;
+
+/// For each name of a metric, its retention and the number of the stage with the step of its series.
+pub(super) type Stages = HashMap<Arc<str>, (String, usize)>;
+
+/// Looks the stages of series up. Results of functions have none, and neither have metrics whose settings cannot
+/// be read at the moment: a graph is worth more than its legend.
+pub(super) async fn of(api: &Api, series: &[TimeSeries]) -> Stages {
+    if series.len() > SERIES_MAX {
+        return Stages::new();
+    }
+    let named: Vec<&TimeSeries> = series.iter().filter(|one| !one.name.contains('(')).collect();
+    let names: Vec<&str> = named.iter().map(|one| &*one.name).collect();
+    let Ok(configs) = api.metadata.configs(&names).await else { return Stages::new() };
+    let stage = |(one, config): (&&TimeSeries, Option<Arc<plumbago_model::MetricConfig>>)| {
+        let config = config?;
+        let stages = config.retention.stages();
+        let number = stages.iter().position(|stage| i64::from(stage.resolution) == one.step)?;
+        Some((Arc::clone(&one.name), (config.retention.to_string(), number)))
+    };
+    named.iter().zip(configs).filter_map(stage).collect()
+}

@@ -1,0 +1,23 @@
+//! Tells which metrics may have points in a range of time.
+
+use plumbago_store::FetchError;
+
+use super::Engine;
+use crate::worker::ShardCommand;
+
+impl Engine {
+    /// Returns whether each metric may have points from `from` until `until` (seconds since the epoch, both inclusive);
+    /// `None` if the engine does not know. A newest point that was flushed may seem an hour younger than it is.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub async fn may_have_points(
+        &self,
+        names: &[&str],
+        from: i64,
+        until: i64,
+    ) -> Result<Vec<Option<bool>>, FetchError> {
+        self.ask_each(names, |hashes, answer| ShardCommand::MayHavePoints(hashes, (from, until), answer))
+            .await
+    }
+}

@@ -1,0 +1,219 @@
+//! Quotas in effect: the rules, and what each directory uses (`docs/decisions/quotas.md`).
+//!
+//! A metric gets its account once, when it gets its head. While the rules change, it has one of the old rules and one of
+//! the new ones, until all metrics have both.
+
+mod account;
+mod config;
+mod export;
+mod watch;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use plumbago_model::rules::{Quota, QuotaLimits, QuotaRules};
+
+pub use account::Limited;
+pub(crate) use account::{Account, Usage};
+pub use config::Config;
+pub(crate) use watch::QuotaWatch;
+
+/// The quotas of a process. Shared by shards and whoever shows them.
+#[derive(Debug)]
+pub struct Quotas(RwLock<Generations>);
+
+/// The rules in effect, and those that will be.
+#[derive(Debug)]
+struct Generations {
+    current: Arc<Generation>,
+    next: Option<Arc<Generation>>,
+}
+
+/// Rules and their accounts.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) number: u64,
+    rules: QuotaRules,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    by_directory: HashMap<String, Arc<Account>>,
+    /// What directories used under the rules before.
+    usage: HashMap<String, Arc<Usage>>,
+    numbers: u32,
+}
+
+/// The account of a metric for each generation that there is; none has an account where nothing is limited.
+pub(crate) type Places = Vec<(u64, Option<Arc<Account>>)>;
+
+/// What a directory uses of its quota.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaUse {
+    /// The name of the quota.
+    pub quota: String,
+    /// The directory; `/` for everything.
+    pub directory: String,
+    /// What it may have.
+    pub limits: QuotaLimits,
+    /// Nothing is refused, only counted.
+    pub dry_run: bool,
+    /// The number of its metrics.
+    pub metrics: u64,
+    /// Points that arrived in this minute or in the one before, whichever has more.
+    pub points_per_minute: u64,
+    /// Bytes in the store at the last measurement; `None` before the first one.
+    pub bytes: Option<u64>,
+    /// Points refused since the start, or that would have been in a dry run, in the order of [`Limited::ALL`].
+    pub refused: [u64; 3],
+}
+
+impl QuotaUse {
+    /// What is at its limit.
+    pub fn full(&self) -> impl Iterator<Item = Limited> + '_ {
+        Limited::ALL.into_iter().filter(|limited| {
+            self.limit(*limited).zip(self.used(*limited)).is_some_and(|(limit, used)| used >= limit)
+        })
+    }
+
+    /// A limit, if there is one.
+    pub fn limit(&self, limited: Limited) -> Option<u64> {
+        match limited {
+            Limited::Metrics => self.limits.metrics,
+            Limited::Points => self.limits.points_per_minute,
+            Limited::Bytes => self.limits.bytes,
+        }
+    }
+
+    /// What is used, if it is known.
+    pub fn used(&self, limited: Limited) -> Option<u64> {
+        match limited {
+            Limited::Metrics => Some(self.metrics),
+            Limited::Points => Some(self.points_per_minute),
+            Limited::Bytes => self.bytes,
+        }
+    }
+}
+
+impl Default for Quotas {
+    /// No quotas.
+    fn default() -> Self {
+        Self::new(QuotaRules::default())
+    }
+}
+
+impl Quotas {
+    /// The quotas that a process starts with.
+    pub fn new(rules: QuotaRules) -> Self {
+        let current = Arc::new(Generation { number: 0, rules, accounts: Mutex::default() });
+        Self(RwLock::new(Generations { current, next: None }))
+    }
+
+    /// The rules in effect, one by one.
+    pub fn rules(&self) -> Vec<Quota> {
+        self.current().rules.quotas().to_vec()
+    }
+
+    /// What each directory uses that has a quota, sorted. `now` is in seconds since the epoch.
+    pub fn uses(&self, now: i64) -> Vec<QuotaUse> {
+        let current = self.current();
+        let mut uses: Vec<QuotaUse> =
+            current.lock().by_directory.values().map(|account| account.use_of(now)).collect();
+        uses.sort_by(|a, b| (&a.quota, &a.directory).cmp(&(&b.quota, &b.directory)));
+        uses
+    }
+
+    /// What a directory uses, if a quota counts for it. Everything is `/`.
+    pub fn use_of(&self, directory: &str, now: i64) -> Option<QuotaUse> {
+        let directory = if directory == "/" { "" } else { directory };
+        self.current().lock().by_directory.get(directory).map(|account| account.use_of(now))
+    }
+
+    /// Notes what the points below a directory take in the store.
+    pub fn set_bytes(&self, directory: &str, bytes: u64) {
+        let directory = if directory == "/" { "" } else { directory };
+        if let Some(account) = self.current().lock().by_directory.get(directory) {
+            account.set_bytes(bytes);
+        }
+    }
+
+    /// The accounts that a metric of this name counts for.
+    pub(crate) fn places(&self, name: &str) -> Places {
+        let generations = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if generations.next.is_none() && generations.current.rules.is_empty() {
+            return Places::new();
+        }
+        let all = std::iter::once(&generations.current).chain(&generations.next);
+        all.map(|generation| (generation.number, generation.account(name))).collect()
+    }
+
+    /// Begins a change of the rules. Fails while another one goes on.
+    pub(crate) fn begin(&self, rules: QuotaRules) -> Option<Arc<Generation>> {
+        let mut generations = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if generations.next.is_some() {
+            return None;
+        }
+        let old = generations.current.lock();
+        let usage = old.by_directory.iter().map(|(directory, a)| (directory.clone(), Arc::clone(&a.usage)));
+        let accounts = Accounts { usage: usage.collect(), numbers: old.numbers, ..Accounts::default() };
+        drop(old);
+        let number = generations.current.number + 1;
+        let next = Arc::new(Generation { number, rules, accounts: Mutex::new(accounts) });
+        generations.next = Some(Arc::clone(&next));
+        Some(next)
+    }
+
+    /// Gives a change of the rules up.
+    pub(crate) fn abandon(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).next = None;
+    }
+
+    /// Ends a change of the rules: all shards use the new ones by now.
+    pub(crate) fn end(&self) {
+        let mut generations = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(next) = generations.next.take() {
+            generations.current = next;
+        }
+    }
+
+    fn current(&self) -> Arc<Generation> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).current)
+    }
+}
+
+impl Generation {
+    /// The account that a metric of this name counts for.
+    pub(crate) fn account(&self, name: &str) -> Option<Arc<Account>> {
+        let (position, directory) = self.rules.find(name)?;
+        let mut accounts = self.lock();
+        if let Some(account) = accounts.by_directory.get(directory) {
+            return Some(Arc::clone(account));
+        }
+        accounts.numbers += 1;
+        let (number, usage) = (accounts.numbers, accounts.usage.get(directory).cloned().unwrap_or_default());
+        let quota = self.rules.quotas()[position].clone();
+        let account = Arc::new(Account::new(number, quota, directory, usage));
+        accounts.by_directory.insert(directory.to_owned(), Arc::clone(&account));
+        Some(account)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Account {
+    fn use_of(&self, now: i64) -> QuotaUse {
+        QuotaUse {
+            quota: self.quota.name.clone(),
+            directory: account::shown(&self.directory).to_owned(),
+            limits: self.quota.limits,
+            dry_run: self.quota.dry_run,
+            metrics: self.metrics(),
+            points_per_minute: self.points_per_minute(now),
+            bytes: self.bytes(),
+            refused: self.refused(),
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Deletes a range of time of metrics while points of them may arrive.
+//!
+//! `plan` decides what goes and what is folded anew; what happens in a head is in `shard/ranges.rs`. The reasons are in
+//! `docs/decisions/delete.md`.
+
+pub(crate) mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_store::{
+    Column, ErrorKind, FlushBatch, RangeDeleter, RangeReport, ReadRequest, SlotRange, StateRow, StoreError,
+    TimeRange,
+};
+
+use self::plan::{Edge, Plan, Subject};
+use crate::engine::Engine;
+use crate::shard::import::{Begun, End, ImportHead};
+use crate::shard::ranges::{Ask, BeginRange, raw_slots};
+
+/// How often metrics are asked for of which points are on their way to the store.
+const TRIES: u32 = 400;
+/// Pause between two of them.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Slots that are read at a time, about.
+const READ_SLOTS: u64 = 1 << 20;
+/// Further into the future than this, in seconds, no point is counted.
+const AHEAD_SECONDS: i64 = 2 * 86_400;
+
+/// A metric on its way.
+struct Work {
+    place: usize,
+    name: Arc<str>,
+    head: Box<ImportHead>,
+    edges: Vec<Edge>,
+    plan: Plan,
+    /// The open windows that the head takes over; `None` until they are committed.
+    open: Option<Vec<plumbago_model::Window>>,
+}
+
+#[async_trait]
+impl RangeDeleter for Engine {
+    async fn delete_range(
+        &self,
+        names: &[&str],
+        range: TimeRange,
+        dry_run: bool,
+    ) -> Result<Vec<RangeReport>, StoreError> {
+        // A task of its own: heads that are held still have to be released even if the caller goes away.
+        let (engine, names) = (self.clone(), names.iter().map(|name| Arc::from(*name)).collect::<Vec<_>>());
+        let deleting = tokio::spawn(async move { engine.delete_range_of(&names, range, dry_run).await });
+        match deleting.await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::with(ErrorKind::Internal, "delete a range", error)),
+        }
+    }
+}
+
+impl Engine {
+    async fn delete_range_of(
+        &self,
+        names: &[Arc<str>],
+        range: TimeRange,
+        dry_run: bool,
+    ) -> Result<Vec<RangeReport>, StoreError> {
+        let mut reports = vec![RangeReport::default(); names.len()];
+        self.load_missing(names).await?;
+        let mut left: Vec<usize> = (0..names.len()).collect();
+        let ask = if dry_run { Ask::Look } else { Ask::Begin };
+        let mut result = Ok(());
+        for _ in 0..TRIES {
+            result = self.handle(names, &left, range, ask, &mut reports).await;
+            left.retain(|place| reports[*place].is_busy);
+            if left.is_empty() || result.is_err() {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        if !dry_run {
+            self.ask_for(names, &left, range, Ask::Leave).await?;
+        }
+        result.map(|()| reports)
+    }
+
+    /// Asks for metrics and handles those that are at rest.
+    async fn handle(
+        &self,
+        names: &[Arc<str>],
+        places: &[usize],
+        range: TimeRange,
+        ask: Ask,
+        reports: &mut [RangeReport],
+    ) -> Result<(), StoreError> {
+        let mut works = self.begin(names, places, range, ask, reports).await?;
+        if ask == Ask::Look {
+            return self.count(&mut works, range, reports).await;
+        }
+        let result = self.carry_out(&mut works, range, reports).await;
+        let end = |work: Work| {
+            let shard = self.router().shard(&self.router().hash(&work.name));
+            let (at, name, open) = (work.head.at, work.name, work.open);
+            (shard, End { at, name, open, fill: Vec::new() })
+        };
+        self.end_import(works.into_iter().map(end).collect()).await.map_err(stopping)?;
+        result
+    }
+
+    async fn ask_for(
+        &self,
+        names: &[Arc<str>],
+        places: &[usize],
+        range: TimeRange,
+        ask: Ask,
+    ) -> Result<Vec<Begun>, StoreError> {
+        let begin = |place: &usize| BeginRange { hash: self.router().hash(&names[*place]), range, ask };
+        self.begin_range(places.iter().map(begin).collect()).await.map_err(stopping)
+    }
+
+    /// Loads metrics that the store has and no shard, so that points which arrive meanwhile meet them.
+    async fn load_missing(&self, names: &[Arc<str>]) -> Result<(), StoreError> {
+        self.apply_queued().await.map_err(stopping)?;
+        let refs: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let known = self.contains(&refs).await.map_err(stopping)?;
+        let missing: Vec<&str> =
+            refs.into_iter().zip(known).filter(|(_, known)| !known).map(|(name, _)| name).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let found: Vec<_> = self.parts().metadata.get(&missing).await?.into_iter().flatten().collect();
+        self.adopt(&found).await.map_err(stopping)
+    }
+
+    async fn begin(
+        &self,
+        names: &[Arc<str>],
+        places: &[usize],
+        range: TimeRange,
+        ask: Ask,
+        reports: &mut [RangeReport],
+    ) -> Result<Vec<Work>, StoreError> {
+        let answers = self.ask_for(names, places, range, ask).await?;
+        let now = self.parts().clock.now();
+        let mut works = Vec::with_capacity(places.len());
+        for (place, begun) in places.iter().copied().zip(answers) {
+            let report = &mut reports[place];
+            report.exists = !matches!(begun, Begun::Unknown);
+            report.is_busy = matches!(begun, Begun::Busy);
+            if let Begun::Ready(head) = begun {
+                report.points = head.dropped;
+                let edges = subject(&head, range, now).edges();
+                let (name, plan) = (Arc::clone(&names[place]), Plan::default());
+                works.push(Work { place, name, head, edges, plan, open: None });
+            }
+        }
+        Ok(works)
+    }
+
+    /// Reads what the windows at the borders are folded from, and plans.
+    async fn plan(
+        &self,
+        works: &mut [Work],
+        range: TimeRange,
+        reports: &mut [RangeReport],
+    ) -> Result<(), StoreError> {
+        let now = self.parts().clock.now();
+        let mut rest = works;
+        while !rest.is_empty() {
+            let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
+            let (mut slots, mut taken) = (0, 0);
+            while taken < rest.len() && slots < READ_SLOTS {
+                let work = &rest[taken];
+                for read in subject(&work.head, range, now).reads(&work.edges) {
+                    slots += u64::from(read.until - read.from);
+                    request.ranges.push(read);
+                }
+                taken += 1;
+            }
+            let columns = self.read_merged(&request).await?;
+            let mut columns = columns.as_slice();
+            let (now_read, left) = rest.split_at_mut(taken);
+            for work in now_read {
+                let (own, others) = columns.split_at(2 * work.edges.len());
+                columns = others;
+                work.plan = subject(&work.head, range, now).plan(&work.edges, own);
+                let report = &mut reports[work.place];
+                (report.folded, report.kept) = (work.plan.folded, work.plan.kept);
+            }
+            rest = left;
+        }
+        Ok(())
+    }
+
+    async fn read_merged(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        if request.ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut columns = self.parts().points.read(request).await?;
+        for (column, range) in columns.iter_mut().zip(&request.ranges) {
+            column.merge_writers(range.aggregation);
+        }
+        Ok(columns)
+    }
+
+    /// The order matters for a kill in between: what windows are folded from goes last, so that the same call does the
+    /// same again.
+    async fn carry_out(
+        &self,
+        works: &mut [Work],
+        range: TimeRange,
+        reports: &mut [RangeReport],
+    ) -> Result<(), StoreError> {
+        self.plan(works, range, reports).await?;
+        let parts = self.parts();
+        // The store may have rows of windows that the head still folds: of other writers, of flushes at intervals, and of a
+        // flush whose slots have changed since.
+        let stale: Vec<SlotRange> = works.iter().flat_map(|work| work.plan.stale.clone()).collect();
+        parts.points.delete_ranges(&stale).await?;
+        let mut batch = FlushBatch::default();
+        for work in works.iter_mut() {
+            let rows = &work.plan.rows;
+            for run in &rows.runs {
+                batch.rows.push(*run, rows.values(run), Some(rows.counts(run)));
+            }
+            // Without a row the metric stays one whose open windows are folded from the store.
+            if !work.head.is_refolded {
+                let bytes = work.head.state.with_open(&work.plan.open).encode();
+                batch.states.push(StateRow { id: work.head.id, bytes });
+            }
+        }
+        // Windows of other writers that came since the deletion above.
+        parts.points.subtract_other_writers(&mut batch.rows).await?;
+        self.commit_history(batch).await?;
+        for work in works.iter_mut() {
+            work.open = Some(std::mem::take(&mut work.plan.open));
+        }
+        let gone: Vec<SlotRange> = works.iter().flat_map(|work| work.plan.gone.clone()).collect();
+        parts.points.delete_ranges(&gone).await
+    }
+
+    /// Counts what the range has, in memory and in the store.
+    async fn count(
+        &self,
+        works: &mut [Work],
+        range: TimeRange,
+        reports: &mut [RangeReport],
+    ) -> Result<(), StoreError> {
+        self.plan(works, range, reports).await?;
+        for work in works {
+            let report = &mut reports[work.place];
+            let subject = subject(&work.head, range, self.parts().clock.now());
+            let held = |slot: u32| work.head.pairs.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
+            let in_memory = work.head.pairs.iter().map(|(slot, _)| *slot);
+            let ahead = work.head.state.future.iter().map(|(time, _)| work.head.layout.raw.slot(*time));
+            report.points = in_memory.chain(ahead).filter(|slot| subject.slots.contains(slot)).count() as u64;
+            for stage in 0..=work.head.layout.coarse() {
+                let known = self.count_stage(&subject, stage, &held).await?;
+                *(if stage == 0 { &mut report.points } else { &mut report.windows }) += known;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of slots of a stage that go and that the store has and the head does not.
+    async fn count_stage(
+        &self,
+        subject: &Subject<'_>,
+        stage: usize,
+        held: &impl Fn(u32) -> bool,
+    ) -> Result<u64, StoreError> {
+        let (layout, now) = (&subject.head.layout, subject.now);
+        let of = layout.stage(stage);
+        let slot = |time: i64| of.slot(u32::try_from(time.max(0)).unwrap_or(u32::MAX));
+        let whole = subject.whole(stage);
+        let mut from = whole.start.max(slot(now - of.duration() as i64));
+        let end = whole.end.min(slot(now + AHEAD_SECONDS));
+        let mut known = 0;
+        while from < end {
+            let until = end.min(from.saturating_add(READ_SLOTS as u32));
+            let ranges = vec![layout.range(subject.head.id, stage, from, until)];
+            let columns = self.read_merged(&ReadRequest { ranges, ..ReadRequest::default() }).await?;
+            let slots = columns.iter().flat_map(|column| (from..).zip(&column.values));
+            let is_counted = |slot, value: &f64| !(value.is_nan() || stage == 0 && held(slot));
+            known += slots.filter(|(slot, value)| is_counted(*slot, value)).count() as u64;
+            from = until;
+        }
+        Ok(known)
+    }
+}
+
+fn subject(head: &ImportHead, range: TimeRange, now: i64) -> Subject<'_> {
+    Subject { head, slots: raw_slots(range, head.layout.raw), now }
+}
+
+fn stopping(_: plumbago_store::FetchError) -> StoreError {
+    StoreError::new(ErrorKind::Closed, "delete a range: the engine is stopping")
+}

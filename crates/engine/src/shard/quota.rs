@@ -1,0 +1,184 @@
+//! The quotas of a shard's metrics: each head knows its account by number.
+
+use std::sync::Arc;
+
+use super::{ApplyContext, Shard};
+use crate::quotas::{Account, Places};
+use crate::router::NameHash;
+use crate::shard::chunked::Chunked;
+use crate::shard::head_state::mark;
+use crate::stats::Reject;
+
+/// The number of a head whose metric was not looked at yet, or that has no metric.
+const UNDECIDED: u32 = 0;
+/// The number of a head whose metric is in no quota.
+const NONE: u32 = u32::MAX;
+
+/// A name by its hash, and the account that it gets.
+pub(crate) type Decision = (NameHash, Option<Arc<Account>>);
+
+/// The accounts of the heads, under the rules in effect and under those that will be.
+#[derive(Debug, Default)]
+pub(crate) struct ShardQuotas {
+    current: Assigned,
+    next: Option<Assigned>,
+}
+
+/// The accounts of the heads under one generation of the rules.
+#[derive(Debug, Default)]
+struct Assigned {
+    generation: u64,
+    /// By number.
+    accounts: Vec<Option<Arc<Account>>>,
+    /// For each head the number of its account. Shorter than the heads while the rest is undecided.
+    of: Chunked<u32>,
+}
+
+impl Assigned {
+    fn account(&self, at: u32) -> Option<&Arc<Account>> {
+        match self.number(at) {
+            UNDECIDED | NONE => None,
+            number => self.accounts.get(number as usize)?.as_ref(),
+        }
+    }
+
+    fn number(&self, at: u32) -> u32 {
+        if (at as usize) < self.of.len() { self.of[at] } else { UNDECIDED }
+    }
+
+    /// Gives a head an account that has counted it. `None` is noted only if `is_decision`.
+    fn set(&mut self, at: u32, account: Option<Arc<Account>>, is_decision: bool) {
+        let number = account.as_ref().map_or(if is_decision { NONE } else { UNDECIDED }, |a| a.number);
+        if number == UNDECIDED && at as usize >= self.of.len() {
+            return;
+        }
+        while self.of.len() <= at as usize {
+            self.of.push(UNDECIDED);
+        }
+        self.of[at] = number;
+        if let Some(account) = account {
+            let place = number as usize;
+            if self.accounts.len() <= place {
+                self.accounts.resize(place + 1, None);
+            }
+            self.accounts[place] = Some(account);
+        }
+    }
+
+    fn leave(&mut self, at: u32) {
+        if let Some(account) = self.account(at) {
+            account.remove_metric();
+        }
+        self.set(at, None, false);
+    }
+}
+
+impl ShardQuotas {
+    /// Bytes of the numbers.
+    pub(super) fn bytes(&self) -> usize {
+        self.current.of.bytes() + self.next.as_ref().map_or(0, |next| next.of.bytes())
+    }
+
+    fn current_of<'a>(&self, places: &'a Places) -> Option<&'a Arc<Account>> {
+        places.iter().find(|(generation, _)| *generation == self.current.generation)?.1.as_ref()
+    }
+}
+
+impl Shard {
+    /// Creates the metric of a point, unless its quota or something else refuses it.
+    pub(super) fn create_within_quota(
+        &mut self,
+        hash: &NameHash,
+        name: &str,
+        timestamp: u32,
+        context: &mut ApplyContext<'_>,
+    ) -> Option<u32> {
+        let places = context.gate.places(name);
+        let account = self.quotas.current_of(&places);
+        if account.is_some_and(|account| !account.admit_metric(name, context.now)) {
+            self.ledger.reject(Reject::Quota);
+            return None;
+        }
+        let account = account.cloned();
+        let Some(at) = self.create(hash, name, timestamp, context) else {
+            account.inspect(|account| account.remove_metric());
+            return None;
+        };
+        self.enter_quotas(at, places);
+        // Now it was counted twice: once to admit it, and once with its head.
+        account.inspect(|account| account.remove_metric());
+        Some(at)
+    }
+
+    /// Counts a point of a metric that has a quota. Returns whether it is admitted.
+    pub(super) fn admit_point(&mut self, at: u32, name: &str, now: i64) -> bool {
+        self.quotas.current.account(at).is_none_or(|account| account.admit_point(name, now))
+    }
+
+    /// Gives a new head the accounts of its metric.
+    pub(crate) fn enter_quotas(&mut self, at: u32, places: Places) {
+        for (generation, account) in places {
+            let is_next = self.quotas.next.as_ref().is_some_and(|next| next.generation == generation);
+            if is_next || generation == self.quotas.current.generation {
+                self.assign(at, account, is_next);
+            }
+        }
+    }
+
+    /// Takes a head out of its accounts.
+    pub(super) fn leave_quotas(&mut self, at: u32) {
+        self.quotas.current.leave(at);
+        if let Some(next) = &mut self.quotas.next {
+            next.leave(at);
+        }
+    }
+
+    /// Begins a change of the rules.
+    pub(crate) fn begin_quotas(&mut self, generation: u64) {
+        self.quotas.next = Some(Assigned { generation, ..Assigned::default() });
+    }
+
+    /// Gives metrics their accounts under the new rules, unless they have them.
+    pub(crate) fn decide_quotas(&mut self, decisions: Vec<Decision>) {
+        for (hash, account) in decisions {
+            let Some(at) = self.find(&hash) else { continue };
+            if self.quotas.next.as_ref().is_some_and(|next| next.number(at) == UNDECIDED) {
+                self.assign(at, account, true);
+            }
+        }
+    }
+
+    /// The number of metrics that have no account under the new rules yet, and are not known to need none.
+    pub(crate) fn undecided_quotas(&self) -> u64 {
+        let Some(next) = &self.quotas.next else { return 0 };
+        let undecided = |at: &u32| !self.heads[*at].state.is_vacant() && next.number(*at) == UNDECIDED;
+        (0..self.heads.len() as u32).filter(undecided).count() as u64
+    }
+
+    /// Ends a change of the rules: from now on the new ones count.
+    pub(crate) fn end_quotas(&mut self) {
+        let Some(next) = self.quotas.next.take() else { return };
+        self.quotas.current = next;
+        for at in 0..self.heads.len() as u32 {
+            let has_quota = self.quotas.current.account(at).is_some();
+            let head = &mut self.heads[at];
+            if has_quota { head.set(mark::QUOTA) } else { head.clear(mark::QUOTA) }
+        }
+        if self.quotas.current.accounts.is_empty() {
+            self.quotas.current.of = Chunked::default();
+        }
+    }
+
+    fn assign(&mut self, at: u32, account: Option<Arc<Account>>, is_next: bool) {
+        if let Some(account) = &account {
+            account.add_metric();
+            if !is_next {
+                self.heads[at].set(mark::QUOTA);
+            }
+        }
+        match &mut self.quotas.next {
+            Some(next) if is_next => next.set(at, account, true),
+            _ => self.quotas.current.set(at, account, false),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Deletes a range of time of metrics. Names and settings stay, also of metrics that have no point left.
+
+use plumbago_store::{RangeReport, TimeRange};
+
+use super::{BUSY_PAUSE, Delete, Deleted, EXAMPLES_MAX, blocking, retry};
+use crate::verb::{VerbError, Work};
+
+/// Metrics that are handled together. They are held still meanwhile.
+const BATCH: usize = 100;
+/// How often a metric is asked for of which points are on their way to the store. Each time waits some seconds for it.
+const BUSY_TRIES: u32 = 8;
+
+/// Deletes the range, or counts what it has.
+///
+/// # Errors
+/// See [`VerbError`].
+pub(super) async fn delete(
+    work: &Work,
+    verb: &Delete,
+    range: TimeRange,
+    mut answer: Deleted,
+) -> Result<Deleted, VerbError> {
+    let phase = if verb.dry_run { "counting points" } else { "deleting points" };
+    work.progress.begin(phase, Some(answer.metrics));
+    answer.metrics = 0;
+    let mut found = work.names.find(&verb.which);
+    let mut result = Ok(());
+    while let Some(names) = found.recv().await
+        && result.is_ok()
+    {
+        result = delete_each(work, &names?, range, verb.dry_run, &mut answer).await;
+    }
+    if let Some(flush) = work.stores.states.clone().filter(|_| !verb.dry_run) {
+        blocking("make the deletion durable", move || flush.sync()).await?;
+    }
+    result.map(|()| answer)
+}
+
+async fn delete_each(
+    work: &Work,
+    names: &[String],
+    range: TimeRange,
+    dry_run: bool,
+    answer: &mut Deleted,
+) -> Result<(), VerbError> {
+    for names in names.chunks(BATCH) {
+        let mut left: Vec<&str> = names.iter().map(String::as_str).collect();
+        for _ in 0..BUSY_TRIES {
+            work.go_on()?;
+            let reports = retry(|| work.histories.delete_range(&left, range, dry_run)).await?;
+            let mut busy = Vec::new();
+            for (name, report) in left.into_iter().zip(reports) {
+                if report.is_busy { busy.push(name) } else { note(work, name, &report, answer) }
+            }
+            left = busy;
+            if left.is_empty() {
+                break;
+            }
+            tokio::time::sleep(BUSY_PAUSE).await;
+        }
+        if let Some(name) = left.first() {
+            let text = format!(
+                "points of {} metrics, {name} among them, do not get to the store, so that their range cannot be deleted; \
+                 see to the store and give the same command again",
+                left.len()
+            );
+            return Err(VerbError::Failed(text));
+        }
+    }
+    Ok(())
+}
+
+fn note(work: &Work, name: &str, report: &RangeReport, answer: &mut Deleted) {
+    work.progress.add(1);
+    if !report.exists {
+        return;
+    }
+    answer.metrics += 1;
+    answer.points += report.points;
+    answer.windows += report.windows;
+    answer.folded += report.folded;
+    answer.kept += report.kept;
+    if answer.examples.len() < EXAMPLES_MAX {
+        answer.examples.push(name.to_owned());
+    }
+}

@@ -1,0 +1,81 @@
+//! Which metrics may have points in a range of time, for finds that hide the others (`find.hide_inactive`).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use plumbago_api::{Activity, FindRange};
+use plumbago_engine::Engine;
+use plumbago_store::{FetchError, RowStore};
+
+use super::Core;
+use crate::config::{Config, StoreKind};
+
+/// Metrics that a shard is asked for at a time: it does nothing else meanwhile.
+const ASKED_AT_ONCE: usize = 4096;
+/// Metrics of one find that are looked up in the shared store. If there are more, all of them are shown.
+const LOOKED_UP_MAX: usize = 1000;
+
+/// Knows the newest points from memory, and on a shared store when other daemons wrote a metric.
+#[derive(Debug)]
+pub(super) struct NewestPoints {
+    engine: Engine,
+    /// How long a metric is shown after its last point, in seconds.
+    tolerance: i64,
+    /// The rows with `updated_on`, and how much older than the last write that may be, in seconds.
+    shared: Option<(Arc<dyn RowStore>, i64)>,
+}
+
+impl NewestPoints {
+    /// Returns what hides metrics if the configuration wants that.
+    pub(super) fn of(config: &Config, core: &Core) -> Option<Arc<dyn Activity>> {
+        let seconds = |period: plumbago_model::Period| i64::try_from(period.as_secs()).unwrap_or(i64::MAX);
+        let touched = seconds(config.store.cassandra.touch_after);
+        let shared = (config.store.kind == StoreKind::Cassandra)
+            .then(|| (Arc::clone(&core.stores.rows), touched.saturating_mul(2)));
+        let tolerance = seconds(config.find.tolerance);
+        config
+            .find
+            .hide_inactive
+            .then(|| Arc::new(Self { engine: core.engine.clone(), tolerance, shared }) as Arc<dyn Activity>)
+    }
+
+    /// Whether the shared store knows that nobody has written these metrics since then.
+    async fn are_silent(&self, names: &[&str], since: i64) -> Vec<bool> {
+        let Some((rows, late)) = &self.shared else { return vec![true; names.len()] };
+        if names.len() > LOOKED_UP_MAX {
+            return vec![false; names.len()];
+        }
+        match rows.look_up_rows(names).await {
+            Ok(rows) => {
+                let updated = rows.into_iter().map(|row| row.and_then(|row| row.updated_on));
+                let is_old = |time: u32| i64::from(time).saturating_add(*late) < since;
+                updated.map(|updated| updated.is_some_and(is_old)).collect()
+            }
+            Err(error) => {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "a find shows metrics that may have no points: the store does not say when they were written"
+                );
+                vec![false; names.len()]
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Activity for NewestPoints {
+    async fn are_active(&self, names: &[&str], range: FindRange) -> Result<Vec<bool>, FetchError> {
+        let since = range.from.saturating_sub(self.tolerance);
+        let mut known = Vec::with_capacity(names.len());
+        for names in names.chunks(ASKED_AT_ONCE) {
+            known.extend(self.engine.may_have_points(names, since, range.until).await?);
+        }
+        // On a shared store another daemon may write a metric that is silent here.
+        let is_asked = |known: Option<bool>| known == Some(false) || known.is_none() && self.shared.is_some();
+        let asked: Vec<&str> =
+            names.iter().zip(&known).filter(|(_, known)| is_asked(**known)).map(|(name, _)| *name).collect();
+        let mut silent = self.are_silent(&asked, since).await.into_iter();
+        let is_active = |known| !is_asked(known) || !silent.next().unwrap_or(false);
+        Ok(known.into_iter().map(is_active).collect())
+    }
+}

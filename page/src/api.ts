@@ -1,0 +1,126 @@
+// Requests to the daemon. All addresses are relative, so that any prefix of a proxy works.
+
+import type { Pair } from "./link";
+
+/** An answer that is no success. */
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    /** Where the mistake in a target is, if the daemon said so. */
+    readonly fault: Fault | null = null,
+  ) {
+    super(message);
+  }
+
+  /** Whether the same request may succeed later. */
+  get passes(): boolean {
+    return this.status === 0 || this.status === 408 || this.status === 429 || this.status >= 500;
+  }
+}
+
+/** A mistake in a target. */
+export interface Fault {
+  target: string;
+  begin: number;
+  end: number;
+  meant?: string;
+}
+
+/** The longest query string; longer requests are sent as forms. */
+const QUERY_MAX = 4000;
+
+export async function get<T>(path: string, parameters: Pair[], signal?: AbortSignal): Promise<T> {
+  const query = new URLSearchParams(parameters.map(([name, value]) => [name, value.toWellFormed()])).toString();
+  const init: RequestInit = { credentials: "same-origin", ...(signal ? { signal } : {}) };
+  let url = path;
+  if (query.length > QUERY_MAX) {
+    Object.assign(init, { method: "POST", body: query, headers: { "Content-Type": "application/x-www-form-urlencoded" } });
+  } else if (query !== "") {
+    url = `${path}?${query}`;
+  }
+  let response: Response;
+  try {
+    response = await fetch(url, init);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refusal(0, "the daemon does not answer");
+  }
+  const text = await response.text();
+  if (!response.ok) throw refusal(response.status, text);
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw new Refusal(response.status, `the answer of ${path} is no JSON`);
+  }
+}
+
+function refusal(status: number, text: string): Refusal {
+  try {
+    const parsed = JSON.parse(text) as { error?: unknown; fault?: Fault };
+    if (typeof parsed.error === "string") return new Refusal(status, parsed.error, parsed.fault ?? null);
+  } catch {
+    // Other answers are plain text.
+  }
+  return new Refusal(status, text.trim().slice(0, 500) || `the daemon answered ${status}`);
+}
+
+export interface Axis {
+  start: number;
+  step: number;
+  count: number;
+}
+
+export interface Drawing {
+  color?: string;
+  alpha?: number;
+  lineWidth?: number;
+  dashed?: number;
+  secondYAxis?: boolean;
+  stacked?: boolean;
+  invisible?: boolean;
+  drawAsInfinite?: boolean;
+}
+
+export interface Column {
+  name: string;
+  axis: number;
+  /** Seconds between two values before they were fitted to the width. */
+  step: number;
+  consolidation: string;
+  options?: Drawing;
+  stage?: { retention: string; number: number };
+  values: (number | null)[];
+}
+
+/** An answer of /render in the format `columns`. */
+export interface Columns {
+  from: number;
+  until: number;
+  now: number;
+  total: number;
+  series: Column[];
+  axes: Axis[];
+}
+
+export interface Entry {
+  name: string;
+  leaf: boolean;
+  branch: boolean;
+  /** Metrics below; null if there are too many to count. */
+  metrics: number | null;
+}
+
+export interface BrowsePage {
+  path: string;
+  total: number;
+  matching: number;
+  offset: number;
+  children: Entry[];
+}
+
+export interface SearchAnswer {
+  total: number;
+  complete: boolean;
+  results: { path: string; leaf: boolean; branch: boolean }[];
+}

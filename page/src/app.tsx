@@ -1,0 +1,119 @@
+// The page: search and time range above, names on the left, panels on the right.
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { emptyPanel } from "./link";
+import { PanelView } from "./panel";
+import { freeze, Range } from "./range";
+import { Search } from "./search";
+import { addPanel, change, dark, helping, save, sidebar, spoken, theme, view } from "./state";
+import { Tags } from "./tags";
+import { Tree } from "./tree";
+
+export function App() {
+  const tab = useSignal<"names" | "tags">("names");
+  useEffect(() => {
+    if (view.peek().panels.length === 0) view.value = { ...view.peek(), panels: [emptyPanel()] };
+    const onKey = (event: KeyboardEvent) => {
+      const target = event.target;
+      const types = target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+      if (event.key === "?" && !types) helping.value = !helping.value;
+      else if (event.key === "Escape" && helping.value) helping.value = false;
+      else return;
+      event.preventDefault();
+    };
+    window.addEventListener("keydown", onKey);
+    return () => window.removeEventListener("keydown", onKey);
+  }, []);
+  return (
+    <>
+      <header class="top">
+        <button type="button" class="icon" aria-label="Names" aria-expanded={sidebar.value} title="Show or hide the names" onClick={() => (sidebar.value = !sidebar.value)}>☰</button>
+        <h1>Plumbago</h1>
+        <Search />
+        <Range />
+        <span class="tools">
+          <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={freeze}>Freeze</button>
+          <Copy />
+          <button type="button" class="icon" aria-label={dark.value ? "Light colours" : "Dark colours"} title="Dark or light" onClick={() => {
+            theme.value = dark.value ? "light" : "dark";
+            save("theme", theme.value);
+          }}>◐</button>
+          <button type="button" class="icon" aria-label="Help" title="Keys (?)" onClick={() => (helping.value = !helping.value)}>?</button>
+        </span>
+      </header>
+      <div class={`body${sidebar.value ? " with-names" : ""}`}>
+        {sidebar.value && (
+          <nav aria-label="Names and tags">
+            <div class="tabs" role="tablist">
+              {(["names", "tags"] as const).map((name) => (
+                <button key={name} type="button" role="tab" id={`tab-${name}`} aria-selected={tab.value === name} aria-controls="names-panel" onClick={() => (tab.value = name)}>
+                  {name === "names" ? "Names" : "Tags"}
+                </button>
+              ))}
+            </div>
+            <div class="names" id="names-panel" role="tabpanel" aria-labelledby={`tab-${tab.value}`}>{tab.value === "names" ? <Tree /> : <Tags />}</div>
+          </nav>
+        )}
+        <main>
+          {view.value.panels.map((panel, place) => <PanelView key={place} panel={panel} place={place} />)}
+          <div class="more">
+            <button type="button" onClick={() => addPanel()}>+ panel</button>
+            {view.value.panels.length > 1 && <button type="button" class="quiet" onClick={() => change({ ...view.value, panels: [emptyPanel()] })}>Clear all</button>}
+          </div>
+        </main>
+      </div>
+      {helping.value && <Help />}
+      <div class="sr" role="status" aria-live="polite">{spoken.value}</div>
+    </>
+  );
+}
+
+function Copy() {
+  const said = useSignal("");
+  return (
+    <button type="button" title="Copy the link of this view" onClick={async () => {
+      try {
+        await navigator.clipboard.writeText(location.href);
+        said.value = "Copied";
+      } catch {
+        said.value = "Copy it from the address bar";
+      }
+      window.setTimeout(() => (said.value = ""), 2000);
+    }}>
+      {said.value || "Link"}
+    </button>
+  );
+}
+
+const KEYS: [keys: string, what: string][] = [
+  ["/", "search names"],
+  ["Enter, Shift+Enter", "plot what is chosen; add it to the current panel"],
+  ["↑ ↓ ← →", "move in the tree, open and close directories"],
+  ["f", "in the tree: filter within the first open directory"],
+  ["Ctrl+Enter", "in a target: run it"],
+  ["← →", "on a plot: move the cursor"],
+  ["Shift+← →", "on a plot: pan"],
+  ["+ −", "on a plot: zoom"],
+  ["drag", "on a plot: zoom into the part"],
+  ["Ctrl+wheel, Shift+wheel", "on a plot: zoom, pan; two fingers too"],
+  ["Back", "of the browser: the view before"],
+  ["?", "this help"],
+];
+
+function Help() {
+  return (
+    <div class="help" role="dialog" aria-label="Keys" aria-modal="false">
+      <h2>Keys</h2>
+      <dl>
+        {KEYS.map(([keys, what]) => (
+          <>
+            <dt><kbd>{keys}</kbd></dt>
+            <dd>{what}</dd>
+          </>
+        ))}
+      </dl>
+      <button type="button" onClick={() => (helping.value = false)}>Close</button>
+    </div>
+  );
+}

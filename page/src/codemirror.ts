@@ -1,0 +1,185 @@
+// The editor of targets. It is a file of its own, loaded after the first paint.
+
+import { autocompletion, completionKeymap, startCompletion, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
+import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
+import { bracketMatching, HighlightStyle, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
+import { EditorState, StateEffect, StateField } from "@codemirror/state";
+import { Decoration, EditorView, keymap, placeholder, type DecorationSet } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+import { callAt, type Described } from "./functions";
+
+export interface Wishes {
+  text: string;
+  label: string;
+  functions: () => Promise<Map<string, Described>>;
+  /** Completions of the last component of a name: the components, and whether there is more below. */
+  names: (path: string, begin: string) => Promise<{ name: string; more: boolean }[]>;
+  tags: (expression: string, others: string[]) => Promise<string[]>;
+  changed: (text: string, at: number) => void;
+  run: (text: string) => void;
+}
+
+export interface Handle {
+  set: (text: string) => void;
+  mark: (begin: number, end: number) => void;
+  destroy: () => void;
+}
+
+const language = StreamLanguage.define<object>({
+  startState: () => ({}),
+  token(stream) {
+    if (stream.match(/^(['"])(?:\\.|(?!\1).)*\1?/)) return "string";
+    if (stream.match(/^[a-zA-Z_]\w*(?=\s*\()/)) return "keyword";
+    if (stream.match(/^[a-zA-Z_]\w*(?=\s*=)/)) return "propertyName";
+    if (stream.match(/^-?\d+(\.\d+)?(e[+-]?\d+)?(?![^\s,)])/i)) return "number";
+    if (stream.match(/^(true|false|none)(?=[\s,)]|$)/i)) return "bool";
+    if (stream.match(/^[^\s,()'"=]+/)) return "variableName";
+    stream.next();
+    return null;
+  },
+});
+
+const colours = HighlightStyle.define([
+  { tag: tags.keyword, color: "var(--accent)" },
+  { tag: tags.string, color: "var(--good)" },
+  { tag: tags.number, color: "var(--number)" },
+  { tag: tags.bool, color: "var(--number)" },
+  { tag: tags.propertyName, color: "var(--faint)" },
+]);
+
+const look = EditorView.theme({
+  "&": { font: '12px/1.5 ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace', color: "var(--text)" },
+  "&.cm-focused": { outline: "none" },
+  ".cm-content": { padding: "3px 0", caretColor: "var(--text)" },
+  ".cm-line": { padding: "0 8px" },
+  ".cm-scroller": { font: "inherit", maxHeight: "240px" },
+  ".cm-placeholder": { color: "var(--faint)" },
+  ".cm-cursor": { borderLeftColor: "var(--text)" },
+  ".cm-fault": { textDecoration: "underline wavy var(--bad)", background: "var(--bad-ground)" },
+  ".cm-matchingBracket": { outline: "1px solid var(--faint)", background: "none !important" },
+  ".cm-tooltip": { background: "var(--raised)", border: "1px solid var(--line)", borderRadius: "5px", maxWidth: "min(520px, 90vw)" },
+  ".cm-tooltip-autocomplete > ul": { fontFamily: "inherit !important" },
+  ".cm-tooltip-autocomplete ul li[aria-selected]": { background: "var(--chosen) !important", color: "var(--text) !important" },
+  ".cm-completionInfo": { padding: "6px 10px", whiteSpace: "pre-wrap", maxHeight: "240px", overflow: "auto" },
+});
+
+const setFault = StateEffect.define<{ from: number; to: number } | null>();
+const fault = StateField.define<DecorationSet>({
+  create: () => Decoration.none,
+  update(marks, transaction) {
+    let next = marks.map(transaction.changes);
+    for (const effect of transaction.effects) {
+      if (!effect.is(setFault)) continue;
+      const place = effect.value;
+      next = place && place.from < place.to ? Decoration.set([Decoration.mark({ class: "cm-fault" }).range(place.from, place.to)]) : Decoration.none;
+    }
+    return next;
+  },
+  provide: (field) => EditorView.decorations.from(field),
+});
+
+export function mount(host: HTMLElement, wishes: Wishes): Handle {
+  // In a shadow root its styles are sheets that no content security policy stops.
+  const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+  root.replaceChildren();
+  const view = new EditorView({
+    root,
+    parent: root,
+    state: EditorState.create({
+      doc: wishes.text,
+      extensions: [
+        keymap.of([
+          { key: "Mod-Enter", run: (editor) => (wishes.run(editor.state.doc.toString()), true) },
+          { key: "Ctrl-Space", run: startCompletion },
+          ...completionKeymap,
+          ...defaultKeymap.filter((binding) => binding.key !== "Mod-Enter"),
+          ...historyKeymap,
+        ]),
+        history(),
+        language,
+        bracketMatching(),
+        syntaxHighlighting(colours),
+        look,
+        fault,
+        EditorView.lineWrapping,
+        placeholder("target, like sumSeries(web.*.requests)"),
+        autocompletion({ override: [(context) => complete(context, wishes)], icons: false }),
+        EditorView.domEventHandlers({ beforeinput: replaceSelected }),
+        EditorView.contentAttributes.of({ "aria-label": wishes.label, spellcheck: "false", autocapitalize: "off" }),
+        EditorView.updateListener.of((update) => {
+          if (update.docChanged || update.selectionSet || update.focusChanged) wishes.changed(update.state.doc.toString(), update.state.selection.main.head);
+        }),
+      ],
+    }),
+  });
+  return {
+    set(text) {
+      if (text !== view.state.doc.toString()) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+    },
+    mark(begin, end) {
+      const length = view.state.doc.length;
+      view.dispatch({ effects: setFault.of(begin < 0 ? null : { from: Math.min(begin, Math.max(0, length - 1)), to: Math.min(end, length) }) });
+    },
+    destroy: () => view.destroy(),
+  };
+}
+
+/** Replaces selected text by typed text. Chrome would keep the look of the text in an inline style, which the policy forbids. */
+function replaceSelected(event: InputEvent, view: EditorView): boolean {
+  if (event.inputType !== "insertText" || event.data === null || view.state.selection.main.empty) return false;
+  event.preventDefault();
+  view.dispatch(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+  return true;
+}
+
+async function complete(context: CompletionContext, wishes: Wishes): Promise<CompletionResult | null> {
+  const text = context.state.doc.toString();
+  const call = callAt(text, context.pos);
+  const functions = await wishes.functions();
+  const described = functions.get(call.name);
+  if (call.quote !== "") {
+    if (call.name === "seriesByTag") {
+      const others = [...text.matchAll(/['"]([^'"]*=[^'"]*)['"]/g)].map((found) => found[1] ?? "").filter((other) => other !== call.word);
+      const found = await wishes.tags(call.word, others);
+      return { from: call.from, options: found.map((label) => ({ label })), filter: false };
+    }
+    const param = described?.params[Math.min(call.argument, described.params.length - 1)];
+    const values = [...(param?.options ?? []), ...(param?.suggestions ?? [])].map(String);
+    return values.length > 0 ? { from: call.from, options: values.map((label) => ({ label })) } : null;
+  }
+  if (call.word === "" && !context.explicit) return null;
+  const dot = call.word.lastIndexOf(".");
+  const names = await wishes.names(dot < 0 ? "" : call.word.slice(0, dot), call.word.slice(dot + 1));
+  const options: Completion[] = names.map(({ name, more }) => ({
+    label: name,
+    type: "variable",
+    ...(more ? { apply: (editor: EditorView, _: Completion, from: number, to: number) => {
+      editor.dispatch({ changes: { from, to, insert: `${name}.` }, selection: { anchor: from + name.length + 1 } });
+      startCompletion(editor);
+    } } : {}),
+    ...(more ? { detail: "." } : {}),
+  }));
+  if (dot < 0) {
+    for (const one of functions.values()) {
+      options.push({
+        label: one.name,
+        type: "function",
+        detail: "( )",
+        boost: -1,
+        info: () => information(one),
+        apply: (editor, _, from, to) => editor.dispatch({ changes: { from, to, insert: `${one.name}()` }, selection: { anchor: from + one.name.length + 1 } }),
+      });
+    }
+    for (const param of described?.params ?? []) options.push({ label: `${param.name}=`, detail: param.type, boost: -2 });
+  }
+  return { from: call.from + dot + 1, options, validFor: /^[\w-]*$/ };
+}
+
+/** The description of a function, as text. */
+function information(described: Described): Node {
+  const box = document.createElement("div");
+  const head = document.createElement("b");
+  head.textContent = described.function;
+  box.append(head, document.createTextNode(`\n${described.description.trim().slice(0, 800)}`));
+  return box;
+}

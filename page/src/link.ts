@@ -1,0 +1,125 @@
+// The state of the page as a text: parameters of /render, with `panel=TITLE` before each further panel.
+// Pure: knows no browser.
+
+export type Pair = [name: string, value: string];
+
+export interface Panel {
+  title: string;
+  targets: string[];
+  /** Other parameters of /render, such as areaMode. */
+  options: Pair[];
+}
+
+export interface View {
+  from: string;
+  until: string;
+  /** A time zone, or "" for the browser's. */
+  tz: string;
+  panels: Panel[];
+}
+
+export const DEFAULT_FROM = "-1h";
+export const DEFAULT_UNTIL = "now";
+
+/** Parameters that say how an answer is sent. A picture's size means nothing here either. */
+const DROPPED = new Set(["format", "width", "height", "maxDataPoints", "jsonp", "pretty", "rawData", "_salt", "_t", "noCache"]);
+
+export function emptyPanel(): Panel {
+  return { title: "", targets: [], options: [] };
+}
+
+export function parseView(text: string): View {
+  const view: View = { from: DEFAULT_FROM, until: DEFAULT_UNTIL, tz: "", panels: [] };
+  let panel = emptyPanel();
+  let begun = false;
+  const close = () => {
+    if (begun) view.panels.push(panel);
+  };
+  for (const [name, value] of pairs(text)) {
+    if (name === "panel") {
+      close();
+      panel = { ...emptyPanel(), title: value };
+      begun = true;
+    } else if (name === "from" || name === "until" || name === "tz") {
+      if (value !== "") view[name] = value;
+    } else if (name === "target" || name === "target[]") {
+      panel.targets.push(value);
+      begun = true;
+    } else if (name === "title") {
+      panel.title = value;
+      begun = true;
+    } else if (!DROPPED.has(name)) {
+      panel.options.push([name, value]);
+      begun = true;
+    }
+  }
+  close();
+  return view;
+}
+
+/** The view of an address of any Graphite's /render or composer, or of this page; null for other texts. */
+export function viewOfAddress(text: string): View | null {
+  const found = /^\s*(?:https?:\/\/[^\s?#]*|\/[^\s?#]*)?[?#](\S*target(?:\[\]|%5B%5D)?=\S*)\s*$/i.exec(text);
+  if (!found) return null;
+  const view = parseView(found[1] ?? "");
+  return view.panels.some((panel) => panel.targets.length > 0) ? view : null;
+}
+
+export function formatView(view: View): string {
+  const out: Pair[] = [];
+  if (view.from !== DEFAULT_FROM) out.push(["from", view.from]);
+  if (view.until !== DEFAULT_UNTIL) out.push(["until", view.until]);
+  if (view.tz !== "") out.push(["tz", view.tz]);
+  view.panels.forEach((panel, place) => {
+    if (place > 0) out.push(["panel", panel.title]);
+    else if (panel.title !== "" || (panel.targets.length === 0 && panel.options.length === 0)) out.push(["title", panel.title]);
+    for (const target of panel.targets) out.push(["target", target]);
+    out.push(...panel.options);
+  });
+  return out.map(([name, value]) => `${encode(name)}=${encode(value)}`).join("&");
+}
+
+export function option(panel: Panel, name: string): string {
+  return panel.options.findLast((pair) => pair[0] === name)?.[1] ?? "";
+}
+
+/** The panel with an option set, or without it if the value is "". */
+export function withOption(panel: Panel, name: string, value: string): Panel {
+  const options = panel.options.filter((pair) => pair[0] !== name);
+  if (value !== "") options.push([name, value]);
+  return { ...panel, options };
+}
+
+function pairs(text: string): Pair[] {
+  const found: Pair[] = [];
+  for (const part of text.replace(/^[?#]/, "").split("&")) {
+    if (part === "") continue;
+    const at = part.indexOf("=");
+    const [name, value] = at < 0 ? [part, ""] : [part.slice(0, at), part.slice(at + 1)];
+    found.push([decode(name), decode(value)]);
+  }
+  return found;
+}
+
+/** Decodes what can be decoded, and leaves the rest as it is. */
+function decode(text: string): string {
+  const spaced = text.replaceAll("+", " ");
+  try {
+    return decodeURIComponent(spaced);
+  } catch {
+    return spaced.replace(/(%[0-9a-f]{2})+/gi, (part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
+  }
+}
+
+/** Encodes as little as is safe, so that a link stays readable. */
+function encode(text: string): string {
+  return encodeURIComponent(text.toWellFormed())
+    .replace(/%(2C|3A|2F|40|3B|7B|7D|5B|5D|24)/g, (part) => decodeURIComponent(part))
+    .replaceAll("%20", "+");
+}

@@ -1,0 +1,12 @@
+import { render } from "preact";
+import { App } from "./app";
+import { loadEditor } from "./editor";
+import { begin } from "./state";
+
+begin();
+const place = document.getElementById("app");
+if (place) {
+  place.replaceChildren();
+  render(<App />, place);
+  loadEditor();
+}

@@ -1,0 +1,70 @@
+// Numbers, durations and times as people read them. Pure.
+
+const SI = ["", "k", "M", "G", "T", "P", "E"];
+const SMALL = ["", "m", "µ", "n", "p"];
+const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/** A number with at most four digits and a prefix. `system` is yUnitSystem of /render. */
+export function short(value: number | null | undefined, system = "si"): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  if (system === "sec" || system === "msec") return duration(system === "sec" ? value : value / 1000);
+  if (system === "none" || value === 0) return trimmed(value, 6);
+  const size = Math.abs(value);
+  const base = system === "binary" ? 1024 : 1000;
+  const names = system === "binary" ? BINARY : SI;
+  if (size < 1) {
+    if (system === "binary" || size >= 0.001) return trimmed(value, 4);
+    const power = Math.min(SMALL.length - 1, Math.ceil(-Math.log10(size) / 3));
+    return trimmed(value * 1000 ** power, 4) + SMALL[power];
+  }
+  const power = Math.min(names.length - 1, Math.floor(Math.log(size) / Math.log(base) + 1e-9));
+  return trimmed(value / base ** power, 4) + names[power];
+}
+
+function trimmed(value: number, digits: number): string {
+  const text = value.toPrecision(digits);
+  return String(Number(text)).replace("-", "−");
+}
+
+/** A duration in seconds, like 90 min. */
+export function duration(seconds: number): string {
+  const sign = seconds < 0 ? "−" : "";
+  const size = Math.abs(seconds);
+  const units: [number, string][] = [[31_536_000, "y"], [86_400, "d"], [3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"], [1e-6, "µs"]];
+  const unit = units.find(([length]) => size >= length) ?? [1, "s"];
+  return `${sign}${trimmed(size / unit[0], 3)} ${unit[1]}`;
+}
+
+/** A retention with its seconds in larger units, like 1min:7d,1h:2y. */
+export function retention(text: string): string {
+  return text.replace(/(\d+)s/g, (_, seconds: string) => duration(Number(seconds)).replace(" ", ""));
+}
+
+export function count(value: number): string {
+  return value.toLocaleString("en-GB");
+}
+
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+/** A moment, in seconds since the epoch, in a time zone ("" for the browser's). */
+export function moment(seconds: number, zone: string): string {
+  let format = formats.get(zone);
+  if (!format) {
+    const options: Intl.DateTimeFormatOptions = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+    try {
+      format = new Intl.DateTimeFormat("sv-SE", zone === "" ? options : { ...options, timeZone: zone });
+    } catch {
+      format = new Intl.DateTimeFormat("sv-SE", options);
+    }
+    formats.set(zone, format);
+  }
+  return format.format(new Date(seconds * 1000));
+}
+
+/** A name without what cannot be seen or turns the writing direction. */
+export function visible(text: string): string {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (char) => {
+    return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  });
+}

@@ -1,0 +1,274 @@
+// One panel: its targets, the plot, and the legend.
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { Refusal, type Columns } from "./api";
+import { colorOf } from "./colors";
+import { Drawn, update, type Asked, type Followed } from "./draw";
+import { Editor } from "./editor";
+import { marks } from "./events";
+import { Fetcher } from "./fetcher";
+import { Legend } from "./legend";
+import { option, type Panel } from "./link";
+import { duration, moment, short, visible } from "./numbers";
+import { Options } from "./options";
+import { summary } from "./shape";
+import { answered, current, dark, isAbsolute, live, removePanel, setPanel, setRange, spoken, view } from "./state";
+
+const HEIGHT = 260;
+const TIPS = 12;
+
+export function PanelView({ panel, place }: { panel: Panel; place: number }) {
+  const answer = useSignal<Columns | null>(null);
+  const problem = useSignal<{ refusal: Refusal; retryIn: number | null } | null>(null);
+  const isLoading = useSignal(false);
+  const hidden = useSignal<ReadonlySet<string>>(new Set());
+  const followed = useSignal<Followed | null>(null);
+  const width = useSignal(0);
+  const shows = useSignal<"plot" | "table">("plot");
+  const host = useRef<HTMLDivElement>(null);
+  const drawn = useRef<{ drawn: Drawn; asked: Asked } | null>(null);
+  const fetcher = useRef<Fetcher | null>(null);
+
+  const { from, until, tz } = view.value;
+  const key = JSON.stringify([panel.targets, panel.options, from, until, tz]);
+  const isEmpty = panel.targets.every((target) => target.trim() === "");
+  const follows = live.value && !isAbsolute(until);
+
+  useEffect(() => {
+    const element = host.current;
+    if (!element) return;
+    width.value = element.clientWidth;
+    const observer = new ResizeObserver(() => (width.value = element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+
+  const isMeasured = width.value > 0;
+  const points = Math.max(100, Math.ceil(width.value / 50) * 50);
+  useEffect(() => {
+    if (!isMeasured) return;
+    fetcher.current ??= new Fetcher((outcome) => {
+      isLoading.value = false;
+      if ("answer" in outcome) {
+        answer.value = outcome.answer;
+        answered.value = { key: `${view.peek().from} ${view.peek().until}`, from: outcome.answer.from, until: outcome.answer.until };
+        problem.value = null;
+      } else {
+        problem.value = { refusal: outcome.problem, retryIn: outcome.retryIn };
+      }
+    });
+    if (isEmpty) {
+      fetcher.current.stop();
+      answer.value = null;
+      problem.value = null;
+      return;
+    }
+    isLoading.value = true;
+    fetcher.current.ask(view.peek(), panel, points, follows);
+    return () => fetcher.current?.stop();
+  }, [key, points, follows, isMeasured]);
+
+  useEffect(() => {
+    const element = host.current;
+    const found = answer.value;
+    if (!element || !found || width.value === 0 || shows.value === "table") {
+      drawn.current?.drawn.destroy();
+      drawn.current = null;
+      return;
+    }
+    const number = (name: string) => (option(panel, name) === "" || Number.isNaN(Number(option(panel, name))) ? null : Number(option(panel, name)));
+    const asked: Asked = {
+      answer: found,
+      lineMode: option(panel, "lineMode"),
+      areaMode: option(panel, "areaMode"),
+      unit: option(panel, "yUnitSystem"),
+      yMin: number("yMin"),
+      yMax: number("yMax"),
+      dark: dark.value,
+      zone: tz,
+      hidden: hidden.value,
+      marks: marks.value,
+      width: width.value,
+      height: HEIGHT,
+    };
+    if (drawn.current && Drawn.fits(drawn.current.asked, asked)) {
+      if (drawn.current.asked.width !== asked.width) drawn.current.drawn.plot.setSize({ width: asked.width, height: asked.height });
+      if (drawn.current.asked.answer !== found) {
+        // A zoom made meanwhile is not undone by values for the range before it.
+        update(drawn.current.drawn, asked);
+      }
+      drawn.current.asked = asked;
+      return;
+    }
+    drawn.current?.drawn.destroy();
+    followed.value = null;
+    drawn.current = {
+      asked,
+      drawn: new Drawn(element, asked, {
+        follow: (next) => (followed.value = next),
+        range: (begin, end) => setRange(String(Math.floor(begin)), String(Math.max(Math.floor(begin) + 2, Math.ceil(end)))),
+      }),
+    };
+  }, [answer.value, key, width.value, dark.value, hidden.value, marks.value, shows.value]);
+  useEffect(() => () => drawn.current?.drawn.destroy(), []);
+
+  const found = answer.value;
+  const own = drawn.current?.drawn.shaped.own;
+  const summaries = found?.series.map((column) => summary(column.values)) ?? [];
+  const isCurrent = current.value === place;
+  const nearest = followed.value?.at === null ? null : (followed.value?.nearest ?? null);
+  return (
+    <section class={`panel${isCurrent ? " current" : ""}`} aria-label={`Panel ${place + 1} ${visible(panel.title)}`} onFocusCapture={() => (current.value = place)} onPointerDown={() => (current.value = place)}>
+      <header>
+        <input
+          class="title"
+          aria-label={`Title of panel ${place + 1}`}
+          placeholder={`Panel ${place + 1}`}
+          value={panel.title}
+          onChange={(event) => setPanel(place, { ...panel, title: event.currentTarget.value })}
+        />
+        <span class="state" role="status">{isLoading.value && found === null ? "loading…" : ""}</span>
+        <Options panel={panel} place={place} table={shows.value === "table"} toTable={() => (shows.value = shows.value === "plot" ? "table" : "plot")} />
+        <button type="button" class="icon" aria-label={`Remove panel ${place + 1}`} title="Remove this panel" onClick={() => removePanel(place)}>×</button>
+      </header>
+      <Editor panel={panel} place={place} fault={problem.value?.refusal.fault ?? null} />
+      {problem.value && <Problem refusal={problem.value.refusal} retryIn={problem.value.retryIn} />}
+      <div
+        class={`plot${isLoading.value ? " busy" : ""}`}
+        ref={host}
+        role="application"
+        aria-label={`Plot of panel ${place + 1}. Arrow keys move the cursor, plus and minus zoom, Shift and arrows pan.`}
+        tabIndex={0}
+        style={shows.value === "table" ? { display: "none" } : { minHeight: found || !problem.value ? `${HEIGHT}px` : "0" }}
+        onKeyDown={(event) => onKey(event, drawn.current?.drawn ?? null, found, tz)}
+      >
+        {isEmpty && <p class="hint">Search a name above, choose one in the tree, or type a target.</p>}
+        {!isEmpty && found?.series.length === 0 && <p class="hint">No series: no name matches, or there are no points in this range.</p>}
+        {found && own && followed.value && <Tip found={found} own={own} times={drawn.current?.drawn.shaped.times ?? []} followed={followed.value} zone={tz} unit={option(panel, "yUnitSystem")} hidden={hidden.value} width={width.value} />}
+      </div>
+      {found && found.series.length > 0 && shows.value === "table" && <Table found={found} zone={tz} />}
+      {found && found.series.length > 0 && (
+        <Legend
+          answer={found}
+          summaries={summaries}
+          unit={option(panel, "yUnitSystem")}
+          dark={dark.value}
+          hidden={hidden.value}
+          nearest={nearest}
+          hide={(name, alone) => {
+            const names = found.series.map((column) => column.name);
+            const next = alone ? new Set(names.filter((other) => other !== name)) : new Set(hidden.value);
+            if (!alone && !next.delete(name)) next.add(name);
+            hidden.value = alone && hidden.value.size === names.length - 1 && !hidden.value.has(name) ? new Set() : next;
+          }}
+        />
+      )}
+    </section>
+  );
+}
+
+function Problem({ refusal, retryIn }: { refusal: Refusal; retryIn: number | null }) {
+  return (
+    <p class="problem" role="alert">
+      {visible(refusal.message)}
+      {retryIn !== null && ` Tried again in ${duration(retryIn / 1000)}.`}
+    </p>
+  );
+}
+
+interface TipProps {
+  found: Columns;
+  own: (number | null | undefined)[][];
+  times: number[];
+  followed: Followed;
+  zone: string;
+  unit: string;
+  hidden: ReadonlySet<string>;
+  width: number;
+}
+
+/** The values under the crosshair, largest first. */
+function Tip({ found, own, times, followed, zone, unit, hidden, width }: TipProps) {
+  const { at } = followed;
+  if (at === null || times[at] === undefined) return null;
+  const rows = found.series
+    .map((column, place) => ({ column, place, value: own[place]?.[at] }))
+    .filter(({ column, value }) => value !== null && value !== undefined && !hidden.has(column.name))
+    .sort((a, b) => (b.value ?? 0) - (a.value ?? 0));
+  const place = rows.findIndex((row) => row.place === followed.nearest);
+  const first = Math.max(0, Math.min(place - Math.floor(TIPS / 2), rows.length - TIPS));
+  const shown = rows.slice(place < 0 ? 0 : first, (place < 0 ? 0 : first) + TIPS);
+  const isLeft = followed.left > width / 2;
+  const style = { top: "4px", ...(isLeft ? { left: "60px" } : { right: "8px" }) };
+  return (
+    <div class="tip" style={style} aria-hidden="true">
+      <div class="when">{moment(times[at] ?? 0, zone)}</div>
+      {shown.map((row) => (
+        <div key={row.place} class={row.place === followed.nearest ? "near" : ""}>
+          <span class="swatch" style={{ background: colorOf(row.column.options?.color, row.place, dark.value) }} />
+          <bdi>{visible(row.column.name)}</bdi>
+          <b>{short(row.value, unit)}</b>
+        </div>
+      ))}
+      {rows.length > shown.length && <div class="note">{rows.length - shown.length} more</div>}
+    </div>
+  );
+}
+
+function Table({ found, zone }: { found: Columns; zone: string }) {
+  const ROWS = 200;
+  const axis = found.axes[0];
+  const columns = found.series.filter((column) => column.axis === 0).slice(0, 20);
+  if (!axis) return null;
+  const places = Array.from({ length: axis.count }, (_, at) => axis.count - 1 - at).slice(0, ROWS);
+  return (
+    <div class="values" tabIndex={0} role="group" aria-label="Values, newest first">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">time</th>
+            {columns.map((column, place) => <th key={place} scope="col"><bdi>{visible(column.name)}</bdi></th>)}
+          </tr>
+        </thead>
+        <tbody>
+          {places.map((at) => (
+            <tr key={at}>
+              <th scope="row">{moment(axis.start + at * axis.step, zone)}</th>
+              {columns.map((column, place) => <td key={place}>{column.values[at] ?? "–"}</td>)}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null, zone: string): void {
+  if (!drawn || !found || event.ctrlKey || event.metaKey || event.altKey || event.target !== event.currentTarget) return;
+  const { plot, shaped } = drawn;
+  const [from, until] = [found.from, found.until];
+  const range = (begin: number, end: number) => setRange(String(Math.round(begin)), String(Math.round(end)));
+  const length = until - from;
+  const way = event.key === "ArrowLeft" ? -1 : 1;
+  if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+    if (event.shiftKey) {
+      range(from + way * length * 0.25, until + way * length * 0.25);
+    } else {
+      const at = plot.cursor.idx ?? (way < 0 ? shaped.times.length : -1);
+      const next = Math.max(0, Math.min(shaped.times.length - 1, at + way));
+      const time = shaped.times[next] ?? 0;
+      plot.setCursor({ left: plot.valToPos(time, "x"), top: plot.over.clientHeight / 2 });
+      const values = found.series.slice(0, 5).map((column, place) => `${column.name} ${short(shaped.own[place]?.[next])}`);
+      spoken.value = `${moment(time, zone)}: ${values.join(", ")}`;
+    }
+  } else if (event.key === "+" || event.key === "=") {
+    const middle = plot.cursor.idx !== null && plot.cursor.idx !== undefined ? (shaped.times[plot.cursor.idx] ?? from) : (from + until) / 2;
+    range(middle - (middle - from) / 2, middle + (until - middle) / 2);
+  } else if (event.key === "-") {
+    range(from - length / 2, until + length / 2);
+  } else if (event.key === "Escape") {
+    plot.setCursor({ left: -10, top: -10 });
+  } else return;
+  event.preventDefault();
+}

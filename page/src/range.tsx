@@ -1,0 +1,108 @@
+// The time range, the time zone, and whether the page is live.
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { loadMarks, showsMarks } from "./events";
+import { DEFAULT_FROM, DEFAULT_UNTIL } from "./link";
+import { moment } from "./numbers";
+import { answered, change, isAbsolute, live, setRange, view } from "./state";
+
+const RANGES: [name: string, from: string][] = [
+  ["5 min", "-5min"], ["15 min", "-15min"], ["1 h", "-1h"], ["3 h", "-3h"], ["6 h", "-6h"], ["12 h", "-12h"], ["24 h", "-24h"],
+  ["2 days", "-2d"], ["7 days", "-7d"], ["30 days", "-30d"], ["90 days", "-90d"], ["1 year", "-1y"], ["5 years", "-5y"],
+];
+const ZONES = ["", "UTC", "Europe/London", "Europe/Berlin", "America/New_York", "America/Los_Angeles", "Asia/Kolkata", "Asia/Tokyo", "Australia/Sydney"];
+
+export function Range() {
+  const { from, until, tz } = view.value;
+  const isOpen = useSignal(false);
+  const typedFrom = useSignal(from);
+  const typedUntil = useSignal(until);
+  useEffect(() => {
+    typedFrom.value = from;
+    typedUntil.value = until;
+  }, [from, until]);
+  useEffect(() => void loadMarks(), [from, until, tz, showsMarks.value]);
+  const known = RANGES.find((range) => range[1] === from && until === DEFAULT_UNTIL);
+  const text = (time: string) => (/^\d{9,}$/.test(time) ? moment(Number(time), tz) : time);
+  const zones = ZONES.includes(tz) ? ZONES : [...ZONES, tz];
+  const pan = (way: number) => {
+    const [begin, end] = seconds(from, until);
+    setRange(String(Math.round(begin + (way * (end - begin)) / 2)), String(Math.round(end + (way * (end - begin)) / 2)));
+  };
+  const zoomOut = () => {
+    const [begin, end] = seconds(from, until);
+    const half = (end - begin) / 2;
+    setRange(String(Math.round(begin - half)), String(Math.round(end + half)));
+  };
+  return (
+    <div class="range">
+      <button type="button" class="icon" aria-label="Earlier" title="Earlier" onClick={() => pan(-1)}>‹</button>
+      <button type="button" class="when" aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
+        {known ? `last ${known[1] === DEFAULT_FROM ? "1 h" : known[0]}` : `${text(from)} – ${text(until)}`}
+      </button>
+      <button type="button" class="icon" aria-label="Later" title="Later" onClick={() => pan(1)}>›</button>
+      <button type="button" class="icon" aria-label="Zoom out" title="Zoom out" onClick={zoomOut}>−</button>
+      <button type="button" class="live" aria-pressed={live.value && !isAbsolute(until)} title="New points are shown as they come" onClick={() => {
+        if (isAbsolute(until)) {
+          live.value = true;
+          const length = isAbsolute(from) ? Math.round(Number(until) - Number(from)) : NaN;
+          setRange(Number.isFinite(length) ? `-${length}s` : DEFAULT_FROM, DEFAULT_UNTIL);
+        } else live.value = !live.value;
+      }}>
+        Live
+      </button>
+      {isOpen.value && (
+        <div class="popup" role="dialog" aria-label="Time range">
+        <form
+          onKeyDown={(event) => event.key === "Escape" && (isOpen.value = false)}
+          onSubmit={(event) => {
+            event.preventDefault();
+            setRange(typedFrom.value.trim() || DEFAULT_FROM, typedUntil.value.trim() || DEFAULT_UNTIL);
+            isOpen.value = false;
+          }}
+        >
+          <div class="quick">
+            {RANGES.map(([name, begin]) => (
+              <button type="button" key={begin} aria-pressed={known?.[1] === begin} onClick={() => (setRange(begin, DEFAULT_UNTIL), (isOpen.value = false))}>{name}</button>
+            ))}
+          </div>
+          <label>From <input value={typedFrom.value} spellcheck={false} onInput={(event) => (typedFrom.value = event.currentTarget.value)} /></label>
+          <label>Until <input value={typedUntil.value} spellcheck={false} onInput={(event) => (typedUntil.value = event.currentTarget.value)} /></label>
+          <label>
+            Time zone{" "}
+            <select value={tz} onChange={(event) => change({ ...view.value, tz: event.currentTarget.value })}>
+              {zones.map((zone) => <option key={zone} value={zone}>{zone === "" ? `of this browser (${Intl.DateTimeFormat().resolvedOptions().timeZone})` : zone}</option>)}
+            </select>
+          </label>
+          <label class="check"><input type="checkbox" checked={showsMarks.value} onChange={(event) => (showsMarks.value = event.currentTarget.checked)} /> Show events</label>
+          <p class="note">As in Graphite: -2h, noon yesterday, 14:30_20260102, or seconds since 1970.</p>
+          <div class="buttons"><button type="submit">Apply</button></div>
+        </form>
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** The range in seconds as far as the page can tell; the daemon knows more words. */
+function seconds(from: string, until: string): [number, number] {
+  const known = answered.peek();
+  if (known && known.key === `${from} ${until}`) return [known.from, known.until];
+  const now = Math.floor(Date.now() / 1000);
+  const units: Record<string, number> = { s: 1, min: 60, h: 3600, d: 86_400, w: 604_800, mon: 2_592_000, y: 31_536_000 };
+  const of = (text: string): number | null => {
+    if (/^\d{5,}$/.test(text)) return Number(text);
+    if (text === "now" || text === "") return now;
+    const found = /^(?:now)?-(\d+)(s|min|h|d|w|mon|y)/.exec(text);
+    return found ? now - Number(found[1]) * (units[found[2] ?? ""] ?? 1) : null;
+  };
+  const end = of(until) ?? now;
+  return [of(from) ?? end - 3600, end];
+}
+
+/** Makes the times of the view absolute, so that a link shows the same later. */
+export function freeze(): void {
+  const [begin, end] = seconds(view.value.from, view.value.until);
+  setRange(String(begin), String(end));
+}

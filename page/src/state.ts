@@ -1,0 +1,114 @@
+// The state that all parts of the page share. The view is written to the address, so that it is a link.
+
+import { batch, computed, effect, signal } from "@preact/signals";
+import { emptyPanel, formatView, option, parseView, withOption, type Panel, type View } from "./link";
+
+export const view = signal<View>(parseView(""));
+/** The panel that names are added to. */
+export const current = signal(0);
+export const live = signal(true);
+export const sidebar = signal(window.innerWidth >= 900);
+export const helping = signal(false);
+export const theme = signal<"auto" | "dark" | "light">("auto");
+/** The range of the newest answer in seconds, and the times that were asked for. */
+export const answered = signal<{ key: string; from: number; until: number } | null>(null);
+/** What a screen reader is to say. */
+export const spoken = signal("");
+
+const system = window.matchMedia("(prefers-color-scheme: dark)");
+const systemDark = signal(system.matches);
+system.addEventListener("change", () => (systemDark.value = system.matches));
+export const dark = computed(() => (theme.value === "auto" ? systemDark.value : theme.value === "dark"));
+
+/** Whether the time range moves with the clock. */
+export const moves = computed(() => !isAbsolute(view.value.until));
+
+export function isAbsolute(time: string): boolean {
+  return /^\d{5,}$/.test(time) || /^\d\d:\d\d_\d{8}$/.test(time) || /^\d{8}$/.test(time);
+}
+
+/** Reads the state from the address, and follows it from then on. */
+export function begin(): void {
+  const read = () => {
+    const text = location.hash.length > 1 ? location.hash : location.search;
+    view.value = parseView(text);
+    current.value = Math.min(current.value, Math.max(0, view.value.panels.length - 1));
+  };
+  read();
+  if (location.search !== "") history.replaceState(null, "", `${location.pathname}#${formatView(view.value)}`);
+  window.addEventListener("hashchange", read);
+  window.addEventListener("popstate", read);
+  const saved = load("theme");
+  if (saved === "dark" || saved === "light") theme.value = saved;
+  effect(() => {
+    document.documentElement.dataset["theme"] = dark.value ? "dark" : "light";
+  });
+}
+
+/** Changes the state; Back undoes it. */
+export function change(next: View): void {
+  const text = formatView(next);
+  if (text !== formatView(view.peek())) history.pushState(null, "", `${location.pathname}#${text}`);
+  view.value = next;
+}
+
+export function setRange(from: string, until: string): void {
+  change({ ...view.peek(), from, until });
+}
+
+export function setPanel(place: number, panel: Panel): void {
+  const panels = view.peek().panels.map((old, at) => (at === place ? panel : old));
+  change({ ...view.peek(), panels });
+}
+
+export function setOption(place: number, name: string, value: string): void {
+  const panel = view.peek().panels[place];
+  if (panel && option(panel, name) !== value) setPanel(place, withOption(panel, name, value));
+}
+
+export function removePanel(place: number): void {
+  const panels = view.peek().panels.filter((_, at) => at !== place);
+  batch(() => {
+    current.value = Math.max(0, Math.min(current.peek(), panels.length - 1));
+    change({ ...view.peek(), panels });
+  });
+}
+
+export function addPanel(targets: string[] = []): void {
+  batch(() => {
+    const panels = [...view.peek().panels, { ...emptyPanel(), targets }];
+    change({ ...view.peek(), panels });
+    current.value = panels.length - 1;
+  });
+  spoken.value = `Panel ${view.peek().panels.length} added`;
+}
+
+/** Plots a target in a panel of its own, or adds it to the current panel. */
+export function plot(target: string, adds: boolean): void {
+  const { panels } = view.peek();
+  const panel = panels[current.peek()];
+  if (adds && panel) {
+    setPanel(current.peek(), { ...panel, targets: [...panel.targets, target] });
+    spoken.value = `Added to panel ${current.peek() + 1}`;
+  } else if (panel && panels.length === 1 && panel.targets.length === 0) {
+    setPanel(0, { ...panel, targets: [target] });
+  } else {
+    addPanel([target]);
+  }
+}
+
+export function load(key: string): string | null {
+  try {
+    return localStorage.getItem(`plumbago.${key}`);
+  } catch {
+    return null;
+  }
+}
+
+export function save(key: string, value: string): void {
+  try {
+    localStorage.setItem(`plumbago.${key}`, value);
+  } catch {
+    // Without storage the choice lasts until the page is closed.
+  }
+}

@@ -1,0 +1,153 @@
+// The tree of names: only the rows in sight are elements.
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { changed, root, rowAt, toggle, type Row } from "./names";
+import { count, visible } from "./numbers";
+import { plot } from "./state";
+
+const ROW = 26;
+
+export function Tree() {
+  const scrolled = useSignal(0);
+  const height = useSignal(600);
+  const chosen = useSignal(0);
+  const box = useRef<HTMLDivElement>(null);
+  changed.value;
+
+  useEffect(() => {
+    void root.load(0);
+    const element = box.current;
+    if (!element) return;
+    const observer = new ResizeObserver(() => (height.value = element.clientHeight));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+
+  const rows = root.rows;
+  const choose = (number: number) => {
+    chosen.value = Math.max(0, Math.min(rows - 1, number));
+    const element = box.current;
+    if (!element) return;
+    const top = chosen.value * ROW;
+    if (top < element.scrollTop) element.scrollTop = top;
+    else if (top + ROW > element.scrollTop + element.clientHeight) element.scrollTop = top + ROW - element.clientHeight;
+  };
+
+  const onKey = (event: KeyboardEvent) => {
+    if (event.target !== box.current || event.altKey || event.ctrlKey || event.metaKey) return;
+    const row = rowAt(chosen.value);
+    const page = Math.max(1, Math.floor(height.value / ROW) - 1);
+    const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -rows, End: rows };
+    const step = steps[event.key];
+    if (step !== undefined) choose(chosen.value + step);
+    else if (event.key === "ArrowRight") row.kind === "entry" && !row.open && row.entry.branch ? toggle(row) : choose(chosen.value + 1);
+    else if (event.key === "ArrowLeft") row.kind === "entry" && row.open ? toggle(row) : choose(above(chosen.value));
+    else if (event.key === "Enter") act(row, event.shiftKey);
+    else if (event.key === " ") toggle(row);
+    else if (event.key === "f") focusFilter(box.current);
+    else return;
+    event.preventDefault();
+  };
+
+  const first = Math.max(0, Math.floor(scrolled.value / ROW) - 4);
+  const last = Math.min(rows, Math.ceil((scrolled.value + height.value) / ROW) + 4);
+  const shown = [];
+  for (let number = first; number < last; number++) {
+    shown.push(<Line key={number} number={number} row={rowAt(number)} chosen={number === chosen.value} choose={choose} />);
+  }
+  return (
+    <div
+      class="tree"
+      role="tree"
+      aria-label="Names"
+      tabIndex={0}
+      aria-activedescendant={rows > 0 ? `row-${chosen.value}` : undefined}
+      ref={box}
+      onKeyDown={onKey}
+      onScroll={(event) => (scrolled.value = event.currentTarget.scrollTop)}
+    >
+      <div class="tree-rows" role="presentation" style={{ height: `${rows * ROW}px` }}>
+        {shown}
+      </div>
+    </div>
+  );
+}
+
+function above(number: number): number {
+  const depth = rowAt(number).directory.depth;
+  for (let place = number - 1; place >= 0; place--) {
+    if (rowAt(place).directory.depth < depth) return place;
+  }
+  return 0;
+}
+
+/** Plots a metric; a directory opens, or with Shift its metrics are added. */
+function act(row: Row, adds: boolean): void {
+  if (row.kind !== "entry") return;
+  if (row.entry.leaf) plot(row.path, adds);
+  else if (adds) plot(`${row.path}.*`, true);
+  else toggle(row);
+}
+
+function focusFilter(box: HTMLElement | null): void {
+  box?.querySelector<HTMLInputElement>("input")?.focus();
+}
+
+interface LineProps {
+  number: number;
+  row: Row;
+  chosen: boolean;
+  choose: (number: number) => void;
+}
+
+function Line({ number, row, chosen, choose }: LineProps) {
+  const { depth } = row.directory;
+  const style = { top: `${number * ROW}px`, paddingLeft: `${8 + depth * 14}px` };
+  const frame = { id: `row-${number}`, style, role: "treeitem" as const, "aria-level": depth + 1, "aria-selected": chosen };
+  if (row.kind !== "entry") {
+    return (
+      <div {...frame} class={`row note${chosen ? " chosen" : ""}`}>
+        {row.kind === "loading" ? "…" : row.text}
+      </div>
+    );
+  }
+  const { entry, open, path } = row;
+  return (
+    <div
+      {...frame}
+      aria-expanded={entry.branch ? open !== null : undefined}
+      class={`row${chosen ? " chosen" : ""}`}
+      title={visible(path)}
+      onClick={(event) => {
+        choose(number);
+        if (event.target instanceof HTMLInputElement) return;
+        if (entry.branch) toggle(row);
+        else plot(path, event.shiftKey);
+      }}
+    >
+      <span class={entry.branch ? "twist" : "twist leaf"} aria-hidden="true">
+        {entry.branch ? (open ? "▾" : "▸") : "•"}
+      </span>
+      <span class="name">{visible(entry.name)}</span>
+      {open && open.total > 12 && (
+        <input
+          class="filter"
+          aria-label={`Filter within ${visible(path)}`}
+          placeholder="filter"
+          value={open.filter}
+          onInput={(event) => open.refilter(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Escape") event.currentTarget.closest<HTMLElement>(".tree")?.focus();
+          }}
+        />
+      )}
+      {entry.branch && <span class="below">{entry.metrics === null ? "many" : count(entry.metrics)}</span>}
+      {entry.branch && entry.leaf && (
+        <button type="button" class="mini" tabIndex={-1} title="Plot the metric of this name" onClick={(event) => (event.stopPropagation(), plot(path, event.shiftKey))}>
+          ∿
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,106 @@
+// Tests of the parts that know no browser. Node runs them on the bundle that esbuild makes of the sources.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { build } from "esbuild";
+
+const { outputFiles } = await build({
+  stdin: { contents: 'export * from "./src/link"; export * from "./src/numbers"; export * from "./src/shape"; export * from "./src/colors"; export * from "./src/functions";', resolveDir: new URL("..", import.meta.url).pathname, loader: "ts" },
+  bundle: true, format: "esm", write: false, platform: "neutral",
+});
+const page = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+
+/** Numbers by chance, the same in every run. */
+function chance(seed) {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+const ODD = ["", "a.b", "sumSeries(a.*, b)", "&panel=x", "100%", "%zz", "+", " ", "=", "#", "<script>alert(1)</script>", "\u202eabc", "ünï", "🦀", "\ud800", "a\nb", "'\"\\"];
+
+test("a view comes back from its link", () => {
+  const next = chance(1);
+  const text = () => (next(3) > 0 ? ODD[next(ODD.length)] : Array.from({ length: next(12) }, () => String.fromCharCode(next(700))).join("")).toWellFormed();
+  for (let round = 0; round < 3000; round++) {
+    const panels = Array.from({ length: next(4) }, () => ({
+      title: text(),
+      targets: Array.from({ length: next(4) }, text),
+      options: Array.from({ length: next(3) }, () => [["areaMode", "yMax", "template[x]", "odd&name"][next(4)], text()]),
+    }));
+    const view = { from: text() || "-1h", until: text() || "now", tz: text(), panels };
+    assert.deepEqual(page.parseView(page.formatView(view)), view);
+  }
+});
+
+test("any text is read without an error", () => {
+  const next = chance(2);
+  const parts = ["target=", "&", "panel=", "%", "%4", "%zz", "=", "?", "#", "from=", "é", "\u0000", "from=-2h&"];
+  for (let round = 0; round < 3000; round++) {
+    const text = Array.from({ length: next(20) }, () => parts[next(parts.length)]).join("");
+    const view = page.parseView(text);
+    assert.deepEqual(page.parseView(page.formatView(view)), { ...view, panels: view.panels });
+  }
+});
+
+test("the link of a picture of /render is read", () => {
+  const view = page.parseView("?width=800&height=400&from=-6h&target=alias(a.b%2C'x')&target=c&title=CPU&areaMode=stacked&format=png");
+  assert.deepEqual(view, { from: "-6h", until: "now", tz: "", panels: [{ title: "CPU", targets: ["alias(a.b,'x')", "c"], options: [["areaMode", "stacked"]] }] });
+  assert.equal(page.formatView(view), "from=-6h&title=CPU&target=alias(a.b,'x')&target=c&areaMode=stacked");
+});
+
+test("numbers are short", () => {
+  const shown = (value, system) => page.short(value, system);
+  assert.deepEqual([0, 1, 999.96, 1500, 1e6, -2.5e9, 0.25, 0.0000123, null].map((value) => shown(value)), ["0", "1", "1000", "1.5k", "1M", "−2.5G", "0.25", "12.3µ", "–"]);
+  assert.equal(shown(1536, "binary"), "1.5Ki");
+  assert.equal(shown(90, "sec"), "1.5 min");
+  assert.equal(page.retention("60s:604800s,3600s:63072000s"), "1min:7d,1h:2y");
+});
+
+test("what cannot be seen is shown", () => {
+  assert.equal(page.visible("a\u202eb\u200b\n"), "a\\u202eb\\u200b\\u000a");
+});
+
+test("series of different steps share the moments", () => {
+  const answer = { from: 0, until: 120, now: 120, total: 2, axes: [{ start: 0, step: 60, count: 3 }, { start: 0, step: 120, count: 2 }], series: [{ name: "a", axis: 0, step: 60, values: [1, null, 3] }, { name: "b", axis: 1, step: 120, values: [10, 20] }] };
+  const shaped = page.shape(answer, () => true);
+  assert.deepEqual(shaped.times, [0, 60, 120]);
+  assert.deepEqual(shaped.own, [[1, null, 3], [10, undefined, 20]]);
+  assert.deepEqual(shaped.drawn, [[1, 0, 3], [11, undefined, 23]]);
+  assert.deepEqual(shaped.below, [-1, 0]);
+  assert.deepEqual(page.summary([1, null, 3]), { last: 3, min: 1, max: 3, mean: 2 });
+});
+
+test("colours are Graphite's names, hexadecimal digits, or a palette's", () => {
+  assert.equal(page.colorOf("red", 0, true), "#ff0000");
+  assert.equal(page.colorOf("#0f0", 0, true), "#0f0");
+  assert.equal(page.colorOf("expression(alert(1))", 0, true), page.colorOf(undefined, 0, true));
+  assert.equal(page.faded("#0f0", 0.5), "#00ff0080");
+});
+
+test("the place in a target is understood", () => {
+  const at = (text) => page.callAt(text.replace("|", ""), text.indexOf("|"));
+  assert.deepEqual(at("sumSeries(web.{a,b}.c, mov|"), { name: "sumSeries", argument: 1, from: 23, word: "mov", quote: "" });
+  assert.deepEqual(at("seriesByTag('dc=eu', 'host=w|')"), { name: "seriesByTag", argument: 1, from: 22, word: "host=w", quote: "'" });
+  assert.equal(at("a(b(c), |").argument, 1);
+});
+
+test("a formatted target says the same", () => {
+  const target = "alias(sumSeries(movingAverage(servers.{web01,web02}.cpu.user,10), scale( servers.*.cpu.system ,0.25)),'a, (b)')";
+  const formatted = page.format(target, 40);
+  assert.equal(formatted, "alias(\n  sumSeries(\n    movingAverage(servers.{web01,web02}.cpu.user, 10),\n    scale(servers.*.cpu.system, 0.25)\n  ),\n  'a, (b)'\n)");
+  const next = chance(3);
+  for (let round = 0; round < 2000; round++) {
+    const text = Array.from({ length: next(14) }, () => ["a.b", "f(", ")", ",", "'x, (y'", " ", "{a,b}", "\"", "'", "\\", "ü"][next(11)]).join("");
+    const bare = (some) => some.replace(/\s/g, "");
+    assert.equal(bare(page.format(text, next(30))), bare(text));
+  }
+});
+
+test("the address of a graph is understood, and nothing else", () => {
+  assert.deepEqual(page.viewOfAddress("https://graphite.example.org/render?target=a.b&from=-2h&width=500")?.panels[0]?.targets, ["a.b"]);
+  assert.equal(page.viewOfAddress("/render/?target=a&target=b")?.panels[0]?.targets.length, 2);
+  for (const text of ["web cpu", "dc=eu", "target=x", "https://grafana.example.org/d/abc?orgId=1", "a?target="]) assert.equal(page.viewOfAddress(text), null, text);
+});

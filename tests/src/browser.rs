@@ -1,0 +1,292 @@
+//! A real Chromium, driven through its own chromedriver by the commands of the W3C's WebDriver protocol. It resolves
+//! no host but loopback.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::child::Guarded;
+use crate::wait::{wait_for, wait_ok};
+use crate::{counterpart, http};
+
+/// The name of an element's number in the protocol.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// A key without a character of its own. It can be part of a text to type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Key {
+    Tab,
+    Enter,
+    Shift,
+    Control,
+    Escape,
+    End,
+    Home,
+    Left,
+    Up,
+    Right,
+    Down,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tab => "\u{e004}",
+            Self::Enter => "\u{e007}",
+            Self::Shift => "\u{e008}",
+            Self::Control => "\u{e009}",
+            Self::Escape => "\u{e00c}",
+            Self::End => "\u{e010}",
+            Self::Home => "\u{e011}",
+            Self::Left => "\u{e012}",
+            Self::Up => "\u{e013}",
+            Self::Right => "\u{e014}",
+            Self::Down => "\u{e015}",
+        })
+    }
+}
+
+/// A browser with one window. Its methods wait until the browser has done what they say.
+#[derive(Debug)]
+pub struct Browser {
+    control: SocketAddr,
+    session: String,
+    /// Killed before the directory of its files is removed.
+    _process: Guarded,
+    _directory: TempDir,
+}
+
+impl Browser {
+    /// Starts a browser; `None`, and a recorded skip, if Chromium or chromedriver is not installed.
+    pub fn start() -> Option<Self> {
+        let mut command = counterpart::on_path("chromedriver")?;
+        counterpart::on_path("chromium")?;
+        let directory = tempfile::Builder::new().prefix("plumbago-browser-").tempdir().unwrap();
+        let log = directory.path().join("chromedriver.log");
+        // Chromium keeps its profile and sockets here.
+        command.arg("--port=0").env("TMPDIR", directory.path()).env("HOME", directory.path());
+        let process = Guarded::start(command, &log);
+        let control: SocketAddr = wait_for("chromedriver to start", || {
+            let output = process.output();
+            let port = output.split("started successfully on port ").nth(1)?.split('.').next()?;
+            Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+        });
+        let arguments = json!([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--window-size=1440,900",
+            "--lang=en-GB",
+        ]);
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }}});
+        let started = ask(control, "POST", "/session", &wanted).unwrap();
+        let session = started["sessionId"].as_str().unwrap().to_owned();
+        Some(Self { control, session, _process: process, _directory: directory })
+    }
+
+    /// Opens an address and waits until it is loaded.
+    pub fn open(&self, url: &str) {
+        self.command("url", &json!({"url": url}));
+    }
+
+    /// The current address.
+    pub fn url(&self) -> String {
+        self.script("return location.href").as_str().unwrap().to_owned()
+    }
+
+    /// Goes back in the history.
+    pub fn back(&self) {
+        self.command("back", &json!({}));
+    }
+
+    /// Runs a script and returns what it returns.
+    pub fn script(&self, script: &str) -> Value {
+        self.command("execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// Waits until a condition in JavaScript is true.
+    pub fn wait(&self, what: &str, condition: &str) {
+        let body = json!({"script": format!("return {condition}"), "args": []});
+        wait_ok(what, || match self.try_command("execute/sync", &body) {
+            Ok(Value::Bool(true)) => Ok(()),
+            Ok(other) => Err(format!("{condition} is {other}; {}", self.shown())),
+            Err(error) => Err(error),
+        });
+    }
+
+    /// Waits until an element that matches has the text somewhere.
+    pub fn wait_text(&self, selector: &str, text: &str) {
+        let (quoted, wanted) = (json!(selector), json!(text));
+        let all = format!("[...document.querySelectorAll({quoted})]");
+        let found = format!("{all}.some((e) => e.textContent.includes({wanted}))");
+        self.wait(&format!("{selector} with the text {text:?}"), &found);
+    }
+
+    /// Clicks an element, once it is there and nothing covers it.
+    pub fn click(&self, selector: &str) {
+        wait_ok(&format!("a click on {selector}"), || {
+            let element = self.find(selector)?;
+            self.try_command(&format!("element/{element}/click"), &json!({}))
+        });
+    }
+
+    /// Types into an element.
+    pub fn type_into(&self, selector: &str, text: &str) {
+        wait_ok(&format!("typing into {selector}"), || {
+            let element = self.find(selector)?;
+            self.try_command(&format!("element/{element}/value"), &json!({"text": text}))
+        });
+    }
+
+    /// Presses keys where the focus is: the characters of a text, which may contain a [`Key`].
+    pub fn press(&self, keys: &str) {
+        let presses: Vec<Value> = keys.chars().flat_map(|key| [down(key), up(key)]).collect();
+        self.actions(&json!([{"type": "key", "id": "keys", "actions": presses}]));
+    }
+
+    /// Presses keys while another one is held.
+    pub fn press_with(&self, held: Key, keys: &str) {
+        let held = held.to_string().chars().next().unwrap();
+        let mut presses = vec![down(held)];
+        presses.extend(keys.chars().flat_map(|key| [down(key), up(key)]));
+        presses.push(up(held));
+        self.actions(&json!([{"type": "key", "id": "keys", "actions": presses}]));
+    }
+
+    /// Presses the mouse on a point of an element, moves it to the right, and releases it.
+    pub fn drag(&self, selector: &str, from: i64, by: i64) {
+        let (x, y) = self.corner(selector);
+        let y = y + 60;
+        self.mouse(&[
+            to(x + from, y),
+            json!({"type": "pointerDown", "button": 0}),
+            to(x + from + by / 2, y),
+            to(x + from + by, y),
+            json!({"type": "pointerUp", "button": 0}),
+        ]);
+    }
+
+    /// Moves the mouse to a point of an element.
+    pub fn hover(&self, selector: &str, x: i64, y: i64) {
+        let (left, top) = self.corner(selector);
+        self.mouse(&[to(left + x - 2, top + y), to(left + x, top + y)]);
+    }
+
+    /// Sets the size of the page in pixels, and the colours that the system asks for.
+    pub fn look(&self, width: u32, height: u32, dark: bool) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = if dark { "dark" } else { "light" };
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.devtools("Emulation.setEmulatedMedia", &media);
+    }
+
+    /// Writes a picture of the page, a PNG in base64, to the directory `PLUMBAGO_SCREENSHOTS`, if that is set.
+    pub fn picture(&self, name: &str) {
+        let Some(directory) = std::env::var_os("PLUMBAGO_SCREENSHOTS") else { return };
+        let path = Path::new(&directory).join(name);
+        let shot = ask(self.control, "GET", &format!("/session/{}/screenshot", self.session), &json!({}));
+        std::fs::write(path.with_extension("base64"), shot.unwrap().as_str().unwrap()).unwrap();
+    }
+
+    /// Panics if the browser has logged an error since the last call: of a script, of the content security
+    /// policy, or a response with an error status. `expected` are parts of texts that do not count.
+    pub fn check_log(&self, expected: &[&str]) {
+        let entries = self.command("se/log", &json!({"type": "browser"}));
+        let is_bad = |entry: &&Value| {
+            let text = entry["message"].as_str().unwrap();
+            let counts = entry["level"] == "SEVERE" || text.contains("Content Security");
+            counts && !expected.iter().any(|part| text.contains(part))
+        };
+        let bad: Vec<&Value> = entries.as_array().unwrap().iter().filter(is_bad).collect();
+        assert!(bad.is_empty(), "the browser's console: {bad:#?}");
+    }
+
+    /// The text of the page, for messages.
+    fn shown(&self) -> String {
+        let body = json!({"script": "return document.body.innerText.slice(0, 1500)", "args": []});
+        self.try_command("execute/sync", &body).map_or_else(|error| error, |text| text.to_string())
+    }
+
+    fn find(&self, selector: &str) -> Result<String, String> {
+        let found = self.try_command("element", &json!({"using": "css selector", "value": selector}))?;
+        Ok(found[ELEMENT].as_str().unwrap().to_owned())
+    }
+
+    fn corner(&self, selector: &str) -> (i64, i64) {
+        self.wait(selector, &format!("document.querySelector({}) !== null", json!(selector)));
+        let place = self.script(&format!(
+            "const r = document.querySelector({}).getBoundingClientRect(); return [r.left, r.top]",
+            json!(selector)
+        ));
+        let at = |number: usize| place[number].as_f64().unwrap() as i64;
+        (at(0), at(1))
+    }
+
+    fn mouse(&self, actions: &[Value]) {
+        let pointer = json!({"pointerType": "mouse"});
+        self.actions(&json!([{"type": "pointer", "id": "mouse", "parameters": pointer, "actions": actions}]));
+    }
+
+    fn actions(&self, actions: &Value) {
+        self.command("actions", &json!({"actions": actions}));
+    }
+
+    /// Runs a command of the DevTools protocol.
+    fn devtools(&self, name: &str, parameters: &Value) -> Value {
+        self.command("goog/cdp/execute", &json!({"cmd": name, "params": parameters}))
+    }
+
+    fn command(&self, path: &str, body: &Value) -> Value {
+        self.try_command(path, body).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    fn try_command(&self, path: &str, body: &Value) -> Result<Value, String> {
+        ask(self.control, "POST", &format!("/session/{}/{path}", self.session), body)
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Chromium ends with its session. Killing chromedriver alone would leave it behind.
+        let path = format!("/session/{}", self.session);
+        let _ = http::try_request(self.control, "DELETE", &path, "", "");
+    }
+}
+
+fn down(key: char) -> Value {
+    json!({"type": "keyDown", "value": key.to_string()})
+}
+
+fn up(key: char) -> Value {
+    json!({"type": "keyUp", "value": key.to_string()})
+}
+
+fn to(x: i64, y: i64) -> Value {
+    json!({"type": "pointerMove", "duration": 40, "x": x, "y": y})
+}
+
+/// Sends a command and returns the value of its answer, or the error as text.
+fn ask(control: SocketAddr, method: &str, path: &str, body: &Value) -> Result<Value, String> {
+    let body = if method == "GET" { String::new() } else { body.to_string() };
+    let answer = http::request(control, method, path, "Content-Type: application/json\r\n", &body);
+    let mut value: Value = serde_json::from_str(&answer.body).map_err(|error| error.to_string())?;
+    match answer.status {
+        200 => Ok(value["value"].take()),
+        _ => Err(value["value"]["message"].as_str().unwrap_or(&answer.body).to_owned()),
+    }
+}

@@ -1,0 +1,314 @@
+//! The page at `/` in a real browser: names are found and plotted, plots are zoomed, names full of HTML are text,
+//! everything works by keyboard, and axe-core finds no violation.
+
+use std::time::Instant;
+
+use plumbago_tests::browser::{Browser, Key};
+use plumbago_tests::counterpart;
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+
+/// A whole minute.
+const NOW: i64 = 1_790_000_040;
+const HOSTS: [&str; 4] = ["web01", "web02", "web03", "db01"];
+const EVIL: &str = "evil.<img/src=x/onerror=alert(1)><script>alert(2)</script>";
+
+/// A daemon with an hour of points of a few hosts, and a hostile name.
+fn daemon() -> (Setup, Daemon) {
+    let mut setup = Setup::new();
+    setup.clock(NOW).schemas("[all]\npattern = .*\nretentions = 1m:1d,5m:30d\n");
+    let daemon = setup.start();
+    let mut points = Vec::new();
+    for minute in 0..60 {
+        let time = NOW - minute * 60;
+        for (number, host) in HOSTS.iter().enumerate() {
+            let wave = (minute as f64 / 7.0 + number as f64).sin() * 20.0 + 30.0 + 10.0 * number as f64;
+            points.push(Point::new(format!("servers.{host}.cpu.user"), time, wave));
+            points.push(Point::new(format!("servers.{host}.cpu.system"), time, wave / 4.0));
+            points.push(Point::new(format!("servers.{host}.Requests"), time, wave * 1000.0));
+            if !(20..=30).contains(&minute) {
+                points.push(Point::new(format!("http.status;dc=eu;host={host}"), time, wave * 3.0));
+            }
+        }
+        points.push(Point::new(EVIL, time, minute as f64));
+        points.push(Point::new("evil.\u{202e}\u{5d0}\u{5d1}", time, minute as f64));
+    }
+    daemon.put(&points);
+    daemon.wait_names(HOSTS.len() * 3 + 2);
+    (setup, daemon)
+}
+
+fn page(daemon: &Daemon, state: &str) -> String {
+    format!("http://{}/{state}", daemon.api())
+}
+
+const DRAWN: &str = "document.querySelectorAll('.u-over').length";
+
+/// The tree opens, the search finds in any order and case, Enter plots, Shift+Enter adds, and dragging zooms
+/// until Back.
+#[test]
+fn names_are_found_and_plotted() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, ""));
+    browser.wait_text(".row", "servers");
+    browser.picture("empty");
+    browser.click("#row-1");
+    browser.wait_text(".row", "web02");
+    browser.wait_text(".below", "3");
+    browser.press("/");
+    browser.press("user WEB");
+    browser.wait("three names", "document.querySelectorAll('#found li').length === 3");
+    browser.picture("search");
+    browser.press(&Key::Enter.to_string());
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    browser.wait_text(".legend", "servers.web01.cpu.user");
+    browser.wait_text(".legend", "stage 0 of 1min:1d");
+    assert!(browser.url().ends_with("#target=servers.web01.cpu.user"), "{}", browser.url());
+    browser.press(&Key::Down.to_string());
+    browser.press_with(Key::Shift, &Key::Enter.to_string());
+    browser.wait_text(".legend", "servers.web02.cpu.user");
+    browser.press(&Key::Escape.to_string());
+    browser.hover(".u-over", 300, 100);
+    browser.wait_text(".tip", "servers.web02.cpu.user");
+    browser.picture("crosshair");
+    browser.drag(".u-over", 200, 300);
+    browser.wait("a zoom", "location.hash.startsWith('#from=17')");
+    browser.back();
+    browser.wait("the view before", "!location.hash.includes('from=')");
+    browser.check_log(&[]);
+}
+
+/// The state is in the link: panels, shapes, drawing options, tags, gaps.
+#[test]
+fn a_link_shows_what_it_says() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    let first = "?from=-1h&title=CPU&target=servers.*.cpu.user&areaMode=stacked";
+    let others = "&panel=Requests&target=secondYAxis(servers.web01.Requests)&target=color(dashed(servers.db01.Requests),'red')\
+                  &target=threshold(40000,'limit','orange')&target=drawAsInfinite(timeShift(servers.web01.none,'1h'))\
+                  &panel=Tags&target=seriesByTag('name=http.status','dc=eu')&lineMode=staircase";
+    // Somebody puts the address of a picture of /render into the address bar, without `render`.
+    browser.open(&page(&daemon, &format!("{first}{}", others.replace('\'', "%27"))));
+    browser.wait("three plots", &format!("{DRAWN} === 3"));
+    browser.wait_text(".legend", "http.status;dc=eu;host=db01");
+    browser
+        .wait("the state in the fragment", "location.search === '' && location.hash.includes('panel=Tags')");
+    browser.hover(".u-over", 500, 120);
+    browser.wait("a crosshair through all panels", "document.querySelectorAll('.tip').length === 3");
+    browser.picture("panels-dark");
+    browser.look(1440, 1400, false);
+    browser.picture("panels-light");
+    browser.check_log(&[]);
+    // The same from a picture's address, through the composer and the dashboard of graphite-web.
+    for way in ["composer?target=servers.db01.Requests", "dashboard/?target=servers.db01.Requests"] {
+        browser.open(&page(&daemon, way));
+        browser.wait_text(".legend", "servers.db01.Requests");
+    }
+    browser.check_log(&[]);
+}
+
+/// Names, titles and targets full of HTML are shown as text, everywhere.
+#[test]
+fn nothing_that_was_stored_becomes_html() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    let evil = http::encode("<script>alert(3)</script><img src=x onerror=alert(4)>");
+    let target = http::encode(&format!("alias(servers.web01.Requests,'{EVIL}')"));
+    browser.open(&page(
+        &daemon,
+        &format!("#title={evil}&target={target}&target=evil.*&panel={evil}&target={evil}("),
+    ));
+    browser.wait_text(".legend", EVIL);
+    browser.wait_text(".legend", "\\u202e");
+    browser.wait_text(".problem", "<script>alert(3)");
+    browser.click("#row-0");
+    browser.wait_text(".row", "<script>alert(2)");
+    browser.type_into("#search", "SCRIPT");
+    browser.wait_text("#found li", "<script>alert(2)");
+    browser.hover(".u-over", 300, 100);
+    browser.wait_text(".tip", EVIL);
+    browser.picture("evil");
+    let made = browser.script("return document.querySelectorAll('script, img').length");
+    assert_eq!(made, 1, "only the script of the page itself");
+    browser.check_log(&["400 (Bad Request)"]);
+}
+
+/// A mistake in a target is said and marked, what was typed stays, and Ctrl+Enter runs the corrected text.
+#[test]
+fn a_mistake_is_marked_and_nothing_typed_is_lost() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, "#target=sumSeris(servers.*.cpu.user)"));
+    browser.wait_text(".problem", "unknown function sumSeris");
+    browser.wait_text(".fault mark", "sumSeris");
+    browser.wait_text(".fault", "sumSeries");
+    browser.picture("mistake");
+    let editor = "document.querySelector('.editor').shadowRoot.querySelector('.cm-content')";
+    browser.wait("the editor", "document.querySelector('.editor')?.shadowRoot !== null");
+    browser
+        .wait("the mark in it", &format!("{editor}.querySelector('.cm-fault').textContent === 'sumSeris'"));
+    browser.script(&format!("{editor}.focus()"));
+    browser.press(&format!("{}{}e", Key::Home, Key::Right.to_string().repeat(7)));
+    browser.press_with(Key::Control, &Key::Enter.to_string());
+    browser.wait_text(".legend", "sumSeries(servers.*.cpu.user)");
+    // It completes functions and names.
+    browser.press(&Key::End.to_string());
+    browser.press_with(Key::Shift, &Key::Home.to_string());
+    browser.press("servers.web01.");
+    browser.wait("the names there", &format!("[...{editor}.getRootNode().querySelectorAll('.cm-tooltip li')].some((e) => e.textContent.includes('Requests'))"));
+    browser.picture("completion");
+    browser.press(&Key::Escape.to_string());
+    browser.check_log(&["400 (Bad Request)"]);
+}
+
+/// Tags with their values and counts build a seriesByTag.
+#[test]
+fn tags_build_a_target() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, ""));
+    browser.click("#tab-tags");
+    browser.wait_text(".tag", "dc");
+    browser
+        .script("[...document.querySelectorAll('.tag')].find((b) => b.textContent.includes('dc')).click()");
+    browser.wait_text(".value", "4");
+    browser.click(".value");
+    browser.wait_text(".building", "4 series");
+    browser.picture("tags");
+    browser.click(".building button");
+    browser.wait_text(".legend", "http.status;dc=eu;host=web01");
+    browser.type_into("#search", "dc=eu web0");
+    browser.wait("three series", "document.querySelectorAll('#found li').length === 3");
+    browser.check_log(&[]);
+}
+
+/// A plot follows new points, and survives a restart of the daemon.
+#[test]
+fn a_live_plot_follows_and_comes_back() {
+    let Some(browser) = Browser::start() else { return };
+    let mut setup = Setup::new();
+    setup.clock(NOW).schemas("[all]\npattern = .*\nretentions = 1s:1d\n");
+    let daemon = setup.start();
+    let port = daemon.api().port();
+    daemon.put(&[Point::new("live.a", NOW - 5, 1.0)]);
+    daemon.wait_names(1);
+    browser.open(&page(&daemon, "#from=-1min&target=live.a"));
+    browser.wait_text(".legend td", "1");
+    daemon.put(&[Point::new("live.a", NOW, 123.0)]);
+    browser.wait_text(".legend td", "123");
+    daemon.stop();
+    browser.wait_text(".problem", "does not answer");
+    browser.picture("gone");
+    browser.wait_text(".legend td", "123");
+    setup.set("api.listen", &format!("127.0.0.1:{port}"));
+    let daemon = setup.start();
+    daemon.put(&[Point::new("live.a", NOW + 1, 456.0)]);
+    daemon.set_clock(NOW + 2);
+    browser.wait_text(".legend td", "456");
+    browser.wait("no problem any more", "document.querySelector('.problem') === null");
+}
+
+/// A directory of 100,000 opens, with few elements, and its end is reached by one key.
+#[test]
+fn a_large_directory_opens_at_once() {
+    let Some(browser) = Browser::start() else { return };
+    let mut setup = Setup::new();
+    let daemon = setup.clock(NOW).start();
+    let point = |n: usize| Point::new(format!("wide.child-{n:06}"), NOW, 1.0);
+    daemon.put(&(0..100_000).map(point).collect::<Vec<_>>());
+    wait_until("the names to be indexed", || {
+        daemon.get("/plumbago/browse?path=wide&limit=1").body.contains("\"total\":100000,")
+    });
+    browser.open(&page(&daemon, ""));
+    browser.wait_text(".row", "100,000");
+    let started = Instant::now();
+    browser.click("#row-0");
+    browser.wait_text(".row", "child-000001");
+    println!("a directory of 100,000 opened in {:?}, with the driver's own time", started.elapsed());
+    browser.script("document.querySelector('.tree').focus()");
+    browser.press(&Key::End.to_string());
+    browser.wait_text(".row", "child-099999");
+    browser.press(&Key::Home.to_string());
+    browser.type_into(".row .filter", "77_none");
+    browser.wait_text(".row", "nothing matches");
+    browser.script("const f = document.querySelector('.row .filter'); f.select(); f.focus()");
+    browser.press("d-0544");
+    browser.wait_text(".row", "child-054400");
+    let elements = browser.script("return document.querySelectorAll('*').length").as_u64().unwrap();
+    assert!(elements < 2000, "{elements} elements");
+    browser.check_log(&[]);
+}
+
+/// From the empty page to a zoomed plot and the values read out, by keyboard alone.
+#[test]
+fn everything_works_by_keyboard() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, ""));
+    browser.wait_text(".row", "servers");
+    let focused = |what: &str, selector: &str| {
+        for _ in 0..40 {
+            if browser.script(&format!("return document.activeElement.matches({selector:?})")) == true {
+                return;
+            }
+            browser.press(&Key::Tab.to_string());
+        }
+        panic!("Tab does not reach {what}");
+    };
+    focused("the tree", ".tree");
+    browser.press(&format!("{}{}", Key::Down, Key::Right));
+    browser.wait_text(".row", "db01");
+    browser.press(&Key::Down.to_string());
+    browser.wait_text(".row.chosen", "db01");
+    browser.press(&Key::Right.to_string());
+    browser.wait_text(".row", "Requests");
+    browser.press(&Key::Down.to_string());
+    browser.wait_text(".row.chosen", "Requests");
+    browser.press(&Key::Enter.to_string());
+    browser.wait_text(".legend", "servers.db01.Requests");
+    focused("the plot", ".plot");
+    browser.press(&Key::Left.to_string());
+    browser.wait_text("[aria-live]", "servers.db01.Requests");
+    browser.press("+");
+    browser.wait("a zoom", "location.hash.includes('from=17')");
+    browser.press("?");
+    browser.wait_text(".help", "search names");
+    browser.picture("help");
+    browser.check_log(&[]);
+}
+
+/// axe-core finds no violation of WCAG 2.2 AA, narrow and wide, dark and light.
+#[test]
+fn axe_finds_no_violation() {
+    let Some((_, packages)) = counterpart::node() else { return };
+    let Some(browser) = Browser::start() else { return };
+    let axe = std::fs::read_to_string(packages.join("node_modules/axe-core/axe.min.js")).unwrap();
+    let (_setup, daemon) = daemon();
+    let state = "#title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
+    for (width, dark) in [(360, true), (360, false), (768, true), (768, false), (1440, true), (1440, false)] {
+        browser.look(width, 900, dark);
+        browser.open("about:blank");
+        browser.open(&page(&daemon, state));
+        browser.wait_text(".legend", "servers.web01.cpu.user");
+        browser.wait_text(".problem", "sumSeris");
+        if width < 900 {
+            browser.click("[aria-label=Names]");
+        }
+        browser.wait_text(".row", "servers");
+        browser.picture(&format!("{width}-{}", if dark { "dark" } else { "light" }));
+        browser.script(&axe);
+        browser.script(
+            "window.axeResult = null; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}) \
+             .then((found) => { window.axeResult = found.violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)); })",
+        );
+        browser.wait("axe to end", "window.axeResult !== null");
+        let violations = browser.script("return window.axeResult");
+        assert_eq!(violations, serde_json::json!([]), "{width} px, dark: {dark}");
+        let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
+        assert!(overflow.as_i64().unwrap() <= 0, "{width} px: the page is {overflow} px too wide");
+    }
+    browser.check_log(&["400 (Bad Request)"]);
+}

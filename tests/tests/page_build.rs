@@ -1,0 +1,27 @@
+//! The built files of the page are those of its sources.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use plumbago_tests::counterpart;
+
+/// `page/check.mjs` finds the right types, passes the page's own tests, builds the same bytes as in `page/dist`,
+/// and finds no licence that it does not know.
+#[test]
+fn the_page_in_the_binary_is_what_its_sources_build_to() {
+    let Some((mut node, packages)) = counterpart::node() else { return };
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../page");
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(&sources).unwrap().map(Result::unwrap) {
+        if entry.file_name() != "node_modules" {
+            let status = Command::new("cp").arg("-r").arg(entry.path()).arg(copy.path()).status();
+            assert!(status.unwrap().success());
+        }
+    }
+    symlink(packages.join("node_modules"), copy.path().join("node_modules")).unwrap();
+    let output = node.arg("check.mjs").current_dir(copy.path()).output().unwrap();
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "page/check.mjs: {text}");
+}

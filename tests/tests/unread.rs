@@ -1,0 +1,82 @@
+//! `plumbago list --unread`: metrics that nobody has read, noted to the day, over kills and restarts.
+
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+use serde_json::Value;
+
+const T0: i64 = 1_700_000_040;
+const DAY: i64 = 86_400;
+
+fn run(setup: &Setup, arguments: &[&str]) -> String {
+    let ended = setup.run(arguments);
+    assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
+    ended.output
+}
+
+fn start(setup: &mut Setup, now: i64) -> Daemon {
+    let daemon = setup.clock(now).set("admin.listen", "127.0.0.1:0").start();
+    setup.set("admin.listen", &daemon.admin().to_string());
+    daemon
+}
+
+/// Draws a metric, and waits until that is noted.
+fn read(daemon: &Daemon, setup: &Setup, name: &str, now: i64) {
+    daemon.render(name, now - 3600, now, now);
+    let noted = || {
+        let info: Value = serde_json::from_str(&run(setup, &["info", "--json", name])).unwrap();
+        info["metric"]["read_on"].as_i64().is_some_and(|day| now - day < DAY)
+    };
+    wait_until("the read to be noted", noted);
+}
+
+fn unread(setup: &Setup, period: &str) -> Vec<String> {
+    run(setup, &["list", "--unread", period, "**"]).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn metrics_that_nobody_reads_are_listed() {
+    let mut setup = Setup::new();
+    setup.schemas("[all]\npattern = .*\nretentions = 60s:7d,1h:2y\n");
+    let daemon = start(&mut setup, T0);
+    let points =
+        |names: &[&str], time| names.iter().map(|name| Point::new(*name, time, 1.0)).collect::<Vec<_>>();
+    daemon.put(&points(&["web.early", "web.late", "web.never", "web.deleted"], T0));
+    daemon.wait_names(4);
+    daemon.set_clock(T0 + DAY);
+    for name in ["web.early", "web.late", "web.deleted"] {
+        read(&daemon, &setup, name, T0 + DAY);
+    }
+    let refused = setup.run(&["list", "--unread", "90d", "**"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.output);
+    assert!(
+        refused.output.contains("has noted which metrics are read for 1 days only"),
+        "{}",
+        refused.output
+    );
+    daemon.kill();
+    let daemon = start(&mut setup, T0 + 50 * DAY);
+    read(&daemon, &setup, "web.late", T0 + 50 * DAY);
+    // One that is deleted and made again was not read.
+    run(&setup, &["delete", "web.deleted"]);
+    daemon.put(&points(&["web.deleted", "web.young"], T0 + 50 * DAY));
+    daemon.wait_names(5);
+    // On the next day a read is noted again.
+    daemon.set_clock(T0 + 51 * DAY);
+    read(&daemon, &setup, "web.late", T0 + 51 * DAY);
+    daemon.kill();
+    let daemon = start(&mut setup, T0 + 100 * DAY);
+    let check = |setup: &Setup| {
+        assert_eq!(unread(setup, "90d"), ["web.early", "web.never"]);
+        assert_eq!(unread(setup, "99d"), ["web.never"]);
+        assert_eq!(unread(setup, "47d"), ["web.deleted", "web.early", "web.late", "web.never", "web.young"]);
+        assert_eq!(unread(setup, "50d").len(), 2);
+        // Both conditions together.
+        assert_eq!(run(setup, &["list", "--unread", "90d", "--silent", "200d", "**"]), "");
+        assert_eq!(run(setup, &["list", "--unread", "90d", "--silent", "60d", "web.e*"]), "web.early\n");
+    };
+    check(&setup);
+    daemon.stop_well();
+    // The same of a directory at rest.
+    check(&setup);
+}
