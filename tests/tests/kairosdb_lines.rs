@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
-use plumbago_tests::wait::{HANG, wait_until};
+use plumbago_tests::wait::{HANG, wait_for};
 
 const NOW: i64 = 1_700_000_000;
 
@@ -33,8 +33,13 @@ fn talk(daemon: &Daemon, lines: &str) -> Vec<String> {
     answer.lines().map(str::to_owned).collect()
 }
 
+/// Waits until a series has points, and returns them: a name is found soon after its first point was accepted.
 fn points(daemon: &Daemon, name: &str) -> Vec<(i64, f64)> {
-    daemon.render(name, NOW - 100, NOW, NOW).iter().flat_map(|series| series.known()).collect()
+    wait_for(name, || {
+        let series = daemon.render(name, NOW - 100, NOW, NOW);
+        let points: Vec<_> = series.iter().flat_map(|series| series.known()).collect();
+        Some(points).filter(|points| !points.is_empty())
+    })
 }
 
 #[test]
@@ -92,7 +97,7 @@ fn a_client_that_never_reads_keeps_nobody_waiting() {
         silent.write_all(bad.as_bytes()).unwrap();
     }
     silent.write_all(format!("put last {NOW} 1 h=a\n").as_bytes()).unwrap();
-    wait_until("the last line to be taken", || points(&daemon, "last;h=a") == [(NOW, 1.0)]);
+    assert_eq!(points(&daemon, "last;h=a"), [(NOW, 1.0)]);
     // One that never ends its line is not kept either.
     let mut endless = connect(&daemon);
     for _ in 0..20 {

@@ -2,6 +2,7 @@
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::wait::wait_until;
 use serde_json::{Value, json};
 
 const NOW: i64 = 1_700_000_000;
@@ -18,6 +19,13 @@ fn post(daemon: &Daemon, path: &str, body: &Value) -> (u16, Value) {
     (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::Null))
 }
 
+/// Waits until the series that are found have these values of tags.
+fn wait_values(daemon: &Daemon, values: &[&str]) {
+    let wanted = json!({ "results": values });
+    let found = || serde_json::from_str::<Value>(&daemon.get("/api/v1/tagvalues").body).unwrap();
+    wait_until("the series to be found", || found() == wanted);
+}
+
 /// Two cities and a name that needs encoding.
 fn fill(daemon: &Daemon) {
     let at = |ago: i64| (NOW - ago) * 1000;
@@ -27,7 +35,7 @@ fn fill(daemon: &Daemon) {
         {"name": "odd name;x", "tags": {"name": "~v"}, "datapoints": [[at(1), 5]]},
     ]);
     assert_eq!(post(daemon, "/api/v1/datapoints", &body).0, 204);
-    daemon.wait_names(3);
+    wait_values(daemon, &["A", "B|x", "C", "~v"]);
 }
 
 fn results(daemon: &Daemon, metric: Value) -> Vec<Value> {
@@ -199,7 +207,7 @@ fn metrics_are_deleted_for_good() {
     left(&daemon);
     daemon.kill();
     let daemon = setup.start();
-    daemon.wait_names(1);
+    wait_values(&daemon, &["B|x"]);
     left(&daemon);
     daemon.stop_well();
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, Response};
-use plumbago_tests::wait::wait_until;
+use plumbago_tests::wait::{wait_for, wait_until};
 use serde_json::{Value, json};
 
 const NOW: i64 = 1_700_000_000;
@@ -24,10 +24,13 @@ fn post(daemon: &Daemon, path: &str, body: &str) -> Response {
     http::request(daemon.api(), "POST", path, "Content-Type: application/json\r\n", body)
 }
 
-/// The points of a series.
+/// Waits until a series has points, and returns them: a name is found soon after its first point was accepted.
 fn points(daemon: &Daemon, name: &str) -> Vec<(i64, f64)> {
-    let series = daemon.render(name, NOW - 100, NOW, NOW);
-    series.iter().flat_map(|series| series.known()).collect()
+    wait_for(name, || {
+        let series = daemon.render(name, NOW - 100, NOW, NOW);
+        let points: Vec<_> = series.iter().flat_map(|series| series.known()).collect();
+        Some(points).filter(|points| !points.is_empty())
+    })
 }
 
 #[test]
@@ -241,7 +244,8 @@ fn quotas_hold_for_requests_too() {
     let refused =
         daemon.counters().with("plumbago_rejected_points_total", "stage=\"engine\",reason=\"quota\"");
     assert_eq!(refused, 2);
-    daemon.wait_names(2);
+    let found = || daemon.render("seriesByTag('name=teams.a.load')", NOW - 100, NOW, NOW).len();
+    wait_until("the two series to be found", || found() == 2);
     let other = json!({"name": "free", "tags": {"host": "a"}, "datapoints": [[NOW * 1000, 1]]});
     assert_eq!(post(&daemon, DATAPOINTS, &other.to_string()).status, 204);
     assert_eq!(points(&daemon, "free;host=a"), [(NOW, 1.0)]);
