@@ -47,7 +47,8 @@ fn results(daemon: &Daemon, metric: Value) -> Vec<Value> {
 
 #[test]
 fn queries_are_answered() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     fill(&daemon);
     let at = |ago: i64| (NOW - ago) * 1000;
     let all = results(&daemon, json!({"name": "temp"}));
@@ -92,7 +93,8 @@ fn queries_are_answered() {
 
 #[test]
 fn hostile_queries_are_refused_and_others_answered() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     fill(&daemon);
     let start = (NOW - 600) * 1000;
     let with = |metric: Value| json!({"start_absolute": start, "metrics": [metric]}).to_string();
@@ -150,7 +152,8 @@ fn hostile_queries_are_refused_and_others_answered() {
 
 #[test]
 fn cache_time_keeps_an_answer() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     fill(&daemon);
     let ask = |cache_time: i64| {
         let query = json!({"start_absolute": (NOW - 600) * 1000, "cache_time": cache_time, "metrics": [{"name": "temp"}]});
@@ -170,7 +173,8 @@ fn cache_time_keeps_an_answer() {
 
 #[test]
 fn lists_versions_and_health() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     fill(&daemon);
     let list = |path: &str| {
         // Some clients send a body with every request.

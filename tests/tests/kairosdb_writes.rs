@@ -52,7 +52,8 @@ fn writes_are_off_until_they_are_switched_on() {
 
 #[test]
 fn datapoints_reach_the_graph() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     let body = json!([
         {"name": "temperature", "tags": {"city": "Antalya", "a b": "c;d"}, "ttl": 60,
          "datapoints": [[(NOW - 2) * 1000 + 5, 33], [(NOW - 1) * 1000, "34.5"]]},
@@ -72,7 +73,8 @@ fn datapoints_reach_the_graph() {
 
 #[test]
 fn good_points_of_a_bad_request_are_kept() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     let one = |name: &str, value: Value| json!({"name": name, "tags": {"h": "a"}, "datapoints": [[NOW * 1000, value]]});
     let body =
         json!([one("a", json!(1)), one("b", json!("text")), one("c", json!(3)), one("d", Value::Null)]);
@@ -96,7 +98,8 @@ fn good_points_of_a_bad_request_are_kept() {
 
 #[test]
 fn put_tells_what_became_of_the_points() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     let good = json!({"metric": "m", "timestamp": NOW, "value": "7", "tags": {"h": "a"}});
     let bad = json!({"metric": "m", "timestamp": NOW, "value": "x", "tags": {"h": "a"}});
     assert_eq!(post(&daemon, "/api/put", &good.to_string()).status, 204);
@@ -133,7 +136,8 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn compressed_bodies_and_bombs() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     let body = format!(r#"{{"name":"m","tags":{{"h":"a"}},"datapoints":[[{NOW}000,1]]}}"#);
     let packed = gzip(body.as_bytes());
     for (headers, body, status) in [
@@ -181,7 +185,8 @@ fn compressed_bodies_and_bombs() {
 
 #[test]
 fn bad_points_are_counted_by_reason() {
-    let daemon = setup().start();
+    let setup = setup();
+    let daemon = setup.start();
     let body = |name: &str, tags: &str, point: &str| {
         format!(r#"{{"name":"{name}","tags":{{{tags}}},"datapoints":[{point}]}}"#)
     };
