@@ -114,7 +114,8 @@ impl Run {
         assert!(ledger.balances(), "{what}: {ledger:?}");
     }
 
-    /// Checks the rows on the server: reads them with a daemon that has an empty data directory.
+    /// Checks the rows on the server: reads them with a daemon that has an empty data directory. It asks as many
+    /// replicas as confirmed a write: one that was away for others gets the rest by hints, and a kill loses those.
     pub(crate) fn check_server(&mut self, what: &str) {
         self.sent();
         let names = self.load.metrics.iter().filter(|m| m.exists()).count();
@@ -123,6 +124,7 @@ impl Run {
         let data = self.setup.data();
         let kept = data.with_extension("kept");
         std::fs::rename(&data, &kept).unwrap();
+        self.setup.set("store.cassandra.consistency.read", "auto");
         self.start();
         self.daemon().wait_names(names);
         self.check(what);
@@ -130,6 +132,7 @@ impl Run {
         daemon.stop_well();
         std::fs::remove_dir_all(&data).unwrap();
         std::fs::rename(&kept, &data).unwrap();
+        self.setup.set("store.cassandra.consistency.read", "LOCAL_ONE");
         self.start();
     }
 
