@@ -124,7 +124,8 @@ fn hostile_queries_are_refused_and_others_answered() {
             json!({"name": "temp", "aggregators": [{"name": "sum", "sampling": {"value": 0, "unit": "hours"}}]}),
         ),
         with(json!({"name": "temp", "group_by": [{"name": "value", "range_size": 0}]})),
-        json!({"start_absolute": 0, "metrics": [{"name": "temp", "aggregators": [gaps]}]}).to_string(),
+        json!({"start_absolute": (NOW - 3000) * 1000, "metrics": [{"name": "temp", "aggregators": [gaps]}]})
+            .to_string(),
     ] {
         let answer = http::request(daemon.api(), "POST", "/api/v1/datapoints/query", "", &body);
         let shown: String = body.chars().take(150).collect();
@@ -148,6 +149,23 @@ fn hostile_queries_are_refused_and_others_answered() {
     assert!(grown < 200 << 20, "{grown} bytes more");
     assert_eq!(results(&daemon, json!({"name": "temp"}))[0]["values"].as_array().unwrap().len(), 5);
     daemon.stop_well();
+}
+
+/// From the beginning of time the coarsest stage answers. Its slots with few points count with `xFilesFactor` 0 only.
+#[test]
+fn queries_from_the_beginning_read_the_coarsest_stage() {
+    for (factor, found) in [("0", true), ("0.5", false)] {
+        let mut setup = setup();
+        setup.aggregation(&format!("[all]\npattern = .*\nxFilesFactor = {factor}\n"));
+        let daemon = setup.start();
+        fill(&daemon);
+        let query = json!({"start_absolute": 1, "metrics": [{"name": "temp", "tags": {"city": "A"}}]});
+        let (status, answer) = post(&daemon, "/api/v1/datapoints/query", &query);
+        let slot = |ago: i64| (NOW - ago) / 60 * 60_000;
+        let wanted = if found { json!([[slot(120), 1], [slot(60), 2.5], [slot(0), 3]]) } else { json!([]) };
+        assert_eq!((status, &answer["queries"][0]["results"][0]["values"]), (200, &wanted), "{answer}");
+        daemon.stop_well();
+    }
 }
 
 #[test]
