@@ -1,11 +1,10 @@
-//! KairosDB's and OpenTSDB's protocols: bodies and lines to points, queries to plans, columns to answers, and the
-//! bytes of KairosDB's tables.
+//! KairosDB's and OpenTSDB's protocols: bodies and lines to points, queries to plans, and columns to
+//! answers.
 //!
 //! Pure and synchronous: no sockets, no stores, no clock. A metric with tags is the series `name;tag=value` of the tag
 //! index; [`names`] maps one to the other and back. Start there, and at [`point`] for what a body yields.
 
 mod array;
-pub mod bytes;
 #[doc(hidden)]
 pub mod fuzzing;
 mod json;

@@ -1,1 +1,0 @@
-//! The bytes of KairosDB's tables: row keys, columns, values.
