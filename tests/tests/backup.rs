@@ -90,10 +90,12 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
         wait_until("the journal to have all", || daemon.counters().sum(JOURNAL_WRITTEN) >= count);
         let done = AtomicBool::new(false);
         let mut later = Vec::new();
+        // What is sent again afterwards must not be older than the raw stage, however long the backup takes.
+        let last = load.now + 3600;
         let taken = std::thread::scope(|scope| {
             let setup = &setup;
             let sending = scope.spawn(|| {
-                while !done.load(Ordering::Acquire) || later.is_empty() {
+                while (!done.load(Ordering::Acquire) || later.is_empty()) && load.now < last {
                     later.extend(send_step(&daemon, &mut load, &mut count));
                     if later.len().is_multiple_of(3) {
                         daemon.flush();

@@ -84,6 +84,14 @@ impl ShardQuotas {
     }
 }
 
+/// Where a new metric is counted already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Nowhere,
+    /// In its account under the current rules.
+    InCurrent,
+}
+
 impl Shard {
     /// Creates the metric of a point, unless its quota or something else refuses it.
     pub(super) fn create_within_quota(
@@ -104,9 +112,11 @@ impl Shard {
             account.inspect(|account| account.remove_metric());
             return None;
         };
-        self.enter_quotas(at, places);
-        // Now it was counted twice: once to admit it, and once with its head.
-        account.inspect(|account| account.remove_metric());
+        for (generation, account) in places {
+            // Its current account has counted it. Counted twice, even for a moment, it would take the place of another
+            // shard's metric.
+            self.enter(at, generation, account, Counted::InCurrent);
+        }
         Some(at)
     }
 
@@ -118,11 +128,19 @@ impl Shard {
     /// Gives a new head the accounts of its metric.
     pub(crate) fn enter_quotas(&mut self, at: u32, places: Places) {
         for (generation, account) in places {
-            let is_next = self.quotas.next.as_ref().is_some_and(|next| next.generation == generation);
-            if is_next || generation == self.quotas.current.generation {
-                self.assign(at, account, is_next);
-            }
+            self.enter(at, generation, account, Counted::Nowhere);
         }
+    }
+
+    fn enter(&mut self, at: u32, generation: u64, account: Option<Arc<Account>>, counted: Counted) {
+        let is_next = self.quotas.next.as_ref().is_some_and(|next| next.generation == generation);
+        if !is_next && generation != self.quotas.current.generation {
+            return;
+        }
+        if is_next || counted == Counted::Nowhere {
+            account.iter().for_each(|account| account.add_metric());
+        }
+        self.assign(at, account, is_next);
     }
 
     /// Takes a head out of its accounts.
@@ -143,6 +161,7 @@ impl Shard {
         for (hash, account) in decisions {
             let Some(at) = self.find(&hash) else { continue };
             if self.quotas.next.as_ref().is_some_and(|next| next.number(at) == UNDECIDED) {
+                account.iter().for_each(|account| account.add_metric());
                 self.assign(at, account, true);
             }
         }
@@ -169,12 +188,10 @@ impl Shard {
         }
     }
 
+    /// Notes the account of a head that is counted there.
     fn assign(&mut self, at: u32, account: Option<Arc<Account>>, is_next: bool) {
-        if let Some(account) = &account {
-            account.add_metric();
-            if !is_next {
-                self.heads[at].set(mark::QUOTA);
-            }
+        if account.is_some() && !is_next {
+            self.heads[at].set(mark::QUOTA);
         }
         match &mut self.quotas.next {
             Some(next) if is_next => next.set(at, account, true),

@@ -43,6 +43,29 @@ fn count(names: &BTreeSet<String>) -> BTreeMap<String, u64> {
     counts
 }
 
+/// Shards that create metrics of a directory at the same moment take no places from each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_is_reached_whichever_shards_create_the_metrics() {
+    let mut world = World::new();
+    world.quotas = Arc::new(Quotas::new(rules(&limit(20))));
+    let (engine, _) = world.start().await;
+    for round in 0..300 {
+        let names: Vec<String> = (0..20).map(|n| format!("t.r{round}.m{n}")).collect();
+        let before = applied(&engine);
+        assert!(engine.push(batch(names.iter(), START, 1.0)).await);
+        while applied(&engine) < before + names.len() as u64 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(existing(&engine, &names).await.len(), names.len(), "round {round}");
+    }
+    world.stop(engine).await;
+}
+
+/// The number of points that the shards have applied.
+fn applied(engine: &Engine) -> u64 {
+    engine.0.gauges.iter().map(|shard| shard.applied.load(Ordering::Relaxed)).sum()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_are_exact_over_deletions_changes_and_restarts() {
     for seed in 0..12 {
@@ -65,9 +88,7 @@ async fn counts_are_exact_over_deletions_changes_and_restarts() {
                     // Known metrics go on, whatever the limit says.
                     names.sort_by_key(|name| !known.contains(*name));
                     assert!(engine.push(batch(names.iter().copied(), START, 1.0)).await);
-                    while engine.0.gauges.iter().map(|s| s.applied.load(Ordering::Relaxed)).sum::<u64>()
-                        < before + names.len() as u64
-                    {
+                    while applied(&engine) < before + names.len() as u64 {
                         tokio::task::yield_now().await;
                     }
                     let now = existing(&engine, &all).await;
