@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::answer::{self, Series};
 use crate::child::Guarded;
-use crate::counters::{Counters, Ledger};
+use crate::counters::{Counters, JOURNAL_WRITTEN, Ledger};
 use crate::http::{self, Response};
 use crate::send::{LineSender, Point};
 use crate::wait::{wait_for, wait_until};
@@ -139,6 +139,20 @@ impl Setup {
         Daemon { process, lines, reader: Some(reader), data: self.data() }
     }
 
+    /// Starts the daemon like [`Setup::start`], and gives its admin port to the commands that are run later.
+    pub fn start_for_commands(&mut self) -> Daemon {
+        let daemon = self.set("admin.listen", "127.0.0.1:0").start();
+        self.set("admin.listen", &daemon.admin().to_string());
+        daemon
+    }
+
+    /// Runs a command that has to succeed. Returns what it said.
+    pub fn run_well(&self, arguments: &[&str]) -> String {
+        let ended = self.run(arguments);
+        assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
+        ended.output
+    }
+
     /// Runs a command of the binary until it ends by itself.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         let log = self.path().join("command.log");
@@ -228,6 +242,16 @@ impl Daemon {
         let path = raw_path(target, from, until, now);
         let answer = wait_for(&path, || Some(self.get(&path)).filter(|response| response.status != 503));
         series(&path, &answer)
+    }
+
+    /// Waits until a series has points from `from` until `now`, and returns them: a name is found soon after its first
+    /// point was accepted.
+    pub fn wait_points(&self, target: &str, from: i64, now: i64) -> Vec<(i64, f64)> {
+        wait_for(target, || {
+            let series = self.render(target, from, now, now);
+            let points: Vec<_> = series.iter().flat_map(Series::known).collect();
+            Some(points).filter(|points| !points.is_empty())
+        })
     }
 
     /// All names in the index.
@@ -327,6 +351,13 @@ impl Daemon {
     pub fn kill(mut self) {
         self.process.signal(Signal::SIGKILL);
         self.process.wait();
+    }
+
+    /// Kills the process with SIGKILL once the journal has every point that it received.
+    pub fn kill_journaled(self) {
+        let received = self.ledger().received;
+        wait_until("the journal to have all points", || self.counters().sum(JOURNAL_WRITTEN) >= received);
+        self.kill();
     }
 
     /// Sends SIGTERM and waits until the process ends.

@@ -23,16 +23,9 @@ fn setup(load: &Load) -> Setup {
     setup
 }
 
-fn start(setup: &mut Setup) -> Daemon {
-    let daemon = setup.set("admin.listen", "127.0.0.1:0").start();
-    setup.set("admin.listen", &daemon.admin().to_string());
-    daemon
-}
-
 fn run(setup: &Setup, arguments: &[&str]) -> Value {
-    let ended = setup.run(arguments);
-    assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
-    serde_json::from_str(ended.output.trim()).unwrap_or_else(|e| panic!("{e}: {}", ended.output))
+    let output = setup.run_well(arguments);
+    serde_json::from_str(output.trim()).unwrap_or_else(|e| panic!("{e}: {output}"))
 }
 
 fn send(daemon: &Daemon, sent: &[Sent]) {
@@ -79,7 +72,7 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
     let backup = setup.path().join("backup").to_str().unwrap().to_owned();
     for round in 0..rounds {
         setup.clock(load.now);
-        let daemon = start(&mut setup);
+        let daemon = setup.start_for_commands();
         let mut count = 0;
         for step in 0..12 {
             send_step(&daemon, &mut load, &mut count);
@@ -109,7 +102,8 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
         });
         assert_eq!(taken["generation"], round + 1, "{taken}");
         if round % 2 == 1 {
-            daemon.kill();
+            // The next round's daemon must have all of them.
+            daemon.kill_journaled();
         } else {
             drop(daemon.stop_well());
         }
@@ -122,7 +116,7 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
 fn a_second_backup_copies_what_is_new_and_damage_is_named() {
     let mut load = Load::new(7, 20);
     let mut setup = setup(&load);
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let backup = setup.path().join("backup").to_str().unwrap().to_owned();
     let mut count = 0;
     for _ in 0..10 {
@@ -170,7 +164,7 @@ fn largest_object(dir: &Path) -> std::path::PathBuf {
 fn a_daemon_that_dies_in_a_backup_is_named_and_the_command_repeated() {
     let mut load = Load::new(11, 20);
     let mut setup = setup(&load);
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let sent = load.step();
     daemon.set_clock(load.now);
     send(&daemon, &sent);
@@ -188,7 +182,7 @@ fn a_daemon_that_dies_in_a_backup_is_named_and_the_command_repeated() {
     // It may have been done just before.
     let was_done = ended.status.success();
     assert!(was_done || ended.status.code() == Some(4) && said.contains("plumbago backup"), "{said}");
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     assert!(!setup.data().join("backup-links").exists());
     run(&setup, &["backup", &backup, "--json"]);
     daemon.stop_well();
@@ -206,7 +200,7 @@ fn child_with_a_full_disk() {
     let Some(disk) = SmallDisk::here() else { return };
     let mut load = Load::new(13, 4);
     let mut setup = setup(&load);
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let sent = load.step();
     daemon.set_clock(load.now);
     send(&daemon, &sent);

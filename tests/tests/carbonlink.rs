@@ -349,10 +349,7 @@ fn hostile_requests_harm_nobody() {
 
 fn on_cassandra(keyspace: &str) -> Option<Setup> {
     let server = server::for_tests()?;
-    let mut cql = server.connect().unwrap();
-    for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
+    server.drop_keyspaces(keyspace).unwrap();
     let mut setup = setup();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
     setup.set("store.cassandra.contact_points", &server.contact_point());

@@ -17,29 +17,9 @@ fn setup() -> Setup {
     setup
 }
 
-fn start(setup: &mut Setup) -> Daemon {
-    let daemon = setup.set("admin.listen", "127.0.0.1:0").start();
-    setup.set("admin.listen", &daemon.admin().to_string());
-    daemon
-}
-
-fn run(setup: &Setup, arguments: &[&str]) -> String {
-    let ended = setup.run(arguments);
-    assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
-    ended.output
-}
-
 fn put(daemon: &Daemon, names: &[&str], timestamps: impl IntoIterator<Item = i64>) {
     let at = |timestamp: i64| names.iter().map(move |name| Point::new(*name, timestamp, 1.0));
     daemon.put(&timestamps.into_iter().flat_map(at).collect::<Vec<_>>());
-}
-
-/// Kills the daemon once the journal has every point that it received.
-fn kill(daemon: Daemon) {
-    let written = || daemon.counters().sum("plumbago_journal_written_points_total");
-    let received = daemon.ledger().received;
-    wait_until("the journal to have all points", || written() >= received);
-    daemon.kill();
 }
 
 fn sorted(daemon: &Daemon) -> Vec<String> {
@@ -83,19 +63,19 @@ fn check_gone(daemon: &Daemon) {
 }
 
 fn delete_old(setup: &Setup) {
-    let dry = run(setup, &["delete", "--dry-run", "old.**"]);
+    let dry = setup.run_well(&["delete", "--dry-run", "old.**"]);
     assert!(dry.contains("delete: 3 metrics; dry run"), "{dry}");
-    assert!(run(setup, &["delete", "old.b.*"]).contains("delete: 2 metrics\n"));
+    assert!(setup.run_well(&["delete", "old.b.*"]).contains("delete: 2 metrics\n"));
     let list = setup.file("names.txt", "# obsolete\nold.a.cpu\nnever.was\n");
-    let json = run(setup, &["delete", "--json", "--names", list.to_str().unwrap()]);
+    let json = setup.run_well(&["delete", "--json", "--names", list.to_str().unwrap()]);
     assert!(json.contains("\"metrics\":1,"), "{json}");
-    assert!(run(setup, &["delete", "--tag", "host=old"]).contains("delete: 1 metrics"));
+    assert!(setup.run_well(&["delete", "--tag", "host=old"]).contains("delete: 1 metrics"));
 }
 
 #[test]
 fn a_daemon_deletes_whole_metrics_for_good() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     fill(&daemon);
     // An answer that is kept shows the metric no longer.
     let kept = format!(
@@ -109,7 +89,7 @@ fn a_daemon_deletes_whole_metrics_for_good() {
     daemon.kill();
 
     // Neither state rows nor the journal bring anything back.
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     check_gone(&daemon);
     // Points that come afterwards are a new metric, alone.
     put(&daemon, &DEAD, [T0 - 60, T0]);
@@ -123,21 +103,21 @@ fn a_daemon_deletes_whole_metrics_for_good() {
         assert!(daemon.ledger().balances());
     };
     only_new(&daemon);
-    kill(daemon);
-    let daemon = start(&mut setup);
+    daemon.kill_journaled();
+    let daemon = setup.start_for_commands();
     only_new(&daemon);
     daemon.flush();
     only_new(&daemon);
     daemon.stop_well();
 
     // Deleted and created again within one run, then killed: the journal has both lives.
-    let daemon = start(&mut setup);
-    run(&setup, &["delete", "old.**"]);
+    let daemon = setup.start_for_commands();
+    setup.run_well(&["delete", "old.**"]);
     put(&daemon, &DEAD, [T0 - 60, T0]);
     daemon.wait_names(4);
     only_new(&daemon);
-    kill(daemon);
-    let daemon = start(&mut setup);
+    daemon.kill_journaled();
+    let daemon = setup.start_for_commands();
     only_new(&daemon);
     daemon.stop_well();
 }
@@ -145,14 +125,14 @@ fn a_daemon_deletes_whole_metrics_for_good() {
 #[test]
 fn a_directory_at_rest_loses_them_too() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     fill(&daemon);
-    kill(daemon);
+    daemon.kill_journaled();
     delete_old(&setup);
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     check_gone(&daemon);
     daemon.kill();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     check_gone(&daemon);
     daemon.stop_well();
 }
@@ -160,12 +140,12 @@ fn a_directory_at_rest_loses_them_too() {
 #[test]
 fn everything_wants_a_confirmation() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     put(&daemon, &["a.b", "c"], [T0]);
     daemon.wait_names(2);
     for glob in ["**", "*", "?*.*"] {
         let refused = setup.run(&["delete", glob]);
-        let count = run(&setup, &["list", glob]).lines().count();
+        let count = setup.run_well(&["list", glob]).lines().count();
         let wanted = format!("{count} metrics match");
         assert!(
             refused.status.code() == Some(2)
@@ -178,7 +158,7 @@ fn everything_wants_a_confirmation() {
     assert_eq!(sorted(&daemon).len(), 2);
     let refused = setup.run(&["delete"]);
     assert_eq!(refused.status.code(), Some(2), "{}", refused.output);
-    assert!(run(&setup, &["delete", "--yes", "**"]).contains("delete: 2 metrics"));
+    assert!(setup.run_well(&["delete", "--yes", "**"]).contains("delete: 2 metrics"));
     assert!(sorted(&daemon).is_empty());
     daemon.stop_well();
 }
@@ -188,7 +168,7 @@ fn everything_wants_a_confirmation() {
 fn a_deletion_that_is_killed_can_be_repeated() {
     const METRICS: usize = 30_000;
     let mut setup = setup();
-    let mut daemon = start(&mut setup);
+    let mut daemon = setup.start_for_commands();
     let names: Vec<String> = (0..METRICS).map(|n| format!("many.d{}.m{n}", n % 100)).collect();
     put(&daemon, &names.iter().map(String::as_str).collect::<Vec<_>>(), [T0]);
     daemon.wait_names(METRICS);
@@ -222,14 +202,14 @@ fn a_deletion_that_is_killed_can_be_repeated() {
                 || said.contains("Give the same command again: plumbago delete --yes many.**"),
             "{said}"
         );
-        daemon = start(&mut setup);
+        daemon = setup.start_for_commands();
         let names = daemon.names().len();
         assert!(names < METRICS, "{names}");
     }
     assert!(sorted(&daemon).is_empty());
     assert!(daemon.ledger().balances());
     daemon.kill();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     assert!(sorted(&daemon).is_empty());
     assert!(daemon.ledger().balances());
     daemon.stop_well();
@@ -239,7 +219,7 @@ fn a_deletion_that_is_killed_can_be_repeated() {
 #[test]
 fn metrics_that_are_being_written_can_be_deleted() {
     let mut setup = setup();
-    let mut daemon = start(&mut setup);
+    let mut daemon = setup.start_for_commands();
     let names: Vec<String> = (0..200).map(|n| format!("busy.m{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut rounds = 0;
@@ -261,9 +241,9 @@ fn metrics_that_are_being_written_can_be_deleted() {
         }
         assert!(daemon.ledger().balances());
         if round == 2 {
-            kill(daemon);
+            daemon.kill_journaled();
             setup.clock(now);
-            daemon = start(&mut setup);
+            daemon = setup.start_for_commands();
             assert!(known(&daemon, names[7], now)[0].last() == Some(&1.0));
             assert!(daemon.ledger().balances());
         }
@@ -278,12 +258,7 @@ fn on_cassandra_every_row_goes() {
     const KEYSPACE: &str = "deletion";
     let Some(server) = server::for_tests() else { return };
     let mut cql = server.connect().unwrap();
-    let drop = |cql: &mut plumbago_cassandra_node::cql::Connection| {
-        for name in [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")] {
-            cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-        }
-    };
-    drop(&mut cql);
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let mut setup = Setup::new();
     setup.schemas("[all]\npattern = .*\nretentions = 60s:7d,1h:2y\n");
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
@@ -291,8 +266,8 @@ fn on_cassandra_every_row_goes() {
     setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
     setup.set("store.cassandra.request_timeout", "60s").set("maintenance.settle", "100ms");
     setup.set("engine.flush_interval", "1s");
-    run(&setup, &["syncdb"]);
-    let daemon = start(&mut setup);
+    setup.run_well(&["syncdb"]);
+    let daemon = setup.start_for_commands();
     let other_dir = setup.path().join("other");
     let own_dir = setup.data();
     setup.set("data_dir", other_dir.to_str().unwrap()).set("admin.listen", "127.0.0.1:0");
@@ -313,7 +288,7 @@ fn on_cassandra_every_row_goes() {
     wait_until("all rows to be stored", || count(&raw) == 3 * 180);
     // Some more, which are in head, journal or spool when the deletion comes.
     put(&daemon, &names, [now - 600, now - 60, now]);
-    let said = run(&setup, &["delete", "old.**"]);
+    let said = setup.run_well(&["delete", "old.**"]);
     assert!(said.contains("delete: 2 metrics, 3 empty directories"), "{said}");
     assert_eq!(sorted(&daemon), ["new.cpu"]);
     daemon.flush();
@@ -323,7 +298,7 @@ fn on_cassandra_every_row_goes() {
     assert_eq!(count(&format!("{KEYSPACE}_metadata.directories")), 1, "new");
     wait_until("the other daemon to be told", || sorted(&other) == ["new.cpu"]);
     daemon.kill();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     assert_eq!(sorted(&daemon), ["new.cpu"]);
     assert!(daemon.ledger().balances());
     put(&daemon, &["old.a.cpu"], [now]);
@@ -333,11 +308,11 @@ fn on_cassandra_every_row_goes() {
 
     // At rest, with the other daemon running; and what only reads.
     daemon.stop_well();
-    assert!(run(&setup, &["du"]).contains("estimated"));
-    assert!(run(&setup, &["info", "new.cpu"]).contains("180 of 10080 points"));
-    assert!(run(&setup, &["delete", "old.a.cpu"]).contains("delete: 1 metrics"));
+    assert!(setup.run_well(&["du"]).contains("estimated"));
+    assert!(setup.run_well(&["info", "new.cpu"]).contains("180 of 10080 points"));
+    assert!(setup.run_well(&["delete", "old.a.cpu"]).contains("delete: 1 metrics"));
     wait_until("its rows to be gone", || count(&raw) == 180);
     wait_until("the other daemon to be told", || sorted(&other) == ["new.cpu"]);
     other.stop_well();
-    drop(&mut cql);
+    server.drop_keyspaces(KEYSPACE).unwrap();
 }

@@ -22,32 +22,12 @@ fn setup() -> Setup {
     setup
 }
 
-fn start(setup: &mut Setup) -> Daemon {
-    let daemon = setup.set("admin.listen", "127.0.0.1:0").start();
-    setup.set("admin.listen", &daemon.admin().to_string());
-    daemon
-}
-
-fn run(setup: &Setup, arguments: &[&str]) -> String {
-    let ended = setup.run(arguments);
-    assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
-    ended.output
-}
-
 fn put(daemon: &Daemon, name: &str, slots: &Slots) {
     daemon.put(&slots.iter().map(|(time, value)| Point::new(name, *time, *value)).collect::<Vec<_>>());
 }
 
 fn slots(times: impl IntoIterator<Item = i64>) -> Slots {
     times.into_iter().map(|time| (time, (time / 60 % 97) as f64)).collect()
-}
-
-/// Kills the daemon once the journal has every point that it received.
-fn kill(daemon: Daemon) {
-    let written = || daemon.counters().sum("plumbago_journal_written_points_total");
-    let received = daemon.ledger().received;
-    wait_until("the journal to have all points", || written() >= received);
-    daemon.kill();
 }
 
 fn shown(daemon: &Daemon, name: &str, seconds: i64, now: i64) -> Slots {
@@ -98,10 +78,10 @@ fn delete_ranges(setup: &Setup, wanted: &mut Slots) {
         let before = wanted.len();
         wanted.retain(|time, _| !(from..until).contains(time));
         let points = 2 * (before - wanted.len()) + if until > T0 { 2 } else { 0 };
-        let dry = run(setup, &[&["delete", "--dry-run"], &range[..]].concat());
+        let dry = setup.run_well(&[&["delete", "--dry-run"], &range[..]].concat());
         assert!(dry.contains(&format!("delete: 2 metrics, {points} points and ")), "{dry}");
         assert!(dry.contains("dry run, nothing is changed") && !dry.contains("kept"), "{dry}");
-        let json = run(setup, &[&["delete", "--json"], &range[..]].concat());
+        let json = setup.run_well(&[&["delete", "--json"], &range[..]].concat());
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["metrics"], &json["kept"]), (&2.into(), &0.into()), "{json}");
         // What is still in memory was folded into nothing.
@@ -112,7 +92,7 @@ fn delete_ranges(setup: &Setup, wanted: &mut Slots) {
 #[test]
 fn a_daemon_deletes_a_range_for_good() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let other = fill(&daemon, &["web.a", "web.b", "other"]);
     let mut wanted = other.clone();
     let kept = format!(
@@ -131,7 +111,7 @@ fn a_daemon_deletes_a_range_for_good() {
     all(&daemon, &wanted);
     // Neither the journal nor state rows bring anything back.
     daemon.kill();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     all(&daemon, &wanted);
     // Points that come afterwards stay, in the same range, with a late touch of each window.
     let more = slots([T0 - 330 * 60, T0 - 200 * 60, T0 - 78 * 60, T0 - 9 * 60, T0]);
@@ -139,8 +119,8 @@ fn a_daemon_deletes_a_range_for_good() {
     put(&daemon, "web.b", &more);
     wanted.extend(more);
     all(&daemon, &wanted);
-    kill(daemon);
-    let daemon = start(&mut setup);
+    daemon.kill_journaled();
+    let daemon = setup.start_for_commands();
     all(&daemon, &wanted);
     daemon.flush();
     all(&daemon, &wanted);
@@ -149,15 +129,15 @@ fn a_daemon_deletes_a_range_for_good() {
     put(&daemon, "web.a", &slots([T0 - 14 * 60, T0 - 4 * 60, T0 - 60]));
     wanted.extend(slots([T0 - 14 * 60, T0 - 4 * 60, T0 - 60]));
     wanted.retain(|time, _| !(from..until).contains(time));
-    run(&setup, &["delete", "--from", &from.to_string(), "--until", &until.to_string(), "web.a"]);
+    setup.run_well(&["delete", "--from", &from.to_string(), "--until", &until.to_string(), "web.a"]);
     daemon.kill();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     check(&daemon, "web.a", &wanted, T0);
     daemon.stop_well();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     check(&daemon, "web.a", &wanted, T0);
     // A range that takes every point leaves the name.
-    run(&setup, &["delete", "--from", "0_20010910", "web.a"]);
+    setup.run_well(&["delete", "--from", "0_20010910", "web.a"]);
     assert!(shown(&daemon, "web.a", 300 * DAY, T0).is_empty());
     assert_eq!(daemon.names().len(), 3);
     daemon.stop_well();
@@ -166,12 +146,12 @@ fn a_daemon_deletes_a_range_for_good() {
 #[test]
 fn a_directory_at_rest_loses_the_range_too() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let mut wanted = fill(&daemon, &["web.a", "web.b"]);
-    kill(daemon);
+    daemon.kill_journaled();
     delete_ranges(&setup, &mut wanted);
     for _ in 0..2 {
-        let daemon = start(&mut setup);
+        let daemon = setup.start_for_commands();
         check(&daemon, "web.a", &wanted, T0);
         check(&daemon, "web.b", &wanted, T0);
         daemon.kill();
@@ -183,7 +163,7 @@ fn a_directory_at_rest_loses_the_range_too() {
 #[test]
 fn a_range_of_metrics_that_are_being_written_can_be_deleted() {
     let mut setup = setup();
-    let mut daemon = start(&mut setup);
+    let mut daemon = setup.start_for_commands();
     let names: Vec<String> = (0..100).map(|n| format!("busy.m{n}")).collect();
     let send = |daemon: &Daemon, minute: i64| {
         let time = T0 - 60 * minute;
@@ -218,12 +198,12 @@ fn a_range_of_metrics_that_are_being_written_can_be_deleted() {
         };
         agree(&daemon);
         if round % 2 == 0 {
-            kill(daemon);
+            daemon.kill_journaled();
         } else {
             daemon.flush();
             daemon.stop_well();
         }
-        daemon = start(&mut setup);
+        daemon = setup.start_for_commands();
         agree(&daemon);
     }
     assert!(rounds > 0, "points were sent during the deletions");
@@ -234,7 +214,7 @@ fn a_range_of_metrics_that_are_being_written_can_be_deleted() {
 #[test]
 fn windows_whose_points_have_expired_are_kept_and_counted() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let old = slots((0..600).map(|minute| T0 - 60 * minute));
     put(&daemon, "web.a", &old);
     daemon.wait_names(1);
@@ -242,7 +222,8 @@ fn windows_whose_points_have_expired_are_kept_and_counted() {
     let now = T0 + 30 * DAY;
     daemon.set_clock(now);
     let (from, until) = (T0 - 5 * HOUR, T0 - 2 * HOUR);
-    let said = run(&setup, &["delete", "--from", &from.to_string(), "--until", &until.to_string(), "web.a"]);
+    let said =
+        setup.run_well(&["delete", "--from", &from.to_string(), "--until", &until.to_string(), "web.a"]);
     assert!(said.contains("; 2 windows at the borders kept as they are"), "{said}");
     let mut wanted = hours(&old);
     wanted.retain(|time, _| time + HOUR <= from || *time >= until || *time < from || time + HOUR > until);
@@ -253,7 +234,7 @@ fn windows_whose_points_have_expired_are_kept_and_counted() {
 #[test]
 fn ranges_that_make_no_sense_are_refused() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     put(&daemon, "web.a", &slots([T0]));
     daemon.wait_names(1);
     for (arguments, said) in [
@@ -281,12 +262,7 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     const KEYSPACE: &str = "deletion_ranges";
     let Some(server) = server::for_tests() else { return };
     let mut cql = server.connect().unwrap();
-    let drop = |cql: &mut plumbago_cassandra_node::cql::Connection| {
-        for name in [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")] {
-            cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-        }
-    };
-    drop(&mut cql);
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let mut setup = Setup::new();
     setup.schemas("[all]\npattern = .*\nretentions = 60s:7d,1h:2y\n");
     setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n");
@@ -294,8 +270,8 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     setup.set("store.cassandra.contact_points", &server.contact_point());
     setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
     setup.set("store.cassandra.request_timeout", "60s").set("engine.flush_interval", "1s");
-    run(&setup, &["syncdb"]);
-    let mut daemon = start(&mut setup);
+    setup.run_well(&["syncdb"]);
+    let mut daemon = setup.start_for_commands();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     let now = now / 60 * 60;
     let mut wanted = slots((0..6 * 1440).map(|minute| now - 60 * minute));
@@ -320,7 +296,7 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     let before = tombstones(&daemon);
     let range = ["--from", &from.to_string(), "--until", &until.to_string()].map(str::to_owned);
     let range: Vec<&str> = range.iter().map(String::as_str).collect();
-    run(&setup, &[&["delete"], &range[..], &["web.a"]].concat());
+    setup.run_well(&[&["delete"], &range[..], &["web.a"]].concat());
     let left = tombstones(&daemon) - before;
     daemon.kill();
     wanted.retain(|time, _| !(from..until).contains(time));
@@ -329,7 +305,7 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     let most = partitions(60) + 2 + partitions(3600) + 2;
     assert!((3..=most as u64).contains(&left), "{left} tombstones, {most} at most");
     println!("{left} tombstones for {} and {} partitions", partitions(60), partitions(3600));
-    daemon = start(&mut setup);
+    daemon = setup.start_for_commands();
     let all = |daemon: &Daemon, wanted: &Slots| {
         let shown_hours = |name| shown(daemon, name, 300 * DAY, now);
         assert_eq!(shown(daemon, "web.a", 7 * DAY - 60, now), *wanted);
@@ -339,7 +315,7 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     };
     all(&daemon, &wanted);
     // What is sent again, as after a node's return, is older than the deletion.
-    run(&setup, &["replay", "--since", "1h"]);
+    setup.run_well(&["replay", "--since", "1h"]);
     daemon.flush();
     all(&daemon, &wanted);
     wait_until("rows of the range to be gone", || count(raw, "offset") == wanted.len() + other.len());
@@ -349,10 +325,10 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     wanted.extend(more);
     all(&daemon, &wanted);
     daemon.stop_well();
-    run(&setup, &[&["delete"], &range[..], &["web.a"]].concat());
+    setup.run_well(&[&["delete"], &range[..], &["web.a"]].concat());
     wanted.retain(|time, _| !(from..until).contains(time));
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     all(&daemon, &wanted);
     daemon.stop_well();
-    drop(&mut cql);
+    server.drop_keyspaces(KEYSPACE).unwrap();
 }

@@ -109,10 +109,7 @@ fn on_cassandra_metrics_of_other_daemons_are_looked_up() {
     const KEYSPACE: &str = "find_time";
     let Some(server) = server::for_tests() else { return };
     let mut cql = server.connect().unwrap();
-    let keyspaces = [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")];
-    for name in &keyspaces {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     let mut setup = setup();
     setup.clock(now).set("find.hide_inactive", "true");
@@ -144,7 +141,5 @@ fn on_cassandra_metrics_of_other_daemons_are_looked_up() {
     assert_eq!(found(&daemon, "web.*", &range), ["web.busy", "web.other"]);
     assert_eq!(found(&daemon, "web.*", ""), ["web.busy", "web.other", "web.quiet"]);
     daemon.stop_well();
-    for name in &keyspaces {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
+    server.drop_keyspaces(KEYSPACE).unwrap();
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
-use plumbago_tests::wait::{HANG, wait_for};
+use plumbago_tests::wait::HANG;
 
 const NOW: i64 = 1_700_000_000;
 
@@ -33,13 +33,8 @@ fn talk(daemon: &Daemon, lines: &str) -> Vec<String> {
     answer.lines().map(str::to_owned).collect()
 }
 
-/// Waits until a series has points, and returns them: a name is found soon after its first point was accepted.
 fn points(daemon: &Daemon, name: &str) -> Vec<(i64, f64)> {
-    wait_for(name, || {
-        let series = daemon.render(name, NOW - 100, NOW, NOW);
-        let points: Vec<_> = series.iter().flat_map(|series| series.known()).collect();
-        Some(points).filter(|points| !points.is_empty())
-    })
+    daemon.wait_points(name, NOW - 100, NOW)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, Response};
-use plumbago_tests::wait::{wait_for, wait_until};
+use plumbago_tests::wait::wait_until;
 use serde_json::{Value, json};
 
 const NOW: i64 = 1_700_000_000;
@@ -24,13 +24,8 @@ fn post(daemon: &Daemon, path: &str, body: &str) -> Response {
     http::request(daemon.api(), "POST", path, "Content-Type: application/json\r\n", body)
 }
 
-/// Waits until a series has points, and returns them: a name is found soon after its first point was accepted.
 fn points(daemon: &Daemon, name: &str) -> Vec<(i64, f64)> {
-    wait_for(name, || {
-        let series = daemon.render(name, NOW - 100, NOW, NOW);
-        let points: Vec<_> = series.iter().flat_map(|series| series.known()).collect();
-        Some(points).filter(|points| !points.is_empty())
-    })
+    daemon.wait_points(name, NOW - 100, NOW)
 }
 
 #[test]

@@ -187,14 +187,14 @@ fn one_daemon_of_a_cluster_at_a_time() {
     });
     setup.set("data_dir", data.to_str().unwrap());
     daemon.stop_well();
-    drop_keyspaces(&mut cql, KEYSPACE);
+    server::for_tests().unwrap().drop_keyspaces(KEYSPACE).unwrap();
 }
 
 /// A setup with a keyspace of its own.
 fn on_cassandra(keyspace: &str) -> Option<(Connection, Setup)> {
     let server = server::for_tests()?;
-    let mut cql = server.connect().unwrap();
-    drop_keyspaces(&mut cql, keyspace);
+    let cql = server.connect().unwrap();
+    server.drop_keyspaces(keyspace).unwrap();
     let mut setup = setup();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
     setup.set("store.cassandra.contact_points", &server.contact_point());
@@ -203,12 +203,6 @@ fn on_cassandra(keyspace: &str) -> Option<(Connection, Setup)> {
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
     Some((cql, setup))
-}
-
-fn drop_keyspaces(cql: &mut Connection, keyspace: &str) {
-    for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
 }
 
 /// Reads are recorded in the metadata, for BigGraphite's clean-up.
@@ -231,5 +225,5 @@ fn reads_are_noted() {
     wait_until("the read to be noted", || noted("reads.seen"));
     assert!(!noted("reads.unseen"));
     daemon.stop_well();
-    drop_keyspaces(&mut cql, KEYSPACE);
+    server::for_tests().unwrap().drop_keyspaces(KEYSPACE).unwrap();
 }

@@ -123,10 +123,7 @@ fn setup(keyspace: &str, indexes: &str) -> Option<Setup> {
 }
 
 fn drop_keyspaces(keyspace: &str) {
-    let mut cql = server::for_tests().unwrap().connect().unwrap();
-    for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
+    server::for_tests().unwrap().drop_keyspaces(keyspace).unwrap();
 }
 
 fn sent(daemon: &Daemon) {

@@ -46,10 +46,7 @@ pub(crate) fn setups(keyspace: &str, replicas: &[u8], now: i64) -> Option<Vec<Se
 }
 
 pub(crate) fn drop_keyspaces(keyspace: &str) {
-    let mut cql = server::for_tests().unwrap().connect().unwrap();
-    for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
+    server::for_tests().unwrap().drop_keyspaces(keyspace).unwrap();
 }
 
 fn admin(daemon: &Daemon, method: &str, path: &str) -> http::Response {

@@ -40,12 +40,6 @@ fn setup() -> Setup {
     setup
 }
 
-fn start(setup: &mut Setup) -> Daemon {
-    let daemon = setup.set("admin.listen", "127.0.0.1:0").start();
-    setup.set("admin.listen", &daemon.admin().to_string());
-    daemon
-}
-
 fn put(daemon: &Daemon, names: &[&str], timestamp: i64) {
     daemon.put(&names.iter().map(|name| Point::new(*name, timestamp, 1.0)).collect::<Vec<_>>());
     let received = daemon.ledger().received;
@@ -86,7 +80,7 @@ fn du(setup: &Setup, path: &str) -> Value {
 
 /// Names beyond the limit are refused, also after a kill; known ones go on; a deletion makes room; a reload raises it.
 fn metrics_are_limited(mut setup: Setup) {
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let known = ["teams.a.m1", "teams.a.m2", "teams.a.x.m3"];
     put(&daemon, &known, T0);
     put(&daemon, &["teams.a.m4", "teams.b.m1", "teams.core.m1", "other.m1"], T0);
@@ -110,7 +104,7 @@ fn metrics_are_limited(mut setup: Setup) {
     assert_eq!(limits, r#"{"limit":3,"used":3,"what":"metrics"}"#);
     kill(daemon);
 
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     put(&daemon, &["teams.a.m4", "teams.a.m1"], T0);
     assert_eq!(refused(&daemon), 1, "the count is exact after a kill");
     let ended = setup.run(&["delete", "teams.a.m2"]);
@@ -141,10 +135,7 @@ fn metrics_of_directories_are_limited() {
 fn metrics_of_directories_are_limited_on_cassandra() {
     const KEYSPACE: &str = "quotas";
     let Some(server) = server::for_tests() else { return };
-    let mut cql = server.connect().unwrap();
-    for name in [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let mut setup = setup();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
     setup.set("store.cassandra.contact_points", &server.contact_point());
@@ -159,7 +150,7 @@ fn metrics_of_directories_are_limited_on_cassandra() {
 fn points_of_a_minute_and_bytes_are_limited() {
     let mut setup = setup();
     setup.set("quotas.measure_every", "1s");
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let points =
         |n: i64| -> Vec<Point> { (0..n).map(|n| Point::new("teams.a.m1", T0 - 60 * n, n as f64)).collect() };
     daemon.put(&points(25));

@@ -203,7 +203,7 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     setup.set("store.cassandra.keyspace", KEYSPACE).set("store.cassandra.components", "8");
     setup.set("store.cassandra.indexes", "none").set("store.cassandra.request_timeout", "60s");
     setup.set("cluster.peers", &embedded.admin().to_string()).set("cluster.token", "none of any use");
-    drop_keyspaces(server);
+    server.drop_keyspaces(KEYSPACE).unwrap();
     assert!(setup.run(&["syncdb"]).status.success());
     setup.set("maintenance.grace", "0s").set("maintenance.settle", "0s");
     let cassandra = setup.start();
@@ -215,15 +215,8 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     wait_until("a repair", || cassandra.counters().sum("plumbago_maintenance_done_total") > 0);
     scrape(&cassandra, "Cassandra", &mut families);
     drop(cassandra);
-    drop_keyspaces(server);
+    server.drop_keyspaces(KEYSPACE).unwrap();
     Some((families, carbon))
-}
-
-fn drop_keyspaces(server: &server::Server) {
-    let mut cql = server.connect().unwrap();
-    for name in [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
 }
 
 /// The unit that the name says.

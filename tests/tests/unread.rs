@@ -8,30 +8,22 @@ use serde_json::Value;
 const T0: i64 = 1_700_000_040;
 const DAY: i64 = 86_400;
 
-fn run(setup: &Setup, arguments: &[&str]) -> String {
-    let ended = setup.run(arguments);
-    assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
-    ended.output
-}
-
 fn start(setup: &mut Setup, now: i64) -> Daemon {
-    let daemon = setup.clock(now).set("admin.listen", "127.0.0.1:0").start();
-    setup.set("admin.listen", &daemon.admin().to_string());
-    daemon
+    setup.clock(now).start_for_commands()
 }
 
 /// Draws a metric, and waits until that is noted.
 fn read(daemon: &Daemon, setup: &Setup, name: &str, now: i64) {
     daemon.render(name, now - 3600, now, now);
     let noted = || {
-        let info: Value = serde_json::from_str(&run(setup, &["info", "--json", name])).unwrap();
+        let info: Value = serde_json::from_str(&setup.run_well(&["info", "--json", name])).unwrap();
         info["metric"]["read_on"].as_i64().is_some_and(|day| now - day < DAY)
     };
     wait_until("the read to be noted", noted);
 }
 
 fn unread(setup: &Setup, period: &str) -> Vec<String> {
-    run(setup, &["list", "--unread", period, "**"]).lines().map(str::to_owned).collect()
+    setup.run_well(&["list", "--unread", period, "**"]).lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -58,7 +50,7 @@ fn metrics_that_nobody_reads_are_listed() {
     let daemon = start(&mut setup, T0 + 50 * DAY);
     read(&daemon, &setup, "web.late", T0 + 50 * DAY);
     // One that is deleted and made again was not read.
-    run(&setup, &["delete", "web.deleted"]);
+    setup.run_well(&["delete", "web.deleted"]);
     daemon.put(&points(&["web.deleted", "web.young"], T0 + 50 * DAY));
     daemon.wait_names(5);
     // On the next day a read is noted again.
@@ -72,8 +64,8 @@ fn metrics_that_nobody_reads_are_listed() {
         assert_eq!(unread(setup, "47d"), ["web.deleted", "web.early", "web.late", "web.never", "web.young"]);
         assert_eq!(unread(setup, "50d").len(), 2);
         // Both conditions together.
-        assert_eq!(run(setup, &["list", "--unread", "90d", "--silent", "200d", "**"]), "");
-        assert_eq!(run(setup, &["list", "--unread", "90d", "--silent", "60d", "web.e*"]), "web.early\n");
+        assert_eq!(setup.run_well(&["list", "--unread", "90d", "--silent", "200d", "**"]), "");
+        assert_eq!(setup.run_well(&["list", "--unread", "90d", "--silent", "60d", "web.e*"]), "web.early\n");
     };
     check(&setup);
     daemon.stop_well();

@@ -18,19 +18,6 @@ fn setup() -> Setup {
     setup
 }
 
-fn start(setup: &mut Setup) -> Daemon {
-    let daemon = setup.set("admin.listen", "127.0.0.1:0").start();
-    setup.set("admin.listen", &daemon.admin().to_string());
-    daemon
-}
-
-/// Runs a command that has to succeed.
-fn run(setup: &Setup, arguments: &[&str]) -> String {
-    let ended = setup.run(arguments);
-    assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
-    ended.output
-}
-
 fn json_lines(output: &str) -> Vec<Value> {
     output.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
@@ -55,14 +42,14 @@ fn answers(setup: &Setup) -> Vec<String> {
         &["tags"],
         &["tags", "host", "--json"],
     ];
-    questions.iter().map(|arguments| run(setup, arguments)).collect()
+    questions.iter().map(|arguments| setup.run_well(arguments)).collect()
 }
 
 #[test]
 fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     let mut setup = setup();
     setup.clock(T0 - 3 * 86_400);
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     put(&daemon, &["db.old", "load;host=a;dc=eu", "load;host=b;dc=eu"], T0 - 3 * 86_400, 1.0);
     daemon.wait_names(1);
     daemon.flush();
@@ -124,37 +111,37 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
 #[test]
 fn a_point_is_written_and_rules_are_explained() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
-    assert_eq!(run(&setup, &["write", "new.metric", "-4.5"]), format!("new.metric\t{T0}\t-4.5\n"));
+    let daemon = setup.start_for_commands();
+    assert_eq!(setup.run_well(&["write", "new.metric", "-4.5"]), format!("new.metric\t{T0}\t-4.5\n"));
     daemon.wait_names(1);
     let old = setup.run(&["write", "new.metric", "1", "--timestamp", "1000000000"]);
     assert!(old.status.code() == Some(1) && old.output.contains("cannot be read"), "{}", old.output);
     // The slot of a time between two slots.
-    let between = run(&setup, &["write", "new.metric", "3", "--timestamp", &(T0 - 90).to_string()]);
+    let between = setup.run_well(&["write", "new.metric", "3", "--timestamp", &(T0 - 90).to_string()]);
     assert_eq!(between, format!("new.metric\t{}\t3\n", T0 - 120));
     let wrong = setup.run(&["write", "new metric", "1"]);
     assert!(wrong.status.code() == Some(2) && wrong.output.contains("white space"), "{}", wrong.output);
     daemon.stop_well();
-    let written = json_lines(&run(&setup, &["write", "load;b=2;a=1", "7", "--json"]));
+    let written = json_lines(&setup.run_well(&["write", "load;b=2;a=1", "7", "--json"]));
     assert_eq!(written[0], json!({"name": "load;a=1;b=2", "timestamp": T0, "step": 60, "value": 7.0}));
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let both = format!("new.metric\t{}\t3\nnew.metric\t{T0}\t-4.5\n", T0 - 120);
-    assert_eq!(run(&setup, &["read", "new.metric"]), both);
-    assert_eq!(run(&setup, &["list", "--tag", "a=1"]), "load;a=1;b=2\n");
+    assert_eq!(setup.run_well(&["read", "new.metric"]), both);
+    assert_eq!(setup.run_well(&["list", "--tag", "a=1"]), "load;a=1;b=2\n");
     daemon.stop_well();
 
     setup.schemas(
         "[web]\npattern = ^web\\.\nretentions = 10s:1d\n[rest]\npattern = ^x\nretentions = 60s:1d\n",
     );
-    let explained = run(&setup, &["rules", "explain", "web.a"]);
+    let explained = setup.run_well(&["rules", "explain", "web.a"]);
     assert!(explained.contains("storage-schemas.conf:1 [web]: the pattern ^web\\. is found"), "{explained}");
-    let explained = json_lines(&run(&setup, &["rules", "explain", "--json", "xyz"]));
+    let explained = json_lines(&setup.run_well(&["rules", "explain", "--json", "xyz"]));
     assert_eq!(
         (&explained[0]["schema"]["section"], &explained[0]["schema"]["line"]),
         (&json!("rest"), &json!(4))
     );
     assert_eq!(explained[0]["schema"]["tried_before"], 1);
-    let explained = run(&setup, &["rules", "explain", "other"]);
+    let explained = setup.run_well(&["rules", "explain", "other"]);
     assert!(explained.contains("none of 2 patterns") && explained.contains("1m:1w"), "{explained}");
 }
 
@@ -180,11 +167,11 @@ fn end(child: Child) -> (Option<i32>, String) {
 #[test]
 fn jobs_are_listed_cancelled_and_outlived() {
     let mut setup = setup();
-    let daemon = start(&mut setup);
+    let daemon = setup.start_for_commands();
     let names: Vec<String> = (0..2500).map(|n| format!("many.m{n}")).collect();
     put(&daemon, &names.iter().map(String::as_str).collect::<Vec<_>>(), T0, 1.0);
     daemon.wait_names(names.len());
-    assert_eq!(run(&setup, &["list", "many.*"]).lines().count(), names.len());
+    assert_eq!(setup.run_well(&["list", "many.*"]).lines().count(), names.len());
 
     let command = slow_clean(&setup, &daemon);
     let job = jobs(&daemon).pop().unwrap();
@@ -231,8 +218,8 @@ fn jobs_are_listed_cancelled_and_outlived() {
         code == Some(4) && said.contains("Give the same command again: plumbago clean --rate 1"),
         "{code:?} {said}"
     );
-    let daemon = start(&mut setup);
-    assert!(run(&setup, &["clean", "--rate", "0"]).contains("clean_rows: 2500 rows read"));
+    let daemon = setup.start_for_commands();
+    assert!(setup.run_well(&["clean", "--rate", "0"]).contains("clean_rows: 2500 rows read"));
     daemon.stop_well();
 }
 

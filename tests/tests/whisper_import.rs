@@ -414,13 +414,7 @@ fn a_killed_import_goes_on() {
 fn cassandra_shows_what_whisper_shows() {
     const KEYSPACE: &str = "whisper_import";
     let Some(server) = server::for_tests() else { return };
-    let mut cql = server.connect().unwrap();
-    let mut drop_keyspaces = || {
-        for name in [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")] {
-            cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-        }
-    };
-    drop_keyspaces();
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let mut setup = Setup::new();
     setup.clock(NOW).set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
     setup.set("store.cassandra.contact_points", &server.contact_point());
@@ -451,5 +445,5 @@ fn cassandra_shows_what_whisper_shows() {
     assert_eq!((&again["created"], &again["skipped"]), (&json!(0), &json!({})), "{again}");
     compare_rendered(&daemon, &root, &retentions, &paths, &theirs);
     daemon.stop_well();
-    drop_keyspaces();
+    server.drop_keyspaces(KEYSPACE).unwrap();
 }

@@ -61,6 +61,19 @@ impl Server {
     pub fn connect(&self) -> Result<Connection, NodeError> {
         Connection::open(self.socket(), None)
     }
+
+    /// Drops a keyspace of points and the one of its names, where they exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::open`] and [`Connection::query`].
+    pub fn drop_keyspaces(&self, keyspace: &str) -> Result<(), NodeError> {
+        let mut cql = self.connect()?;
+        for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
+            cql.query(&format!("DROP KEYSPACE IF EXISTS {name}"))?;
+        }
+        Ok(())
+    }
 }
 
 /// The server of this test process, started by the first call. Returns `None` if Java or Maven is missing;

@@ -13,3 +13,6 @@ pub mod names;
 pub mod opentsdb;
 pub mod point;
 mod tags;
+
+/// What `version` answers, over HTTP and on lines. Clients of KairosDB look at its beginning, tcollector takes anything.
+pub const VERSION: &str = concat!("KairosDB 1.3.0 (Plumbago ", env!("CARGO_PKG_VERSION"), ")");

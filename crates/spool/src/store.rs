@@ -83,6 +83,22 @@ impl SpooledStore {
         Ok(bytes)
     }
 
+    /// Removes pending rows with `forget`, and then takes the timestamp of the deletion. Rows in flight lose to it,
+    /// because it is later than that of every row so far.
+    async fn forget(
+        &self,
+        operation: &'static str,
+        forget: impl FnOnce(&Spool) -> Result<(), SpoolError> + Send + 'static,
+    ) -> Result<i64, StoreError> {
+        let spool = self.spool.clone();
+        blocking(operation, move || {
+            let failed = |error| failed(operation, error);
+            forget(&spool).map_err(failed)?;
+            spool.timestamp().map_err(failed)
+        })
+        .await
+    }
+
     /// How the sender is doing.
     pub fn status(&self) -> SenderStatus {
         self.health.status(self.spool.stats())
@@ -196,33 +212,22 @@ impl PointStore for SpooledStore {
         Ok(columns)
     }
 
-    /// Pending rows are removed first. Rows in flight lose to the deletion, whose timestamp is later.
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
         if metrics.is_empty() {
             return Ok(());
         }
-        let (spool, doomed) = (self.spool.clone(), metrics.to_vec());
-        let timestamp_us = blocking("delete points", move || {
-            let failed = |error| failed("delete points", error);
-            forget(&spool, &doomed).map_err(failed)?;
-            spool.timestamp().map_err(failed)
-        })
-        .await?;
+        let doomed = metrics.to_vec();
+        let timestamp_us = self.forget("delete points", move |spool| forget(spool, &doomed)).await?;
         self.remote.delete_at(metrics, timestamp_us).await
     }
 
-    /// As `delete`.
     async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
         if ranges.is_empty() {
             return Ok(());
         }
-        let (spool, doomed) = (self.spool.clone(), ranges.to_vec());
-        let timestamp_us = blocking("delete ranges of points", move || {
-            let failed = |error| failed("delete ranges of points", error);
-            forget_ranges(&spool, &doomed).map_err(failed)?;
-            spool.timestamp().map_err(failed)
-        })
-        .await?;
+        let doomed = ranges.to_vec();
+        let forget = move |spool: &Spool| forget_ranges(spool, &doomed);
+        let timestamp_us = self.forget("delete ranges of points", forget).await?;
         self.remote.delete_ranges_at(ranges, timestamp_us).await
     }
 
@@ -241,19 +246,10 @@ fn forget(spool: &Spool, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), Spool
     for (id, doomed) in metrics {
         stages.entry(id.0).or_default().extend(doomed);
     }
-    let ids: Vec<Id> = stages.keys().copied().collect();
-    let mut batch = WriteBatch::default();
-    spool.edit(&ids, &mut |place, bytes| {
-        batch.clear();
-        if slice::read(MetricId(ids[place]), bytes, &mut batch).is_err() {
-            return Edit::Keep;
-        }
+    edit_slices(spool, &stages, |batch, doomed| {
         let runs = batch.runs.len();
-        batch.runs.retain(|run| !stages[&ids[place]].contains(&run.stage));
-        if batch.runs.len() == runs {
-            return Edit::Keep;
-        }
-        encode(&batch).pop().map_or(Edit::Remove, |(_, rows, bytes)| Edit::Replace(rows, bytes))
+        batch.runs.retain(|run| !doomed.contains(&run.stage));
+        batch.runs.len() != runs
     })
 }
 
@@ -263,14 +259,22 @@ fn forget_ranges(spool: &Spool, ranges: &[SlotRange]) -> Result<(), SpoolError> 
     for range in ranges {
         doomed.entry(range.id.0).or_default().push(*range);
     }
+    edit_slices(spool, &doomed, clear)
+}
+
+/// Changes the rows of metrics in the spool. `change` gets them with what is doomed of their metric, and returns whether it
+/// has changed them. Damaged rows stay.
+fn edit_slices<D>(
+    spool: &Spool,
+    doomed: &HashMap<Id, Vec<D>>,
+    change: impl Fn(&mut WriteBatch, &[D]) -> bool,
+) -> Result<(), SpoolError> {
     let ids: Vec<Id> = doomed.keys().copied().collect();
     let mut batch = WriteBatch::default();
     spool.edit(&ids, &mut |place, bytes| {
         batch.clear();
-        if slice::read(MetricId(ids[place]), bytes, &mut batch).is_err() {
-            return Edit::Keep;
-        }
-        if !clear(&mut batch, &doomed[&ids[place]]) {
+        let is_read = slice::read(MetricId(ids[place]), bytes, &mut batch).is_ok();
+        if !is_read || !change(&mut batch, &doomed[&ids[place]]) {
             return Edit::Keep;
         }
         encode(&batch).pop().map_or(Edit::Remove, |(_, rows, bytes)| Edit::Replace(rows, bytes))

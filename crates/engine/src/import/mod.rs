@@ -20,6 +20,7 @@ use plumbago_store::{
 use self::arrange::{Arranged, arrange};
 use self::plan::{Plan, Stored, Subject};
 use crate::engine::Engine;
+use crate::read::read_merged;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begin, Begun, End, ImportHead};
 
@@ -264,15 +265,11 @@ impl Engine {
                 request.ranges.push(work.head.layout.range(work.head.id, stage, range.0, range.1));
             }
         }
-        let columns =
-            if request.ranges.is_empty() { Vec::new() } else { self.parts().points.read(&request).await? };
+        let columns = read_merged(&*self.parts().points, &request).await?;
         let mut read = request.ranges.iter().zip(columns);
         let stored = works.iter().map(|work| {
             let stages = if work.created { 0 } else { work.head.layout.coarse() + 1 };
-            let stage = |(range, mut column): (&SlotRange, Column)| {
-                column.merge_writers(range.aggregation);
-                Stored { from: range.from, column }
-            };
+            let stage = |(range, column): (&SlotRange, Column)| Stored { from: range.from, column };
             read.by_ref().take(stages).map(stage).collect()
         });
         Ok(stored.collect())

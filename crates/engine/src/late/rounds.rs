@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use plumbago_store::{Column, PointStore, ReadRequest, StoreError};
 
+use crate::read::read_merged;
+
 /// Limits on what is read and kept at a time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
@@ -74,18 +76,14 @@ impl<W: InPieces> Rounds<W> {
     ) -> Result<Vec<W>, StoreError> {
         let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
         let mut chosen = self.choose(budget, &mut request);
-        let read = if request.ranges.is_empty() { Ok(Vec::new()) } else { store.read(&request).await };
-        let columns = match read {
+        let columns = match read_merged(store, &request).await {
             Ok(columns) => columns,
             Err(error) => {
                 chosen.into_iter().rev().for_each(|work| self.works.push_front(work));
                 return Err(error);
             }
         };
-        let mut columns = columns.into_iter().zip(&request.ranges).map(|(mut column, range)| {
-            column.merge_writers(range.aggregation);
-            column
-        });
+        let mut columns = columns.into_iter();
         chosen.iter_mut().for_each(|work| work.take(&mut columns));
         let mut complete = Vec::new();
         for work in chosen {

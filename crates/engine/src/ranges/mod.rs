@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_store::{
-    Column, ErrorKind, FlushBatch, RangeDeleter, RangeReport, ReadRequest, SlotRange, StateRow, StoreError,
-    TimeRange,
+    ErrorKind, FlushBatch, RangeDeleter, RangeReport, ReadRequest, SlotRange, StateRow, StoreError, TimeRange,
 };
 
 use self::plan::{Edge, Plan, Subject};
 use crate::engine::Engine;
+use crate::read::read_merged;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 
@@ -176,7 +176,7 @@ impl Engine {
                 }
                 taken += 1;
             }
-            let columns = self.read_merged(&request).await?;
+            let columns = read_merged(&*self.parts().points, &request).await?;
             let mut columns = columns.as_slice();
             let (now_read, left) = rest.split_at_mut(taken);
             for work in now_read {
@@ -189,17 +189,6 @@ impl Engine {
             rest = left;
         }
         Ok(())
-    }
-
-    async fn read_merged(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        if request.ranges.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut columns = self.parts().points.read(request).await?;
-        for (column, range) in columns.iter_mut().zip(&request.ranges) {
-            column.merge_writers(range.aggregation);
-        }
-        Ok(columns)
     }
 
     /// The order matters for a kill in between: what windows are folded from goes last, so that the same call does the
@@ -278,7 +267,8 @@ impl Engine {
         while from < end {
             let until = end.min(from.saturating_add(READ_SLOTS as u32));
             let ranges = vec![layout.range(subject.head.id, stage, from, until)];
-            let columns = self.read_merged(&ReadRequest { ranges, ..ReadRequest::default() }).await?;
+            let request = ReadRequest { ranges, ..ReadRequest::default() };
+            let columns = read_merged(&*self.parts().points, &request).await?;
             let slots = columns.iter().flat_map(|column| (from..).zip(&column.values));
             let is_counted = |slot, value: &f64| !(value.is_nan() || stage == 0 && held(slot));
             known += slots.filter(|(slot, value)| is_counted(*slot, value)).count() as u64;

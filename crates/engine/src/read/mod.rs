@@ -14,7 +14,7 @@ use futures::future::try_join_all;
 use plumbago_model::{Aggregation, Series, Window};
 use plumbago_store::{
     Column, FetchError, FetchRequest, MetadataStore, PeerAnswer, Peers, PointStore, ReadRequest, RowCount,
-    SeriesSource, SlotRange, pending_by_range,
+    SeriesSource, SlotRange, StoreError, pending_by_range,
 };
 use plumbago_telemetry::Histogram;
 use tokio::sync::mpsc;
@@ -26,6 +26,24 @@ use crate::worker::{ShardCommand, ask};
 
 /// Metrics in one command, at most, so that a shard's points do not wait long for it.
 const QUERY_METRICS: usize = 512;
+
+/// Reads columns for folding: the rows of all writers are merged. Nothing is asked of the store for no ranges.
+///
+/// # Errors
+/// If the store cannot be read.
+pub(crate) async fn read_merged(
+    store: &dyn PointStore,
+    request: &ReadRequest,
+) -> Result<Vec<Column>, StoreError> {
+    if request.ranges.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut columns = store.read(request).await?;
+    for (column, range) in columns.iter_mut().zip(&request.ranges) {
+        column.merge_writers(range.aggregation);
+    }
+    Ok(columns)
+}
 
 /// Reads series from heads and store. Cloning is cheap.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 //! with one line, as OpenTSDB does, and a good one with nothing.
 
 use memchr::memchr;
+use plumbago_kairosdb::VERSION;
 use plumbago_kairosdb::opentsdb::{Line, LineFault, Lines, Put};
 
 use super::compressed::Compression;
@@ -17,9 +18,6 @@ pub const TCP: TcpProtocol = TcpProtocol {
     is_compressible: false,
     talk: Talk::LinesOrHttp(connect),
 };
-
-/// What `version` answers. Clients of KairosDB look for its name, tcollector takes anything.
-const VERSION: &str = concat!("KairosDB 1.3.0 (Plumbago ", env!("CARGO_PKG_VERSION"), ")");
 
 const HELP: &str = "available commands: put putm version stats help exit";
 

@@ -30,6 +30,11 @@ type Cell = (i64, f64, RowCount);
 /// A stage of a metric. The flag is true for a coarse stage.
 type Series = (MetricId, Stage, bool);
 
+/// Whether the range has this slot of the series.
+fn covers(range: &SlotRange, series: Series, slot: u32) -> bool {
+    (range.id, range.stage, range.stage_index > 0) == series && (range.from..range.until).contains(&slot)
+}
+
 /// All cells, with the bits of their values, for comparisons.
 pub(crate) type Cells = BTreeMap<(MetricId, Stage, bool, u32), (i64, u64, RowCount)>;
 
@@ -110,12 +115,8 @@ impl TimedRemote {
             }
             let buried = self.buried.lock().unwrap();
             let is_buried = |slot: u32| {
-                let covers = |(range, at): &(SlotRange, i64)| {
-                    (range.id, range.stage, range.stage_index > 0) == (run.id, run.stage, run.stage_index > 0)
-                        && (range.from..range.until).contains(&slot)
-                        && timestamp_us <= *at
-                };
-                buried.iter().any(covers)
+                let series = (run.id, run.stage, run.stage_index > 0);
+                buried.iter().any(|(range, at)| covers(range, series, slot) && timestamp_us <= *at)
             };
             let slots = cells.entry((run.id, run.stage, run.stage_index > 0)).or_default();
             for ((slot, value), count) in (run.first_slot..).zip(batch.values(run)).zip(batch.counts(run)) {
@@ -261,7 +262,11 @@ pub(crate) struct MemoryRemote {
 
 /// Timestamps of the last write of each slot and, for the slot `None`, of the stage's deletion.
 #[derive(Debug, Default)]
-struct Stamps(HashMap<(Series, Option<u32>), i64>);
+struct Stamps {
+    slots: HashMap<(Series, Option<u32>), i64>,
+    /// Deletions of ranges. They stay ranges, because one may reach to the end of time.
+    ranges: Vec<(SlotRange, i64)>,
+}
 
 impl Stamps {
     /// The batch without the slots for which a newer write or deletion is known.
@@ -269,10 +274,12 @@ impl Stamps {
         let mut news = WriteBatch::default();
         for run in &batch.runs {
             let series = (run.id, run.stage, run.stage_index > 0);
-            let grave = self.0.get(&(series, None)).copied().unwrap_or(i64::MIN);
+            let stage_grave = self.slots.get(&(series, None)).copied().unwrap_or(i64::MIN);
             let mut values = batch.values(run).to_vec();
             for (slot, value) in (run.first_slot..).zip(&mut values) {
-                let stamp = self.0.entry((series, Some(slot))).or_insert(grave);
+                let graves = self.ranges.iter().filter(|(range, _)| covers(range, series, slot));
+                let grave = graves.map(|(_, at)| *at).fold(stage_grave, i64::max);
+                let stamp = self.slots.entry((series, Some(slot))).or_insert(grave);
                 if timestamp_us < (*stamp).max(grave) {
                     *value = f64::NAN;
                 } else if !value.is_nan() {
@@ -306,7 +313,7 @@ impl RemotePoints for MemoryRemote {
         for (id, stage) in metrics.iter().flat_map(|(id, stages)| stages.iter().map(move |stage| (id, stage)))
         {
             for coarse in [false, true] {
-                stamps.0.insert(((*id, *stage, coarse), None), timestamp_us);
+                stamps.slots.insert(((*id, *stage, coarse), None), timestamp_us);
             }
         }
         PointStore::delete(&self.store, metrics).await
@@ -314,10 +321,7 @@ impl RemotePoints for MemoryRemote {
 
     async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
         let mut stamps = self.stamps.lock().await;
-        for range in ranges {
-            let series = (range.id, range.stage, range.stage_index > 0);
-            stamps.0.extend((range.from..range.until).map(|slot| ((series, Some(slot)), timestamp_us)));
-        }
+        stamps.ranges.extend(ranges.iter().map(|range| (*range, timestamp_us)));
         self.store.delete_ranges(ranges).await
     }
 

@@ -6,9 +6,9 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use plumbago_kairosdb::kairos::{Metric, Query};
+use plumbago_kairosdb::kairos::Metric;
 
-use super::read::names_of;
+use super::read::{names_of, parse};
 use super::shape::{Failure, Protocol};
 use crate::params;
 use crate::state::Api;
@@ -43,8 +43,7 @@ async fn selected(api: &Arc<Api>, request: Request) -> Result<(), Failure> {
     allowed(api)?;
     let body = params::body(request, &api.limits()).await?;
     let now_ms = api.clock.now_ms();
-    let query =
-        Query::parse(&body, now_ms).map_err(|texts| Failure { status: StatusCode::BAD_REQUEST, texts })?;
+    let query = parse(&body, now_ms)?;
     if query.start_ms > BEGINNING_MS || query.end_ms < now_ms {
         return Err(Failure::new(
             StatusCode::BAD_REQUEST,

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::{Method, StatusCode};
 use plumbago_kairosdb::kairos::answer::{self, Column, Most};
 use plumbago_kairosdb::kairos::{Metric, Query, TagValue};
-use plumbago_kairosdb::names;
+use plumbago_kairosdb::{VERSION, names};
 use plumbago_model::Series;
 use plumbago_store::FetchRequest;
 use serde_json::{Value, json};
@@ -18,9 +18,6 @@ use crate::handler::tag_search;
 use crate::memory::Account;
 use crate::params;
 use crate::state::Api;
-
-/// What `/api/v1/version` answers. Clients look at its beginning.
-const VERSION: &str = concat!("KairosDB 1.3.0 (Plumbago ", env!("CARGO_PKG_VERSION"), ")");
 
 /// Most series in one read.
 const SERIES_PER_READ: usize = 512;
@@ -164,13 +161,16 @@ async fn read_query(api: &Arc<Api>, request: Request) -> Result<(Query, Vec<u8>)
         let query = form_urlencoded::parse(query).find(|(key, _)| key == "query");
         query.map(|(_, query)| query.into_owned().into_bytes()).unwrap_or_default()
     };
-    let now_ms = api.clock.now_ms();
-    let query =
-        Query::parse(&body, now_ms).map_err(|texts| Failure { status: StatusCode::BAD_REQUEST, texts })?;
+    let query = parse(&body, api.clock.now_ms())?;
     if query.metrics.len() > api.limits().targets {
         return Err(beyond("metrics", "targets", api.limits().targets).into());
     }
     Ok((query, body))
+}
+
+/// Parses the text of a query.
+pub(super) fn parse(body: &[u8], now_ms: i64) -> Result<Query, Failure> {
+    Query::parse(body, now_ms).map_err(|texts| Failure { status: StatusCode::BAD_REQUEST, texts })
 }
 
 async fn ask(api: &Arc<Api>, query: Query, only_tags: bool) -> Result<String, Failure> {
