@@ -124,3 +124,52 @@ export interface SearchAnswer {
   complete: boolean;
   results: { path: string; leaf: boolean; branch: boolean }[];
 }
+
+/** A part of a target, as /plumbago/explain saw it. `begin` and `end` count characters. */
+export interface ExplainedPart {
+  kind: "call" | "name" | "tags" | "template" | "literal";
+  text: string;
+  begin: number;
+  end: number;
+  function?: string;
+  arguments?: ExplainedPart[];
+  fetches?: number[];
+  evaluations?: number;
+  series?: number;
+  values?: number;
+  known?: number;
+  ms?: number;
+  own_ms?: number;
+}
+
+export interface ExplainedFetch {
+  expression: string;
+  from: number;
+  until: number;
+  names: number;
+  find_ms: number;
+  read_ms: number;
+  metrics: {
+    name: string;
+    retention: string;
+    stage: number;
+    why: string;
+    x_files_factor: number;
+    slots: number;
+    known: number;
+    head: number;
+    spool: number;
+    peers: number;
+    store: number;
+    hidden: number;
+  }[];
+}
+
+export interface Explained {
+  targets: ExplainedPart[];
+  fetches: ExplainedFetch[];
+  series: { total: number; first: { name: string; step: number; values: number; shown_step: number; shown_values: number; consolidation: string; hidden: number }[] };
+  times: { find_ms: number; fetch_ms: number; evaluate_ms: number };
+  limits: { name: string; used: number; limit: number }[];
+  kept: boolean;
+}

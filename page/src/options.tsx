@@ -40,9 +40,11 @@ interface Props {
   place: number;
   table: boolean;
   toTable: () => void;
+  explained: boolean;
+  explain: () => void;
 }
 
-export function Options({ panel, place, table, toTable }: Props) {
+export function Options({ panel, place, table, toTable, explained, explain }: Props) {
   const [lineMode, areaMode] = [option(panel, "lineMode"), option(panel, "areaMode")];
   const shape = SHAPES.findIndex(([, line, area]) => line === (lineMode === "slope" ? "" : lineMode) && area === (areaMode === "none" ? "" : areaMode));
   return (
@@ -78,6 +80,7 @@ export function Options({ panel, place, table, toTable }: Props) {
         </ul>
       </details>
       <button type="button" aria-pressed={table} onClick={toTable}>Table</button>
+      <button type="button" aria-pressed={explained} title="Why this graph looks so" onClick={explain}>Explain</button>
     </span>
   );
 }

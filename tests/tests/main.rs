@@ -15,6 +15,7 @@ mod deletion;
 mod deletion_ranges;
 mod dev;
 mod disk_full;
+mod explain;
 mod faults;
 mod figures;
 mod find_time;

@@ -280,6 +280,35 @@ fn everything_works_by_keyboard() {
     browser.check_log(&[]);
 }
 
+/// Explain shows what each call gave, where the points are and why; a click on a part plots it alone.
+#[test]
+fn a_graph_is_explained() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    daemon.flush();
+    let target = "movingAverage(sumSeries(servers.*.cpu.user),'5min')&target=evil.*";
+    browser.open(&page(&daemon, &format!("#from=-2d&target={}", target.replace('\'', "%27"))));
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    let explain =
+        "[...document.querySelectorAll('.options button')].find((b) => b.textContent === 'Explain').click()";
+    browser.script(explain);
+    browser.wait_text(".explain .facts", "4 series");
+    browser.wait_text(".explain td", "1 of 1min:1d,5min:30d");
+    browser.wait_text(".explain .note", "the raw stage reaches only 1d back");
+    browser.wait_text(".explain", EVIL);
+    browser.wait_text(".explain", "api.limits.points");
+    browser
+        .script("[...document.querySelectorAll('.part')].find((b) => b.textContent === 'sumSeries').focus()");
+    browser.wait_text(".explain-target mark", "sumSeries(servers.*.cpu.user)");
+    browser.picture("explain");
+    browser.press(&Key::Enter.to_string());
+    browser.wait("a second plot", &format!("{DRAWN} === 2"));
+    browser.wait_text(".legend", "sumSeries(servers.*.cpu.user)");
+    assert!(browser.url().contains("&panel=&target=sumSeries"), "{}", browser.url());
+    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
+    browser.check_log(&[]);
+}
+
 /// axe-core finds no violation of WCAG 2.2 AA, narrow and wide, dark and light.
 #[test]
 fn axe_finds_no_violation() {
@@ -298,6 +327,8 @@ fn axe_finds_no_violation() {
             browser.click("[aria-label=Names]");
         }
         browser.wait_text(".row", "servers");
+        browser.script("[...document.querySelectorAll('.options button')].find((b) => b.textContent === 'Explain').click()");
+        browser.wait_text(".explain .facts", "4 series");
         browser.picture(&format!("{width}-{}", if dark { "dark" } else { "light" }));
         browser.script(&axe);
         browser.script(

@@ -11,7 +11,7 @@ use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use plumbago_index::Index;
 use plumbago_model::{ManualClock, Series};
-use plumbago_store::{FetchError, FetchRequest, SeriesSource};
+use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
 use plumbago_telemetry::Registry;
 
 use crate::admin::NoConditions;
@@ -38,6 +38,10 @@ impl SeriesSource for Few {
             values: vec![1.0, f64::NAN, f64::INFINITY, -0.5],
         };
         Ok(request.names.iter().map(series).collect())
+    }
+
+    async fn explain(&self, _: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
+        Ok(Vec::new())
     }
 }
 

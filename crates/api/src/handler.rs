@@ -4,6 +4,7 @@ mod browse;
 mod dashboard;
 mod events;
 mod expand;
+mod explain;
 mod find;
 mod functions;
 mod index_json;
