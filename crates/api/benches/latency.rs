@@ -65,6 +65,7 @@ fn serve() -> std::net::SocketAddr {
         clock: Arc::new(SystemClock),
         registry,
         answers: Default::default(),
+        status: None,
     };
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -63,6 +63,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
         clock: Arc::new(ManualClock::at(1_700_000_100)),
         registry,
         answers: Default::default(),
+        status: None,
     };
     let limits = Limits { body: plumbago_model::ByteSize(1 << 16), ..Limits::default() };
     let api = Arc::new(Api::new(&Config::default(), LiveLimits::new(limits), &handles));

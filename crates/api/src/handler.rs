@@ -19,6 +19,7 @@ mod render_format;
 mod render_params;
 mod search;
 mod stages;
+mod status;
 mod tag_search;
 mod tags;
 
@@ -36,6 +37,7 @@ pub(crate) use kairos::{datapoints, delete, delete_metric, kairos_health, listin
 pub(crate) use metadata::{get_metadata, set_metadata};
 pub(crate) use page::{Page, leads_to_page};
 pub(crate) use render::render;
+pub(crate) use status::{Status, status};
 pub(crate) use tags::tags;
 
 /// Returns the part of the request's path after `family`, without leading and trailing slashes.

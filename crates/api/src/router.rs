@@ -75,6 +75,8 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, handles: &Handles)
         router = router.layer(cors(&config.cors_allowed_origins));
     }
     router = router.merge(kairosdb(config, &api, registry));
+    // Without headers of CORS: no other site may read it.
+    router = with_paths(router, &["/plumbago/status"], endpoint("status", &api, registry));
     if config.gzip {
         router = router.layer(CompressionLayer::new().compress_when(compressible()));
     }
@@ -146,6 +148,7 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "kairosdb-health" => methods(api, meter, handler::kairos_health),
         "put" => methods(api, meter, handler::put),
         "plumbago" => methods(api, meter, handler::plumbago),
+        "status" => methods(api, meter, handler::status),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }

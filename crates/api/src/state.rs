@@ -16,11 +16,13 @@ use crate::config::{Config, Limits};
 use crate::error::ApiError;
 use crate::events::EventLog;
 use crate::finder::NameFinder;
+use crate::handler::Status;
 use crate::limits::LiveLimits;
 use crate::memory::Pool;
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
 use crate::points::PointWriter;
+use crate::status::StatusHandles;
 use crate::tagging::Tagging;
 
 /// The parts of the process that the API port uses.
@@ -50,6 +52,8 @@ pub struct Handles {
     pub registry: Registry,
     /// Forgets the responses of `/render` that are kept.
     pub answers: KeptAnswers,
+    /// The status of the process; `None` if it has none.
+    pub status: Option<StatusHandles>,
 }
 
 /// What every endpoint needs: the parts of the process, the settings, and the limits shared by all requests.
@@ -71,6 +75,8 @@ pub(crate) struct Api {
     pub(crate) deletes: bool,
     pub(crate) url_prefix: String,
     pub(crate) has_page: bool,
+    /// `None` if nobody may see it.
+    pub(crate) status: Option<Status>,
     pub(crate) live_limits: LiveLimits,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
@@ -128,6 +134,7 @@ impl Api {
             deletes: config.deletes,
             url_prefix: config.url_prefix.clone(),
             has_page: config.page.enabled,
+            status: Status::new(&config.page, handles.status.as_ref(), &handles.registry),
             live_limits: limits,
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
             zone_name: config.time_zone.clone(),

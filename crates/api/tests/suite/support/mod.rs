@@ -172,6 +172,7 @@ pub(crate) async fn start_in(config: Config, source: Made, readiness: Arc<dyn Re
         clock: Arc::new(ManualClock::at(NOW)),
         registry: registry.clone(),
         answers: Default::default(),
+        status: None,
     };
     let config = Config { listen: "127.0.0.1:0".to_owned(), ..config };
     let server = Server::bind(&config, &handles).await.unwrap().unwrap();
