@@ -30,9 +30,10 @@ export interface Fault {
 /** The longest query string; longer requests are sent as forms. */
 const QUERY_MAX = 4000;
 
-export async function get<T>(path: string, parameters: Pair[], signal?: AbortSignal): Promise<T> {
+export async function get<T>(path: string, parameters: Pair[], signal?: AbortSignal, token = ""): Promise<T> {
   const query = new URLSearchParams(parameters.map(([name, value]) => [name, value.toWellFormed()])).toString();
   const init: RequestInit = { credentials: "same-origin", ...(signal ? { signal } : {}) };
+  if (token !== "") init.headers = { Authorization: `Bearer ${token}` };
   let url = path;
   if (query.length > QUERY_MAX) {
     Object.assign(init, { method: "POST", body: query, headers: { "Content-Type": "application/x-www-form-urlencoded" } });
@@ -172,4 +173,23 @@ export interface Explained {
   times: { find_ms: number; fetch_ms: number; evaluate_ms: number };
   limits: { name: string; used: number; limit: number }[];
   kept: boolean;
+}
+
+export interface Figure {
+  name: string;
+  labels: Record<string, string>;
+  value: number;
+}
+
+/** What /plumbago/status tells. Times are in seconds since the epoch. */
+export interface Status {
+  now: number;
+  ready: boolean;
+  conditions: { name: string; severity: string; since: number; text: string }[];
+  about: { version: string; started: number; store: string; memory_bytes: number; memory_max_bytes: number; self_metrics: string | null; self_metrics_interval: number };
+  ledger: { received: number; derived: number; recovered: number; stored: number; held: number; replaced: number; consumed: number; rejected: number; missing: number; lost: number; rejected_by_reason: Record<string, number> };
+  refused: { listener: string; reason: string; sender: string | null; text: string; at: number }[];
+  jobs: unknown;
+  maintenance: unknown;
+  figures: Figure[];
 }

@@ -6,7 +6,8 @@ import { emptyPanel } from "./link";
 import { PanelView } from "./panel";
 import { freeze, Range } from "./range";
 import { Search } from "./search";
-import { addPanel, change, dark, helping, save, sidebar, spoken, theme, view } from "./state";
+import { addPanel, change, dark, helping, save, show, showing, sidebar, spoken, theme, view } from "./state";
+import { StatusView } from "./status";
 import { Tags } from "./tags";
 import { Tree } from "./tree";
 
@@ -33,6 +34,7 @@ export function App() {
         <Search />
         <Range />
         <span class="tools">
+          <button type="button" aria-pressed={showing.value === "status"} title="What the daemon is doing" onClick={() => show(showing.value === "status" ? "graphs" : "status")}>Status</button>
           <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={freeze}>Freeze</button>
           <Copy />
           <button type="button" class="icon" aria-label={dark.value ? "Light colours" : "Dark colours"} title="Dark or light" onClick={() => {
@@ -56,10 +58,13 @@ export function App() {
           </nav>
         )}
         <main>
-          {view.value.panels.map((panel, place) => <PanelView key={place} panel={panel} place={place} />)}
-          <div class="more">
-            <button type="button" onClick={() => addPanel()}>+ panel</button>
-            {view.value.panels.length > 1 && <button type="button" class="quiet" onClick={() => change({ ...view.value, panels: [emptyPanel()] })}>Clear all</button>}
+          {showing.value === "status" && <StatusView />}
+          <div class="graphs" hidden={showing.value !== "graphs"}>
+            {view.value.panels.map((panel, place) => <PanelView key={place} panel={panel} place={place} />)}
+            <div class="more">
+              <button type="button" onClick={() => addPanel()}>+ panel</button>
+              {view.value.panels.length > 1 && <button type="button" class="quiet" onClick={() => change({ ...view.value, panels: [emptyPanel()] })}>Clear all</button>}
+            </div>
           </div>
         </main>
       </div>

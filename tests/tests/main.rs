@@ -60,6 +60,7 @@ mod senders;
 mod service;
 mod sizing;
 mod smoke;
+mod status;
 mod unread;
 mod verbs;
 mod whisper_import;

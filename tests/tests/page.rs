@@ -309,6 +309,44 @@ fn a_graph_is_explained() {
     browser.check_log(&[]);
 }
 
+/// The status shows what became of the points, and refused ones as text; without access it asks for the token.
+#[test]
+fn the_status_is_shown() {
+    let Some(browser) = Browser::start() else { return };
+    let (mut setup, daemon) = daemon();
+    let port = daemon.api().port();
+    daemon.sender().try_bytes(format!("{EVIL} no-number {NOW}\n").as_bytes()).unwrap();
+    wait_until("the refusal", || daemon.get("/plumbago/status").body.contains("no-number"));
+    browser.open(&page(&daemon, "#target=servers.db01.Requests"));
+    browser.wait_text(".legend", "servers.db01.Requests");
+    browser.script(
+        "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Status').click()",
+    );
+    browser.wait_text(".status h2", "Ready");
+    browser.wait_text(".status .note", "missing 0");
+    browser.wait_text(".status", "onerror=alert(1)");
+    browser.wait(
+        "a rate",
+        "[...document.querySelectorAll('.status td')].some((cell) => cell.textContent === '0')",
+    );
+    browser.picture("status");
+    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
+    assert!(browser.url().ends_with("#status"), "{}", browser.url());
+    browser.back();
+    browser.wait("the graph again", &format!("{DRAWN} === 1 && document.querySelector('.status') === null"));
+    browser.check_log(&[]);
+    daemon.stop_well();
+    setup.set("api.page.status", "token").set("api.listen", &format!("127.0.0.1:{port}"));
+    let daemon = setup.start();
+    browser.open("about:blank");
+    browser.open(&page(&daemon, "#status"));
+    browser.wait_text(".status .problem", "admin.token");
+    browser.type_into(".token input", &daemon.secret());
+    browser.press(&Key::Enter.to_string());
+    browser.wait_text(".status h2", "Ready");
+    browser.check_log(&["401 (Unauthorized)"]);
+}
+
 /// axe-core finds no violation of WCAG 2.2 AA, narrow and wide, dark and light.
 #[test]
 fn axe_finds_no_violation() {
@@ -330,16 +368,29 @@ fn axe_finds_no_violation() {
         browser.script("[...document.querySelectorAll('.options button')].find((b) => b.textContent === 'Explain').click()");
         browser.wait_text(".explain .facts", "4 series");
         browser.picture(&format!("{width}-{}", if dark { "dark" } else { "light" }));
-        browser.script(&axe);
-        browser.script(
-            "window.axeResult = null; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}) \
-             .then((found) => { window.axeResult = found.violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)); })",
-        );
-        browser.wait("axe to end", "window.axeResult !== null");
-        let violations = browser.script("return window.axeResult");
-        assert_eq!(violations, serde_json::json!([]), "{width} px, dark: {dark}");
+        let found = violations(&browser, &axe);
+        assert_eq!(found, serde_json::json!([]), "{width} px, dark: {dark}");
         let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
         assert!(overflow.as_i64().unwrap() <= 0, "{width} px: the page is {overflow} px too wide");
     }
+    browser.look(360, 900, true);
+    browser.open("about:blank");
+    browser.open(&page(&daemon, "#status"));
+    browser.wait_text(".status h2", "Ready");
+    browser.script("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+    assert_eq!(violations(&browser, &axe), serde_json::json!([]), "the status");
+    let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
+    assert!(overflow.as_i64().unwrap() <= 0, "the status is {overflow} px too wide");
     browser.check_log(&["400 (Bad Request)"]);
+}
+
+/// What axe-core finds on the page that is open.
+fn violations(browser: &Browser, axe: &str) -> serde_json::Value {
+    browser.script(axe);
+    browser.script(
+        "window.axeResult = null; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}) \
+         .then((found) => { window.axeResult = found.violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)); })",
+    );
+    browser.wait("axe to end", "window.axeResult !== null");
+    browser.script("return window.axeResult")
 }
