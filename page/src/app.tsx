@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { followDrops, ImportDialog, importing } from "./import";
 import { emptyPanel } from "./link";
 import { PanelView } from "./panel";
 import { freeze, Range } from "./range";
@@ -13,6 +14,7 @@ import { Tree } from "./tree";
 
 export function App() {
   const tab = useSignal<"names" | "tags">("names");
+  useEffect(followDrops, []);
   useEffect(() => {
     if (view.peek().panels.length === 0) view.value = { ...view.peek(), panels: [emptyPanel()] };
     const onKey = (event: KeyboardEvent) => {
@@ -35,6 +37,7 @@ export function App() {
         <Range />
         <span class="tools">
           <button type="button" aria-pressed={showing.value === "status"} title="What the daemon is doing" onClick={() => show(showing.value === "status" ? "graphs" : "status")}>Status</button>
+          <button type="button" aria-expanded={importing.value !== null} title="Graphs of Grafana or graphite-web" onClick={() => (importing.value = importing.value === null ? "" : null)}>Import</button>
           <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={freeze}>Freeze</button>
           <Copy />
           <button type="button" class="icon" aria-label={dark.value ? "Light colours" : "Dark colours"} title="Dark or light" onClick={() => {
@@ -69,6 +72,7 @@ export function App() {
         </main>
       </div>
       {helping.value && <Help />}
+      {importing.value !== null && <ImportDialog />}
       <div class="sr" role="status" aria-live="polite">{spoken.value}</div>
     </>
   );

@@ -1,5 +1,6 @@
 // How a panel is drawn, in /render's own parameters.
 
+import { grafanaPanel } from "./imports";
 import { formatView, option, type Panel } from "./link";
 import { setOption, setPanel, view } from "./state";
 
@@ -31,7 +32,7 @@ async function copy(text: string, button: HTMLElement): Promise<void> {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    window.prompt("Copy this command", text);
+    window.prompt("Copy this", text);
   }
 }
 
@@ -76,6 +77,9 @@ export function Options({ panel, place, table, toTable, explained, explain }: Pr
           ))}
           <li>
             <button type="button" onClick={(event) => void copy(curl(panel), event.currentTarget)}>Copy as curl</button>
+          </li>
+          <li>
+            <button type="button" onClick={(event) => void copy(grafanaPanel(panel), event.currentTarget)}>Copy as Grafana panel</button>
           </li>
         </ul>
       </details>

@@ -309,6 +309,54 @@ fn a_graph_is_explained() {
     browser.check_log(&[]);
 }
 
+/// Dashboards of Grafana are taken in, with their variables; what cannot be read says so; a panel goes out again.
+#[test]
+fn dashboards_are_imported() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, ""));
+    browser.script(
+        "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Import').click()",
+    );
+    browser.type_into(".import textarea", "https://grafana.example/d/abc/hosts");
+    browser.wait_text(".import .problem", "JSON model");
+    let evil = "<img src=x onerror=alert(5)>";
+    let dashboard = serde_json::json!({
+        "time": {"from": "now-30m", "to": "now"},
+        "templating": {"list": [{"name": "host", "current": {"value": ["web01", "db01"]}}]},
+        "panels": [
+            {"title": evil, "targets": [{"refId": "A", "target": "servers.$host.cpu.user"}]},
+            {"title": evil, "targets": [{"refId": "A", "expr": "up", "datasource": {"type": "prometheus"}}]},
+        ],
+    });
+    let text = serde_json::Value::from(dashboard.to_string());
+    browser.script(&format!(
+        "const area = document.querySelector('.import textarea'); area.value = {text}; area.dispatchEvent(new Event('input', {{bubbles: true}}))"
+    ));
+    browser.wait_text(".import li", "no query of Graphite (prometheus)");
+    browser.wait("the variable", "document.querySelector('.import fieldset input').value === '{web01,db01}'");
+    browser.picture("import");
+    browser.type_into(".import fieldset input", "web02");
+    browser.script(
+        "[...document.querySelectorAll('.import button')].find((b) => b.textContent === 'Show').click()",
+    );
+    browser.wait_text(".legend", "servers.web02.cpu.user");
+    browser.wait("the dialog to close", "document.querySelector('.import') === null");
+    assert!(browser.url().contains("from=-30min"), "{}", browser.url());
+    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
+    // Something is dropped on the page.
+    browser.script(
+        "const data = new DataTransfer(); data.setData('text/plain', '/render?target=servers.db01.Requests&from=-1h'); \
+         document.querySelector('main').dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
+    );
+    browser.wait_text(".import [role=status]", "1 panels with 1 targets");
+    browser.script(
+        "[...document.querySelectorAll('.import button')].find((b) => b.textContent === 'Add').click()",
+    );
+    browser.wait_text(".legend", "servers.db01.Requests");
+    browser.check_log(&[]);
+}
+
 /// The status shows what became of the points, and refused ones as text; without access it asks for the token.
 #[test]
 fn the_status_is_shown() {
