@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { get, Refusal, type Explained, type ExplainedFetch, type ExplainedPart } from "./api";
 import { parameters } from "./fetcher";
 import type { Panel } from "./link";
-import { count, duration, moment, retention, visible } from "./numbers";
+import { count, duration, many, moment, retention, visible } from "./numbers";
 import { addPanel, view } from "./state";
 
 interface Props {
@@ -114,7 +114,7 @@ function Fetch({ fetch, number, zone }: { fetch: ExplainedFetch; number: number;
       <summary>
         Fetch {number + 1}: <bdi>{visible(fetch.expression)}</bdi>{" "}
         <span class="facts">
-          {fetch.names === 0 ? "no name matches" : `${count(fetch.names)} names found in ${ms(fetch.find_ms)}, read in ${ms(fetch.read_ms)}`}, from {moment(fetch.from, zone)} to {moment(fetch.until, zone)}
+          {fetch.names === 0 ? "no name matches" : `${many(fetch.names, "name")} found in ${ms(fetch.find_ms)}, read in ${ms(fetch.read_ms)}`}, from {moment(fetch.from, zone)} to {moment(fetch.until, zone)}
         </span>
       </summary>
       {fetch.metrics.length > 0 && (

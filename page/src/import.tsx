@@ -3,7 +3,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { filled, readImport, Unreadable, type Imported } from "./imports";
-import { count, visible } from "./numbers";
+import { count, many, visible } from "./numbers";
 import { change, spoken, view } from "./state";
 
 /** Whether the dialog is open, and the text that it begins with. */
@@ -43,7 +43,7 @@ export function ImportDialog() {
     const { imported } = read;
     const made = filled(imported, imported.variables.map(([name, value]) => [name, values.value.get(name) ?? value]));
     change(adds ? { ...view.peek(), panels: [...view.peek().panels, ...made.panels] } : made);
-    spoken.value = `${made.panels.length} panels shown`;
+    spoken.value = `${many(made.panels.length, "panel")} shown`;
     close();
   };
   return (
@@ -85,7 +85,7 @@ function Found({ imported, values, set }: FoundProps) {
   const targets = found.panels.reduce((sum, panel) => sum + panel.targets.length, 0);
   return (
     <>
-      <p role="status">{count(found.panels.length)} panels with {count(targets)} targets</p>
+      <p role="status">{many(found.panels.length, "panel")} with {many(targets, "target")}</p>
       {variables.length > 0 && (
         <fieldset>
           <legend>Variables</legend>

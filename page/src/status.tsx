@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get, Refusal, type Figure, type Status } from "./api";
-import { count, duration, moment, short, visible } from "./numbers";
+import { count, duration, many, moment, short, visible } from "./numbers";
 import { addPanel } from "./state";
 
 const EVERY = 5000;
@@ -266,7 +266,7 @@ function Group({ title, seen, beginnings }: { title: string; seen: Seen; beginni
   if (figures.length === 0) return null;
   return (
     <details class="group">
-      <summary>{title} <span class="facts">{count(figures.length)} figures</span></summary>
+      <summary>{title} <span class="facts">{many(figures.length, "figure")}</span></summary>
       <table class="figures">
         <thead>
           <tr><th scope="col">figure</th><th scope="col">value</th><th scope="col">a second</th></tr>

@@ -90,7 +90,7 @@ fn compare(daemon: &Daemon, random: &mut StdRng, now: i64) -> [u64; 5] {
         let metrics = answer["fetches"][0]["metrics"].as_array().unwrap();
         assert_eq!(metrics.len(), rendered.len(), "{what}");
         let (Some(metric), Some(series)) = (metrics.first(), rendered.first()) else { continue };
-        let known = series.known().count() as u64;
+        let known = series.known().len() as u64;
         assert_eq!(metric["known"], known, "{what}");
         assert_eq!(metric["slots"], series.slots.len(), "{what}");
         assert_eq!(answer["targets"][0]["known"], known, "{what}");

@@ -349,7 +349,7 @@ fn dashboards_are_imported() {
         "const data = new DataTransfer(); data.setData('text/plain', '/render?target=servers.db01.Requests&from=-1h'); \
          document.querySelector('main').dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
     );
-    browser.wait_text(".import [role=status]", "1 panels with 1 targets");
+    browser.wait_text(".import [role=status]", "1 panel with 1 target");
     browser.script(
         "[...document.querySelectorAll('.import button')].find((b) => b.textContent === 'Add').click()",
     );

@@ -38,7 +38,7 @@ struct Amount {
 
 impl Amount {
     fn of(series: &[TimeSeries]) -> Self {
-        let values = || series.iter().flat_map(|one| &one.values);
+        let values = || series.iter().flat_map(|one| one.values.iter());
         let known = values().filter(|value| !value.is_nan()).count();
         Self { series: series.len(), values: values().count(), known }
     }
