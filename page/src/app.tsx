@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { Boards } from "./boards";
 import { followDrops, ImportDialog, importing } from "./import";
 import { emptyPanel } from "./link";
 import { PanelView } from "./panel";
@@ -13,7 +14,7 @@ import { Tags } from "./tags";
 import { Tree } from "./tree";
 
 export function App() {
-  const tab = useSignal<"names" | "tags">("names");
+  const tab = useSignal<"names" | "tags" | "boards">("names");
   useEffect(followDrops, []);
   useEffect(() => {
     if (view.peek().panels.length === 0) view.value = { ...view.peek(), panels: [emptyPanel()] };
@@ -51,13 +52,13 @@ export function App() {
         {sidebar.value && (
           <nav aria-label="Names and tags">
             <div class="tabs" role="tablist">
-              {(["names", "tags"] as const).map((name) => (
+              {(["names", "tags", "boards"] as const).map((name) => (
                 <button key={name} type="button" role="tab" id={`tab-${name}`} aria-selected={tab.value === name} aria-controls="names-panel" onClick={() => (tab.value = name)}>
-                  {name === "names" ? "Names" : "Tags"}
+                  {name === "names" ? "Names" : name === "tags" ? "Tags" : "Boards"}
                 </button>
               ))}
             </div>
-            <div class="names" id="names-panel" role="tabpanel" aria-labelledby={`tab-${tab.value}`}>{tab.value === "names" ? <Tree /> : <Tags />}</div>
+            <div class="names" id="names-panel" role="tabpanel" aria-labelledby={`tab-${tab.value}`}>{tab.value === "names" ? <Tree /> : tab.value === "tags" ? <Tags /> : <Boards />}</div>
           </nav>
         )}
         <main>

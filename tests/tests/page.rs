@@ -357,6 +357,42 @@ fn dashboards_are_imported() {
     browser.check_log(&[]);
 }
 
+/// Boards are files; one that was changed is read anew.
+#[test]
+fn boards_are_read_from_files() {
+    let Some(browser) = Browser::start() else { return };
+    let (mut setup, daemon) = daemon();
+    daemon.stop_well();
+    std::fs::create_dir(setup.path().join("boards")).unwrap();
+    let board = setup.file("boards/Web & more.txt", "target=servers.web01.Requests\n");
+    setup.set("api.page.boards", board.parent().unwrap().to_str().unwrap());
+    let daemon = setup.start();
+    browser.open(&page(&daemon, ""));
+    browser.click("#tab-boards");
+    browser.wait_text(".boards button", "Web & more");
+    browser.click(".boards button");
+    browser.wait_text(".legend", "servers.web01.Requests");
+    std::fs::write(
+        &board,
+        "#from=-2h&title=Both\ntarget=servers.db01.Requests\npanel=Second\ntarget=evil.*\n",
+    )
+    .unwrap();
+    browser.click("#tab-names");
+    browser.click("#tab-boards");
+    browser.wait_text(".boards button", "Web & more");
+    browser.click(".boards button");
+    browser.wait_text(".legend", EVIL);
+    browser.wait_text(".legend", "servers.db01.Requests");
+    assert!(
+        browser
+            .url()
+            .ends_with("#from=-2h&title=Both&target=servers.db01.Requests&panel=Second&target=evil.*"),
+        "{}",
+        browser.url()
+    );
+    browser.check_log(&[]);
+}
+
 /// The status shows what became of the points, and refused ones as text; without access it asks for the token.
 #[test]
 fn the_status_is_shown() {

@@ -98,6 +98,8 @@ pub struct PageConfig {
     /// Names in the header `Host` by which people of this machine may reach the status, besides addresses and
     /// localhost.
     pub hosts: Vec<String>,
+    /// Directory with views of the page, one in each file; "" for none.
+    pub boards: PathBuf,
 }
 
 /// Who may see the daemon's status on the API's port.
@@ -115,7 +117,7 @@ pub enum StatusAccess {
 
 impl Default for PageConfig {
     fn default() -> Self {
-        Self { enabled: true, status: StatusAccess::default(), hosts: Vec::new() }
+        Self { enabled: true, status: StatusAccess::default(), hosts: Vec::new(), boards: PathBuf::new() }
     }
 }
 

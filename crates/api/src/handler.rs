@@ -1,5 +1,6 @@
 //! The endpoints of Graphite's API.
 
+mod boards;
 mod browse;
 mod dashboard;
 mod events;

@@ -1,5 +1,6 @@
 //! State shared by all requests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use plumbago_index::{FindLimits, Index};
@@ -75,6 +76,8 @@ pub(crate) struct Api {
     pub(crate) deletes: bool,
     pub(crate) url_prefix: String,
     pub(crate) has_page: bool,
+    /// The directory of the page's boards, if there is one.
+    pub(crate) boards: Option<PathBuf>,
     /// `None` if nobody may see it.
     pub(crate) status: Option<Status>,
     pub(crate) live_limits: LiveLimits,
@@ -134,6 +137,7 @@ impl Api {
             deletes: config.deletes,
             url_prefix: config.url_prefix.clone(),
             has_page: config.page.enabled,
+            boards: Some(config.page.boards.clone()).filter(|path| !path.as_os_str().is_empty()),
             status: Status::new(&config.page, handles.status.as_ref(), &handles.registry),
             live_limits: limits,
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),

@@ -26,9 +26,10 @@ pub(crate) async fn plumbago(api: Arc<Api>, request: Request) -> Response {
     let answer = match call.as_str() {
         "browse" => browse(&api, request).await,
         "search" => words(&api, request).await,
+        "boards" => super::boards::boards(&api).await,
         "explain" => Ok(super::explain::explain(&api, request).await),
         _ => Err(ApiError::Missing(format!(
-            "there is no call {}; there are browse, explain and search",
+            "there is no call {}; there are boards, browse, explain, search and status",
             quoted(&call)
         ))),
     };
