@@ -7,6 +7,7 @@ use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
@@ -143,8 +144,9 @@ fn points_in_the_spool_and_on_the_server_are_told_apart() {
     let [head, ..] = compare(&daemon, &mut random, now);
     assert!(head > 0);
     daemon.flush();
-    let [_, _, peers, store, _] = compare(&daemon, &mut random, now);
+    wait_until("the rows to be sent", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);
+    let [_, spool, peers, store, _] = compare(&daemon, &mut random, now);
     assert!(store > 0);
-    assert_eq!(peers, 0);
+    assert_eq!((spool, peers), (0, 0));
     daemon.stop_well();
 }

@@ -59,7 +59,7 @@ fn it_tells_what_became_of_the_points() {
         figures.clone().find(is).unwrap_or_else(|| panic!("no {name}"))["value"].as_f64().unwrap()
     };
     assert_eq!(figure("plumbago_ingest_received_total", Some(("listener", "line"))), 4.0);
-    assert_eq!(figure("plumbago_engine_metrics", None), 2.0);
+    assert_eq!(figure("plumbago_engine_received_points_total", None), 2.0);
     assert!(status["conditions"].is_array() && status["jobs"].is_array(), "{status}");
 }
 
@@ -68,8 +68,8 @@ fn only_this_machine_or_the_token_opens_it() {
     let mut setup = Setup::new();
     setup
         .clock(NOW)
-        .set("api.page.hosts", "[\"Graphite.Example\"]")
-        .set("api.cors_allowed_origins", "[\"*\"]");
+        .set("api.page.hosts", "Graphite.Example")
+        .set("api.cors_allowed_origins", "*");
     let daemon = setup.start();
     let address = daemon.api();
     let code = |headers: &str| asked(address, headers).status;
