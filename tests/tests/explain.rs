@@ -145,6 +145,15 @@ fn points_in_the_spool_and_on_the_server_are_told_apart() {
     assert!(head > 0);
     daemon.flush();
     wait_until("the rows to be sent", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);
+    let [_, spool, peers, _, _] = compare(&daemon, &mut random, now);
+    assert!(spool > 0, "rows that were acknowledged a moment ago are still read from the spool");
+    assert_eq!(peers, 0);
+    daemon.stop_well();
+    // Another directory: whatever it shows comes from the server.
+    let other = setup.path().join("other");
+    setup.set("data_dir", other.to_str().unwrap()).clock(now);
+    let daemon = setup.start();
+    daemon.wait_names(names().len());
     let [_, spool, peers, store, _] = compare(&daemon, &mut random, now);
     assert!(store > 0);
     assert_eq!((spool, peers), (0, 0));

@@ -336,7 +336,10 @@ fn dashboards_are_imported() {
     browser.wait_text(".import li", "no query of Graphite (prometheus)");
     browser.wait("the variable", "document.querySelector('.import fieldset input').value === '{web01,db01}'");
     browser.picture("import");
-    browser.type_into(".import fieldset input", "web02");
+    browser.script(
+        "const input = document.querySelector('.import fieldset input'); input.focus(); input.select()",
+    );
+    browser.press("web02");
     browser.script(
         "[...document.querySelectorAll('.import button')].find((b) => b.textContent === 'Show').click()",
     );

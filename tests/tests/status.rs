@@ -66,10 +66,7 @@ fn it_tells_what_became_of_the_points() {
 #[test]
 fn only_this_machine_or_the_token_opens_it() {
     let mut setup = Setup::new();
-    setup
-        .clock(NOW)
-        .set("api.page.hosts", "Graphite.Example")
-        .set("api.cors_allowed_origins", "*");
+    setup.clock(NOW).set("api.page.hosts", "Graphite.Example").set("api.cors_allowed_origins", "*");
     let daemon = setup.start();
     let address = daemon.api();
     let code = |headers: &str| asked(address, headers).status;

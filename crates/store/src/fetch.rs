@@ -46,7 +46,7 @@ pub struct Provenance {
     pub slots: usize,
     /// Slots with a value from the memory of this process.
     pub from_head: usize,
-    /// Slots with a value on its way to a remote store.
+    /// Slots with a value from the spool: on its way to a remote store, or acknowledged there less than a minute ago.
     pub from_spool: usize,
     /// Slots with a value that another daemon has accepted and not yet written.
     pub from_peers: usize,

@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
