@@ -34,6 +34,7 @@ mod mistakes;
 mod monitoring;
 mod old_data;
 mod older;
+mod opentsdb_compare;
 mod opentsdb_queries;
 mod operator;
 mod oracle_events;

@@ -149,10 +149,10 @@ fn unknown_names_and_hostile_queries_are_refused() {
     };
     assert_eq!(message(sub(json!({"metric": "x"}))), "No such name for 'metrics': 'x'");
     assert_eq!(message(sub(json!({"tags": {"rack": "*"}}))), "No such name for 'tagk': 'rack'");
-    assert_eq!(message(sub(json!({"tags": {"host": "web99"}}))), "No such name for 'tagv': 'web99'");
+    assert_eq!(message(sub(json!({"tags": {"host": "web01|web99"}}))), "No such name for 'tagv': 'web99'");
 
     let before = daemon.memory("VmHWM");
-    let with = |sub: Value| json!({"start": 1, "end": NOW, "queries": [sub]}).to_string();
+    let with = |sub: Value| json!({"start": NOW - 6000, "end": NOW, "queries": [sub]}).to_string();
     let regexes: Vec<Value> =
         (0..100).map(|at| json!({"type": "regexp", "tagk": "host", "filter": format!("a{at}")})).collect();
     for body in [
@@ -165,7 +165,6 @@ fn unknown_names_and_hostile_queries_are_refused() {
         json!({"start": 1, "queries": vec![sub(json!({})); 2000]}).to_string(),
         with(sub(json!({"downsample": "1ms-sum-zero"}))),
         with(sub(json!({"downsample": "9223372036854775807y-sum"}))),
-        with(sub(json!({"downsample": "1000000yc-sum-nan"}))),
         with(sub(json!({"filters": regexes}))),
         with(sub(json!({"tags": {"host": "regexp(((((a{1000}){1000}){1000}){1000}))"}}))),
         with(sub(json!({"tags": {"host": "regexp(()"}}))),

@@ -1,7 +1,7 @@
 //! Times and durations as OpenTSDB's queries spell them.
 
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 
 /// The latest time that a query may name, in milliseconds: 13 digits.
 const TIME_MAX_MS: i64 = 9_999_999_999_999;
@@ -139,7 +139,11 @@ fn date(text: &str, zone: &TimeZone) -> Option<i64> {
     } else {
         DateTime::strptime(format, text).ok()?
     };
-    Some(zone.to_ambiguous_zoned(date).compatible().ok()?.timestamp().as_millisecond())
+    let meant = zone.to_ambiguous_zoned(date);
+    // Of an hour that a clock shows twice, Java means the second.
+    let zoned =
+        if let AmbiguousOffset::Fold { .. } = meant.offset() { meant.later() } else { meant.compatible() };
+    Some(zoned.ok()?.timestamp().as_millisecond())
 }
 
 #[cfg(test)]
@@ -173,6 +177,12 @@ mod tests {
             assert_eq!(time(text, &TimeZone::UTC, now), Ok(utc), "{text}");
             assert_eq!(time(text, &zone, now), Ok(rome), "{text}");
         }
+        assert_eq!(
+            time("2017/10/29-02:30", &zone, now),
+            Ok(1_509_240_600_000),
+            "the second time that clocks show it"
+        );
+        assert_eq!(time("2017/03/26-02:30", &zone, now), Ok(1_490_491_800_000), "no clock shows it");
         for text in [
             "",
             "x",

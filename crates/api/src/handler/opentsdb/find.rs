@@ -1,5 +1,6 @@
 //! Series of a metric in the index.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -15,7 +16,8 @@ use crate::state::Api;
 
 /// The names of the series that a sub-query selects, sorted.
 ///
-/// Fails as OpenTSDB does if no series has the metric, a tag or a value that the sub-query names.
+/// Fails as OpenTSDB does if no series has the metric, a tag or a value that the sub-query names. A value may be that of
+/// another tag.
 pub(super) async fn selected(api: &Arc<Api>, sub: &Sub) -> Result<Vec<String>, Failure> {
     let mut texts = vec![format!("name={}", names::metric(&sub.metric))];
     for filter in &sub.filters {
@@ -38,6 +40,11 @@ pub(super) async fn selected(api: &Arc<Api>, sub: &Sub) -> Result<Vec<String>, F
     }
     if found.is_empty() {
         explain(api, sub).await?;
+    }
+    for value in unseen(sub, &found) {
+        if !is_value(api, value).await? {
+            return Err(unknown(StatusCode::BAD_REQUEST, "tagv", value));
+        }
     }
     Ok(found)
 }
@@ -101,13 +108,26 @@ async fn explain(api: &Arc<Api>, sub: &Sub) -> Result<(), Failure> {
         if !is_tag(api, &filter.tag).await? {
             return Err(unknown(status, "tagk", &filter.tag));
         }
-        for value in filter.named().into_iter().flatten() {
-            if !is_value(api, value).await? {
-                return Err(unknown(status, "tagv", value));
-            }
-        }
     }
     Ok(())
+}
+
+/// The values that filters name and no series has that was found.
+fn unseen<'a>(sub: &'a Sub, found: &[String]) -> Vec<&'a str> {
+    let mut unseen = Vec::new();
+    for filter in &sub.filters {
+        let mut values: BTreeSet<&str> = filter.named().into_iter().flatten().collect();
+        for name in found {
+            if values.is_empty() {
+                break;
+            }
+            if let Some(value) = names::series(name).tag(&filter.tag) {
+                values.remove(value);
+            }
+        }
+        unseen.extend(values);
+    }
+    unseen
 }
 
 async fn is_metric(api: &Arc<Api>, metric: &str) -> Result<bool, ApiError> {
