@@ -35,6 +35,8 @@ mod mistakes;
 mod monitoring;
 mod old_data;
 mod older;
+mod opentsdb_compare;
+mod opentsdb_queries;
 mod operator;
 mod oracle_events;
 mod oracle_find;
