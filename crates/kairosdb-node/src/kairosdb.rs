@@ -33,7 +33,7 @@ impl KairosDb {
         let directory = RunDirectory::make_in(&cache::area(AREA)?)?;
         let [http, telnet] = java_server::free_ports()?;
         let home = directory.path().to_path_buf();
-        java_server::write(&home, "kairosdb.conf", &configuration(http, telnet))?;
+        java_server::write(&home, "test.conf", &configuration(http, telnet))?;
         java_server::write(&home, "logback.xml", LOGBACK)?;
         let mut class_path = vec![home];
         class_path.extend(jars);
@@ -47,7 +47,7 @@ impl KairosDb {
             ],
             class_path: &class_path,
             class: "org.kairosdb.core.Main",
-            arguments: &["-c", "run", "-p", "kairosdb.conf"],
+            arguments: &["-c", "run", "-p", "test.conf"],
         };
         let mut server = JavaServer::start(directory, launch)?;
         server.wait_answer(http, "/api/v1/version")?;
@@ -81,6 +81,7 @@ fn version() -> &'static str {
     pinned.map_or("", |(version, _)| version)
 }
 
+/// What differs from the defaults, which are in `kairosdb.conf` in its jar: a file of that name here would hide them.
 fn configuration(http: SocketAddr, telnet: SocketAddr) -> String {
     format!(
         r#"kairosdb.telnetserver.port = {}

@@ -51,7 +51,7 @@ const LAYERS: &[Layer] = &[
     layer("layers", &[], &[]),
     layer(
         "tests",
-        &["cassandra-node"],
+        &["cassandra-node", "kairosdb-node"],
         &["index", "model", "render", "store", "store-cassandra", "telemetry"],
     ),
 ];
