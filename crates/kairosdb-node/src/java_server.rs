@@ -83,11 +83,7 @@ impl JavaServer {
     }
 
     fn failed(&self, reason: &str) -> NodeError {
-        NodeError::Start {
-            reason: reason.to_owned(),
-            log: self.log.clone(),
-            tail: process::tail(&self.log),
-        }
+        NodeError::Start { reason: reason.to_owned(), log: self.log.clone(), tail: process::tail(&self.log) }
     }
 }
 

@@ -42,6 +42,8 @@ impl KairosDb {
             java: &[
                 "-Xmx384m",
                 "-XX:+UseSerialGC",
+                // H2 keeps local times, and loses an hour where a clock is put back.
+                "-Duser.timezone=UTC",
                 "--add-opens=java.base/java.lang=ALL-UNNAMED",
                 "--add-opens=java.base/java.util=ALL-UNNAMED",
             ],
