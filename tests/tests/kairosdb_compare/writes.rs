@@ -59,7 +59,7 @@ fn points() -> Vec<(&'static str, Option<&'static str>)> {
         (r#""datapoints":[[$T,5]],"ttl":"5000000""#, None),
         (r#""datapoints":[[$T,5]],"unknown":{"a":[1]}"#, None),
         (r#""datapoints":[[$T,5]],"skip_validate":true"#, None),
-        (r#""datapoints":[[0,5]]"#, None),
+        (r#""datapoints":[[0,5]]"#, Some("older than every stage of the storage rule")),
         (r#""datapoints":[[$T,"hello"]]"#, Some(TEXT)),
         (r#""datapoints":[[$T,true]]"#, Some(TEXT)),
         (r#""datapoints":[[$T,NaN]]"#, Some(TEXT)),

@@ -50,8 +50,8 @@ pub fn metric(
     };
     let mut out = format!("{{\"sample_size\":{sample_size},\"results\":[");
     let groups = groups(metric, columns, query.start_ms, most.groups)?;
-    if groups.is_empty() {
-        out.push_str(&nothing(metric).to_string());
+    if groups.is_empty() && !metric.group_by.iter().any(|group| !group.is_of_series()) {
+        nothing(metric, span, &mut out)?;
     }
     for (at, group) in groups.into_iter().enumerate() {
         if at > 0 {
@@ -87,12 +87,11 @@ pub fn whole(metrics: &[String]) -> String {
     format!("{{\"queries\":[{}]}}", metrics.join(","))
 }
 
-fn nothing(metric: &Metric) -> Value {
-    let mut nothing = json!({"name": metric.name, "values": []});
-    if !metric.exclude_tags {
-        nothing["tags"] = json!({});
-    }
-    nothing
+/// The answer where nothing was found: without groups, but `gaps` makes points.
+fn nothing(metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
+    let group = Group { keys: Vec::new(), tags: "{}".into(), points: Vec::new() };
+    out.push_str(&format!("{{\"name\":{},", json!(metric.name)));
+    group.values(metric, span, out)
 }
 
 type Tags = BTreeMap<String, BTreeSet<String>>;
@@ -174,25 +173,24 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> 
     Ok(all)
 }
 
-/// The streams of a metric, by what KairosDB sorts them by: the names and values of their tags.
-fn streams(metric: &Metric, columns: Vec<Column>) -> BTreeMap<String, Stream> {
+/// The streams of a metric, by what KairosDB sorts them by: the names and values of their tags. KairosDB merges groups of
+/// the same text, such as `a`=`bc` and `ab`=`c`; the values keep them apart here.
+fn streams(metric: &Metric, columns: Vec<Column>) -> BTreeMap<(String, Vec<String>), Stream> {
     let grouping = metric.group_by.iter().find_map(|group| match group {
         GroupBy::Tag(tags) => Some(&tags[..]),
         _ => None,
     });
-    let mut streams: BTreeMap<String, Stream> = BTreeMap::new();
+    let mut streams: BTreeMap<(String, Vec<String>), Stream> = BTreeMap::new();
     for column in columns.into_iter().filter(|column| !column.points.is_empty()) {
         let series = names::series(&column.name);
         let (mut key, mut values) = (String::new(), Vec::new());
         for tag in grouping.unwrap_or_default() {
-            let value = series.tag(tag);
-            if let Some(value) = value {
-                key.push_str(tag);
-                key.push_str(value);
-            }
-            values.push(value.unwrap_or_default().to_owned());
+            let value = series.tag(tag).unwrap_or_default();
+            key.push_str(tag);
+            key.push_str(value);
+            values.push(value.to_owned());
         }
-        let stream = streams.entry(key).or_default();
+        let stream = streams.entry((key, values.clone())).or_default();
         stream.values = values;
         stream.series += 1;
         collect(&column.name, &mut stream.tags);
@@ -203,9 +201,15 @@ fn streams(metric: &Metric, columns: Vec<Column>) -> BTreeMap<String, Stream> {
 
 impl Group {
     fn result(self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
+        let (name, group_by) = (json!(metric.name), self.group_by(metric));
+        out.push_str(&format!("{{\"name\":{name},\"group_by\":{group_by},"));
+        self.values(metric, span, out)
+    }
+
+    /// Writes the tags and the aggregated points.
+    fn values(self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
         // Ranges need ascending times. What works along the points goes the way of the query.
         let has_ranges = metric.aggregators.iter().any(Aggregator::is_over_ranges);
-        let group_by = self.group_by(metric);
         let mut points: Vec<Sample> = self.points.into_iter().map(|(ms, value)| (ms, Some(value))).collect();
         cut(&mut points, metric);
         if metric.descending && !has_ranges {
@@ -217,8 +221,6 @@ impl Group {
         if metric.descending && has_ranges {
             points.reverse();
         }
-        let name = json!(metric.name);
-        out.push_str(&format!("{{\"name\":{name},\"group_by\":{group_by},"));
         if !metric.exclude_tags {
             out.push_str(&format!("\"tags\":{},", self.tags));
         }

@@ -143,7 +143,8 @@ impl Ranges {
         Self { sampling, start, zone: zone.clone(), last: (0, 0) }
     }
 
-    /// Start and end of the range that holds `ms`; the end is the start of the next.
+    /// Start and end of the range that holds `ms`; the end is the start of the next. A point before the start, which
+    /// another aggregator made, counts to the range that ends after it as KairosDB divides, towards zero.
     pub(super) fn of(&mut self, ms: i64) -> (i64, i64) {
         if !(self.last.0..self.last.1).contains(&ms) {
             self.last = self.find(ms);
@@ -158,7 +159,7 @@ impl Ranges {
             return range;
         }
         let length = self.sampling.value.saturating_mul(self.sampling.unit.millis()).max(1);
-        let from = self.start + ms.saturating_sub(self.start).div_euclid(length) * length;
+        let from = self.start + ms.saturating_sub(self.start) / length * length;
         (from, from.saturating_add(length))
     }
 
@@ -177,7 +178,7 @@ impl Ranges {
             Unit::Months => i64::from(between.get_months()),
             _ => i64::from(between.get_years()),
         };
-        let past = units.div_euclid(self.sampling.value) * self.sampling.value;
+        let past = units / self.sampling.value * self.sampling.value;
         let at = |units: i64| -> Option<i64> {
             let then = start.checked_add(self.sampling.unit.span(units)?).ok()?;
             Some(then.timestamp().as_millisecond())

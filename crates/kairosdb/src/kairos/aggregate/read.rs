@@ -1,10 +1,9 @@
 //! Reads aggregators from JSON. A property that an aggregator does not have is an error, as in KairosDB.
 
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::{Aggregator, Compare, Fold, Sampling, Stamp, Threshold};
-use jiff::tz::TimeZone;
-
 use crate::kairos::query::{duration, is_true, no_unit, number};
 use crate::kairos::time::{Duration, Unit, zone};
 
