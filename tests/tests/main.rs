@@ -22,7 +22,6 @@ mod guides;
 mod hostile;
 mod interop;
 mod journaled;
-mod kairosdb_compare;
 mod kairosdb_lines;
 mod kairosdb_queries;
 mod kairosdb_writes;
