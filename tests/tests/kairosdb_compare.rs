@@ -9,6 +9,7 @@ mod queries;
 mod writes;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,6 +54,10 @@ impl Both {
         setup.schemas(points::SCHEMAS).aggregation(points::AGGREGATION).set("api.point_writes", "true");
         let ours = setup.start();
         Some(Self { real, ours, _setup: setup })
+    }
+
+    fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.real.http(), self.ours.api())
     }
 
     /// Sends a body to both.
@@ -115,12 +120,12 @@ impl Tally {
     }
 }
 
-fn ask(both: &Both, path: &str, query: &Query) -> Verdict {
+/// Asks KairosDB and the daemon, at these addresses.
+fn ask((real, ours): (SocketAddr, SocketAddr), path: &str, query: &Query) -> Verdict {
     let text = query.body.to_string();
     let verdict = || {
-        let real = queries::without_regexes(&text);
-        let real = http::request(both.real.http(), "POST", path, "", &real);
-        let ours = http::request(both.ours.api(), "POST", path, "", &text);
+        let real = http::request(real, "POST", path, "", &queries::without_regexes(&text));
+        let ours = http::request(ours, "POST", path, "", &text);
         answers::compare(query, &real, &ours)
     };
     match verdict() {
@@ -151,6 +156,7 @@ fn generated_queries(both: &Both) {
     }
     let (seed, count) = (number("PLUMBAGO_SEED", SEED), number("PLUMBAGO_KAIROSDB_QUERIES", 6000));
     println!("seed {seed} (PLUMBAGO_SEED), {count} queries (PLUMBAGO_KAIROSDB_QUERIES)");
+    let addresses = both.addresses();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     std::thread::scope(|scope| {
         for _ in 0..ASKERS {
@@ -161,7 +167,7 @@ fn generated_queries(both: &Both) {
                         return;
                     }
                     let query = queries::query(&mut SmallRng::seed_from_u64((seed + at) as u64), now);
-                    let verdict = ask(both, QUERY, &query);
+                    let verdict = ask(addresses, QUERY, &query);
                     tally.lock().unwrap().add(verdict, &query.body.to_string());
                 }
             });
@@ -174,7 +180,7 @@ fn tag_queries(both: &Both) {
     let (seed, mut tally) = (number("PLUMBAGO_SEED", SEED), Tally::default());
     for at in 0..200 {
         let query = queries::tags(&mut SmallRng::seed_from_u64((seed + at) as u64));
-        let verdict = ask(both, "/api/v1/datapoints/query/tags", &query);
+        let verdict = ask(both.addresses(), "/api/v1/datapoints/query/tags", &query);
         tally.add(verdict, &query.body.to_string());
     }
     tally.check("query/tags");
