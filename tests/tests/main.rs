@@ -23,6 +23,7 @@ mod guides;
 mod hostile;
 mod interop;
 mod journaled;
+mod kairosdb_compare;
 mod kairosdb_lines;
 mod kairosdb_queries;
 mod kairosdb_writes;

@@ -54,6 +54,12 @@ pub(super) fn span(metric: &str, now: i64) -> (i64, i64) {
     }
 }
 
+/// The time at which the points of `summed` have all come.
+pub(super) fn oldest_end(now: i64) -> i64 {
+    let (start, length) = span("summed", now);
+    start + length
+}
+
 /// Bodies for `/api/v1/datapoints`.
 pub(super) fn bodies(now: i64) -> Vec<Value> {
     let mut random = SmallRng::seed_from_u64(15);

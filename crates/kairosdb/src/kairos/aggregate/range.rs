@@ -127,7 +127,8 @@ fn gaps(ranges: &mut Ranges, points: &[Sample], span: Span<'_>, trim: bool) -> R
         _ => (span.start_ms, span.end_ms),
     };
     let mut at = first;
-    while at <= last {
+    // Aggregators before may have put points behind the end of the query, at the ends of their ranges.
+    while at <= last || !rest.is_empty() {
         let (from, until) = ranges.of(at);
         let len = rest.iter().position(|(ms, _)| *ms >= until).unwrap_or(rest.len());
         let (group, after) = rest.split_at(len);
@@ -142,6 +143,5 @@ fn gaps(ranges: &mut Ranges, points: &[Sample], span: Span<'_>, trim: bool) -> R
         }
         at = until.max(at + 1);
     }
-    made.extend_from_slice(rest);
     Ok(made)
 }

@@ -58,6 +58,11 @@ fn ranges_fold_their_points() {
     assert_eq!(gaps, expected);
     let trimmed = json!({"name": "gaps", "trim": true, "sampling": {"value": 1, "unit": "seconds"}});
     assert_eq!(apply(trimmed, &POINTS[1..]).unwrap(), expected[1..6]);
+    let behind = apply(
+        json!({"name": "gaps", "sampling": {"value": 1, "unit": "seconds"}}),
+        &[(5000, 1.0), (8000, 2.0)],
+    );
+    assert_eq!(behind.unwrap()[4..], [(5000, Some(1.0)), (6000, None), (7000, None), (8000, Some(2.0))]);
     let bomb = apply(json!({"name": "gaps"}), POINTS);
     assert!(bomb.unwrap_err().contains("api.limits.points"));
 }
