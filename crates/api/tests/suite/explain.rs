@@ -32,7 +32,7 @@ async fn calls_fetches_and_limits_are_explained() {
     assert_eq!((&fetch["expression"], &fetch["names"]), (&json!("web.*.cpu.user"), &json!(2)));
     let metric = &fetch["metrics"][1];
     assert_eq!(metric["name"], "web.b.cpu.user");
-    assert_eq!(metric["why"], "the range begins 10min ago, and the raw stage reaches 1d back");
+    assert_eq!(metric["why"], "the range begins 10m ago, and the raw stage reaches 1d back");
     assert_eq!((&metric["head"], &metric["slots"], &metric["step"]), (&json!(10), &json!(10), &json!(60)));
 
     let series = &answer["series"]["first"][0];
