@@ -189,7 +189,7 @@ export interface Status {
   about: { version: string; started: number; store: string; memory_bytes: number; memory_max_bytes: number; self_metrics: string | null; self_metrics_interval: number };
   ledger: { received: number; derived: number; recovered: number; stored: number; held: number; replaced: number; consumed: number; rejected: number; missing: number; lost: number; rejected_by_reason: Record<string, number> };
   refused: { listener: string; reason: string; sender: string | null; text: string; at: number }[];
-  jobs: unknown;
-  maintenance: unknown;
+  jobs: unknown[];
+  maintenance: unknown[];
   figures: Figure[];
 }

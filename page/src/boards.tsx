@@ -1,8 +1,6 @@
 // Views that are kept as files in the directory api.page.boards.
 
-import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { get, Refusal } from "./api";
+import { useAnswer } from "./answer";
 import { parseView } from "./link";
 import { visible } from "./numbers";
 import { change } from "./state";
@@ -14,18 +12,7 @@ interface Board {
 }
 
 export function Boards() {
-  const boards = useSignal<Board[] | null>(null);
-  const problem = useSignal("");
-  useEffect(() => {
-    const controller = new AbortController();
-    get<Board[]>("plumbago/boards", [], controller.signal).then(
-      (found) => (boards.value = found),
-      (error: unknown) => {
-        if (!controller.signal.aborted) problem.value = error instanceof Refusal ? error.message : String(error);
-      },
-    );
-    return () => controller.abort();
-  }, []);
+  const { found: boards, problem } = useAnswer<Board[]>("plumbago/boards", () => [], "");
   return (
     <div class="boards">
       {problem.value !== "" && <p class="problem" role="alert">{visible(problem.value)}</p>}

@@ -1,12 +1,13 @@
 // Why a panel looks as it does: what each call gave, where the points are, what was left out.
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { get, Refusal, type Explained, type ExplainedFetch, type ExplainedPart } from "./api";
+import { useAnswer } from "./answer";
+import type { Explained, ExplainedFetch, ExplainedPart } from "./api";
 import { parameters } from "./fetcher";
 import type { Panel } from "./link";
 import { count, duration, many, moment, retention, visible } from "./numbers";
 import { addPanel, view } from "./state";
+import { Values } from "./values";
 
 interface Props {
   panel: Panel;
@@ -15,23 +16,9 @@ interface Props {
 }
 
 export function Explain({ panel, points }: Props) {
-  const found = useSignal<Explained | null>(null);
-  const problem = useSignal("");
   const { from, until, tz } = view.value;
   const key = JSON.stringify([panel.targets, panel.options, from, until, tz, points]);
-  useEffect(() => {
-    const controller = new AbortController();
-    get<Explained>("plumbago/explain", parameters(view.peek(), panel, points), controller.signal).then(
-      (answer) => {
-        found.value = answer;
-        problem.value = "";
-      },
-      (error: unknown) => {
-        if (!controller.signal.aborted) problem.value = error instanceof Refusal ? error.message : String(error);
-      },
-    );
-    return () => controller.abort();
-  }, [key]);
+  const { found, problem } = useAnswer<Explained>("plumbago/explain", () => parameters(view.peek(), panel, points), key);
   const answer = found.value;
   if (problem.value !== "") return <p class="problem" role="alert">{visible(problem.value)}</p>;
   if (!answer) return <p class="note" role="status">asking…</p>;
@@ -118,24 +105,19 @@ function Fetch({ fetch, number, zone }: { fetch: ExplainedFetch; number: number;
         </span>
       </summary>
       {fetch.metrics.length > 0 && (
-        <div class="values" tabIndex={0} role="group" aria-label={`Metrics of fetch ${number + 1}`}>
-          <table>
-            <thead>
-              <tr>
-                {["metric", "stage", "head", "spool", "peers", "store", "unknown", "hidden"].map((name) => <th key={name} scope="col">{name}</th>)}
-              </tr>
-            </thead>
-            <tbody>
-              {fetch.metrics.map((metric) => (
-                <tr key={metric.name} title={metric.why}>
-                  <th scope="row"><bdi>{visible(metric.name)}</bdi></th>
-                  <td>{`${metric.stage} of ${retention(metric.retention)}`}</td>
-                  {[metric.head, metric.spool, metric.peers, metric.store, metric.slots - metric.known - metric.hidden, metric.hidden].map((value, place) => <td key={place}>{count(value)}</td>)}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Values
+          label={`Metrics of fetch ${number + 1}`}
+          columns={["metric", "stage", "head", "spool", "peers", "store", "unknown", "hidden"]}
+          rows={fetch.metrics.map((metric) => ({
+            key: metric.name,
+            head: metric.name,
+            title: metric.why,
+            cells: [
+              `${metric.stage} of ${retention(metric.retention)}`,
+              ...[metric.head, metric.spool, metric.peers, metric.store, metric.slots - metric.known - metric.hidden, metric.hidden].map(count),
+            ],
+          }))}
+        />
       )}
       {reasons(fetch).map((reason) => <p key={reason} class="note">{reason}</p>)}
     </details>

@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { get, Refusal, type Figure, type Status } from "./api";
 import { count, duration, many, moment, short, visible } from "./numbers";
 import { addPanel } from "./state";
+import { Values } from "./values";
 
 const EVERY = 5000;
 const TOKEN = "plumbago.token";
@@ -138,8 +139,8 @@ function Shown({ seen }: { seen: Seen }) {
           <span class="facts">of <code>{visible(about.self_metrics)}.*</code>, every {duration(about.self_metrics_interval)}</span>
         </p>
       )}
-      <Jobs title="Jobs that were asked for" value={status.jobs} />
-      <Jobs title="Scheduled jobs" value={status.maintenance} />
+      <Jobs title="Jobs that were asked for" jobs={status.jobs} />
+      <Jobs title="Scheduled jobs" jobs={status.maintenance} />
       {GROUPS.map(([title, beginnings]) => <Group key={title} title={title} seen={seen} beginnings={beginnings} />)}
     </>
   );
@@ -192,28 +193,15 @@ function Listeners({ seen }: { seen: Seen }) {
       <h3>Listeners</h3>
       {used.length === 0 && <p class="note">No listener has had a point yet.</p>}
       {used.length > 0 && (
-        <div class="values" tabIndex={0} role="group" aria-label="Listeners and their points">
-          <table>
-            <thead>
-              <tr>{["listener", "a second", "received", "passed on", "refused", "connections"].map((name) => <th key={name} scope="col">{name}</th>)}</tr>
-            </thead>
-            <tbody>
-              {used.map((name) => {
-                const received = of("plumbago_ingest_received_total", name);
-                return (
-                  <tr key={name}>
-                    <th scope="row">{name}</th>
-                    <td>{rate(seen, received)}</td>
-                    <td>{count(total(received))}</td>
-                    <td>{count(total(of("plumbago_ingest_passed_total", name)))}</td>
-                    <td>{count(total(of("plumbago_rejected_points_total", name)))}</td>
-                    <td>{count(total(of("plumbago_ingest_active_connections", name)))}</td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
+        <Values
+          label="Listeners and their points"
+          columns={["listener", "a second", "received", "passed on", "refused", "connections"]}
+          rows={used.map((name) => {
+            const received = of("plumbago_ingest_received_total", name);
+            const others = ["plumbago_ingest_passed_total", "plumbago_rejected_points_total", "plumbago_ingest_active_connections"];
+            return { key: name, head: name, cells: [rate(seen, received), count(total(received)), ...others.map((other) => count(total(of(other, name))))] };
+          })}
+        />
       )}
     </>
   );
@@ -226,32 +214,18 @@ function Refused({ status }: { status: Status }) {
       <h3>Refused points</h3>
       <p>{reasons.length === 0 ? "None since the start." : reasons.map(([reason, points]) => `${reason} ${count(points)}`).join(", ")}</p>
       {status.refused.length > 0 && (
-        <div class="values" tabIndex={0} role="group" aria-label="Samples of refused points">
-          <table>
-            <thead>
-              <tr>{["text", "reason", "listener", "sender", "at"].map((name) => <th key={name} scope="col">{name}</th>)}</tr>
-            </thead>
-            <tbody>
-              {status.refused.map((one) => (
-                <tr key={`${one.listener} ${one.reason}`}>
-                  <th scope="row"><bdi>{visible(one.text)}</bdi></th>
-                  <td>{one.reason}</td>
-                  <td>{one.listener}</td>
-                  <td>{one.sender ?? "–"}</td>
-                  <td>{moment(one.at, "")}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Values
+          label="Samples of refused points"
+          columns={["text", "reason", "listener", "sender", "at"]}
+          rows={status.refused.map((one) => ({ key: `${one.listener} ${one.reason}`, head: one.text, cells: [one.reason, one.listener, one.sender ?? "–", moment(one.at, "")] }))}
+        />
       )}
       {status.refused.length > 0 && <p class="note">The newest sample of each listener and reason, at most one a minute.</p>}
     </>
   );
 }
 
-function Jobs({ title, value }: { title: string; value: unknown }) {
-  const jobs = (Array.isArray(value) ? value : Object.values((value ?? {}) as object).find(Array.isArray) ?? []) as unknown[];
+function Jobs({ title, jobs }: { title: string; jobs: unknown[] }) {
   if (jobs.length === 0) return null;
   return (
     <details class="group">

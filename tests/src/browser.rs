@@ -152,6 +152,14 @@ impl Browser {
         });
     }
 
+    /// Clicks the button with this text inside what the selector finds.
+    pub fn click_button(&self, selector: &str, text: &str) {
+        self.script(&format!(
+            "[...document.querySelectorAll({:?})].find((button) => button.textContent === {text:?}).click()",
+            format!("{selector} button")
+        ));
+    }
+
     /// Presses keys where the focus is: the characters of a text, which may contain a [`Key`].
     pub fn press(&self, keys: &str) {
         let presses: Vec<Value> = keys.chars().flat_map(|key| [down(key), up(key)]).collect();

@@ -71,6 +71,16 @@ impl Setup {
         path
     }
 
+    /// Uses a keyspace of a Cassandra, and makes its tables.
+    pub fn on_cassandra(&mut self, contact_point: &str, keyspace: &str) -> &mut Self {
+        self.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
+        self.set("store.cassandra.contact_points", contact_point);
+        self.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
+        self.set("store.cassandra.request_timeout", "60s");
+        self.run_well(&["syncdb"]);
+        self
+    }
+
     /// Writes storage-schemas.conf and uses it.
     pub fn schemas(&mut self, content: &str) -> &mut Self {
         let path = self.file("storage-schemas.conf", content);

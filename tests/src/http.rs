@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
 
 use crate::wait::HANG;
 
@@ -35,6 +36,12 @@ pub fn get(address: SocketAddr, path: &str) -> Response {
 /// Sends a POST request with a form. Panics if there is no response.
 pub fn post(address: SocketAddr, path: &str, form: &str) -> Response {
     request(address, "POST", path, "Content-Type: application/x-www-form-urlencoded\r\n", form)
+}
+
+/// Sends a POST request with JSON, and returns status and answer; null if that is no JSON.
+pub fn post_json(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
+    let answer = request(address, "POST", path, "", &body.to_string());
+    (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::Null))
 }
 
 /// Sends any request. `headers` are complete lines. Panics if there is no response.

@@ -1,9 +1,10 @@
 //! The real OpenTSDB on a standalone HBase, which judges the answers of our queries.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use plumbago_kairosdb_node::java_server::free_ports;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -42,7 +43,7 @@ impl OpenTsdb {
     pub fn start() -> Option<Self> {
         let home = counterpart::opentsdb()?;
         let directory = tempfile::Builder::new().prefix("plumbago-opentsdb-").tempdir().unwrap();
-        let [zookeeper, master, region, port] = free_ports();
+        let [zookeeper, master, region, port] = free_ports().unwrap().map(|address| address.port());
         let path = directory.path().to_owned();
         std::fs::write(path.join("hbase-site.xml"), hbase_site(&path, zookeeper, master, region)).unwrap();
         std::fs::write(path.join("log4j.properties"), LOG4J).unwrap();
@@ -117,12 +118,6 @@ fn java(directory: &Path, class_path: &[PathBuf]) -> Command {
     command.args(["-cp", &class_path.join(":")]).current_dir(directory);
     command.env("TZ", "UTC").env("MALLOC_ARENA_MAX", "4").env_remove("JAVA_TOOL_OPTIONS");
     command
-}
-
-/// Ports that were free a moment ago.
-fn free_ports() -> [u16; 4] {
-    let held = [(); 4].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-    held.map(|listener| listener.local_addr().unwrap().port())
 }
 
 fn hbase_site(directory: &Path, zookeeper: u16, master: u16, region: u16) -> String {

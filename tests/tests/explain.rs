@@ -132,12 +132,7 @@ fn points_in_the_spool_and_on_the_server_are_told_apart() {
     server.drop_keyspaces(KEYSPACE).unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
     let mut setup = setup(now);
-    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
-    setup.set("store.cassandra.contact_points", &server.contact_point());
-    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
-    setup.set("store.cassandra.request_timeout", "60s");
-    let made = setup.run(&["syncdb"]);
-    assert!(made.status.success(), "{}", made.output);
+    setup.on_cassandra(&server.contact_point(), KEYSPACE);
     let mut random = StdRng::seed_from_u64(7);
     let daemon = setup.start();
     fill(&daemon, &mut random, now);

@@ -113,12 +113,7 @@ fn on_cassandra_metrics_of_other_daemons_are_looked_up() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     let mut setup = setup();
     setup.clock(now).set("find.hide_inactive", "true");
-    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
-    setup.set("store.cassandra.contact_points", &server.contact_point());
-    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
-    setup.set("store.cassandra.request_timeout", "60s");
-    let made = setup.run(&["syncdb"]);
-    assert!(made.status.success(), "{}", made.output);
+    setup.on_cassandra(&server.contact_point(), KEYSPACE);
     let daemon = setup.start();
     for name in ["web.quiet", "web.other"] {
         put(&daemon, name, now);

@@ -52,12 +52,14 @@ struct Both {
 impl Both {
     fn start() -> Option<Self> {
         let real = kairosdb::for_test()?;
-        let mut setup = Setup::new();
-        setup.schemas(points::SCHEMAS).aggregation(points::AGGREGATION).set("api.point_writes", "true");
+        let setup = || {
+            let mut setup = Setup::new();
+            setup.schemas(points::SCHEMAS).aggregation(points::AGGREGATION).set("api.point_writes", "true");
+            setup
+        };
+        let (setup, mut setup_aged) = (setup(), setup());
         let ours = setup.start();
         // Points that are older than the first stage when they come have no place in it. In this one they come in time.
-        let mut setup_aged = Setup::new();
-        setup_aged.schemas(points::SCHEMAS).aggregation(points::AGGREGATION).set("api.point_writes", "true");
         let aged = setup_aged.clock(points::oldest_end(now())).start();
         Some(Self { real, ours, aged, _setups: [setup, setup_aged] })
     }

@@ -15,8 +15,7 @@ fn setup() -> Setup {
 }
 
 fn post(daemon: &Daemon, path: &str, body: &Value) -> (u16, Value) {
-    let answer = http::request(daemon.api(), "POST", path, "", &body.to_string());
-    (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::Null))
+    http::post_json(daemon.api(), path, body)
 }
 
 /// Waits until the series that are found have these values of tags.

@@ -196,12 +196,7 @@ fn on_cassandra(keyspace: &str) -> Option<(Connection, Setup)> {
     let cql = server.connect().unwrap();
     server.drop_keyspaces(keyspace).unwrap();
     let mut setup = setup();
-    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
-    setup.set("store.cassandra.contact_points", &server.contact_point());
-    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
-    setup.set("store.cassandra.request_timeout", "60s");
-    let ended = setup.run(&["syncdb"]);
-    assert!(ended.status.success(), "{}", ended.output);
+    setup.on_cassandra(&server.contact_point(), keyspace);
     Some((cql, setup))
 }
 

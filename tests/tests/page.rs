@@ -315,9 +315,7 @@ fn dashboards_are_imported() {
     let Some(browser) = Browser::start() else { return };
     let (_setup, daemon) = daemon();
     browser.open(&page(&daemon, ""));
-    browser.script(
-        "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Import').click()",
-    );
+    browser.click_button(".tools", "Import");
     browser.type_into(".import textarea", "https://grafana.example/d/abc/hosts");
     browser.wait_text(".import .problem", "JSON model");
     let evil = "<img src=x onerror=alert(5)>";
@@ -340,9 +338,7 @@ fn dashboards_are_imported() {
         "const input = document.querySelector('.import fieldset input'); input.focus(); input.select()",
     );
     browser.press("web02");
-    browser.script(
-        "[...document.querySelectorAll('.import button')].find((b) => b.textContent === 'Show').click()",
-    );
+    browser.click_button(".import", "Show");
     browser.wait_text(".legend", "servers.web02.cpu.user");
     browser.wait("the dialog to close", "document.querySelector('.import') === null");
     assert!(browser.url().contains("from=-30min"), "{}", browser.url());
@@ -353,9 +349,7 @@ fn dashboards_are_imported() {
          document.querySelector('main').dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
     );
     browser.wait_text(".import [role=status]", "1 panel with 1 target");
-    browser.script(
-        "[...document.querySelectorAll('.import button')].find((b) => b.textContent === 'Add').click()",
-    );
+    browser.click_button(".import", "Add");
     browser.wait_text(".legend", "servers.db01.Requests");
     browser.check_log(&[]);
 }
@@ -406,9 +400,7 @@ fn the_status_is_shown() {
     wait_until("the refusal", || daemon.get("/plumbago/status").body.contains("no-number"));
     browser.open(&page(&daemon, "#target=servers.db01.Requests"));
     browser.wait_text(".legend", "servers.db01.Requests");
-    browser.script(
-        "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Status').click()",
-    );
+    browser.click_button(".tools", "Status");
     browser.wait_text(".status h2", "Ready");
     browser.wait_text(".status .note", "missing 0");
     browser.wait_text(".status", "onerror=alert(1)");
@@ -452,7 +444,7 @@ fn axe_finds_no_violation() {
             browser.click("[aria-label=Names]");
         }
         browser.wait_text(".row", "servers");
-        browser.script("[...document.querySelectorAll('.options button')].find((b) => b.textContent === 'Explain').click()");
+        browser.click_button(".options", "Explain");
         browser.wait_text(".explain .facts", "4 series");
         browser.picture(&format!("{width}-{}", if dark { "dark" } else { "light" }));
         let found = violations(&browser, &axe);

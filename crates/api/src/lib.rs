@@ -8,6 +8,7 @@ mod activity;
 mod admin;
 #[doc(hidden)]
 pub mod bench;
+mod blocking;
 mod cache;
 pub mod config;
 mod error;

@@ -161,6 +161,13 @@ fn form(method: &Method, headers: &HeaderMap) -> Form {
     }
 }
 
+/// The first value of a parameter in the query string, for requests that have no [`Params`].
+pub(crate) fn query_value(request: &Request, name: &str) -> Option<String> {
+    let query = request.uri().query().unwrap_or_default().as_bytes();
+    let found = form_urlencoded::parse(query).find(|(key, _)| key == name);
+    found.map(|(_, value)| value.into_owned())
+}
+
 /// Reads the whole body. Fails if it is larger than `api.limits.body`, or does not arrive within
 /// half of `api.limits.request_time`, so that the rest of the time is left for the answer.
 pub(crate) async fn body(request: Request, limits: &Limits) -> Result<bytes::Bytes, ApiError> {

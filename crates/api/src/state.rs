@@ -19,7 +19,7 @@ use crate::events::EventLog;
 use crate::finder::NameFinder;
 use crate::handler::Status;
 use crate::limits::LiveLimits;
-use crate::memory::Pool;
+use crate::memory::{Account, Pool};
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
 use crate::points::PointWriter;
@@ -166,6 +166,13 @@ impl Api {
     /// The limits of requests that begin now.
     pub(crate) fn limits(&self) -> Arc<Limits> {
         self.live_limits.load()
+    }
+
+    /// An account for the memory of one request.
+    pub(crate) fn account(&self) -> Account {
+        let limits = self.limits();
+        self.memory.set_max(limits.memory_of_all());
+        Account::new(&self.memory, limits.memory)
     }
 
     /// Fails if `finder` looks names up: only the index in memory can search tags.

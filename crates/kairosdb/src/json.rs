@@ -145,3 +145,20 @@ impl<'de> Deserialize<'de> for Key<'de> {
         deserializer.deserialize_str(KeyText)
     }
 }
+/// Writes a finite number. Whole numbers have no fraction.
+pub(crate) fn write_number(value: f64, out: &mut String) {
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        out.push_str(itoa::Buffer::new().format(value as i64));
+    } else {
+        out.push_str(zmij::Buffer::new().format_finite(value));
+    }
+}
+
+/// Whether a value is true, also as a text. `None` if it is neither.
+pub(crate) fn is_true(value: &serde_json::Value) -> Option<bool> {
+    match value {
+        serde_json::Value::Bool(is) => Some(*is),
+        serde_json::Value::String(text) => Some(text.eq_ignore_ascii_case("true")),
+        _ => None,
+    }
+}

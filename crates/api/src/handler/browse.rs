@@ -9,7 +9,8 @@ use plumbago_index::{Index, Listed, Listing, Matches};
 use plumbago_model::glob::GlobError;
 
 use super::search;
-use crate::error::{ApiError, aborted, quoted};
+use crate::blocking::on_thread;
+use crate::error::{ApiError, quoted};
 use crate::format::json::push_string;
 use crate::format::wrap::Wrapping;
 use crate::params::Params;
@@ -48,7 +49,8 @@ async fn browse(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
         Some(_) => found(api, &path, &filter, offset, limit).await?,
         None => {
             let (path, visited) = (path.clone(), api.limits().find_visited);
-            on_thread(api, move |index| index.list_children(&path, &filter, (offset, limit), visited)).await?
+            search_aside(api, move |index| index.list_children(&path, &filter, (offset, limit), visited))
+                .await?
         }
     };
     let (total, matching) = (listing.total, listing.matching);
@@ -89,7 +91,7 @@ async fn words(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     }
     let visited = api.limits().find_visited;
     let Matches { best, total, is_cut } =
-        on_thread(api, move |index| index.search_words(&query, limit, visited)).await?;
+        search_aside(api, move |index| index.search_words(&query, limit, visited)).await?;
     let mut out = format!("{{\"total\":{total},\"complete\":{},\"results\":[", !is_cut).into_bytes();
     for (place, node) in best.iter().enumerate() {
         if place > 0 {
@@ -104,18 +106,14 @@ async fn words(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     Ok(Wrapping::of(&params)?.whole(&String::from_utf8_lossy(&out)))
 }
 
-/// Searches the index on a thread for blocking work, once it is this request's turn.
-async fn on_thread<T: Send + 'static>(
+/// Searches the index on a thread, once it is this request's turn.
+async fn search_aside<T: Send + 'static>(
     api: &Arc<Api>,
     search: impl FnOnce(&Index) -> Result<T, GlobError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let turn = Arc::clone(&api.searches).acquire_owned().await.map_err(|_| aborted())?;
     let index = Arc::clone(&api.index);
-    let found = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        search(&index)
-    });
-    found.await.map_err(|_| aborted())?.map_err(|error| ApiError::TooLarge(error.to_string()))
+    let found = on_thread(&api.searches, move || search(&index)).await?;
+    found.map_err(|error| ApiError::TooLarge(error.to_string()))
 }
 
 /// The children of a directory where names are not in memory. The metrics below are not counted there.

@@ -2,7 +2,8 @@
 
 mod body;
 mod delete;
-pub(super) mod read;
+mod read;
+pub(super) mod reading;
 pub(super) mod shape;
 mod write;
 

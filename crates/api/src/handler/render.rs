@@ -18,7 +18,8 @@ use super::reading::Reading;
 use super::render_format::Format;
 use super::render_params::RenderParams;
 use super::stages;
-use crate::error::{ApiError, aborted, beyond};
+use crate::blocking::on_thread;
+use crate::error::{ApiError, beyond};
 use crate::fault::{self, Fault};
 use crate::format::{
     self, Columns, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap,
@@ -61,9 +62,7 @@ async fn answer(api: &Arc<Api>, params: Params) -> Result<Response, ApiError> {
 
 /// Computes the response to a request that the cache cannot answer.
 async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiError> {
-    let limits = api.limits();
-    api.memory.set_max(limits.memory_of_all());
-    let account = Arc::new(Account::new(&api.memory, limits.memory));
+    let account = Arc::new(api.account());
     let _waiting = Waiting(Arc::clone(&account));
     if asked.fetches.is_empty() {
         let series = or_nothing(&asked, series(api, &asked, &account).await)?;
@@ -152,16 +151,14 @@ impl Evaluation {
         self: Box<Self>,
         evaluations: &Arc<Semaphore>,
     ) -> Result<(Result<(Step, O), ApiError>, Box<Self>), ApiError> {
-        let turn = Arc::clone(evaluations).acquire_owned().await.map_err(|_| aborted())?;
-        let evaluated = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+        on_thread(evaluations, move || {
             let observer = O::default();
             let step =
                 evaluate_observed(&self.targets, &self.request, &self.fetched, &*self.account, &observer);
             let step = step.map_err(|error| wrong(&self.targets, &self.account, &error));
             (step.map(|step| (step, observer)), self)
-        });
-        evaluated.await.map_err(|_| aborted())
+        })
+        .await
     }
 
     /// Evaluates once. A large evaluation runs on a thread for blocking work, and stops soon after its client
@@ -177,12 +174,7 @@ impl Evaluation {
         {
             return Ok((step, self));
         }
-        let turn = Arc::clone(evaluations).acquire_owned().await.map_err(|_| aborted())?;
-        let evaluated = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            (self.evaluate(&*self.account), self)
-        });
-        evaluated.await.map_err(|_| aborted())
+        on_thread(evaluations, move || (self.evaluate(&*self.account), self)).await
     }
 
     /// Evaluates on this thread; `None` if the evaluation turns out to be large.

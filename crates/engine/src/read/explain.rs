@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use plumbago_store::{Column, FetchError, FetchRequest, PeerRows, Provenance, ReadRequest};
+use plumbago_store::{Column, FetchError, FetchRequest, PeerRows, Provenance};
 
-use crate::read::{Part, Reader, merge, overlay, stage_range, window_ranges};
+use crate::read::{Part, Reader, merge, overlay, window_ranges};
 
 impl Reader {
     /// Reads the series of a request, and counts their slots by where they came from.
     pub(super) async fn provenance(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
         let (parts, peers) = self.gather(request).await?;
-        let pending = self.pending_columns(&parts).await?;
+        let pending = self.on_its_way(parts.iter().map(|part| &part.answer)).await?;
         let mut range = 0;
         let mut all = Vec::with_capacity(parts.len());
         for (part, pending) in parts.into_iter().zip(pending) {
@@ -20,15 +20,6 @@ impl Reader {
             all.push(provenance(part, &pending, &of_peers));
         }
         Ok(all)
-    }
-
-    /// The slots on their way to the store, for each of these metrics. Empty columns if the store has no such slots.
-    async fn pending_columns(&self, parts: &[Part]) -> Result<Vec<Column>, FetchError> {
-        if parts.is_empty() || !self.store.capabilities().pending_rows {
-            return Ok(vec![Column::default(); parts.len()]);
-        }
-        let ranges = parts.iter().map(|part| stage_range(&part.answer)).collect();
-        Ok(self.store.read_pending(&ReadRequest { ranges, ..ReadRequest::default() }).await?)
     }
 }
 

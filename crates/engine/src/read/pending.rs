@@ -63,7 +63,8 @@ impl Reader {
             rest.split_at_checked(slots_at_once(rest)).filter(|(p, _)| !p.is_empty())
         {
             rest = after;
-            for ((place, answer), column) in part.iter().zip(self.on_its_way(part).await?) {
+            let on_its_way = self.on_its_way(part.iter().map(|(_, answer)| answer)).await?;
+            for ((place, answer), column) in part.iter().zip(on_its_way) {
                 let points = raw_points(answer, &column);
                 left = match left.checked_sub(points.len()) {
                     Some(left) => left,
@@ -76,11 +77,14 @@ impl Reader {
     }
 
     /// The slots of these answers that are on their way to the store. Empty columns if a store has no such slots.
-    async fn on_its_way(&self, part: &[(usize, HeadAnswer)]) -> Result<Vec<Column>, FetchError> {
+    pub(super) async fn on_its_way(
+        &self,
+        answers: impl Iterator<Item = &HeadAnswer>,
+    ) -> Result<Vec<Column>, FetchError> {
+        let ranges: Vec<_> = answers.map(stage_range).collect();
         if !self.store.capabilities().pending_rows {
-            return Ok(vec![Column::default(); part.len()]);
+            return Ok(vec![Column::default(); ranges.len()]);
         }
-        let ranges = part.iter().map(|(_, answer)| stage_range(answer)).collect();
         Ok(self.store.read_pending(&ReadRequest { ranges, ..ReadRequest::default() }).await?)
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::aggregate::{Aggregator, Sample, Span};
 use super::group::{GroupBy, Key};
 use super::query::{Metric, Query};
+use crate::json::write_number;
 use crate::names;
 
 /// The points of one series that were read for a query, in ascending order of time.
@@ -254,10 +255,7 @@ fn write_point((ms, value): Sample, out: &mut String) {
     out.push_str(itoa::Buffer::new().format(ms));
     out.push(',');
     match value {
-        Some(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
-            out.push_str(itoa::Buffer::new().format(value as i64));
-        }
-        Some(value) if value.is_finite() => out.push_str(zmij::Buffer::new().format_finite(value)),
+        Some(value) if value.is_finite() => write_number(value, out),
         _ => out.push_str("null"),
     }
     out.push(']');

@@ -109,7 +109,8 @@ fn bin(bins: &[f64], value: f64) -> i64 {
     between.map_or(bins.len(), |at| at + 1) as i64
 }
 
-/// How many durations have passed. Of months KairosDB counts each, whatever their number in `range_size`. Months count by the calendar, a year is 52 weeks.
+/// How many durations have passed. Months count by the calendar, and KairosDB counts each of them, whatever their number
+/// in `range_size`. A year is 52 weeks.
 fn elapsed(ms: i64, start_ms: i64, size: Duration) -> i64 {
     if size.unit == Unit::Months {
         let month = |ms: i64| {

@@ -7,17 +7,12 @@ use serde_json::{Map, Value};
 use super::aggregate::Aggregator;
 use super::group::GroupBy;
 use super::time::{self, Duration, Unit};
-
-/// Most metrics, aggregators, groupings or tags of a query.
-const PARTS_MAX: usize = 1000;
+use crate::json::is_true;
+use crate::{PARTS_MAX, REGEX_BYTES_MAX, REGEXES_MAX};
 
 /// The times that calendars have, in milliseconds: from the year 0 to 9999. Others are moved there.
 const TIME_MIN_MS: i64 = -62_167_219_200_000;
 const TIME_MAX_MS: i64 = 253_402_200_000_000;
-
-/// Most regular expressions of a query, and the memory that each may take.
-const REGEXES_MAX: usize = 64;
-const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// What in a tag's value begins a regular expression.
 const REGEX: &str = "regex:";
@@ -292,15 +287,6 @@ pub(super) fn no_unit(name: &str) -> String {
     format!(
         "{name} is not a valid time unit, must be one of MILLISECONDS,SECONDS,MINUTES,HOURS,DAYS,WEEKS,MONTHS,YEARS"
     )
-}
-
-/// A truth value, also one in a text.
-pub(super) fn is_true(value: &Value) -> Option<bool> {
-    match value {
-        Value::Bool(is) => Some(*is),
-        Value::String(text) => Some(text.eq_ignore_ascii_case("true")),
-        _ => None,
-    }
 }
 
 /// A whole number, also one in a text.

@@ -4,6 +4,8 @@ use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Unit as JiffUnit, Zoned};
 
+pub use crate::unit::Unit;
+
 /// The zone of this name: of the time zone database, or an offset like `+02:00`. Without a name UTC.
 pub(super) fn zone(name: &str) -> Option<TimeZone> {
     if name.is_empty() {
@@ -27,57 +29,7 @@ fn offset(text: &str) -> Option<TimeZone> {
     Some(TimeZone::fixed(jiff::tz::Offset::from_seconds(seconds).ok()?))
 }
 
-/// A unit of a duration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// 1 ms.
-    Milliseconds,
-    /// 1000 ms.
-    Seconds,
-    /// 60 s.
-    Minutes,
-    /// 60 min.
-    Hours,
-    /// Days of a calendar.
-    Days,
-    /// Weeks, from Monday.
-    Weeks,
-    /// Months of a calendar.
-    Months,
-    /// Years of a calendar.
-    Years,
-}
-
 impl Unit {
-    /// The unit of this name, in any case.
-    pub fn named(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_lowercase().as_str() {
-            "milliseconds" => Self::Milliseconds,
-            "seconds" => Self::Seconds,
-            "minutes" => Self::Minutes,
-            "hours" => Self::Hours,
-            "days" => Self::Days,
-            "weeks" => Self::Weeks,
-            "months" => Self::Months,
-            "years" => Self::Years,
-            _ => return None,
-        })
-    }
-
-    /// Milliseconds of one; a month is 30 days and a year 365 where no calendar counts.
-    pub fn millis(self) -> i64 {
-        match self {
-            Self::Milliseconds => 1,
-            Self::Seconds => 1000,
-            Self::Minutes => 60_000,
-            Self::Hours => 3_600_000,
-            Self::Days => 86_400_000,
-            Self::Weeks => 604_800_000,
-            Self::Months => 30 * 86_400_000,
-            Self::Years => 365 * 86_400_000,
-        }
-    }
-
     fn span(self, count: i64) -> Option<Span> {
         let span = Span::new();
         match self {

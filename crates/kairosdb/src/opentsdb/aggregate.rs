@@ -1,5 +1,7 @@
 //! What becomes of several values: of one bucket, or of several series at one time.
 
+use crate::statistics::{at_position, squares};
+
 /// A function from values to one value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aggregator {
@@ -85,12 +87,15 @@ impl Aggregator {
             Self::Avg => sum() / values.len() as f64,
             Self::Min | Self::MimMin => values.iter().copied().fold(f64::INFINITY, f64::min),
             Self::Max | Self::MimMax => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            Self::Dev => deviation(values),
+            Self::Dev => (squares(values.iter().copied()) / values.len() as f64).sqrt(),
             Self::Median => {
                 values.sort_unstable_by(f64::total_cmp);
                 values[values.len() / 2]
             }
-            Self::Percentile(percent) => percentile(values, percent),
+            Self::Percentile(percent) => {
+                let position = percent * (values.len() + 1) as f64 / 100.0;
+                at_position(values, position)
+            }
             Self::First | Self::Last | Self::None | Self::Count => f64::NAN,
         }
     }
@@ -105,31 +110,6 @@ impl Aggregator {
             _ => from.1 + (x - from.0) as f64 * (to.1 - from.1) / (to.0 - from.0) as f64,
         }
     }
-}
-
-fn deviation(values: &[f64]) -> f64 {
-    let (mut mean, mut squares) = (0.0, 0.0);
-    for (at, value) in values.iter().enumerate() {
-        let new_mean = mean + (value - mean) / (at + 1) as f64;
-        squares += (value - mean) * (value - new_mean);
-        mean = new_mean;
-    }
-    (squares / values.len() as f64).sqrt()
-}
-
-/// By the position `p·(n+1)` in the sorted values, linear between neighbours.
-fn percentile(values: &mut [f64], percent: f64) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let position = percent * (values.len() + 1) as f64 / 100.0;
-    let below = position.floor();
-    if position < 1.0 {
-        return values[0];
-    }
-    if position >= values.len() as f64 {
-        return values[values.len() - 1];
-    }
-    let (lower, upper) = (values[below as usize - 1], values[below as usize]);
-    lower + (position - below) * (upper - lower)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::aggregate::Aggregator;
 use super::downsample::{Fill, Points, Range};
 use super::merge::merge;
 use super::query::{Query, Sub};
-use crate::json::quoted;
+use crate::json::{quoted, write_number};
 use crate::names::{self, Series};
 
 /// The points of one series that were read for a query, in ascending order of time.
@@ -141,10 +141,8 @@ impl Group {
 
 /// Writes a value. Whole numbers have no fraction; what JSON has no number for is a text.
 fn write_value(value: f64, is_null: bool, out: &mut String) {
-    if value.fract() == 0.0 && value.abs() < 9e15 {
-        out.push_str(itoa::Buffer::new().format(value as i64));
-    } else if value.is_finite() {
-        out.push_str(zmij::Buffer::new().format_finite(value));
+    if value.is_finite() {
+        write_number(value, out);
     } else if value.is_nan() {
         out.push_str(if is_null { "null" } else { "\"NaN\"" });
     } else {

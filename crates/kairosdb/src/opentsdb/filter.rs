@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
-/// The memory that a regular expression may take.
-const REGEX_BYTES_MAX: usize = 1 << 20;
+use crate::REGEX_BYTES_MAX;
 
 /// What a tag of a series must be. Every filter wants the tag to be there.
 #[derive(Debug, Clone)]

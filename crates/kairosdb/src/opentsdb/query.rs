@@ -9,13 +9,9 @@ use super::filter::Filter;
 use super::get;
 use super::rate::RateOptions;
 use super::time::time;
+use crate::json::is_true;
 use crate::names::Series;
-
-/// Most sub-queries, or filters of one.
-const PARTS_MAX: usize = 1000;
-
-/// Most regular expressions of a query.
-const REGEXES_MAX: usize = 64;
+use crate::{PARTS_MAX, REGEXES_MAX};
 
 /// The period that OpenTSDB keeps in one row, in seconds. It reads whole rows, so points of the same hour before and
 /// after the query count for rates and between other points.
@@ -337,11 +333,7 @@ pub(super) fn text(value: Option<&Value>) -> String {
 }
 
 fn flag(value: Option<&Value>) -> bool {
-    match value {
-        Some(Value::Bool(is)) => *is,
-        Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
-        _ => false,
-    }
+    value.and_then(is_true).unwrap_or(false)
 }
 
 pub(super) fn within(count: usize, what: &str) -> Result<(), String> {

@@ -3,59 +3,10 @@
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
+pub(super) use crate::unit::Unit;
+
 /// The latest time that a query may name, in milliseconds: 13 digits.
 const TIME_MAX_MS: i64 = 9_999_999_999_999;
-
-/// A unit of a duration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// 1 ms.
-    Milliseconds,
-    /// 1000 ms.
-    Seconds,
-    /// 60 s.
-    Minutes,
-    /// 60 min.
-    Hours,
-    /// 24 h, or days of a calendar.
-    Days,
-    /// 7 days, from Sunday in a calendar.
-    Weeks,
-    /// 30 days, or months of a calendar.
-    Months,
-    /// 365 days, or years of a calendar.
-    Years,
-}
-
-impl Unit {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_lowercase().as_str() {
-            "ms" => Self::Milliseconds,
-            "s" => Self::Seconds,
-            "m" => Self::Minutes,
-            "h" => Self::Hours,
-            "d" => Self::Days,
-            "w" => Self::Weeks,
-            "n" => Self::Months,
-            "y" => Self::Years,
-            _ => return None,
-        })
-    }
-
-    /// Milliseconds of one, where no calendar counts.
-    pub(super) fn millis(self) -> i64 {
-        match self {
-            Self::Milliseconds => 1,
-            Self::Seconds => 1000,
-            Self::Minutes => 60_000,
-            Self::Hours => 3_600_000,
-            Self::Days => 86_400_000,
-            Self::Weeks => 7 * 86_400_000,
-            Self::Months => 30 * 86_400_000,
-            Self::Years => 365 * 86_400_000,
-        }
-    }
-}
 
 /// A number of units, such as `10m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +26,7 @@ impl Duration {
         if count == 0 {
             return Err(format!("Zero or negative duration: {text}"));
         }
-        let unit = Unit::named(unit).ok_or_else(|| format!("Invalid duration (suffix): {text}"))?;
+        let unit = Unit::of_suffix(unit).ok_or_else(|| format!("Invalid duration (suffix): {text}"))?;
         let duration = Self { count, unit };
         if duration.checked_millis().is_none() {
             return Err(format!("Duration is too long: {text}"));

@@ -1,6 +1,5 @@
 //! What the page shows of the process.
 
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -13,12 +12,9 @@ use super::admin::Control;
 use super::{process, self_metrics};
 use crate::config::Config;
 
-/// Gives the status of the process. Cloning shares it.
-#[derive(Debug, Clone)]
-pub(super) struct Inside(Arc<Parts>);
-
+/// Gives the status of the process.
 #[derive(Debug)]
-struct Parts {
+pub(super) struct Inside {
     control: Control,
     listeners: Handle,
     /// When the process started, in seconds since the epoch.
@@ -34,7 +30,7 @@ impl Inside {
     pub(super) fn new(config: &Config, control: Control, listeners: Handle) -> Self {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let interval = config.self_metrics.interval;
-        Self(Arc::new(Parts {
+        Self {
             control,
             listeners,
             started,
@@ -42,29 +38,28 @@ impl Inside {
             memory_max: config.engine.memory_max.0,
             self_metrics: (!interval.is_zero()).then(|| self_metrics::agent(&config.self_metrics.prefix)),
             self_metrics_interval: interval,
-        }))
+        }
     }
 }
 
 #[async_trait]
 impl StatusSource for Inside {
     async fn status(&self) -> Result<Value, AdminError> {
-        let parts = &*self.0;
         let about = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "started": parts.started,
-            "store": parts.store,
+            "started": self.started,
+            "store": self.store,
             "memory_bytes": process::resident_bytes(),
-            "memory_max_bytes": parts.memory_max,
-            "self_metrics": parts.self_metrics,
-            "self_metrics_interval": parts.self_metrics_interval.as_secs(),
+            "memory_max_bytes": self.memory_max,
+            "self_metrics": self.self_metrics,
+            "self_metrics_interval": self.self_metrics_interval.as_secs(),
         });
         Ok(json!({
             "about": about,
-            "ledger": parts.control.ledger().await?,
-            "refused": parts.listeners.stats().refusals().iter().map(refusal).collect::<Value>(),
-            "jobs": parts.control.jobs().await?,
-            "maintenance": parts.control.maintenance().await?,
+            "ledger": self.control.ledger().await?,
+            "refused": self.listeners.stats().refusals().iter().map(refusal).collect::<Value>(),
+            "jobs": self.control.jobs().await?,
+            "maintenance": self.control.maintenance().await?,
         }))
     }
 }

@@ -56,9 +56,7 @@ async fn answer(api: &Arc<Api>, params: &Params) -> Result<Response, ApiError> {
     if !asked.fetches.is_empty() {
         return Err(ApiError::Invalid("explain takes targets as parameters, not a message".to_owned()));
     }
-    let limits = api.limits();
-    api.memory.set_max(limits.memory_of_all());
-    let account = Arc::new(Account::new(&api.memory, limits.memory));
+    let account = Arc::new(api.account());
     let _waiting = Waiting(Arc::clone(&account));
     let evaluated = evaluate(api, &asked, &account).await?;
     let provenances = provenances(api, &asked, &account, &evaluated).await?;

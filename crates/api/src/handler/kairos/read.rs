@@ -9,21 +9,15 @@ use plumbago_kairosdb::kairos::answer::{self, Column, Most};
 use plumbago_kairosdb::kairos::{Metric, Query, TagValue};
 use plumbago_kairosdb::{VERSION, names};
 use plumbago_model::Series;
-use plumbago_store::FetchRequest;
 use serde_json::{Value, json};
 
+use super::reading::{self, Reading, add_untagged, expression, find};
 use super::shape::{Failure, Protocol, json_text};
-use crate::error::{ApiError, aborted, beyond};
+use crate::blocking::on_thread;
+use crate::error::beyond;
 use crate::handler::tag_search;
-use crate::memory::Account;
-use crate::params;
+use crate::params::{self, query_value};
 use crate::state::Api;
-
-/// Most series in one read.
-const SERIES_PER_READ: usize = 512;
-
-/// How far beyond now points are looked for, in seconds, if the query has no end.
-const AHEAD: i64 = 300;
 
 /// Most points that `gaps` may make.
 const MADE_MAX: usize = 1_000_000;
@@ -45,7 +39,7 @@ pub(crate) async fn query_tags(api: Arc<Api>, request: Request) -> Response {
         let (query, _) = read_query(&api, request).await?;
         ask(&api, query, true).await
     };
-    text_or_failure(answer.await)
+    Protocol::Kairos.answer(answer.await)
 }
 
 /// Answers `/api/v1/health/status` and `/api/v1/health/check`: as `/readyz` of the admin port does, in KairosDB's
@@ -72,9 +66,7 @@ pub(crate) async fn listing(api: Arc<Api>, request: Request) -> Response {
     match tail.as_str() {
         "version" => json_text(StatusCode::OK, json!({ "version": VERSION }).to_string()),
         "metricnames" => {
-            let query = request.uri().query().unwrap_or_default().as_bytes();
-            let prefix = form_urlencoded::parse(query).find(|(key, _)| key == "prefix");
-            let prefix = prefix.map(|(_, prefix)| prefix.into_owned()).unwrap_or_default();
+            let prefix = query_value(&request, "prefix").unwrap_or_default();
             shaped(metric_names(&api, prefix).await)
         }
         "tagnames" => shaped(tag_names(&api).await),
@@ -83,14 +75,7 @@ pub(crate) async fn listing(api: Arc<Api>, request: Request) -> Response {
 }
 
 fn shaped(answer: Result<Value, Failure>) -> Response {
-    text_or_failure(answer.map(|value| value.to_string()))
-}
-
-fn text_or_failure(answer: Result<String, Failure>) -> Response {
-    match answer {
-        Ok(text) => json_text(StatusCode::OK, text),
-        Err(failure) => Protocol::Kairos.failure(&failure),
-    }
+    Protocol::Kairos.answer(answer.map(|value| value.to_string()))
 }
 
 async fn metric_names(api: &Arc<Api>, prefix: String) -> Result<Value, Failure> {
@@ -157,9 +142,7 @@ async fn read_query(api: &Arc<Api>, request: Request) -> Result<(Query, Vec<u8>)
     let body = if request.method() == Method::POST {
         params::body(request, &api.limits()).await?.to_vec()
     } else {
-        let query = request.uri().query().unwrap_or_default().as_bytes();
-        let query = form_urlencoded::parse(query).find(|(key, _)| key == "query");
-        query.map(|(_, query)| query.into_owned().into_bytes()).unwrap_or_default()
+        query_value(&request, "query").unwrap_or_default().into_bytes()
     };
     let query = parse(&body, api.clock.now_ms())?;
     if query.metrics.len() > api.limits().targets {
@@ -177,10 +160,9 @@ async fn ask(api: &Arc<Api>, query: Query, only_tags: bool) -> Result<String, Fa
     api.check_tags()?;
     let query = Arc::new(query);
     let now_ms = api.clock.now_ms();
-    let limits = api.limits();
-    api.memory.set_max(limits.memory_of_all());
-    let mut reading =
-        Reading { api, account: Account::new(&api.memory, limits.memory), series: 0, points: 0 };
+    let mut reading = Reading::new(api, now_ms, POINT_COST);
+    let from = query.start_ms.max(0).div_euclid(1000) - 1;
+    let until = reading.end(query.end_ms.div_euclid(1000));
     let mut answers = Vec::with_capacity(query.metrics.len());
     for at in 0..query.metrics.len() {
         let metric = &query.metrics[at];
@@ -190,7 +172,7 @@ async fn ask(api: &Arc<Api>, query: Query, only_tags: bool) -> Result<String, Fa
             answers.push(answer::tags(metric, &names));
             continue;
         }
-        let columns = reading.columns(&query, names, now_ms).await?;
+        let columns = reading.columns(names, from, until, |series| column(series, &query)).await?;
         answers.push(aggregated(api, &query, at, columns, now_ms).await?);
     }
     Ok(answer::whole(&answers))
@@ -211,13 +193,9 @@ async fn aggregated(
     let made = if points <= FEW && query.metrics[at].aggregators.iter().all(|one| !one.makes_points()) {
         answer::metric(query, &query.metrics[at], columns, now_ms, most)
     } else {
-        let turn = Arc::clone(&api.evaluations).acquire_owned().await.map_err(|_| aborted())?;
         let query = Arc::clone(query);
-        let work = move || {
-            let _turn = turn;
-            answer::metric(&query, &query.metrics[at], columns, now_ms, most)
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|_| aborted())?
+        let work = move || answer::metric(&query, &query.metrics[at], columns, now_ms, most);
+        on_thread(&api.evaluations, work).await?
     };
     made.map_err(|text| Failure::new(StatusCode::BAD_REQUEST, text))
 }
@@ -234,18 +212,10 @@ pub(super) async fn names_of(api: &Arc<Api>, metric: &Metric) -> Result<Vec<Stri
                 TagValue::Regex(_) => None,
             })
             .collect();
-        texts.push(match exact.as_deref() {
-            Some([value]) => format!("{tag}={value}"),
-            Some(values) => {
-                let values: Vec<String> = values.iter().map(|value| escaped(value)).collect();
-                format!("{tag}=~^({})$", values.join("|"))
-            }
-            // Expressions see encoded values, so they are applied below.
-            None => format!("{tag}!="),
-        });
+        // Regular expressions would see encoded values, so they are applied below.
+        texts.push(expression(&tag, exact.as_deref()));
     }
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let mut found = tag_search::series(api, &texts).await?;
+    let mut found = find(api, &texts).await?;
     let has_regex =
         metric.tags.iter().any(|(_, values)| values.iter().any(|value| matches!(value, TagValue::Regex(_))));
     if has_regex {
@@ -257,106 +227,15 @@ pub(super) async fn names_of(api: &Arc<Api>, metric: &Metric) -> Result<Vec<Stri
             metric.tags.iter().all(matches)
         });
     }
-    // A series without tags is in the tree only.
-    let plain = names::metric(&metric.name);
-    if metric.tags.is_empty() && !plain.contains(['*', '?', '[', '{']) && api.index.contains(&plain) {
-        found.insert(0, plain.into_owned());
-        found.dedup();
+    if metric.tags.is_empty() {
+        add_untagged(api, &metric.name, &mut found);
     }
     Ok(found)
-}
-
-/// A text of which each character means itself in a regular expression.
-pub(in crate::handler) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_ascii_punctuation()
-            && !matches!(
-                character,
-                '_' | '%' | '=' | '~' | '"' | '\'' | ',' | ':' | '@' | '<' | '>' | '/' | '!' | '`'
-            )
-        {
-            escaped.push('\\');
-        }
-        escaped.push(character);
-    }
-    escaped
-}
-
-/// Reads the points of one request and counts them against its limits.
-struct Reading<'a> {
-    api: &'a Arc<Api>,
-    account: Account,
-    series: usize,
-    points: usize,
-}
-
-impl Reading<'_> {
-    fn count(&mut self, series: usize) -> Result<(), ApiError> {
-        self.series += series;
-        if self.series > self.api.limits().series {
-            return Err(beyond("series", "series", self.api.limits().series));
-        }
-        Ok(())
-    }
-
-    async fn columns(
-        &mut self,
-        query: &Query,
-        names: Vec<String>,
-        now_ms: i64,
-    ) -> Result<Vec<Column>, ApiError> {
-        let now = now_ms.div_euclid(1000);
-        let from = query.start_ms.max(0).div_euclid(1000) - 1;
-        let until = query.end_ms.div_euclid(1000).min(now + AHEAD);
-        let mut columns = Vec::with_capacity(names.len());
-        if until <= from {
-            return Ok(columns);
-        }
-        for part in names.chunks(SERIES_PER_READ) {
-            let names = part.iter().map(|name| Arc::from(name.as_str())).collect();
-            let series = self.api.source.fetch(&FetchRequest { names, from, until, now }).await?;
-            let slots: usize = series.iter().map(|series| series.values.len()).sum();
-            self.points += slots;
-            if self.points > self.api.limits().points {
-                return Err(beyond("points", "points", self.api.limits().points));
-            }
-            self.account.add_read(series.len(), slots.saturating_mul(POINT_COST))?;
-            columns.extend(series.iter().map(|series| column(series, query)));
-        }
-        Ok(columns)
-    }
 }
 
 /// The points of a series that lie within the query.
 fn column(series: &Series, query: &Query) -> Column {
     let within = |ms: &i64| (query.start_ms..=query.end_ms).contains(ms);
-    let points = series.values.iter().enumerate().filter_map(|(at, value)| {
-        let ms = (series.start + at as i64 * i64::from(series.step)) * 1000;
-        (value.is_finite() && within(&ms)).then_some((ms, *value))
-    });
+    let points = reading::points(series).filter(|(ms, _)| within(ms));
     Column { name: series.name.to_string(), points: points.collect() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escaped_texts_match_only_themselves() {
-        for text in ["a.b", "x|y", "(a)", "50%2B", "a-b_c", "[x]{2}^$\\", "é", "a=b~c:d@e"] {
-            let regex = regex_like(&escaped(text));
-            assert_eq!(regex, text, "{text}");
-        }
-    }
-
-    /// What the escapes stand for.
-    fn regex_like(escaped: &str) -> String {
-        let mut text = String::new();
-        let mut characters = escaped.chars();
-        while let Some(character) = characters.next() {
-            text.push(if character == '\\' { characters.next().unwrap() } else { character });
-        }
-        text
-    }
 }

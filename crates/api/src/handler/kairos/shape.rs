@@ -53,6 +53,14 @@ impl Protocol {
         response
     }
 
+    /// An answer of JSON, or the failure in the form that the clients know.
+    pub(crate) fn answer(self, answer: Result<String, Failure>) -> Response {
+        match answer {
+            Ok(text) => json_text(StatusCode::OK, text),
+            Err(failure) => self.failure(&failure),
+        }
+    }
+
     /// The answer to a method that a path does not take.
     pub(crate) fn wrong_method(self, allowed: &'static str) -> Response {
         let text = format!("use {allowed} here");

@@ -9,7 +9,7 @@ use plumbago_kairosdb::names;
 use plumbago_kairosdb::opentsdb::{Lookup, Sub};
 
 use crate::error::ApiError;
-use crate::handler::kairos::read::escaped;
+use crate::handler::kairos::reading::{add_untagged, expression, find};
 use crate::handler::kairos::shape::Failure;
 use crate::handler::tag_search;
 use crate::state::Api;
@@ -23,15 +23,8 @@ pub(super) async fn selected(api: &Arc<Api>, sub: &Sub) -> Result<Vec<String>, F
     for filter in &sub.filters {
         let tag = names::tag(&filter.tag);
         let values = filter.named().map(|values| values.map(names::value).collect::<Vec<_>>());
-        texts.push(match values.as_deref() {
-            Some([value]) => format!("{tag}={value}"),
-            Some(values) => {
-                let values: Vec<String> = values.iter().map(|value| escaped(value)).collect();
-                format!("{tag}=~^({})$", values.join("|"))
-            }
-            // Filters see decoded values, so they are applied below.
-            None => format!("{tag}!="),
-        });
+        // Other filters see decoded values, so they are applied below.
+        texts.push(expression(&tag, values.as_deref()));
     }
     let mut found = find(api, &texts).await?;
     found.retain(|name| sub.selects(&names::series(name)));
@@ -77,20 +70,6 @@ pub(super) async fn looked_up(api: &Arc<Api>, lookup: &Lookup) -> Result<Vec<Str
         }
     }
     Ok(found)
-}
-
-async fn find(api: &Arc<Api>, texts: &[String]) -> Result<Vec<String>, ApiError> {
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    tag_search::series(api, &texts).await
-}
-
-/// A series without tags is in the tree only.
-fn add_untagged(api: &Api, metric: &str, found: &mut Vec<String>) {
-    let plain = names::metric(metric);
-    if !plain.contains(['*', '?', '[', '{']) && api.index.contains(&plain) {
-        found.insert(0, plain.into_owned());
-        found.dedup();
-    }
 }
 
 fn unknown(status: StatusCode, kind: &str, name: &str) -> Failure {

@@ -15,7 +15,7 @@ use super::find;
 use crate::error::quoted;
 use crate::handler::kairos::shape::{Failure, Protocol, json_text};
 use crate::handler::tag_search;
-use crate::params;
+use crate::params::{self, query_value};
 use crate::state::Api;
 
 /// The version that clients are told, which Grafana chooses features by.
@@ -47,19 +47,12 @@ pub(crate) async fn opentsdb_version(_: Arc<Api>, _: Request) -> Response {
 
 /// Answers `/api/suggest`: names that begin with a text.
 pub(crate) async fn suggest(api: Arc<Api>, request: Request) -> Response {
-    shaped(suggested(&api, request).await)
+    Protocol::OpenTsdb.answer(suggested(&api, request).await)
 }
 
 /// Answers `/api/search/lookup`: series of a metric.
 pub(crate) async fn lookup(api: Arc<Api>, request: Request) -> Response {
-    shaped(looked_up(&api, request).await)
-}
-
-fn shaped(answer: Result<String, Failure>) -> Response {
-    match answer {
-        Ok(text) => json_text(StatusCode::OK, text),
-        Err(failure) => Protocol::OpenTsdb.failure(&failure),
-    }
+    Protocol::OpenTsdb.answer(looked_up(&api, request).await)
 }
 
 async fn looked_up(api: &Arc<Api>, request: Request) -> Result<String, Failure> {
@@ -68,7 +61,7 @@ async fn looked_up(api: &Arc<Api>, request: Request) -> Result<String, Failure> 
     let lookup = if request.method() == Method::POST {
         Lookup::parse_body(&params::body(request, &api.limits()).await?)
     } else {
-        let value = |key: &str| value(&request, key);
+        let value = |key: &str| query_value(&request, key);
         Lookup::parse(&value("m").unwrap_or_default(), value("limit").as_deref())
     };
     let lookup = lookup.map_err(invalid)?;
@@ -103,7 +96,7 @@ async fn suggested(api: &Arc<Api>, request: Request) -> Result<String, Failure> 
 async fn suggest_params(api: &Arc<Api>, request: Request) -> Result<[String; 3], Failure> {
     const KEYS: [&str; 3] = ["type", "q", "max"];
     if request.method() != Method::POST {
-        return Ok(KEYS.map(|key| value(&request, key).unwrap_or_default()));
+        return Ok(KEYS.map(|key| query_value(&request, key).unwrap_or_default()));
     }
     let body = params::body(request, &api.limits()).await?;
     let body: Value = serde_json::from_slice(&body)
@@ -153,10 +146,4 @@ fn beginning(prefix: &str) -> Result<(Option<TagFilter>, bool), TagError> {
 
 fn invalid(text: impl Into<String>) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, text)
-}
-
-fn value(request: &Request, wanted: &str) -> Option<String> {
-    let query = request.uri().query().unwrap_or_default().as_bytes();
-    let found = form_urlencoded::parse(query).find(|(key, _)| key == wanted);
-    found.map(|(_, value)| value.into_owned())
 }

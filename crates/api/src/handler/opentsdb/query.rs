@@ -5,23 +5,17 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::{Method, StatusCode};
+use plumbago_kairosdb::opentsdb::Query;
 use plumbago_kairosdb::opentsdb::answer::{self, Column, Most};
-use plumbago_kairosdb::opentsdb::{Query, Sub};
 use plumbago_model::Series;
-use plumbago_store::FetchRequest;
 
 use super::find;
-use crate::error::{ApiError, aborted, beyond};
-use crate::handler::kairos::shape::{Failure, Protocol, json_text};
-use crate::memory::Account;
+use crate::blocking::on_thread;
+use crate::error::beyond;
+use crate::handler::kairos::reading::{self, Reading};
+use crate::handler::kairos::shape::{Failure, Protocol};
 use crate::params;
 use crate::state::Api;
-
-/// Most series in one read.
-const SERIES_PER_READ: usize = 512;
-
-/// How far beyond now points are looked for, in seconds.
-const AHEAD: i64 = 300;
 
 /// Most buckets that fill policies may make in a request.
 const BUCKETS_MAX: usize = 1_000_000;
@@ -35,26 +29,22 @@ const POINT_COST: usize = 12;
 
 /// Answers `/api/query`.
 pub(crate) async fn opentsdb_query(api: Arc<Api>, request: Request) -> Response {
-    match answered(&api, request).await {
-        Ok(text) => json_text(StatusCode::OK, text),
-        Err(failure) => Protocol::OpenTsdb.failure(&failure),
-    }
+    Protocol::OpenTsdb.answer(answered(&api, request).await)
 }
 
 async fn answered(api: &Arc<Api>, request: Request) -> Result<String, Failure> {
     api.check_tags()?;
     let query = Arc::new(read_query(api, request).await?);
     let now_ms = api.clock.now_ms();
-    let limits = api.limits();
-    api.memory.set_max(limits.memory_of_all());
-    let mut reading =
-        Reading { api, account: Account::new(&api.memory, limits.memory), series: 0, points: 0 };
-    let mut most = Most { buckets: limits.points.min(BUCKETS_MAX), steps: STEPS_MAX };
+    let mut reading = Reading::new(api, now_ms, POINT_COST);
+    let mut most = Most { buckets: api.limits().points.min(BUCKETS_MAX), steps: STEPS_MAX };
     let mut results = Vec::with_capacity(query.subs.len());
     for (at, sub) in query.subs.iter().enumerate() {
         let names = find::selected(api, sub).await?;
         reading.count(names.len())?;
-        let columns = reading.columns(&query, sub, names, now_ms).await?;
+        let (from, until) = query.scan(sub);
+        let (from, until) = (from - 1, reading.end(until - 1));
+        let columns = reading.columns(names, from, until, |series| column(series, from, until)).await?;
         let (text, left) = aggregated(api, &query, at, columns, most).await?;
         results.push(text);
         most = left;
@@ -93,68 +83,15 @@ async fn aggregated(
     let made = if points <= FEW && columns.len() <= 10 && query.subs[at].downsample.is_none() {
         answer::results(query, at, columns, &mut most).map(|text| (text, most))
     } else {
-        let turn = Arc::clone(&api.evaluations).acquire_owned().await.map_err(|_| aborted())?;
         let query = Arc::clone(query);
-        let work = move || {
-            let _turn = turn;
-            answer::results(&query, at, columns, &mut most).map(|text| (text, most))
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|_| aborted())?
+        let work = move || answer::results(&query, at, columns, &mut most).map(|text| (text, most));
+        on_thread(&api.evaluations, work).await?
     };
     made.map_err(|text| Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text))
 }
 
-/// Reads the points of one request and counts them against its limits.
-struct Reading<'a> {
-    api: &'a Arc<Api>,
-    account: Account,
-    series: usize,
-    points: usize,
-}
-
-impl Reading<'_> {
-    fn count(&mut self, series: usize) -> Result<(), ApiError> {
-        self.series += series;
-        if self.series > self.api.limits().series {
-            return Err(beyond("series", "series", self.api.limits().series));
-        }
-        Ok(())
-    }
-
-    async fn columns(
-        &mut self,
-        query: &Query,
-        sub: &Sub,
-        names: Vec<String>,
-        now_ms: i64,
-    ) -> Result<Vec<Column>, ApiError> {
-        let now = now_ms.div_euclid(1000);
-        let (from, until) = query.scan(sub);
-        let (from, until) = (from - 1, (until - 1).min(now + AHEAD));
-        let mut columns = Vec::with_capacity(names.len());
-        if until <= from {
-            return Ok(columns);
-        }
-        for part in names.chunks(SERIES_PER_READ) {
-            let names = part.iter().map(|name| Arc::from(name.as_str())).collect();
-            let series = self.api.source.fetch(&FetchRequest { names, from, until, now }).await?;
-            let slots: usize = series.iter().map(|series| series.values.len()).sum();
-            self.points += slots;
-            if self.points > self.api.limits().points {
-                return Err(beyond("points", "points", self.api.limits().points));
-            }
-            self.account.add_read(series.len(), slots.saturating_mul(POINT_COST))?;
-            columns.extend(series.iter().map(|series| column(series, from, until)));
-        }
-        Ok(columns)
-    }
-}
-
 /// The points of a series after one time and up to another, in seconds.
 fn column(series: &Series, from: i64, until: i64) -> Column {
-    let points = series.values.iter().enumerate().filter_map(|(at, value)| {
-        let time = series.start + at as i64 * i64::from(series.step);
-        (value.is_finite() && from < time && time <= until).then_some((time * 1000, *value))
-    });
+    let points = reading::points(series).filter(|(ms, _)| from * 1000 < *ms && *ms <= until * 1000);
     Column { name: series.name.to_string(), points: points.collect() }
 }

@@ -2,6 +2,7 @@
 
 use super::{Fold, Sample, Sampling, Span, Stamp};
 use crate::kairos::time::Ranges;
+use crate::statistics::{at_position, squares};
 
 pub(super) fn apply(
     sampling: &Sampling,
@@ -56,43 +57,20 @@ fn value(fold: Fold, group: &[Sample]) -> Option<f64> {
         Fold::Min => values(group).fold(f64::INFINITY, f64::min),
         Fold::Max => values(group).fold(f64::NEG_INFINITY, f64::max),
         Fold::Dev(around) => {
-            let dev = deviation(group);
+            let dev = deviation(group, known);
             around.map_or(dev, |factor| mean() + factor * dev)
         }
-        Fold::Percentile(quantile) => percentile(quantile, values(group).collect()),
+        Fold::Percentile(quantile) => {
+            let mut values: Vec<f64> = values(group).collect();
+            at_position(&mut values, quantile * (known + 1) as f64)
+        }
         _ => mean(),
     })
 }
 
-/// The deviation of a sample; 0 of a single point.
-fn deviation(group: &[Sample]) -> f64 {
-    // Welford's: a sum of squares would lose the digits of values that are large and close together.
-    let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
-    for value in values(group) {
-        count += 1.0;
-        let delta = value - mean;
-        mean += delta / count;
-        squares += delta * (value - mean);
-    }
-    if count < 2.0 { 0.0 } else { (squares / (count - 1.0)).max(0.0).sqrt() }
-}
-
-/// At position `quantile`·(n+1) of the sorted values, linear between neighbours.
-fn percentile(quantile: f64, mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let position = quantile * (values.len() + 1) as f64;
-    let below = position.floor();
-    if below < 1.0 {
-        return values[0];
-    }
-    let at = below as usize;
-    match values.get(at) {
-        None => values[values.len() - 1],
-        Some(above) => {
-            let lower = values[at - 1];
-            lower + (position - below) * (above - lower)
-        }
-    }
+/// The deviation of a sample of so many values; 0 of a single one.
+fn deviation(group: &[Sample], known: usize) -> f64 {
+    if known < 2 { 0.0 } else { (squares(values(group)) / (known as f64 - 1.0)).max(0.0).sqrt() }
 }
 
 /// One or two points pass. Of more, the fitted line's values at the first and the last time.

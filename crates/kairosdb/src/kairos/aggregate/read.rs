@@ -4,7 +4,8 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::{Aggregator, Compare, Fold, Sampling, Stamp, Threshold};
-use crate::kairos::query::{duration, is_true, no_unit, number};
+use crate::json::is_true;
+use crate::kairos::query::{duration, no_unit, number};
 use crate::kairos::time::{Duration, Unit, zone};
 
 impl Aggregator {

@@ -1,0 +1,24 @@
+//! Long work on threads that no connection waits on.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::error::{ApiError, aborted};
+
+/// Runs work on a thread for blocking work, once it has one of the permits.
+///
+/// # Errors
+///
+/// If the process is stopping.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let permit = Arc::clone(permits).acquire_owned().await.map_err(|_| aborted())?;
+    let done = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work()
+    });
+    done.await.map_err(|_| aborted())
+}

@@ -1,0 +1,153 @@
+//! How queries of both protocols find series and read their points.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use plumbago_kairosdb::names;
+use plumbago_model::Series;
+use plumbago_store::FetchRequest;
+
+use crate::error::{ApiError, beyond};
+use crate::handler::tag_search;
+use crate::memory::Account;
+use crate::state::Api;
+
+/// How far beyond now points are looked for, in seconds, if a query ends later.
+const AHEAD: i64 = 300;
+
+/// Most series in one read.
+const SERIES_PER_READ: usize = 512;
+
+/// Reads the points of one request and counts them against its limits.
+pub(in crate::handler) struct Reading<'a> {
+    api: &'a Arc<Api>,
+    account: Account,
+    /// How many times 8 bytes a point takes until it is answered.
+    point_cost: usize,
+    /// The request's now, in seconds since the epoch.
+    now: i64,
+    series: usize,
+    points: usize,
+}
+
+impl<'a> Reading<'a> {
+    pub(in crate::handler) fn new(api: &'a Arc<Api>, now_ms: i64, point_cost: usize) -> Self {
+        let now = now_ms.div_euclid(1000);
+        Self { api, account: api.account(), point_cost, now, series: 0, points: 0 }
+    }
+
+    /// Counts series that were found.
+    pub(in crate::handler) fn count(&mut self, series: usize) -> Result<(), ApiError> {
+        self.series += series;
+        if self.series > self.api.limits().series {
+            return Err(beyond("series", "series", self.api.limits().series));
+        }
+        Ok(())
+    }
+
+    /// The end of what is read for a query that ends at `until`, in seconds since the epoch.
+    pub(in crate::handler) fn end(&self, until: i64) -> i64 {
+        until.min(self.now + AHEAD)
+    }
+
+    /// Reads series after `from` and up to `until`, in seconds since the epoch, and makes a column of each.
+    pub(in crate::handler) async fn columns<C>(
+        &mut self,
+        names: Vec<String>,
+        from: i64,
+        until: i64,
+        column: impl Fn(&Series) -> C,
+    ) -> Result<Vec<C>, ApiError> {
+        let mut columns = Vec::with_capacity(names.len());
+        if until <= from {
+            return Ok(columns);
+        }
+        for part in names.chunks(SERIES_PER_READ) {
+            let names = part.iter().map(|name| Arc::from(name.as_str())).collect();
+            let request = FetchRequest { names, from, until, now: self.now };
+            let series = self.api.source.fetch(&request).await?;
+            let slots: usize = series.iter().map(|series| series.values.len()).sum();
+            self.points += slots;
+            if self.points > self.api.limits().points {
+                return Err(beyond("points", "points", self.api.limits().points));
+            }
+            self.account.add_read(series.len(), slots.saturating_mul(self.point_cost))?;
+            columns.extend(series.iter().map(&column));
+        }
+        Ok(columns)
+    }
+}
+
+/// The points of a series that have a value, as times in milliseconds and values.
+pub(in crate::handler) fn points(series: &Series) -> impl Iterator<Item = (i64, f64)> + '_ {
+    let time = |at: usize| (series.start + at as i64 * i64::from(series.step)) * 1000;
+    let points = series.values.iter().enumerate().map(move |(at, value)| (time(at), *value));
+    points.filter(|(_, value)| value.is_finite())
+}
+
+/// The tag expression for one of some values of a tag, all encoded. `None` stands for any value.
+pub(in crate::handler) fn expression(tag: &str, values: Option<&[Cow<'_, str>]>) -> String {
+    match values {
+        Some([value]) => format!("{tag}={value}"),
+        Some(values) => {
+            let values: Vec<String> = values.iter().map(|value| escaped(value)).collect();
+            format!("{tag}=~^({})$", values.join("|"))
+        }
+        None => format!("{tag}!="),
+    }
+}
+
+/// The names of the series that match all tag expressions, sorted.
+pub(in crate::handler) async fn find(api: &Arc<Api>, texts: &[String]) -> Result<Vec<String>, ApiError> {
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    tag_search::series(api, &texts).await
+}
+
+/// Adds the series of a metric that has no tags: it is in the tree only.
+pub(in crate::handler) fn add_untagged(api: &Api, metric: &str, found: &mut Vec<String>) {
+    let plain = names::metric(metric);
+    if !plain.contains(['*', '?', '[', '{']) && api.index.contains(&plain) {
+        found.insert(0, plain.into_owned());
+        found.dedup();
+    }
+}
+
+/// A text of which each character means itself in a regular expression.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_ascii_punctuation()
+            && !matches!(
+                character,
+                '_' | '%' | '=' | '~' | '"' | '\'' | ',' | ':' | '@' | '<' | '>' | '/' | '!' | '`'
+            )
+        {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_texts_match_only_themselves() {
+        for text in ["a.b", "x|y", "(a)", "50%2B", "a-b_c", "[x]{2}^$\\", "é", "a=b~c:d@e"] {
+            let regex = regex_like(&escaped(text));
+            assert_eq!(regex, text, "{text}");
+        }
+    }
+
+    /// What the escapes stand for.
+    fn regex_like(escaped: &str) -> String {
+        let mut text = String::new();
+        let mut characters = escaped.chars();
+        while let Some(character) = characters.next() {
+            text.push(if character == '\\' { characters.next().unwrap() } else { character });
+        }
+        text
+    }
+}
