@@ -7,6 +7,7 @@
 mod array;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod history;
 mod json;
 pub mod kairos;
 pub mod names;

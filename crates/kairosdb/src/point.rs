@@ -21,7 +21,7 @@ pub struct Point {
 }
 
 /// Why a point was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Reason {
     /// The body cannot be read from here on. Counts as one point.

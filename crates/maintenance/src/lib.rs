@@ -1,7 +1,8 @@
 //! Jobs that keep a store clean, and their schedule. They remove empty directories, create missing ones,
 //! delete rows that no reader can use and metrics that no longer get points, and correct windows that differ from
 //! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]), such
-//! as storing whisper files ([`import`]) and writing them ([`export`]). And backups of a data directory ([`backup`]).
+//! as storing whisper files ([`import`]) and writing them ([`export`]), and storing the history of a KairosDB
+//! ([`kairosdb`]). And backups of a data directory ([`backup`]).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
 //! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion
@@ -18,6 +19,7 @@ pub mod expire;
 pub mod export;
 pub mod import;
 pub mod job;
+pub mod kairosdb;
 pub mod live;
 pub mod question;
 pub mod questions;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, config_import, delete, dev, diff, list, maintain, replay, restore, rules, schema, show,
-    test, whisper,
+    backup, bench, config_import, delete, dev, diff, kairosdb, list, maintain, replay, restore, rules,
+    schema, show, test, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -27,6 +27,7 @@ Examples:
   plumbago backup /mnt/backup/plumbago       back up the running daemon; only what is new is copied
   plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago
   plumbago import-whisper /opt/graphite/storage/whisper
+  plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
@@ -92,6 +93,8 @@ pub enum Command {
     ImportWhisper(whisper::ImportArgs),
     /// Write metrics as whisper files
     ExportWhisper(whisper::ExportArgs),
+    /// Store the history of a KairosDB or an OpenTSDB
+    ImportKairosdb(kairosdb::ImportArgs),
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),

@@ -61,6 +61,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Replay(args) => commands::replay::run(&args, file),
         Command::ImportWhisper(args) => commands::whisper::import(&args, file),
         Command::ExportWhisper(args) => commands::whisper::export(&args, file),
+        Command::ImportKairosdb(args) => commands::kairosdb::import(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),
         Command::Dev(command) => commands::dev::run(command),
     }

@@ -45,7 +45,7 @@ const LAYERS: &[Layer] = &[
     layer("index", &["model", "store", "telemetry"], &[]),
     layer("engine", &["index", "journal", "model", "store", "telemetry"], &["store"]),
     layer("cluster", &["index", "model", "spool", "store", "telemetry", "tls"], &["store"]),
-    layer("maintenance", &["model", "store", "telemetry", "whisper"], &["store"]),
+    layer("maintenance", &["kairosdb", "model", "store", "telemetry", "whisper"], &["store"]),
     layer("api", &["graph", "index", "kairosdb", "model", "render", "store", "telemetry", "tls"], &["store"]),
     layer("", &["*"], &["*"]),
     layer("layers", &[], &[]),

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::pair::Pair;
 use crate::array::{self, Object};
 use crate::json::{Key, Scalar};
 use crate::point::{Mark, Number, Points, Reason};
@@ -173,43 +174,6 @@ impl<'de> Visitor<'de> for Datapoints<'_> {
             at += 1;
         }
         Ok(())
-    }
-}
-
-/// A point of `datapoints`: `[time, value]` or `[time, value, type]`.
-struct Pair<'de> {
-    time: Scalar<'de>,
-    value: Scalar<'de>,
-    kind: Option<Cow<'de, str>>,
-    len: usize,
-}
-
-impl<'de> Deserialize<'de> for Pair<'de> {
-    #[inline]
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Elements;
-        impl<'de> Visitor<'de> for Elements {
-            type Value = Pair<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of a timestamp and a value")
-            }
-
-            #[inline]
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Pair<'de>, A::Error> {
-                let mut pair = Pair { time: Scalar::Null, value: Scalar::Null, kind: None, len: 0 };
-                let Some(time) = seq.next_element()? else { return Ok(pair) };
-                (pair.time, pair.len) = (time, 1);
-                let Some(value) = seq.next_element()? else { return Ok(pair) };
-                (pair.value, pair.len) = (value, 2);
-                if let Some(kind) = seq.next_element::<Scalar<'de>>()? {
-                    pair.kind = kind.into_text();
-                    while seq.next_element::<IgnoredAny>()?.is_some() {}
-                }
-                Ok(pair)
-            }
-        }
-        deserializer.deserialize_seq(Elements)
     }
 }
 

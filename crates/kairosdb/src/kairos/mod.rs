@@ -4,6 +4,7 @@ mod aggregate;
 pub mod answer;
 mod body;
 mod group;
+pub(crate) mod pair;
 mod query;
 mod time;
 

@@ -86,31 +86,51 @@ impl Lines {
         }
     }
 
-    fn put(&mut self, command: &str, is_milliseconds: bool, mut words: Words<'_>) -> Result<Line, LineFault> {
-        let line = words.line;
-        let illegal = |reason, what: String| fault(reason, format!("{command}: illegal argument: {what}"));
-        let (Some(metric), Some(time), Some(value)) = (words.next(), words.next(), words.next()) else {
-            return Err(illegal(
-                Reason::Item,
-                "not enough arguments: a metric, a time and a value".to_owned(),
-            ));
+    /// Reads a line as `tsdb scan --import` writes it: a `put` without that word. Returns the milliseconds since the
+    /// epoch, the value, and whether there was a time to live.
+    ///
+    /// # Errors
+    /// Why the line is refused.
+    pub(crate) fn import(&mut self, line: &str) -> Result<(i64, Number, bool), String> {
+        self.point(false, Words { line, at: 0 }).map_err(|(_, what)| what)
+    }
+
+    fn put(&mut self, command: &str, is_milliseconds: bool, words: Words<'_>) -> Result<Line, LineFault> {
+        let illegal = |(reason, what): (Reason, String)| {
+            // A value has its own words, as OpenTSDB has them.
+            let kind = if reason == Reason::Value { "" } else { "illegal argument: " };
+            fault(reason, format!("{command}: {kind}{what}"))
         };
-        let time = &line[time];
-        let time_ms = time_ms(time, is_milliseconds)
-            .ok_or_else(|| illegal(Reason::Timestamp, format!("invalid timestamp: {}", shortened(time))))?;
-        let value = &line[value];
-        let number = Number::parse(value)
-            .filter(|number| !matches!(number, Number::Real(real) if !real.is_finite()))
-            .ok_or_else(|| fault(Reason::Value, format!("{command}: invalid value: {}", shortened(value))))?;
-        let has_ttl = self.take_tags(words).map_err(|what| illegal(Reason::Tags, what))?;
-        self.make_name(&line[metric], line);
+        let (time_ms, number, has_ttl) = self.point(is_milliseconds, words).map_err(illegal)?;
         let timestamp = u32::try_from(time_ms / 1000)
-            .map_err(|_| illegal(Reason::Future, format!("invalid timestamp: {}", shortened(time))))?;
+            .map_err(|_| illegal((Reason::Future, format!("invalid timestamp: {time_ms}"))))?;
         let (value, is_rounded) = match number {
             Number::Whole(whole) => (whole as f64, (whole as f64) as i128 != whole),
             Number::Real(real) => (real, false),
         };
         Ok(Line::Put(Put { timestamp, value, is_cut: time_ms % 1000 != 0, has_ttl, is_rounded }))
+    }
+
+    /// Reads metric, time, value and tags.
+    fn point(
+        &mut self,
+        is_milliseconds: bool,
+        mut words: Words<'_>,
+    ) -> Result<(i64, Number, bool), (Reason, String)> {
+        let line = words.line;
+        let (Some(metric), Some(time), Some(value)) = (words.next(), words.next(), words.next()) else {
+            return Err((Reason::Item, "not enough arguments: a metric, a time and a value".to_owned()));
+        };
+        let time = &line[time];
+        let time_ms = time_ms(time, is_milliseconds)
+            .ok_or_else(|| (Reason::Timestamp, format!("invalid timestamp: {}", shortened(time))))?;
+        let value = &line[value];
+        let number = Number::parse(value)
+            .filter(|number| !matches!(number, Number::Real(real) if !real.is_finite()))
+            .ok_or_else(|| (Reason::Value, format!("invalid value: {}", shortened(value))))?;
+        let has_ttl = self.take_tags(words).map_err(|what| (Reason::Tags, what))?;
+        self.make_name(&line[metric], line);
+        Ok((time_ms, number, has_ttl))
     }
 
     /// Reads the tags. Returns whether there was a time to live among them.

@@ -6,7 +6,7 @@ mod calendar;
 mod downsample;
 mod filter;
 mod get;
-mod line;
+pub(crate) mod line;
 mod lookup;
 mod merge;
 mod put;

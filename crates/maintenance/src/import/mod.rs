@@ -27,6 +27,7 @@ pub use self::report::ImportReport;
 use self::done_list::DoneList;
 use self::read::{Reading, Trouble, read_metric};
 use self::report::Skipped;
+pub(crate) use self::report::unwritable;
 use self::walk::{Found, Metric};
 use crate::verb::{VerbError, Work};
 use crate::verbs::whisper::ImportWhisper;
@@ -44,6 +45,9 @@ const GROUP_METRICS: usize = 256;
 pub trait Histories: HistorySink + RangeDeleter {
     /// The configuration of a new metric by the storage rules.
     fn config_for(&self, name: &str) -> Arc<MetricConfig>;
+
+    /// The section of the storage schemas that decides for a name; `None` for the built-in rule.
+    fn section_for(&self, name: &str) -> Option<String>;
 
     /// Why the store cannot hold metrics with these settings, and what to do; `None` if it can.
     ///

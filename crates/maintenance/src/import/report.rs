@@ -98,7 +98,7 @@ impl Skipped {
     }
 }
 
-/// The error of a file of the import's own.
-pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
+/// The error of a file of an import's own.
+pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
     VerbError::Failed(format!("cannot write {}: {error}", path.display()))
 }

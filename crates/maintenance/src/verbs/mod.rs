@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod clean;
 pub mod delete;
+pub mod kairosdb;
 pub mod whisper;
 pub mod write;
 
@@ -22,6 +23,7 @@ pub const CATALOGUE: &[(&str, Read)] = &[
     entry::<delete::Delete>(),
     entry::<write::Write>(),
     entry::<whisper::ImportWhisper>(),
+    entry::<kairosdb::ImportKairosdb>(),
     entry::<whisper::ExportWhisper>(),
 ];
 

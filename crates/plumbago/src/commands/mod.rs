@@ -9,6 +9,7 @@ pub mod config_import;
 pub mod delete;
 pub mod dev;
 pub mod diff;
+pub mod kairosdb;
 pub mod list;
 pub mod maintain;
 pub mod replay;

@@ -146,7 +146,7 @@ pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// The path for a daemon, which has another working directory.
-fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }
 

@@ -69,6 +69,10 @@ impl Histories for EngineHistories {
         self.rules.load().config_for(name)
     }
 
+    fn section_for(&self, name: &str) -> Option<String> {
+        self.rules.load().schema_for(name).map(str::to_owned)
+    }
+
     async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, StoreError> {
         let mut retentions: Vec<_> =
             self.rules.load().configs().iter().map(|config| config.retention.clone()).collect();

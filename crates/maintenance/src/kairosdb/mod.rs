@@ -1,0 +1,164 @@
+//! Stores the history of a KairosDB or an OpenTSDB as the history of series.
+//!
+//! First everything is read once and divided by series into files (`scratch`), because the points of one series stand
+//! far apart there and a window has to be folded from all of them. Then each file is stored (`part`). A run that was
+//! killed goes on where it was. The reasons are in `docs/decisions/kairosdb-import.md`.
+
+mod files;
+mod part;
+mod report;
+mod scratch;
+mod split;
+mod suggest;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use futures::future::join_all;
+use plumbago_store::{History, HistoryOptions};
+
+pub use self::report::{ImportKairosdbReport, RuleCounts};
+
+use self::files::Files;
+use self::part::{Found, Limits};
+use self::report::Skipped;
+use self::scratch::{PARTS, Scratch};
+use self::suggest::Suggestions;
+use crate::rate::Rate;
+use crate::verb::{VerbError, Work};
+use crate::verbs::kairosdb::ImportKairosdb;
+
+/// The directory of a run's files, in that of the jobs.
+const SCRATCH: &str = "import-kairosdb";
+/// Points that one call of the store gets, about.
+const GROUP_POINTS: usize = 500_000;
+/// Series that one call of the store gets, at most.
+const GROUP_SERIES: usize = 256;
+
+/// Imports.
+///
+/// # Errors
+/// If a file cannot be read, the store fails, or the run is cancelled.
+pub(crate) async fn import(plan: &ImportKairosdb, work: &Work) -> Result<ImportKairosdbReport, VerbError> {
+    let began = Instant::now();
+    let files = Files::look(&plan.paths)?;
+    let made_for = serde_json::json!({
+        "files": files.stamps(), "from": plan.from, "until": plan.until, "metrics": plan.metrics,
+        "dry_run": plan.dry_run, "overwrite": plan.overwrite, "suggest_rules": plan.suggest_rules,
+    });
+    let scratch = Scratch::open(&work.dir.join(SCRATCH), made_for)?;
+    let scratch = split::split(plan, files, scratch, work).await?;
+    let (mut report, suggestions) = store(plan, scratch, work).await?;
+    if plan.suggest_rules {
+        report.suggested_rules = suggestions.text(work.context.clock.now());
+    }
+    if !plan.dry_run {
+        work.progress.begin("waiting until the servers have all rows", None);
+        work.histories.all_sent(work.stop()).await?;
+    }
+    report.seconds = began.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// What the workers that store share.
+struct Run<'a> {
+    plan: &'a ImportKairosdb,
+    work: &'a Work,
+    scratch: Mutex<Scratch>,
+    skipped: Mutex<Skipped>,
+    due: Vec<usize>,
+    next: AtomicUsize,
+    rate: tokio::sync::Mutex<Rate>,
+    limits: Arc<Limits>,
+}
+
+/// Stores all files of the scratch directory and removes it.
+async fn store(
+    plan: &ImportKairosdb,
+    scratch: Scratch,
+    work: &Work,
+) -> Result<(ImportKairosdbReport, Suggestions), VerbError> {
+    let due: Vec<usize> = (0..PARTS).filter(|part| !scratch.state().stored.contains(part)).collect();
+    work.progress.begin("points", Some(due.iter().map(|part| scratch.points(*part)).sum()));
+    let limits = Limits { now: work.context.clock.now(), suggests: plan.suggest_rules };
+    let run = Run {
+        plan,
+        work,
+        skipped: Mutex::new(Skipped::open(plan.skipped.as_deref(), true)?),
+        scratch: Mutex::new(scratch),
+        due,
+        next: AtomicUsize::new(0),
+        rate: tokio::sync::Mutex::new(Rate::new(plan.rate)),
+        limits: Arc::new(limits),
+    };
+    let results = join_all((0..plan.workers).map(|_| run.work())).await;
+    run.skipped.into_inner().unwrap_or_else(PoisonError::into_inner).close()?;
+    results.into_iter().collect::<Result<(), VerbError>>()?;
+    run.scratch.into_inner().unwrap_or_else(PoisonError::into_inner).remove()
+}
+
+impl Run<'_> {
+    async fn work(&self) -> Result<(), VerbError> {
+        while let Some(part) = self.due.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let result = self.part(*part).await;
+            if result.is_err() {
+                // The other workers end after their parts.
+                self.next.store(self.due.len(), Ordering::Relaxed);
+            }
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Stores one file of the scratch directory, and notes that it is stored.
+    async fn part(&self, part: usize) -> Result<(), VerbError> {
+        self.work.go_on()?;
+        let path = self.lock().path(part);
+        let (histories, limits) = (Arc::clone(&self.work.histories), Arc::clone(&self.limits));
+        let reading = move || part::read(&path, &limits, &*histories);
+        let read = tokio::task::spawn_blocking(reading).await;
+        let Found { mut series, mut report, suggestions } =
+            read.map_err(|error| VerbError::Failed(error.to_string()))??;
+        let points: u64 = series.iter().map(History::points).sum();
+        while !self.plan.dry_run && !series.is_empty() {
+            self.group(&mut series, &mut report).await?;
+        }
+        self.work.progress.add(points + report.same_slot + report.too_old + report.future);
+        self.lock().note_stored(part, &report, suggestions)
+    }
+
+    /// Stores some of these series and removes them.
+    async fn group(
+        &self,
+        series: &mut Vec<History>,
+        report: &mut ImportKairosdbReport,
+    ) -> Result<(), VerbError> {
+        self.work.go_on()?;
+        let mut points = 0;
+        let fits = |history: &&History| {
+            points += history.points() as usize;
+            points <= GROUP_POINTS
+        };
+        let len = series.iter().rev().take(GROUP_SERIES).take_while(fits).count().max(1);
+        let group = series.split_off(series.len() - len);
+        let points: u64 = group.iter().map(History::points).sum();
+        self.rate.lock().await.take(points as usize).await;
+        let names: Vec<String> = group.iter().map(|history| history.name.clone()).collect();
+        let options = HistoryOptions { overwrites: self.plan.overwrite, dry_run: false };
+        let stored = self.work.histories.take(group, options).await?;
+        for (name, stored) in names.iter().zip(stored) {
+            report.add_stored(&stored);
+            if !stored.refused.is_empty() {
+                let reason = stored.refused.split(':').next().unwrap_or("refused");
+                let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+                skipped.note(report, reason, name, &stored.refused)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Scratch> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,201 @@
+//! What an import has done, and its list of what was skipped.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use plumbago_kairosdb::point::Reason;
+use plumbago_store::HistoryReport;
+use serde::{Deserialize, Serialize};
+
+use crate::import::unwritable;
+use crate::verb::VerbError;
+
+/// Examples of each reason in the report.
+const EXAMPLES_MAX: usize = 5;
+
+/// The results of an import.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportKairosdbReport {
+    /// Files that were read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Entries that were read: a storage row of KairosDB, or points of OpenTSDB that followed each other.
+    pub lines: u64,
+    /// Numbers that were read.
+    pub points: u64,
+    /// Points that were not asked for.
+    pub outside: u64,
+    /// Points whose time had milliseconds, which are cut.
+    pub cut: u64,
+    /// Whole numbers beyond 2⁵³, which become the nearest number that has a double.
+    pub rounded: u64,
+    /// Points with a time to live, which is not kept.
+    pub with_ttl: u64,
+    /// Values that are not kept, by type.
+    pub not_kept: BTreeMap<String, u64>,
+    /// Points that are none, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Series.
+    pub series: u64,
+    /// Points that have a slot of the finest stage.
+    pub slots: u64,
+    /// Points whose slot has a later one.
+    pub same_slot: u64,
+    /// Points of the same millisecond as another one of their series.
+    pub same_time: u64,
+    /// Points that are older than any stage keeps.
+    pub too_old: u64,
+    /// Points that are later than now.
+    pub future: u64,
+    /// The same by storage rule.
+    pub rules: Vec<RuleCounts>,
+    /// Series that did not exist.
+    pub created: u64,
+    /// Series that existed with other settings than the rules give. They keep theirs.
+    pub other_settings: u64,
+    /// Points and windows that were stored, in all stages.
+    pub stored: u64,
+    /// Points and windows whose slot was known already.
+    pub kept: u64,
+    /// Windows folded anew from stored and imported points.
+    pub folded: u64,
+    /// What was skipped, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// A few of them for each reason.
+    pub examples: BTreeMap<String, Vec<String>>,
+    /// The coarsest storage rules that lose no more than slots of a second; empty if they were not asked for.
+    pub suggested_rules: String,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// What comes under one storage rule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuleCounts {
+    /// The section; empty for the built-in rule.
+    pub section: String,
+    /// The retention that it gives.
+    pub retention: String,
+    /// The method.
+    pub aggregation: String,
+    /// Series.
+    pub series: u64,
+    /// Points.
+    pub points: u64,
+    /// Points whose slot has a later one.
+    pub same_slot: u64,
+    /// Points that are older than any stage keeps.
+    pub too_old: u64,
+    /// Values that are not kept: text and types of plug-ins.
+    pub not_kept: u64,
+    /// Points with a time to live.
+    pub with_ttl: u64,
+}
+
+impl ImportKairosdbReport {
+    /// Adds what was found and stored of other series.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.series, other.series),
+            (&mut self.slots, other.slots),
+            (&mut self.same_slot, other.same_slot),
+            (&mut self.same_time, other.same_time),
+            (&mut self.too_old, other.too_old),
+            (&mut self.future, other.future),
+            (&mut self.created, other.created),
+            (&mut self.other_settings, other.other_settings),
+            (&mut self.stored, other.stored),
+            (&mut self.kept, other.kept),
+            (&mut self.folded, other.folded),
+        ] {
+            *sum += more;
+        }
+        other.rules.iter().for_each(|rule| self.add_rule(rule.clone()));
+        for (reason, count) in &other.skipped {
+            *self.skipped.entry(reason.clone()).or_default() += count;
+        }
+        for (reason, examples) in &other.examples {
+            let known = self.examples.entry(reason.clone()).or_default();
+            known.extend(examples.iter().take(EXAMPLES_MAX - known.len().min(EXAMPLES_MAX)).cloned());
+        }
+    }
+
+    pub(super) fn add_rule(&mut self, rule: RuleCounts) {
+        let key =
+            |rule: &RuleCounts| (rule.section.clone(), rule.retention.clone(), rule.aggregation.clone());
+        match self.rules.iter_mut().find(|known| key(known) == key(&rule)) {
+            None => self.rules.push(rule),
+            Some(known) => {
+                known.series += rule.series;
+                known.points += rule.points;
+                known.same_slot += rule.same_slot;
+                known.too_old += rule.too_old;
+                known.not_kept += rule.not_kept;
+                known.with_ttl += rule.with_ttl;
+            }
+        }
+    }
+
+    pub(super) fn add_stored(&mut self, stored: &HistoryReport) {
+        self.created += u64::from(stored.created);
+        self.other_settings += u64::from(stored.differs);
+        self.stored += stored.stored;
+        self.kept += stored.kept;
+        self.folded += stored.folded;
+    }
+}
+
+/// The name of a reason in the report.
+pub(super) fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Timestamp => "timestamp",
+        Reason::Nan => "not_finite",
+        Reason::Value => "value",
+        _ => "incomplete",
+    }
+}
+
+/// The list of what was skipped.
+pub(super) struct Skipped(Option<(PathBuf, BufWriter<std::fs::File>)>);
+
+impl Skipped {
+    /// Lists it in a file, or nowhere. A run that goes on appends to the list.
+    pub(super) fn open(path: Option<&Path>, goes_on: bool) -> Result<Self, VerbError> {
+        let Some(path) = path else { return Ok(Self(None)) };
+        let mut options = OpenOptions::new();
+        let file = options.create(true).write(true).append(goes_on).truncate(!goes_on).open(path);
+        let file = file.map_err(|error| unwritable(path, &error))?;
+        Ok(Self(Some((path.to_owned(), BufWriter::new(file)))))
+    }
+
+    /// Counts and lists one: a line of a file, or a series.
+    pub(super) fn note(
+        &mut self,
+        report: &mut ImportKairosdbReport,
+        reason: &str,
+        what: &str,
+        text: &str,
+    ) -> Result<(), VerbError> {
+        *report.skipped.entry(reason.to_owned()).or_default() += 1;
+        let examples = report.examples.entry(reason.to_owned()).or_default();
+        if examples.len() < EXAMPLES_MAX {
+            examples.push(format!("{what}: {text}"));
+        }
+        let Some((path, out)) = &mut self.0 else { return Ok(()) };
+        writeln!(out, "{reason}\t{what}\t{text}").map_err(|error| unwritable(path, &error))
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), VerbError> {
+        let Some((path, out)) = &mut self.0 else { return Ok(()) };
+        out.flush().map_err(|error| unwritable(path, &error))
+    }
+
+    pub(super) fn close(mut self) -> Result<(), VerbError> {
+        self.flush()
+    }
+}

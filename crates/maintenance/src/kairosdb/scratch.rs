@@ -1,0 +1,303 @@
+//! The files of a run: the points, divided by series, and how far the run has come.
+//!
+//! A series is in one part, whichever line its points come from. A part is a row of records: the length of the name as
+//! two bytes, the name, three counts of four bytes (points, values that are not kept, points with a time to live), and 16
+//! bytes a point. Numbers are little-endian.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use plumbago_kairosdb::history::Entry;
+use serde::{Deserialize, Serialize};
+
+use super::report::ImportKairosdbReport;
+use super::suggest::Suggestions;
+use crate::verb::VerbError;
+
+/// Number of parts. Each is an open file while the points are divided.
+pub(super) const PARTS: usize = 256;
+/// Bytes of a point.
+const POINT_BYTES: usize = 16;
+/// Bytes that wait to be written, of each part.
+const BUFFER_BYTES: usize = 1 << 16;
+/// Most points of a record.
+const RECORD_POINTS: usize = 1 << 16;
+
+const STATE: &str = "state.json";
+
+/// Where reading goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    pub(super) file: usize,
+    pub(super) lines: u64,
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct State {
+    /// The parameters that decide what the files hold. With others a run begins anew.
+    made_for: serde_json::Value,
+    /// What was read up to here.
+    pub(super) position: Position,
+    /// The length of each part at that time.
+    lengths: Vec<u64>,
+    /// All files are read.
+    pub(super) is_split: bool,
+    /// Parts that are stored.
+    pub(super) stored: BTreeSet<usize>,
+    report: ImportKairosdbReport,
+    suggestions: Suggestions,
+}
+
+/// The directory and the files that are open.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    directory: PathBuf,
+    state: State,
+    parts: Vec<BufWriter<File>>,
+    lengths: Vec<u64>,
+}
+
+/// What a part has of one series.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) name: String,
+    pub(super) not_kept: u64,
+    pub(super) with_ttl: u64,
+    /// Twice the milliseconds, plus one for a floating point number, so that points sort by time and the one that
+    /// counts comes last; and the value.
+    pub(super) points: Vec<(i64, f64)>,
+}
+
+impl Scratch {
+    /// Opens the directory. What an earlier run with the same parameters left is used again.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn open(directory: &Path, made_for: serde_json::Value) -> Result<Self, VerbError> {
+        let state = fs::read(directory.join(STATE)).ok();
+        let state = state.and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
+        let state = state.filter(|state| state.made_for == made_for && is_whole(directory, state));
+        let state = match state {
+            Some(state) => state,
+            None => {
+                match fs::remove_dir_all(directory) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => {
+                        return Err(unwritable(directory, &error));
+                    }
+                    _ => {}
+                }
+                State { made_for, lengths: vec![0; PARTS], ..State::default() }
+            }
+        };
+        fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
+        let lengths = state.lengths.clone();
+        let mut scratch = Self { directory: directory.to_owned(), state, parts: Vec::new(), lengths };
+        if !scratch.state.is_split {
+            scratch.open_parts()?;
+        }
+        Ok(scratch)
+    }
+
+    fn open_parts(&mut self) -> Result<(), VerbError> {
+        for part in 0..PARTS {
+            let path = self.path(part);
+            let failed = |error| unwritable(&path, &error);
+            let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+            // What was written after the last checkpoint is read again.
+            file.set_len(self.lengths[part]).map_err(failed)?;
+            self.parts.push(BufWriter::with_capacity(BUFFER_BYTES, file));
+        }
+        Ok(())
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(super) fn report(&mut self) -> &mut ImportKairosdbReport {
+        &mut self.state.report
+    }
+
+    /// The file of a part.
+    pub(super) fn path(&self, part: usize) -> PathBuf {
+        self.directory.join(format!("{part:03}"))
+    }
+
+    /// Number of points in a part, about.
+    pub(super) fn points(&self, part: usize) -> u64 {
+        self.lengths[part] / POINT_BYTES as u64
+    }
+
+    /// Appends an entry to the part of its series.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn write(&mut self, entry: &Entry) -> Result<(), VerbError> {
+        let part = part_of(&entry.name);
+        let (mut not_kept, mut with_ttl) = (entry.not_kept_len(), entry.with_ttl);
+        let mut rest = entry.points.as_slice();
+        loop {
+            let (points, others) = rest.split_at(rest.len().min(RECORD_POINTS));
+            let mut header = Vec::with_capacity(entry.name.len() + 14);
+            // A name has at most some thousand bytes.
+            header.extend((entry.name.len() as u16).to_le_bytes());
+            header.extend(entry.name.as_bytes());
+            for count in [points.len() as u64, not_kept, with_ttl] {
+                header.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+            }
+            self.append(part, &header)?;
+            for point in points {
+                let key = point.time_ms.saturating_mul(2).saturating_add(i64::from(point.is_double));
+                let mut bytes = [0; POINT_BYTES];
+                bytes[..8].copy_from_slice(&key.to_le_bytes());
+                bytes[8..].copy_from_slice(&point.value.to_le_bytes());
+                self.append(part, &bytes)?;
+            }
+            (rest, not_kept, with_ttl) = (others, 0, 0);
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn append(&mut self, part: usize, bytes: &[u8]) -> Result<(), VerbError> {
+        self.lengths[part] += bytes.len() as u64;
+        let written = self.parts[part].write_all(bytes);
+        written.map_err(|error| unwritable(&self.path(part), &error))
+    }
+
+    /// Makes sure that a run that is killed from here on goes on at `position`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn checkpoint(&mut self, position: Position) -> Result<(), VerbError> {
+        for part in 0..PARTS {
+            let writer = &mut self.parts[part];
+            let synced = writer.flush().and_then(|()| writer.get_ref().sync_data());
+            synced.map_err(|error| unwritable(&self.path(part), &error))?;
+        }
+        self.state.lengths.clone_from(&self.lengths);
+        self.state.position = position;
+        self.save()
+    }
+
+    /// Notes that everything is read.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn finish_split(&mut self) -> Result<(), VerbError> {
+        self.checkpoint(self.state.position)?;
+        self.state.is_split = true;
+        self.parts.clear();
+        self.save()
+    }
+
+    /// Notes that a part is stored.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn note_stored(
+        &mut self,
+        part: usize,
+        report: &ImportKairosdbReport,
+        suggestions: Suggestions,
+    ) -> Result<(), VerbError> {
+        self.state.report.add(report);
+        self.state.suggestions.add(suggestions);
+        self.state.stored.insert(part);
+        self.save()
+    }
+
+    /// Removes the directory. Returns what the run has done.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(super) fn remove(self) -> Result<(ImportKairosdbReport, Suggestions), VerbError> {
+        fs::remove_dir_all(&self.directory).map_err(|error| unwritable(&self.directory, &error))?;
+        Ok((self.state.report, self.state.suggestions))
+    }
+
+    fn save(&self) -> Result<(), VerbError> {
+        let (path, new) = (self.directory.join(STATE), self.directory.join("state.new"));
+        let bytes = serde_json::to_vec(&self.state).map_err(|error| VerbError::Failed(error.to_string()))?;
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&bytes)?;
+            file.sync_data()?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|error| unwritable(&path, &error))
+    }
+}
+
+/// The part of a series.
+fn part_of(name: &str) -> usize {
+    xxhash_rust::xxh3::xxh3_64(name.as_bytes()) as usize % PARTS
+}
+
+/// True if the parts have at least what the state says.
+fn is_whole(directory: &Path, state: &State) -> bool {
+    let has = |(part, length): (usize, &u64)| {
+        let path = directory.join(format!("{part:03}"));
+        fs::metadata(path).is_ok_and(|metadata| metadata.len() >= *length)
+    };
+    state.lengths.len() == PARTS && state.lengths.iter().enumerate().all(has)
+}
+
+/// Reads the records of a part.
+///
+/// # Errors
+/// If the file cannot be read or is damaged.
+pub(super) fn records(path: &Path, mut take: impl FnMut(Record)) -> Result<(), VerbError> {
+    let failed = |error: std::io::Error| {
+        VerbError::Failed(format!(
+            "cannot read {}: {error}; remove its directory and give the command again",
+            path.display()
+        ))
+    };
+    let mut input = BufReader::with_capacity(1 << 18, File::open(path).map_err(failed)?);
+    let mut bytes = Vec::new();
+    loop {
+        let mut length = [0; 2];
+        match input.read_exact(&mut length) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            read => read.map_err(failed)?,
+        }
+        bytes.resize(usize::from(u16::from_le_bytes(length)) + 12, 0);
+        input.read_exact(&mut bytes).map_err(failed)?;
+        let (name, counts) = bytes.split_at(bytes.len() - 12);
+        let name = String::from_utf8(name.to_vec());
+        let name = name.map_err(|_| failed(std::io::Error::other("a name in it is damaged")))?;
+        let count = |at: usize| {
+            let mut four = [0; 4];
+            four.copy_from_slice(&counts[at * 4..at * 4 + 4]);
+            u32::from_le_bytes(four)
+        };
+        let (points, not_kept, with_ttl) = (count(0) as usize, count(1).into(), count(2).into());
+        if points > RECORD_POINTS {
+            return Err(failed(std::io::Error::other("a record in it is damaged")));
+        }
+        bytes.resize(points * POINT_BYTES, 0);
+        input.read_exact(&mut bytes).map_err(failed)?;
+        let points = bytes.as_chunks::<POINT_BYTES>().0.iter().map(point).collect();
+        take(Record { name, not_kept, with_ttl, points });
+    }
+}
+
+fn point(bytes: &[u8; POINT_BYTES]) -> (i64, f64) {
+    let (mut key, mut value) = ([0; 8], [0; 8]);
+    key.copy_from_slice(&bytes[..8]);
+    value.copy_from_slice(&bytes[8..]);
+    (i64::from_le_bytes(key), f64::from_le_bytes(value))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
+    let free = match error.kind() {
+        ErrorKind::StorageFull => "; make room and give the command again, it goes on",
+        _ => "",
+    };
+    VerbError::Failed(format!("cannot write {}: {error}{free}", path.display()))
+}

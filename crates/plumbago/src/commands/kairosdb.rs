@@ -1,0 +1,186 @@
+//! `plumbago import-kairosdb`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use plumbago_maintenance::kairosdb::{ImportKairosdbReport, RuleCounts};
+use plumbago_maintenance::verbs::kairosdb::ImportKairosdb;
+
+use super::ask::print_json;
+use super::verb::{self, Outcome};
+use super::{moment, whisper::absolute};
+use crate::error::{Exit, Failure};
+use crate::output::print;
+
+const EXAMPLES: &str = "\
+A metric with tags becomes the series name;tag=value, with the settings of the storage rules. Write the rules first:
+--dry-run tells for each of them what would be lost, and --suggest-rules prints rules that lose no more than cutting the
+milliseconds does. Text and values of plug-ins are left out and counted. A point that is stored already stays, unless
+--overwrite is given. Files may be compressed with gzip.
+
+The points are first divided by series into files in the data directory, which take 16 bytes a point until the end. A run
+that was killed goes on if the same command is given. If a daemon uses the data directory, it does the work: the paths are
+those that it sees, and it has to be allowed to read them.
+
+Examples:
+  plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz    before: which rules, and what each would lose
+  plumbago import-kairosdb export.txt.gz                              lines of 'kairosdb.sh export'
+  plumbago import-kairosdb --metric cpu --from 2024-01-01 export.txt  one metric, from a day on
+  tsdb scan --import 2010/01/01 sum sys.cpu > scan.txt; plumbago import-kairosdb scan.txt";
+
+/// Options of `import-kairosdb`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ImportArgs {
+    /// Files that KairosDB's export or OpenTSDB's `scan --import` wrote
+    #[arg(required = true, value_name = "FILE")]
+    paths: Vec<PathBuf>,
+    /// Only this metric; can be given several times
+    #[arg(long, value_name = "NAME")]
+    metric: Vec<String>,
+    /// Leave out earlier points: a date, a period back from now like 400d, or seconds since the epoch
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    from: Option<i64>,
+    /// Leave out points from this time on
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<i64>,
+    /// Blocks that are read and parts that are stored at a time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    workers: usize,
+    /// Store at most this many points in a second; 0 means no limit
+    #[arg(long, value_name = "POINTS", default_value_t = 0)]
+    rate: u32,
+    /// Let the history win over points that are stored already
+    #[arg(long)]
+    overwrite: bool,
+    /// Print the coarsest storage rules that lose no more points than slots of a second would
+    #[arg(long)]
+    suggest_rules: bool,
+    /// Write what was skipped to this file: reason, place and text, separated by tabs
+    #[arg(long, value_name = "FILE")]
+    skipped: Option<PathBuf>,
+    /// Print what would be done, by storage rule, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago import-kairosdb`.
+///
+/// # Errors
+///
+/// If the configuration has errors, an option cannot be used, or the store or the daemon fails. Lines that cannot be
+/// read are no error: the report counts and names them, and the exit code is 5.
+pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let loaded = verb::load(file)?;
+    let usage = |error| Failure::new(Exit::Usage, error);
+    let paths = args.paths.iter().map(|path| absolute(path)).collect::<anyhow::Result<_>>();
+    let verb = ImportKairosdb {
+        paths: paths.map_err(usage)?,
+        metrics: args.metric.clone(),
+        from: args.from,
+        until: args.until,
+        workers: args.workers,
+        rate: args.rate,
+        overwrite: args.overwrite,
+        suggest_rules: args.suggest_rules,
+        skipped: args.skipped.as_deref().map(absolute).transpose().context("--skipped").map_err(usage)?,
+        dry_run: args.dry_run,
+    };
+    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
+    match args.json {
+        true => print_json(&report)?,
+        false => print(&summary(&report, args.dry_run))?,
+    }
+    damage.iter().for_each(|line| eprintln!("{line}"));
+    let is_whole = report.skipped.is_empty() && damage.is_empty();
+    if is_whole { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+}
+
+fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
+    let rate = report.points as f64 / report.seconds.max(0.001);
+    let mut text = format!(
+        "{} files, {} entries, {} series, {} new; {} points read in {:.1} s ({:.0} per second)\n",
+        report.files, report.lines, report.series, report.created, report.points, report.seconds, rate
+    );
+    for (count, what) in [
+        (report.slots, "points have a slot of the finest stage of their series"),
+        (report.same_slot, "points left out: their slot has a later point"),
+        (report.too_old, "points left out: they are older than any stage of their series keeps"),
+        (report.future, "points left out: they are later than now"),
+        (report.outside, "points left out: they were not asked for"),
+        (report.cut, "points had milliseconds, which are cut"),
+        (
+            report.same_time,
+            "points have the same millisecond as another one of their series; the floating point number wins",
+        ),
+        (report.rounded, "whole numbers are beyond 2^53 and become the nearest number that can be kept"),
+        (report.with_ttl, "points had a time to live, which is not kept: the storage rules decide"),
+        (report.stored, "points and windows stored, in all stages"),
+        (report.kept, "points and windows left out: their slots were stored already"),
+        (report.folded, "windows folded anew from stored and imported points"),
+        (
+            report.other_settings,
+            "series existed with other settings than the rules give now, and keep theirs",
+        ),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("  {count} {what}\n"));
+        }
+    }
+    for (kind, count) in &report.not_kept {
+        text.push_str(&format!("  {count} values of type {kind} left out: only numbers are kept\n"));
+    }
+    for (reason, count) in &report.refused {
+        text.push_str(&format!("  {count} points left out: {}\n", refused(reason)));
+    }
+    report.rules.iter().for_each(|rule| text.push_str(&of_rule(rule)));
+    for (reason, count) in &report.skipped {
+        text.push_str(&format!("  {count} need attention: {reason}\n"));
+        for example in report.examples.get(reason).into_iter().flatten() {
+            text.push_str(&format!("    {example}\n"));
+        }
+    }
+    if !report.suggested_rules.is_empty() {
+        text.push_str("\nRules that lose no more than slots of a second, for storage-schemas.conf:\n\n");
+        text.push_str(&report.suggested_rules);
+    }
+    if dry_run {
+        text.push_str("dry run, nothing is changed\n");
+    }
+    text
+}
+
+fn refused(reason: &str) -> &'static str {
+    match reason {
+        "timestamp" => "their time is negative or no number",
+        "not_finite" => "their value is not finite",
+        "value" => "their value is no number",
+        _ => "they have no value",
+    }
+}
+
+fn of_rule(rule: &RuleCounts) -> String {
+    let section = match &*rule.section {
+        "" => "no section fits, built-in rule".to_owned(),
+        section => format!("[{section}]"),
+    };
+    let mut text = format!(
+        "{section} {}, {}: {} series, {} points",
+        rule.retention, rule.aggregation, rule.series, rule.points
+    );
+    for (count, what) in [
+        (rule.same_slot, "share a slot with a later one"),
+        (rule.too_old, "too old"),
+        (rule.not_kept, "values that are no numbers"),
+        (rule.with_ttl, "with a time to live"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text + "\n"
+}
