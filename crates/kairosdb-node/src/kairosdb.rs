@@ -1,9 +1,10 @@
-//! KairosDB with H2.
+//! KairosDB, with H2 or on a Cassandra.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use plumbago_cassandra_node::cache::{self, RunDirectory};
-use plumbago_cassandra_node::{NodeError, server};
+use plumbago_cassandra_node::{NodeError, java, process, server};
 
 use crate::java_server::{self, JavaServer, Launch};
 
@@ -13,47 +14,76 @@ const POM: &str = include_str!("../pom.xml");
 /// The area of the cache.
 const AREA: &str = "kairosdb";
 
+/// Where a KairosDB keeps its points.
+#[derive(Debug, Clone, Copy)]
+pub enum Backend<'a> {
+    /// In an H2 of its own, which is empty at the start.
+    H2,
+    /// In a keyspace of a Cassandra, which it makes if there is none.
+    Cassandra {
+        /// The server.
+        server: SocketAddr,
+        /// The keyspace.
+        keyspace: &'a str,
+        /// `MILLISECONDS` or `SECONDS`: how a keyspace that it makes counts the time within a row.
+        row_time_unit: &'a str,
+    },
+}
+
 /// A running KairosDB.
 #[derive(Debug)]
 pub struct KairosDb {
-    _server: JavaServer,
+    server: JavaServer,
+    class_path: Vec<PathBuf>,
     http: SocketAddr,
     telnet: SocketAddr,
 }
 
 impl KairosDb {
-    /// Starts KairosDB with an empty H2 and waits until it answers.
+    /// Starts KairosDB and waits until it answers.
     ///
     /// # Errors
     ///
     /// [`NodeError::Missing`] without Java 17 or Maven, [`NodeError::Fetch`] if the jars cannot be downloaded,
     /// [`NodeError::Start`] if it does not answer, [`NodeError::Io`] for files and processes.
-    pub fn start() -> Result<Self, NodeError> {
+    pub fn start(backend: Backend<'_>) -> Result<Self, NodeError> {
         let jars = java_server::jars(AREA, version(), POM)?;
         let directory = RunDirectory::make_in(&cache::area(AREA)?)?;
         let [http, telnet] = java_server::free_ports()?;
         let home = directory.path().to_path_buf();
-        java_server::write(&home, "test.conf", &configuration(http, telnet))?;
+        java_server::write(&home, "test.conf", &configuration(http, telnet, backend))?;
         java_server::write(&home, "logback.xml", LOGBACK)?;
         let mut class_path = vec![home];
         class_path.extend(jars);
         let launch = Launch {
             area: AREA,
-            java: &[
-                "-Xmx384m",
-                "-XX:+UseSerialGC",
-                // H2 keeps local times, and loses an hour where a clock is put back.
-                "-Duser.timezone=UTC",
-                "--add-opens=java.base/java.lang=ALL-UNNAMED",
-                "--add-opens=java.base/java.util=ALL-UNNAMED",
-            ],
+            java: &JAVA,
             class_path: &class_path,
-            class: "org.kairosdb.core.Main",
+            class: MAIN,
             arguments: &["-c", "run", "-p", "test.conf"],
         };
         let mut server = JavaServer::start(directory, launch)?;
         server.wait_answer(http, "/api/v1/version")?;
-        Ok(Self { _server: server, http, telnet })
+        Ok(Self { server, class_path, http, telnet })
+    }
+
+    /// Writes all points to a file with its own `export`. Only on a Cassandra: H2 belongs to one process.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Missing`] without Java 17, [`NodeError::Io`] if it fails.
+    pub fn export(&self, file: &Path) -> Result<(), NodeError> {
+        let paths: Vec<_> = self.class_path.iter().map(|path| path.to_string_lossy()).collect();
+        let mut command = process::tied(&java::version("17")?);
+        command.args(JAVA).arg("-cp").arg(paths.join(":")).arg(MAIN);
+        command.args(["-c", "export", "-p", "test.conf", "-f"]).arg(file);
+        let ended = command.current_dir(self.server.directory()).output();
+        let ended = ended.map_err(NodeError::io("running KairosDB's export"))?;
+        if ended.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+        Err(NodeError::io("running KairosDB's export")(std::io::Error::other(said)))
     }
 
     /// The address of its HTTP API.
@@ -67,13 +97,13 @@ impl KairosDb {
     }
 }
 
-/// A KairosDB for one test. `None` if the machine lacks something; the test is then recorded as skipped.
+/// A KairosDB with H2 for one test. `None` if the machine lacks something; the test is then recorded as skipped.
 ///
 /// # Panics
 ///
 /// If it does not start for another reason, or for any reason if `CI=true`.
 pub fn for_test() -> Option<KairosDb> {
-    let started = KairosDb::start();
+    let started = KairosDb::start(Backend::H2);
     server::provided(started.as_ref()).is_some().then_some(started.ok()).flatten()
 }
 
@@ -84,24 +114,52 @@ fn version() -> &'static str {
 }
 
 /// What differs from the defaults, which are in `kairosdb.conf` in its jar: a file of that name here would hide them.
-fn configuration(http: SocketAddr, telnet: SocketAddr) -> String {
+fn configuration(http: SocketAddr, telnet: SocketAddr, backend: Backend<'_>) -> String {
+    let store = match backend {
+        Backend::H2 => H2.to_owned(),
+        Backend::Cassandra { server, keyspace, row_time_unit } => format!(
+            r#"kairosdb.service.datastore = "org.kairosdb.datastore.cassandra.CassandraModule"
+kairosdb.datastore.cassandra.write_cluster.cql_host_list = ["{}"]
+kairosdb.datastore.cassandra.write_cluster.cql_port = {}
+kairosdb.datastore.cassandra.write_cluster.keyspace = "{keyspace}"
+kairosdb.datastore.cassandra.write_cluster.row_time_unit = "{row_time_unit}"
+kairosdb.datastore.cassandra.write_cluster.protocol_compression = "NONE"
+"#,
+            server.ip(),
+            server.port()
+        ),
+    };
     format!(
         r#"kairosdb.telnetserver.port = {}
 kairosdb.telnetserver.address = "{}"
 kairosdb.jetty.port = {}
 kairosdb.jetty.address = "{}"
-kairosdb.service.datastore = "org.kairosdb.datastore.h2.H2Module"
-kairosdb.datastore.h2.database_path = "h2"
 kairosdb.query_cache.cache_dir = "cache"
 kairosdb.queue_processor.queue_path = "queue"
 kairosdb.service.reporter = "<disabled>"
-"#,
+{store}"#,
         telnet.port(),
         telnet.ip(),
         http.port(),
         http.ip()
     )
 }
+
+const H2: &str = r#"kairosdb.service.datastore = "org.kairosdb.datastore.h2.H2Module"
+kairosdb.datastore.h2.database_path = "h2"
+"#;
+
+const MAIN: &str = "org.kairosdb.core.Main";
+
+/// Arguments of Java.
+const JAVA: [&str; 5] = [
+    "-Xmx384m",
+    "-XX:+UseSerialGC",
+    // H2 keeps local times, and loses an hour where a clock is put back.
+    "-Duser.timezone=UTC",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+];
 
 /// Without this file it logs everything.
 const LOGBACK: &str = r#"<configuration>

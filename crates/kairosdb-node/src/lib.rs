@@ -1,4 +1,4 @@
-//! Runs a real KairosDB as a child process, for tests: with H2, on loopback, on free ports.
+//! Runs a real KairosDB as a child process, for tests: with H2 or on a test Cassandra, on loopback, on free ports.
 //!
 //! The jars are downloaded once with Maven, into a cache outside the source tree; `pom.xml` in this crate pins their
 //! version. A server is killed when its handle is dropped, and by the kernel if this process dies.

@@ -14,6 +14,7 @@ pub mod names;
 pub mod opentsdb;
 pub mod point;
 mod statistics;
+pub mod table;
 mod tags;
 mod unit;
 

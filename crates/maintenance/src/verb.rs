@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use plumbago_store::{FetchError, SeriesSource, StageSizes, StoreError};
+use plumbago_store::{FetchError, KairosConnector, SeriesSource, StageSizes, StoreError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -66,6 +66,8 @@ pub struct Work {
     pub context: Context,
     /// Stores and reads the history of metrics.
     pub histories: Arc<dyn Histories>,
+    /// Connects to the tables of KairosDBs.
+    pub kairosdbs: Arc<dyn KairosConnector>,
     /// Decides which process runs a maintenance job.
     pub lease: Arc<dyn JobLease>,
     /// The section `[maintenance]`.

@@ -149,6 +149,29 @@ impl Clusters {
 }
 
 impl Cluster {
+    /// Starts to connect to a cluster with a keyspace of others, to read it. `role` is what it holds, for messages.
+    pub(crate) fn for_reading(
+        config: &Config,
+        keyspace: &str,
+        role: &'static str,
+        stats: &Stats,
+    ) -> Result<Self, StoreError> {
+        let settings = Settings {
+            role,
+            contact_points: config.contact_points.clone(),
+            keyspaces: vec![keyspace.to_owned()],
+            datacenter: config.datacenter.clone(),
+            username: config.username.clone(),
+            password: config.password.clone(),
+            tls: config.tls.clone(),
+            request_timeout: *config.request_timeout,
+            connect_timeout: *config.connect_timeout,
+            connections: config.connections_per_node as usize,
+            timestamps: Timestamps::default(),
+        };
+        Self::start(settings, stats)
+    }
+
     fn start(settings: Settings, stats: &Stats) -> Result<Self, StoreError> {
         // An unreadable file is a mistake in the settings, so fail at once instead of retrying.
         let tls = tls::client_config(&settings.tls)?;

@@ -5,6 +5,8 @@
 //! killed goes on where it was. The reasons are in `docs/decisions/kairosdb-import.md`.
 
 mod files;
+mod from_files;
+mod from_keyspace;
 mod part;
 mod report;
 mod scratch;
@@ -24,6 +26,7 @@ use self::files::Files;
 use self::part::{Found, Limits};
 use self::report::Skipped;
 use self::scratch::{PARTS, Scratch};
+use self::split::Splitter;
 use self::suggest::Suggestions;
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
@@ -44,11 +47,11 @@ pub(crate) async fn import(plan: &ImportKairosdb, work: &Work) -> Result<ImportK
     let began = Instant::now();
     let files = Files::look(&plan.paths)?;
     let made_for = serde_json::json!({
-        "files": files.stamps(), "from": plan.from, "until": plan.until, "metrics": plan.metrics,
+        "files": files.stamps(), "keyspace": plan.keyspace, "from": plan.from, "until": plan.until, "metrics": plan.metrics,
         "dry_run": plan.dry_run, "overwrite": plan.overwrite, "suggest_rules": plan.suggest_rules,
     });
     let scratch = Scratch::open(&work.dir.join(SCRATCH), made_for)?;
-    let scratch = split::split(plan, files, scratch, work).await?;
+    let scratch = if scratch.state().is_split { scratch } else { split(plan, files, scratch, work).await? };
     let (mut report, suggestions) = store(plan, scratch, work).await?;
     if plan.suggest_rules {
         report.suggested_rules = suggestions.text(work.context.clock.now());
@@ -59,6 +62,27 @@ pub(crate) async fn import(plan: &ImportKairosdb, work: &Work) -> Result<ImportK
     }
     report.seconds = began.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Reads everything and divides it by series.
+async fn split(
+    plan: &ImportKairosdb,
+    files: Files,
+    scratch: Scratch,
+    work: &Work,
+) -> Result<Scratch, VerbError> {
+    let mut splitter = Splitter::new(plan, scratch, work)?;
+    if let Some(keyspace) = &plan.keyspace {
+        let tables = work.kairosdbs.connect(keyspace, &plan.contact_points).await?;
+        from_keyspace::take(&mut splitter, tables, plan).await?;
+        return splitter.finish();
+    }
+    let workers = plan.workers;
+    let splitting = move || {
+        from_files::take(&mut splitter, &files, workers)?;
+        splitter.finish()
+    };
+    tokio::task::spawn_blocking(splitting).await.map_err(|error| VerbError::Failed(error.to_string()))?
 }
 
 /// What the workers that store share.

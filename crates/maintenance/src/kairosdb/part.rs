@@ -52,6 +52,7 @@ fn series(path: &Path) -> Result<Vec<Record>, VerbError> {
             known.points.append(&mut record.points);
             known.not_kept += record.not_kept;
             known.with_ttl += record.with_ttl;
+            known.unlisted_rows += record.unlisted_rows;
         }
         None => {
             places.insert(record.name.clone(), all.len());
@@ -63,7 +64,7 @@ fn series(path: &Path) -> Result<Vec<Record>, VerbError> {
 
 impl Found {
     fn add(&mut self, record: Record, limits: &Limits, histories: &dyn Histories) {
-        let Record { name, not_kept, with_ttl, mut points } = record;
+        let Record { name, not_kept, with_ttl, unlisted_rows, mut points } = record;
         let config = histories.config_for(&name);
         let raw = config.retention.finest();
         let total = points.len() as u64;
@@ -100,6 +101,7 @@ impl Found {
             too_old,
             not_kept,
             with_ttl,
+            unlisted_rows,
         });
         if !slots.is_empty() {
             let stages = vec![HistoryStage { resolution: raw.resolution, points: slots }];

@@ -24,7 +24,15 @@ pub struct ImportKairosdbReport {
     /// Their bytes.
     pub bytes: u64,
     /// Entries that were read: a storage row of KairosDB, or points of OpenTSDB that followed each other.
-    pub lines: u64,
+    pub entries: u64,
+    /// Storage rows of a keyspace that were read.
+    pub rows: u64,
+    /// Storage rows that the indexes list, if they were read.
+    pub listed_rows: u64,
+    /// Listed rows without a point.
+    pub empty_rows: u64,
+    /// Rows that no index lists. They are only looked for in a dry run of a whole keyspace.
+    pub unlisted_rows: u64,
     /// Numbers that were read.
     pub points: u64,
     /// Points that were not asked for.
@@ -95,6 +103,8 @@ pub struct RuleCounts {
     pub not_kept: u64,
     /// Points with a time to live.
     pub with_ttl: u64,
+    /// Rows of a keyspace that no index lists.
+    pub unlisted_rows: u64,
 }
 
 impl ImportKairosdbReport {
@@ -137,6 +147,7 @@ impl ImportKairosdbReport {
                 known.too_old += rule.too_old;
                 known.not_kept += rule.not_kept;
                 known.with_ttl += rule.with_ttl;
+                known.unlisted_rows += rule.unlisted_rows;
             }
         }
     }

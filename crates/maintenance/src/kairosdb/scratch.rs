@@ -1,8 +1,8 @@
 //! The files of a run: the points, divided by series, and how far the run has come.
 //!
 //! A series is in one part, whichever line its points come from. A part is a row of records: the length of the name as
-//! two bytes, the name, three counts of four bytes (points, values that are not kept, points with a time to live), and 16
-//! bytes a point. Numbers are little-endian.
+//! two bytes, the name, four counts of four bytes (points, values that are not kept, points with a time to live, rows that no
+//! index lists), and 16 bytes a point. Numbers are little-endian.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -18,6 +18,8 @@ use crate::verb::VerbError;
 
 /// Number of parts. Each is an open file while the points are divided.
 pub(super) const PARTS: usize = 256;
+/// Bytes of the counts of a record.
+const COUNTS_BYTES: usize = 16;
 /// Bytes of a point.
 const POINT_BYTES: usize = 16;
 /// Bytes that wait to be written, of each part.
@@ -30,8 +32,10 @@ const STATE: &str = "state.json";
 /// Where reading goes on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
-    pub(super) file: usize,
-    pub(super) lines: u64,
+    /// The file, the part of the token ring, or the metric.
+    pub(super) source: usize,
+    /// Lines of it that are done.
+    pub(super) done: u64,
 }
 
 /// How far a run has come.
@@ -43,7 +47,7 @@ pub(super) struct State {
     pub(super) position: Position,
     /// The length of each part at that time.
     lengths: Vec<u64>,
-    /// All files are read.
+    /// Everything is read.
     pub(super) is_split: bool,
     /// Parts that are stored.
     pub(super) stored: BTreeSet<usize>,
@@ -66,6 +70,7 @@ pub(super) struct Record {
     pub(super) name: String,
     pub(super) not_kept: u64,
     pub(super) with_ttl: u64,
+    pub(super) unlisted_rows: u64,
     /// Twice the milliseconds, plus one for a floating point number, so that points sort by time and the one that
     /// counts comes last; and the value.
     pub(super) points: Vec<(i64, f64)>,
@@ -135,17 +140,17 @@ impl Scratch {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn write(&mut self, entry: &Entry) -> Result<(), VerbError> {
+    pub(super) fn write(&mut self, entry: &Entry, is_unlisted: bool) -> Result<(), VerbError> {
         let part = part_of(&entry.name);
-        let (mut not_kept, mut with_ttl) = (entry.not_kept_len(), entry.with_ttl);
+        let mut counts = [entry.not_kept_len(), entry.with_ttl, u64::from(is_unlisted)];
         let mut rest = entry.points.as_slice();
         loop {
             let (points, others) = rest.split_at(rest.len().min(RECORD_POINTS));
-            let mut header = Vec::with_capacity(entry.name.len() + 14);
+            let mut header = Vec::with_capacity(entry.name.len() + 2 + COUNTS_BYTES);
             // A name has at most some thousand bytes.
             header.extend((entry.name.len() as u16).to_le_bytes());
             header.extend(entry.name.as_bytes());
-            for count in [points.len() as u64, not_kept, with_ttl] {
+            for count in [points.len() as u64].into_iter().chain(counts) {
                 header.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
             }
             self.append(part, &header)?;
@@ -156,7 +161,7 @@ impl Scratch {
                 bytes[8..].copy_from_slice(&point.value.to_le_bytes());
                 self.append(part, &bytes)?;
             }
-            (rest, not_kept, with_ttl) = (others, 0, 0);
+            (rest, counts) = (others, [0; 3]);
             if rest.is_empty() {
                 return Ok(());
             }
@@ -266,9 +271,9 @@ pub(super) fn records(path: &Path, mut take: impl FnMut(Record)) -> Result<(), V
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             read => read.map_err(failed)?,
         }
-        bytes.resize(usize::from(u16::from_le_bytes(length)) + 12, 0);
+        bytes.resize(usize::from(u16::from_le_bytes(length)) + COUNTS_BYTES, 0);
         input.read_exact(&mut bytes).map_err(failed)?;
-        let (name, counts) = bytes.split_at(bytes.len() - 12);
+        let (name, counts) = bytes.split_at(bytes.len() - COUNTS_BYTES);
         let name = String::from_utf8(name.to_vec());
         let name = name.map_err(|_| failed(std::io::Error::other("a name in it is damaged")))?;
         let count = |at: usize| {
@@ -276,14 +281,15 @@ pub(super) fn records(path: &Path, mut take: impl FnMut(Record)) -> Result<(), V
             four.copy_from_slice(&counts[at * 4..at * 4 + 4]);
             u32::from_le_bytes(four)
         };
-        let (points, not_kept, with_ttl) = (count(0) as usize, count(1).into(), count(2).into());
+        let points = count(0) as usize;
+        let (not_kept, with_ttl, unlisted_rows) = (count(1).into(), count(2).into(), count(3).into());
         if points > RECORD_POINTS {
             return Err(failed(std::io::Error::other("a record in it is damaged")));
         }
         bytes.resize(points * POINT_BYTES, 0);
         input.read_exact(&mut bytes).map_err(failed)?;
         let points = bytes.as_chunks::<POINT_BYTES>().0.iter().map(point).collect();
-        take(Record { name, not_kept, with_ttl, points });
+        take(Record { name, not_kept, with_ttl, unlisted_rows, points });
     }
 }
 

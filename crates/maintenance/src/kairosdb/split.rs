@@ -1,12 +1,10 @@
-//! Reads the files once and divides their points by series.
+//! Divides the points by series, wherever they come from.
 
 use std::collections::HashSet;
-use std::path::Path;
 
-use plumbago_kairosdb::history::{Entry, HistoryLines};
+use plumbago_kairosdb::history::Entry;
 use plumbago_kairosdb::names;
 
-use super::files::{Block, Files};
 use super::report::{ImportKairosdbReport, Skipped, reason};
 use super::scratch::{Position, Scratch};
 use crate::verb::{VerbError, Work};
@@ -15,29 +13,13 @@ use crate::verbs::kairosdb::ImportKairosdb;
 /// Points between two moments from which a killed run can go on.
 const CHECKPOINT_POINTS: u64 = 16 << 20;
 
-/// Divides what is left to divide.
-///
-/// # Errors
-/// If a file cannot be read or the scratch directory not be written, or the run is cancelled.
-pub(super) async fn split(
-    plan: &ImportKairosdb,
-    files: Files,
+/// Takes points and writes them to the parts of their series.
+pub(super) struct Splitter {
     scratch: Scratch,
-    work: &Work,
-) -> Result<Scratch, VerbError> {
-    if scratch.state().is_split {
-        return Ok(scratch);
-    }
-    work.progress.begin("reading: points", None);
-    let skipped = Skipped::open(plan.skipped.as_deref(), scratch.state().position != Position::default())?;
-    let filter = Filter::new(plan);
-    let (workers, work) = (plan.workers, work.clone());
-    let splitting = move || {
-        let mut splitter = Splitter { scratch, skipped, filter, work, since_checkpoint: 0 };
-        splitter.files(&files, workers)?;
-        splitter.finish(&files)
-    };
-    tokio::task::spawn_blocking(splitting).await.map_err(|error| VerbError::Failed(error.to_string()))?
+    skipped: Skipped,
+    filter: Filter,
+    pub(super) work: Work,
+    since_checkpoint: u64,
 }
 
 /// Which points are wanted.
@@ -63,140 +45,83 @@ impl Filter {
     fn apply(&self, entry: &mut Entry) -> u64 {
         let before = entry.points.len();
         let metric = entry.name.split(';').next().unwrap_or_default();
-        if !self.metrics.is_empty() && !self.metrics.contains(metric) {
+        if self.metrics.is_empty() || self.metrics.contains(metric) {
+            entry.points.retain(|point| (self.from..self.until).contains(&point.time_ms));
+        } else {
             entry.points.clear();
             entry.not_kept.clear();
-        } else {
-            entry.points.retain(|point| (self.from..self.until).contains(&point.time_ms));
         }
         (before - entry.points.len()) as u64
     }
 }
 
-struct Splitter {
-    scratch: Scratch,
-    skipped: Skipped,
-    filter: Filter,
-    work: Work,
-    since_checkpoint: u64,
-}
-
-/// A line that was read, or why it was not.
-type Line = (u64, Result<Entry, String>);
-
 impl Splitter {
-    fn files(&mut self, files: &Files, workers: usize) -> Result<(), VerbError> {
-        let Position { file, lines } = self.scratch.state().position;
-        for at in file..files.len() {
-            let skip = if at == file { lines } else { 0 };
-            self.file(files, at, skip, workers)?;
-            self.checkpoint(Position { file: at + 1, lines: 0 })?;
-        }
-        Ok(())
+    pub(super) fn new(plan: &ImportKairosdb, scratch: Scratch, work: &Work) -> Result<Self, VerbError> {
+        let goes_on = scratch.state().position != Position::default();
+        let skipped = Skipped::open(plan.skipped.as_deref(), goes_on)?;
+        Ok(Self { scratch, skipped, filter: Filter::new(plan), work: work.clone(), since_checkpoint: 0 })
     }
 
-    fn file(&mut self, files: &Files, at: usize, skip: u64, workers: usize) -> Result<(), VerbError> {
-        let mut lines = files.open(at, skip)?;
-        let mut blocks: Vec<Block> = (0..workers).map(|_| Block::default()).collect();
-        loop {
-            self.work.go_on()?;
-            blocks.iter_mut().for_each(Block::clear);
-            // After an error the other blocks are empty.
-            let broken = blocks.iter_mut().try_for_each(|block| lines.block(block)).err();
-            let read = read_side_by_side(&blocks);
-            for (number, line) in read.into_iter().flatten() {
-                self.line(files.path(at), number, line)?;
-            }
-            for number in blocks.iter().flat_map(|block| &block.too_long) {
-                let why = "it is longer than 256 MiB".to_owned();
-                self.line(files.path(at), *number, Err(why))?;
-            }
-            if let Some(error) = broken {
-                // What was read of a file that is cut off counts.
-                let report = self.scratch.report();
-                let path = files.path(at).display().to_string();
-                return self.skipped.note(report, "unreadable", &path, &error.to_string());
-            }
-            if blocks.last().is_none_or(|block| block.ends.is_empty()) {
-                return Ok(());
-            }
-            if self.since_checkpoint >= CHECKPOINT_POINTS {
-                self.checkpoint(Position { file: at, lines: lines.next() })?;
-            }
-        }
+    /// Where reading goes on.
+    pub(super) fn position(&self) -> Position {
+        self.scratch.state().position
     }
 
-    fn line(&mut self, path: &Path, number: u64, line: Result<Entry, String>) -> Result<(), VerbError> {
-        match line {
-            Ok(entry) => self.entry(entry),
-            Err(why) => {
-                let place = format!("{}:{}", path.display(), number + 1);
-                self.skipped.note(self.scratch.report(), "unreadable_line", &place, &why)
-            }
-        }
+    pub(super) fn report(&mut self) -> &mut ImportKairosdbReport {
+        self.scratch.report()
     }
 
-    fn entry(&mut self, mut entry: Entry) -> Result<(), VerbError> {
+    /// Takes the points of an entry. `is_unlisted` if they are of a storage row that no index lists, which counts as one.
+    pub(super) fn take(&mut self, mut entry: Entry, is_unlisted: bool) -> Result<(), VerbError> {
         if entry.name.is_empty() {
             return Ok(());
         }
         let read = entry.points.len() as u64;
         let outside = self.filter.apply(&mut entry);
-        let report: &mut ImportKairosdbReport = self.scratch.report();
-        report.lines += 1;
+        let report = self.scratch.report();
+        report.entries += 1;
         report.points += read;
         report.outside += outside;
         report.cut += entry.points.iter().filter(|point| point.time_ms % 1000 != 0).count() as u64;
         report.rounded += entry.rounded;
         report.with_ttl += entry.with_ttl;
+        report.unlisted_rows += u64::from(is_unlisted);
         for (kind, count) in &entry.not_kept {
             *report.not_kept.entry(kind.clone()).or_default() += count;
         }
         for (why, count) in &entry.refused {
             *report.refused.entry(reason(*why).to_owned()).or_default() += count;
         }
-        self.scratch.write(&entry)?;
+        if entry.points.is_empty() && entry.not_kept.is_empty() && !is_unlisted {
+            return Ok(());
+        }
+        self.scratch.write(&entry, is_unlisted)?;
         self.since_checkpoint += read;
         self.work.progress.add(read);
         Ok(())
     }
 
-    fn checkpoint(&mut self, position: Position) -> Result<(), VerbError> {
+    /// Notes something that cannot be read.
+    pub(super) fn skip(&mut self, reason: &str, what: &str, why: &str) -> Result<(), VerbError> {
+        self.skipped.note(self.scratch.report(), reason, what, why)
+    }
+
+    /// True if so much was taken that a checkpoint is worth it.
+    pub(super) fn is_checkpoint_due(&self) -> bool {
+        self.since_checkpoint >= CHECKPOINT_POINTS
+    }
+
+    /// Makes sure that a run that is killed from here on goes on at `position`.
+    pub(super) fn checkpoint(&mut self, position: Position) -> Result<(), VerbError> {
         self.since_checkpoint = 0;
         self.skipped.flush()?;
         self.scratch.checkpoint(position)
     }
 
-    fn finish(mut self, files: &Files) -> Result<Scratch, VerbError> {
-        let report = self.scratch.report();
-        (report.files, report.bytes) = (files.len() as u64, files.bytes());
+    /// Ends the division.
+    pub(super) fn finish(mut self) -> Result<Scratch, VerbError> {
         self.skipped.close()?;
         self.scratch.finish_split()?;
         Ok(self.scratch)
     }
-}
-
-/// Reads blocks, each in a thread of its own.
-fn read_side_by_side(blocks: &[Block]) -> Vec<Vec<Line>> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = blocks.iter().map(|block| scope.spawn(|| read(block))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
-    })
-}
-
-/// Reads the lines of a block. Points of one series in lines that follow each other become one entry.
-fn read(block: &Block) -> Vec<Line> {
-    let mut reader = HistoryLines::default();
-    let mut all: Vec<Line> = Vec::new();
-    let mut entry = Entry::default();
-    for (number, line) in block.lines() {
-        match reader.read(line, &mut entry) {
-            Err(why) => all.push((number, Err(why))),
-            Ok(()) => match all.last_mut() {
-                Some((_, Ok(last))) if last.name == entry.name => last.append(&mut entry),
-                _ => all.push((number, Ok(std::mem::take(&mut entry)))),
-            },
-        }
-    }
-    all
 }

@@ -17,6 +17,10 @@ const WORKERS_MAX: usize = 64;
 pub struct ImportKairosdb {
     /// Files of KairosDB's `export` or OpenTSDB's `scan --import`, as absolute paths.
     pub paths: Vec<PathBuf>,
+    /// A keyspace of a KairosDB to read, instead of files.
+    pub keyspace: Option<String>,
+    /// Its servers, as `host:port`; empty for those of the store's settings.
+    pub contact_points: Vec<String>,
     /// Only these metrics; empty for all.
     pub metrics: Vec<String>,
     /// Earlier points are left out; seconds since the epoch.
@@ -44,8 +48,10 @@ impl Verb for ImportKairosdb {
     type Answer = ImportKairosdbReport;
 
     fn check(&self) -> Result<(), String> {
-        if self.paths.is_empty() {
-            return Err("name the files to import".to_owned());
+        match (&self.keyspace, self.paths.is_empty()) {
+            (None, true) => return Err("name the files to import, or a keyspace with --keyspace".to_owned()),
+            (Some(_), false) => return Err("name files or a keyspace, not both".to_owned()),
+            _ => {}
         }
         if let Some(path) = self.paths.iter().find(|path| !path.is_absolute()) {
             return Err(format!("{} is not an absolute path", path.display()));

@@ -19,6 +19,9 @@ A metric with tags becomes the series name;tag=value, with the settings of the s
 milliseconds does. Text and values of plug-ins are left out and counted. A point that is stored already stays, unless
 --overwrite is given. Files may be compressed with gzip.
 
+A keyspace is read whole, in the order of the token ring, or with --metric, --from or --until by KairosDB's indexes. Both
+generations of its tables are read. --dry-run of a whole keyspace also tells which rows no index lists.
+
 The points are first divided by series into files in the data directory, which take 16 bytes a point until the end. A run
 that was killed goes on if the same command is given. If a daemon uses the data directory, it does the work: the paths are
 those that it sees, and it has to be allowed to read them.
@@ -27,6 +30,7 @@ Examples:
   plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz    before: which rules, and what each would lose
   plumbago import-kairosdb export.txt.gz                              lines of 'kairosdb.sh export'
   plumbago import-kairosdb --metric cpu --from 2024-01-01 export.txt  one metric, from a day on
+  plumbago import-kairosdb --keyspace kairosdb --contact-points cassandra1:9042,cassandra2:9042
   tsdb scan --import 2010/01/01 sum sys.cpu > scan.txt; plumbago import-kairosdb scan.txt";
 
 /// Options of `import-kairosdb`.
@@ -34,8 +38,14 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct ImportArgs {
     /// Files that KairosDB's export or OpenTSDB's `scan --import` wrote
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "keyspace", conflicts_with = "keyspace", value_name = "FILE")]
     paths: Vec<PathBuf>,
+    /// Read a keyspace of a KairosDB on Cassandra instead of files. Nothing is written to it
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
+    /// Its servers; by default those of store.cassandra, whose user, password and TLS count in any case
+    #[arg(long, value_name = "HOST:PORT", requires = "keyspace", value_delimiter = ',')]
+    contact_points: Vec<String>,
     /// Only this metric; can be given several times
     #[arg(long, value_name = "NAME")]
     metric: Vec<String>,
@@ -80,6 +90,8 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let paths = args.paths.iter().map(|path| absolute(path)).collect::<anyhow::Result<_>>();
     let verb = ImportKairosdb {
         paths: paths.map_err(usage)?,
+        keyspace: args.keyspace.clone(),
+        contact_points: args.contact_points.clone(),
         metrics: args.metric.clone(),
         from: args.from,
         until: args.until,
@@ -104,9 +116,15 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
     let rate = report.points as f64 / report.seconds.max(0.001);
     let mut text = format!(
         "{} files, {} entries, {} series, {} new; {} points read in {:.1} s ({:.0} per second)\n",
-        report.files, report.lines, report.series, report.created, report.points, report.seconds, rate
+        report.files, report.entries, report.series, report.created, report.points, report.seconds, rate
     );
     for (count, what) in [
+        (report.rows, "storage rows of the keyspace read"),
+        (report.empty_rows, "storage rows that the indexes list have no points any more"),
+        (
+            report.unlisted_rows,
+            "storage rows are listed by no index: KairosDB does not find them, the import takes them",
+        ),
         (report.slots, "points have a slot of the finest stage of their series"),
         (report.same_slot, "points left out: their slot has a later point"),
         (report.too_old, "points left out: they are older than any stage of their series keeps"),
@@ -177,6 +195,7 @@ fn of_rule(rule: &RuleCounts) -> String {
         (rule.too_old, "too old"),
         (rule.not_kept, "values that are no numbers"),
         (rule.with_ttl, "with a time to live"),
+        (rule.unlisted_rows, "storage rows that no index lists"),
     ] {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));

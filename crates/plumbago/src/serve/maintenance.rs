@@ -11,6 +11,7 @@ use plumbago_maintenance::verb::{PointWriter, Tracker, VerbError, Work};
 use plumbago_maintenance::{Config, Context, JobLease, LiveMetrics};
 use plumbago_model::{PointBatch, has_glob};
 use plumbago_store::{ErrorKind, FetchError, MetricMeta, SeriesSource, StoreError};
+use plumbago_store_cassandra::KairosServers;
 
 use super::histories::EngineHistories;
 use super::{Core, Files, names};
@@ -126,6 +127,7 @@ impl Core {
                 keeper: self.keeper.clone(),
                 answers: self.answers.clone(),
             }),
+            kairosdbs: Arc::new(KairosServers(config.store.cassandra.clone())),
             lease,
             files: Arc::new(Files::live(config, self)),
             config: config.maintenance.clone(),
