@@ -24,6 +24,7 @@ mod hostile;
 mod interop;
 mod journaled;
 mod kairosdb_compare;
+mod kairosdb_import;
 mod kairosdb_lines;
 mod kairosdb_queries;
 mod kairosdb_writes;
