@@ -57,7 +57,9 @@ fn bodies() -> Vec<Value> {
                         "coarse" => (START + random.random_range(0..LENGTH / 60) * 60) * 1000,
                         _ => START * 1000 + random.random_range(0..LENGTH * 1000),
                     };
-                    match random.random_range(0..4) {
+                    // Times of minutes collide, and KairosDB has no winner of two types.
+                    let kind = if metric == "coarse" { 2 } else { random.random_range(0..4) };
+                    match kind {
                         0 => json!([time, random.random_range(-1000..1000)]),
                         1 => json!([time, random.random_range(0..1_i64 << 53)]),
                         _ => json!([time, f64::from(random.random_range(-100_000..100_000)) / 64.0 + 0.001]),
@@ -78,13 +80,21 @@ fn bodies() -> Vec<Value> {
     bodies
 }
 
-fn query(metric: &str) -> Value {
-    json!({"start_absolute": START * 1000 - 1000, "end_absolute": (START + LENGTH) * 1000 + 1000, "metrics": [
-        {"name": metric, "group_by": [{"name": "tag", "tags": TAGS}]}]})
+/// The points of all series of a metric, asked for week by week: nine weeks of seconds are more than one query may take.
+fn ask(address: SocketAddr, metric: &str) -> Answer {
+    let mut all = Answer::new();
+    for week in (START..=START + LENGTH).step_by(7 * 86_400) {
+        let query = json!({"start_absolute": week * 1000, "end_absolute": (week + 7 * 86_400) * 1000 - 1,
+            "metrics": [{"name": metric, "group_by": [{"name": "tag", "tags": TAGS}]}]});
+        ask_once(address, &query).into_iter().for_each(|(tags, mut points)| {
+            all.entry(tags).or_default().append(&mut points);
+        });
+    }
+    all
 }
 
 /// The answer of a server to a query, by the tags of each series.
-fn ask(address: SocketAddr, query: &Value) -> Answer {
+fn ask_once(address: SocketAddr, query: &Value) -> Answer {
     let (status, answer) = http::post_json(address, QUERY, query);
     assert_eq!(status, 200, "{answer}");
     let results = answer["queries"][0]["results"].as_array().unwrap();
@@ -134,7 +144,7 @@ fn assert_same(what: &str, ours: &Answer, expected: &Answer) {
 
 /// What a KairosDB answers with for each metric.
 fn asked(real: &KairosDb) -> BTreeMap<&'static str, Answer> {
-    METRICS.into_iter().chain(["mortal"]).map(|metric| (metric, ask(real.http(), &query(metric)))).collect()
+    METRICS.into_iter().chain(["mortal"]).map(|metric| (metric, ask(real.http(), metric))).collect()
 }
 
 /// Writes to a KairosDB and waits until it answers with everything.
@@ -181,7 +191,7 @@ fn compare(what: &str, daemon: &Daemon, expected: &BTreeMap<&'static str, Answer
             "coarse" => means_of_hours(answer),
             _ => last_of_seconds(answer.clone()),
         };
-        assert_same(&format!("{what}: {metric}"), &ask(daemon.api(), &query(metric)), &expected);
+        assert_same(&format!("{what}: {metric}"), &ask(daemon.api(), metric), &expected);
     }
 }
 
@@ -250,8 +260,8 @@ fn compare_by_index(server: &Server, keyspace: &str, expected: &BTreeMap<&'stati
     let daemon = setup.start();
     let mut wanted = last_of_seconds(expected["odd metric;~"].clone());
     wanted.values_mut().for_each(|points| points.retain(|(ms, _)| (from..until).contains(&(ms / 1000))));
-    assert_same("by index", &ask(daemon.api(), &query("odd metric;~")), &wanted);
-    assert!(ask(daemon.api(), &query("temp")).is_empty());
+    assert_same("by index", &ask(daemon.api(), "odd metric;~"), &wanted);
+    assert!(ask(daemon.api(), "temp").is_empty());
 }
 
 /// Imports what KairosDB itself exports, compressed, killed and given again; in a process of its own and in a daemon.
@@ -428,8 +438,8 @@ fn lines_that_opentsdb_writes_are_imported() {
     let mut expected: BTreeMap<String, BTreeMap<i64, f64>> = BTreeMap::new();
     for host in ["a", "b"] {
         let mut points = Vec::new();
-        // OpenTSDB's own scan fails on two points of one time.
-        let mut times: Vec<i64> = (0..300).map(|_| START + random.random_range(0..86_400)).collect();
+        // OpenTSDB's own scan fails on two points of one time, and stopped with an error at the tenth hour.
+        let mut times: Vec<i64> = (0..300).map(|_| START + random.random_range(0..8 * 3600)).collect();
         times.sort_unstable();
         times.dedup();
         for time in times {
@@ -455,7 +465,7 @@ fn lines_that_opentsdb_writes_are_imported() {
     assert_eq!((&report["points"], &report["series"]), (&json!(count), &json!(2)), "{report}");
     let daemon = setup.start();
     let expected = expected.into_iter().map(|(tags, points)| (tags, points.into_iter().collect())).collect();
-    assert_same("scan", &ask(daemon.api(), &query("sys.cpu")), &expected);
+    assert_same("scan", &ask(daemon.api(), "sys.cpu"), &expected);
 }
 
 #[test]
