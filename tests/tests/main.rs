@@ -53,6 +53,7 @@ mod relay;
 mod relay_trouble;
 mod restart;
 mod restarts;
+mod rules_apply;
 mod sasi;
 mod scenario;
 mod senders;

@@ -23,6 +23,7 @@ pub mod metadata;
 pub mod peers;
 pub mod points;
 pub mod remote;
+pub mod settings;
 pub mod shared;
 pub mod sizes;
 #[cfg(feature = "testsuite")]
@@ -47,6 +48,7 @@ pub use points::{
     BlockLayout, Column, OtherWriters, PointStore, ReadRequest, Run, SlotRange, WriteBatch, WriteLimits,
 };
 pub use remote::{RemotePoints, WriteRefusal};
+pub use settings::{SettingsChange, SettingsChanger, SettingsReport};
 pub use shared::{
     ChangeFeed, Changes, Lease, NodeStart, SchemaNeeds, SchemaStatus, SharedFeatures, SharedStore,
 };

@@ -331,6 +331,11 @@ impl Engine {
         &self.0.parts
     }
 
+    /// Only one change of settings at a time.
+    pub(crate) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.0.changes.lock().await
+    }
+
     pub(crate) fn router(&self) -> &Router {
         &self.0.router
     }

@@ -14,6 +14,7 @@ use plumbago_telemetry::Registry;
 use super::*;
 use plumbago_store::{FetchRequest, SeriesSource};
 
+mod change;
 mod history;
 mod late;
 mod quotas;

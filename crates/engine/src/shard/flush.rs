@@ -172,6 +172,7 @@ impl Shard {
             newest: head.newest,
             resolution: layout.raw.resolution,
             open: open.clone(),
+            resolutions: Vec::new(),
             future,
             held: 0,
             chain: Cow::Borrowed(&[]),

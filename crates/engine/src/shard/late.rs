@@ -8,6 +8,7 @@ use plumbago_model::{Aggregation, Window};
 use super::Shard;
 use super::flush::Extent;
 use crate::router::NameHash;
+use crate::shard::downsample::MetricLayout;
 use crate::shard::head_state::LateEvent;
 use crate::shard::jobs::{Flushes, LateDone, LateJob, LateMetric, LatePoint, OpenPart};
 use crate::shard::waiting::Waiting;
@@ -114,6 +115,29 @@ impl LateList {
         }
         self.points -= dropped;
         dropped as u64
+    }
+
+    /// Brings the pending points of a head to the stages of a new layout.
+    pub(super) fn change_layout(&mut self, at: u32, layout: &Arc<MetricLayout>, now: i64) {
+        let Some(metric) = self.pending.get_mut(&at) else { return };
+        let old = std::mem::replace(&mut metric.layout, Arc::clone(layout));
+        let retention = &layout.config.retention;
+        metric.aged_until = 0;
+        for point in metric.points.iter_mut().filter(|point| point.stage > 0) {
+            let resolution = old.stage(usize::from(point.stage)).resolution;
+            let time = point.slot.saturating_mul(resolution);
+            let same = retention.stages().iter().position(|stage| stage.resolution == resolution);
+            let stage = same.or_else(|| retention.stage_for_age(now - i64::from(time)));
+            let stage = stage.unwrap_or(layout.coarse());
+            (point.stage, point.slot) = (stage as u8, layout.stage(stage).slot(time));
+            if stage > 0 {
+                let end = point.slot.saturating_add(1).saturating_mul(layout.per[stage - 1]);
+                metric.aged_until = metric.aged_until.max(end);
+            }
+        }
+        if metric.aged_until == 0 {
+            self.aged.remove(&at);
+        }
     }
 
     /// Takes out pending points of a head, the oldest first.

@@ -64,8 +64,10 @@ impl Shard {
             self.unwritten_from[at] = state.base;
         }
         head.adopt(&mut self.pool, &state.chain, state.octet);
-        for (k, window) in state.open.iter().take(layout.coarse()).enumerate() {
-            self.windows[head.windows + k as u32] = *window;
+        for (k, stage) in layout.config.retention.stages()[1..].iter().enumerate() {
+            if let Some(window) = state.open_of(k, stage.resolution) {
+                self.windows[head.windows + k as u32] = window;
+            }
         }
         for (timestamp, value) in &state.future {
             let (timestamp, value, sequence) = (*timestamp, *value, state.sequence);

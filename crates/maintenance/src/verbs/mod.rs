@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod clean;
 pub mod delete;
+pub mod rules;
 pub mod whisper;
 pub mod write;
 
@@ -20,6 +21,7 @@ pub const CATALOGUE: &[(&str, Read)] = &[
     entry::<clean::Clean>(),
     entry::<clean::Repair>(),
     entry::<delete::Delete>(),
+    entry::<rules::ApplyRules>(),
     entry::<write::Write>(),
     entry::<whisper::ImportWhisper>(),
     entry::<whisper::ExportWhisper>(),

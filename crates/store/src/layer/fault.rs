@@ -241,6 +241,12 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
         Self::after(&fate, "change a metric", done)
     }
 
+    async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        let fate = self.before("change metrics")?;
+        let done = self.inner.set_configs(metrics).await?;
+        Self::after(&fate, "change metrics", done)
+    }
+
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
         let fate = self.before("look up metrics")?;
         let found = self.inner.get(names).await?;

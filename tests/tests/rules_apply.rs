@@ -1,0 +1,173 @@
+//! `plumbago rules apply`: existing metrics get the settings of today's rules, in a running daemon, and no point is lost.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_until;
+use serde_json::Value;
+
+const T0: i64 = 1_700_000_040;
+const DAY: i64 = 86_400;
+
+type Slots = BTreeMap<i64, f64>;
+
+const OLD: &str = "[all]\npattern = .*\nretentions = 60s:2d,1h:30d\n";
+const NEW: &str = "[web]\npattern = ^web\\.\nretentions = 60s:3d,10m:40d,1h:100d\n[all]\npattern = .*\nretentions = 60s:2d,1h:30d\n";
+
+fn setup() -> Setup {
+    let mut setup = Setup::new();
+    setup.clock(T0).schemas(OLD);
+    setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n");
+    setup
+}
+
+fn slots(times: impl IntoIterator<Item = i64>) -> Slots {
+    times.into_iter().map(|time| (time / 60 * 60, (time / 60 % 97 + 1) as f64)).collect()
+}
+
+fn put(daemon: &Daemon, name: &str, slots: &Slots) {
+    daemon.put(&slots.iter().map(|(time, value)| Point::new(name, *time, *value)).collect::<Vec<_>>());
+}
+
+fn shown(daemon: &Daemon, name: &str, seconds: i64) -> Slots {
+    let series = daemon.render(name, T0 - seconds, T0, T0);
+    let known = |(time, value): &(i64, Option<f64>)| value.map(|value| (*time, value));
+    series.iter().flat_map(|series| series.slots.iter().filter_map(known)).collect()
+}
+
+fn windows(slots: &Slots, seconds: i64) -> Slots {
+    let mut windows = Slots::new();
+    slots.iter().for_each(|(time, value)| *windows.entry(time / seconds * seconds).or_default() += value);
+    windows
+}
+
+/// The stages after the change.
+fn check_new(daemon: &Daemon, name: &str, wanted: &Slots) {
+    assert_eq!(shown(daemon, name, 3 * DAY - 60), *wanted, "{name}");
+    assert_eq!(shown(daemon, name, 20 * DAY), windows(wanted, 600), "{name}");
+    assert_eq!(shown(daemon, name, 90 * DAY), windows(wanted, 3600), "{name}");
+}
+
+fn check_old(daemon: &Daemon, name: &str, wanted: &Slots) {
+    assert_eq!(shown(daemon, name, 2 * DAY - 60), *wanted, "{name}");
+    assert_eq!(shown(daemon, name, 20 * DAY), windows(wanted, 3600), "{name}");
+}
+
+fn points() -> Slots {
+    slots((0..1500).map(|minute| T0 - 60 * minute))
+}
+
+fn apply(setup: &Setup, arguments: &[&str]) -> Value {
+    let text = setup.run_well(&[&["rules", "apply", "--json"], arguments].concat());
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_running_daemon_changes_its_metrics() {
+    let mut setup = setup();
+    let daemon = setup.start_for_commands();
+    let mut wanted = points();
+    for name in ["web.a", "web.b", "other"] {
+        put(&daemon, name, &wanted);
+    }
+    daemon.wait_names(3);
+    daemon.flush();
+    assert_eq!(apply(&setup, &[])["changed"], 0);
+    daemon.kill_journaled();
+    setup.schemas(NEW);
+    let daemon = setup.start_for_commands();
+    let dry = setup.run_well(&["rules", "apply", "--dry-run"]);
+    assert!(dry.contains("2 of 3 metrics would change; dry run"), "{dry}");
+    assert!(dry.contains("1m:2d,1h:30d sum 0 -> 1m:3d,10m:40d,1h:100d sum 0"), "{dry}");
+    check_old(&daemon, "web.a", &wanted);
+    let done = apply(&setup, &["web.*"]);
+    assert_eq!((&done["metrics"], &done["changed"]), (&2.into(), &2.into()), "{done}");
+    assert!(done["points"].as_u64().unwrap() > 3000, "{done}");
+    assert_eq!(apply(&setup, &[])["changed"], 0);
+    let all = |daemon: &Daemon, wanted: &Slots| {
+        check_new(daemon, "web.a", wanted);
+        check_new(daemon, "web.b", wanted);
+        check_old(daemon, "other", &points());
+    };
+    all(&daemon, &wanted);
+    daemon.kill();
+    let daemon = setup.start_for_commands();
+    all(&daemon, &wanted);
+    // A point on time and late ones, also older than the old raw stage.
+    let more = slots([T0, T0 - 100 * 60, T0 - 2 * DAY - 5 * 3600]);
+    put(&daemon, "web.a", &more);
+    put(&daemon, "web.b", &more);
+    wanted.extend(more);
+    all(&daemon, &wanted);
+    daemon.flush();
+    daemon.stop_well();
+    let daemon = setup.start_for_commands();
+    all(&daemon, &wanted);
+    assert!(daemon.ledger().balances());
+    daemon.stop_well();
+}
+
+#[test]
+fn a_directory_at_rest_is_changed_too_and_a_loss_is_said() {
+    let mut setup = setup();
+    let daemon = setup.start_for_commands();
+    let wanted = points();
+    put(&daemon, "web.a", &wanted);
+    daemon.wait_names(1);
+    daemon.stop_well();
+    setup.schemas("[all]\npattern = .*\nretentions = 60s:1d,1h:10d\n");
+    let dry = setup.run_well(&["rules", "apply", "--dry-run"]);
+    assert!(
+        dry.contains("this loses points older than 10d; the resolution 1m of points older than 1d"),
+        "{dry}"
+    );
+    setup.schemas("[all]\npattern = .*\nretentions = 10s:1d,1h:30d\n");
+    let dry = setup.run_well(&["rules", "apply", "--dry-run"]);
+    assert!(dry.contains("the resolution of the raw stage would change from 60s to 10s"), "{dry}");
+    setup.schemas(NEW);
+    assert_eq!(apply(&setup, &[])["changed"], 1);
+    let daemon = setup.start_for_commands();
+    check_new(&daemon, "web.a", &wanted);
+    daemon.stop_well();
+}
+
+/// Killed anywhere, each metric has its old or its new settings, and every point; the same command does the rest.
+#[test]
+fn a_kill_in_the_middle_loses_nothing() {
+    let mut setup = setup();
+    let daemon = setup.start_for_commands();
+    let wanted = slots((0..300).map(|minute| T0 - 60 * minute));
+    let names: Vec<String> = (0..400).map(|n| format!("web.m{n}")).collect();
+    for name in &names {
+        put(&daemon, name, &wanted);
+    }
+    daemon.wait_names(names.len());
+    daemon.kill_journaled();
+    setup.schemas(NEW);
+    let mut daemon = setup.start_for_commands();
+    for part in [50, 150, 250] {
+        let mut command = setup.command(&["rules", "apply", "--rate", "50"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let changed = || {
+            let info = setup.run_well(&["info", "--json", "web.*"]);
+            info.lines().filter(|line| line.contains("10m")).count() as u64
+        };
+        wait_until("a part of the metrics is changed", || changed() >= part);
+        daemon.kill();
+        child.wait().unwrap();
+        daemon = setup.start_for_commands();
+        for name in names.iter().step_by(7) {
+            assert_eq!(shown(&daemon, name, 2 * DAY - 60), wanted, "{name}");
+            let windows: f64 = shown(&daemon, name, 29 * DAY).values().sum();
+            assert_eq!(windows, wanted.values().sum::<f64>(), "{name}");
+        }
+    }
+    apply(&setup, &[]);
+    assert_eq!(apply(&setup, &[])["changed"], 0);
+    for name in &names {
+        check_new(&daemon, name, &wanted);
+    }
+    daemon.stop_well();
+}
