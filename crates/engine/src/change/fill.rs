@@ -14,7 +14,7 @@ use crate::late::refold::window_at;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
 
-/// Slots of old stages that are read at a time, about.
+/// Slots of old stages that are read at a time, and slots of a new stage that are filled, about.
 const READ_SLOTS: u64 = 1 << 20;
 /// Unknown slots in a row that a run may contain; with more, a new run begins.
 const GAP: u32 = 256;
@@ -68,7 +68,7 @@ impl Change<'_> {
 
     /// The end of the next part of these slots to fill at once.
     pub(crate) fn part_end(&self, stage: usize, slots: &Range<u32>) -> u32 {
-        let mut end = slots.end;
+        let mut end = slots.end.min(slots.start.saturating_add(READ_SLOTS as u32));
         while end > slots.start + 1 {
             let ranges = self.reads(stage, &(slots.start..end));
             if ranges.iter().map(|range| u64::from(range.until - range.from)).sum::<u64>() <= READ_SLOTS {

@@ -248,7 +248,7 @@ impl ShardWorker {
     fn abandon_import(&mut self, begun: Vec<Begun>) {
         let end = |begun| match begun {
             Begun::Ready(head) => {
-                Some(End { at: head.at, name: Arc::default(), open: None, fill: Vec::new() })
+                Some(End { at: head.at, name: Arc::default(), open: None, fill: Vec::new(), config: None })
             }
             Begun::Unknown | Begun::Busy => None,
         };

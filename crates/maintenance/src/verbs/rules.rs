@@ -155,10 +155,11 @@ impl Growing {
     ) -> Result<(), VerbError> {
         for (_, change) in changes.iter() {
             let text = change.config.to_text();
-            if !known.contains_key(&text) {
-                let refused = work.histories.refuses(&change.config).await?;
-                known.insert(text, refused);
+            if known.contains_key(&text) {
+                continue;
             }
+            let refused = work.histories.refuses(&change.config).await?;
+            known.insert(text, refused);
         }
         changes.retain(|(_, change)| match known.get(&change.config.to_text()) {
             Some(Some(why)) => {
@@ -261,6 +262,6 @@ mod tests {
             loss(&old, &config("60s:86400s,900s:63072000s sum 0")),
             "the resolution 1m of points older than 1d"
         );
-        assert_eq!(loss(&old, &config("60s:604800s,900s:31536000s average 0.5")), "points older than 1y");
+        assert_eq!(loss(&old, &config("60s:604800s,900s:31536000s average 0.5")), "points older than 365d");
     }
 }

@@ -87,6 +87,12 @@ async fn every_stage_has_every_point_after_any_changes() {
         let metrics = [("sum.m", "sum"), ("m", "average")];
         let mut configs = metrics.map(|(_, method)| config(COVERING[0], method));
         let mut points = Points::new();
+        for (name, _) in metrics {
+            points.insert(START, 5.0);
+            engine.push(batch(&[name.to_owned()], START, 5.0)).await;
+        }
+        // The metrics exist after a flush.
+        engine.flush_all().await.unwrap();
         for _ in 0..14 {
             world.clock.advance(1 + chance.below(40) as i64);
             let now = world.clock.now();
@@ -127,10 +133,13 @@ async fn a_finer_stage_gets_windows_only_where_no_points_are() {
     let (engine, _) = world.start().await;
     let short = config("1s:100s,10s:10000s", "sum");
     engine.push(batch(&["sum.m".to_owned()], START, 1.0)).await;
+    engine.flush_all().await.unwrap();
     assert!(change(&engine, "sum.m", &short).await.changed);
     for second in 1..=400 {
         world.clock.advance(1);
         engine.push(batch(&["sum.m".to_owned()], START + second, 1.0)).await;
+        // Later it would be older than the raw stage.
+        engine.journaled().await.unwrap();
     }
     engine.flush_all().await.unwrap();
     let now = START + 400;
@@ -161,6 +170,7 @@ async fn a_change_that_fails_loses_nothing() {
         points.insert(START + second, second as f64);
         engine.push(batch(&name, START + second, second as f64)).await;
     }
+    engine.flush_all().await.unwrap();
     let refused = change(&engine, "sum.m", &config("1s:1000s,10s:10000s", "max")).await.refused;
     assert!(refused.contains("made by sum"), "{refused}");
     let refused = change(&engine, "sum.m", &config("2s:1000s,10s:10000s", "sum")).await.refused;
