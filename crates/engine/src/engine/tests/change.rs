@@ -91,7 +91,8 @@ async fn every_stage_has_every_point_after_any_changes() {
             points.insert(START, 5.0);
             engine.push(batch(&[name.to_owned()], START, 5.0)).await;
         }
-        // The metrics exist after a flush.
+        // The metrics exist after a flush of applied points.
+        engine.journaled().await.unwrap();
         engine.flush_all().await.unwrap();
         for _ in 0..14 {
             world.clock.advance(1 + chance.below(40) as i64);
@@ -133,6 +134,7 @@ async fn a_finer_stage_gets_windows_only_where_no_points_are() {
     let (engine, _) = world.start().await;
     let short = config("1s:100s,10s:10000s", "sum");
     engine.push(batch(&["sum.m".to_owned()], START, 1.0)).await;
+    engine.journaled().await.unwrap();
     engine.flush_all().await.unwrap();
     assert!(change(&engine, "sum.m", &short).await.changed);
     for second in 1..=400 {
@@ -142,7 +144,7 @@ async fn a_finer_stage_gets_windows_only_where_no_points_are() {
         engine.journaled().await.unwrap();
     }
     engine.flush_all().await.unwrap();
-    let now = START + 400;
+    let now = world.clock.now();
     assert!(change(&engine, "sum.m", &config("1s:1000s,10s:10000s", "sum")).await.changed);
     let raw = shown(&engine, "sum.m", 1000).await;
     let (old, young): (Vec<_>, Vec<_>) = raw.into_iter().partition(|(time, _)| *time <= now - 100);
@@ -170,6 +172,7 @@ async fn a_change_that_fails_loses_nothing() {
         points.insert(START + second, second as f64);
         engine.push(batch(&name, START + second, second as f64)).await;
     }
+    engine.journaled().await.unwrap();
     engine.flush_all().await.unwrap();
     let refused = change(&engine, "sum.m", &config("1s:1000s,10s:10000s", "max")).await.refused;
     assert!(refused.contains("made by sum"), "{refused}");
