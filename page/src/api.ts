@@ -30,9 +30,10 @@ export interface Fault {
 /** The longest query string; longer requests are sent as forms. */
 const QUERY_MAX = 4000;
 
-export async function get<T>(path: string, parameters: Pair[], signal?: AbortSignal): Promise<T> {
+export async function get<T>(path: string, parameters: Pair[], signal?: AbortSignal, token = ""): Promise<T> {
   const query = new URLSearchParams(parameters.map(([name, value]) => [name, value.toWellFormed()])).toString();
   const init: RequestInit = { credentials: "same-origin", ...(signal ? { signal } : {}) };
+  if (token !== "") init.headers = { Authorization: `Bearer ${token}` };
   let url = path;
   if (query.length > QUERY_MAX) {
     Object.assign(init, { method: "POST", body: query, headers: { "Content-Type": "application/x-www-form-urlencoded" } });
@@ -123,4 +124,72 @@ export interface SearchAnswer {
   total: number;
   complete: boolean;
   results: { path: string; leaf: boolean; branch: boolean }[];
+}
+
+/** A part of a target, as /plumbago/explain saw it. `begin` and `end` count characters. */
+export interface ExplainedPart {
+  kind: "call" | "name" | "tags" | "template" | "literal";
+  text: string;
+  begin: number;
+  end: number;
+  function?: string;
+  arguments?: ExplainedPart[];
+  fetches?: number[];
+  evaluations?: number;
+  series?: number;
+  values?: number;
+  known?: number;
+  ms?: number;
+  own_ms?: number;
+}
+
+export interface ExplainedFetch {
+  expression: string;
+  from: number;
+  until: number;
+  names: number;
+  find_ms: number;
+  read_ms: number;
+  metrics: {
+    name: string;
+    retention: string;
+    stage: number;
+    why: string;
+    x_files_factor: number;
+    slots: number;
+    known: number;
+    head: number;
+    spool: number;
+    peers: number;
+    store: number;
+    hidden: number;
+  }[];
+}
+
+export interface Explained {
+  targets: ExplainedPart[];
+  fetches: ExplainedFetch[];
+  series: { total: number; first: { name: string; step: number; values: number; shown_step: number; shown_values: number; consolidation: string; hidden: number }[] };
+  times: { find_ms: number; fetch_ms: number; evaluate_ms: number };
+  limits: { name: string; used: number; limit: number }[];
+  kept: boolean;
+}
+
+export interface Figure {
+  name: string;
+  labels: Record<string, string>;
+  value: number;
+}
+
+/** What /plumbago/status tells. Times are in seconds since the epoch. */
+export interface Status {
+  now: number;
+  ready: boolean;
+  conditions: { name: string; severity: string; since: number; text: string }[];
+  about: { version: string; started: number; store: string; memory_bytes: number; memory_max_bytes: number; self_metrics: string | null; self_metrics_interval: number };
+  ledger: { received: number; derived: number; recovered: number; stored: number; held: number; replaced: number; consumed: number; rejected: number; missing: number; lost: number; rejected_by_reason: Record<string, number> };
+  refused: { listener: string; reason: string; sender: string | null; text: string; at: number }[];
+  jobs: unknown;
+  maintenance: unknown;
+  figures: Figure[];
 }

@@ -2,16 +2,20 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { Boards } from "./boards";
+import { followDrops, ImportDialog, importing } from "./import";
 import { emptyPanel } from "./link";
 import { PanelView } from "./panel";
 import { freeze, Range } from "./range";
 import { Search } from "./search";
-import { addPanel, change, dark, helping, save, sidebar, spoken, theme, view } from "./state";
+import { addPanel, change, dark, helping, save, show, showing, sidebar, spoken, theme, view } from "./state";
+import { StatusView } from "./status";
 import { Tags } from "./tags";
 import { Tree } from "./tree";
 
 export function App() {
-  const tab = useSignal<"names" | "tags">("names");
+  const tab = useSignal<"names" | "tags" | "boards">("names");
+  useEffect(followDrops, []);
   useEffect(() => {
     if (view.peek().panels.length === 0) view.value = { ...view.peek(), panels: [emptyPanel()] };
     const onKey = (event: KeyboardEvent) => {
@@ -33,6 +37,8 @@ export function App() {
         <Search />
         <Range />
         <span class="tools">
+          <button type="button" aria-pressed={showing.value === "status"} title="What the daemon is doing" onClick={() => show(showing.value === "status" ? "graphs" : "status")}>Status</button>
+          <button type="button" aria-expanded={importing.value !== null} title="Graphs of Grafana or graphite-web" onClick={() => (importing.value = importing.value === null ? "" : null)}>Import</button>
           <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={freeze}>Freeze</button>
           <Copy />
           <button type="button" class="icon" aria-label={dark.value ? "Light colours" : "Dark colours"} title="Dark or light" onClick={() => {
@@ -46,24 +52,28 @@ export function App() {
         {sidebar.value && (
           <nav aria-label="Names and tags">
             <div class="tabs" role="tablist">
-              {(["names", "tags"] as const).map((name) => (
+              {(["names", "tags", "boards"] as const).map((name) => (
                 <button key={name} type="button" role="tab" id={`tab-${name}`} aria-selected={tab.value === name} aria-controls="names-panel" onClick={() => (tab.value = name)}>
-                  {name === "names" ? "Names" : "Tags"}
+                  {name === "names" ? "Names" : name === "tags" ? "Tags" : "Boards"}
                 </button>
               ))}
             </div>
-            <div class="names" id="names-panel" role="tabpanel" aria-labelledby={`tab-${tab.value}`}>{tab.value === "names" ? <Tree /> : <Tags />}</div>
+            <div class="names" id="names-panel" role="tabpanel" aria-labelledby={`tab-${tab.value}`}>{tab.value === "names" ? <Tree /> : tab.value === "tags" ? <Tags /> : <Boards />}</div>
           </nav>
         )}
         <main>
-          {view.value.panels.map((panel, place) => <PanelView key={place} panel={panel} place={place} />)}
-          <div class="more">
-            <button type="button" onClick={() => addPanel()}>+ panel</button>
-            {view.value.panels.length > 1 && <button type="button" class="quiet" onClick={() => change({ ...view.value, panels: [emptyPanel()] })}>Clear all</button>}
+          {showing.value === "status" && <StatusView />}
+          <div class="graphs" hidden={showing.value !== "graphs"}>
+            {view.value.panels.map((panel, place) => <PanelView key={place} panel={panel} place={place} />)}
+            <div class="more">
+              <button type="button" onClick={() => addPanel()}>+ panel</button>
+              {view.value.panels.length > 1 && <button type="button" class="quiet" onClick={() => change({ ...view.value, panels: [emptyPanel()] })}>Clear all</button>}
+            </div>
           </div>
         </main>
       </div>
       {helping.value && <Help />}
+      {importing.value !== null && <ImportDialog />}
       <div class="sr" role="status" aria-live="polite">{spoken.value}</div>
     </>
   );

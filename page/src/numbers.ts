@@ -45,6 +45,11 @@ export function count(value: number): string {
   return value.toLocaleString("en-GB");
 }
 
+/** A number of things: 1 panel, 2 panels. */
+export function many(value: number, thing: string): string {
+  return `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
+}
+
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 /** A moment, in seconds since the epoch, in a time zone ("" for the browser's). */

@@ -1,5 +1,6 @@
 // How a panel is drawn, in /render's own parameters.
 
+import { grafanaPanel } from "./imports";
 import { formatView, option, type Panel } from "./link";
 import { setOption, setPanel, view } from "./state";
 
@@ -31,7 +32,7 @@ async function copy(text: string, button: HTMLElement): Promise<void> {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    window.prompt("Copy this command", text);
+    window.prompt("Copy this", text);
   }
 }
 
@@ -40,9 +41,11 @@ interface Props {
   place: number;
   table: boolean;
   toTable: () => void;
+  explained: boolean;
+  explain: () => void;
 }
 
-export function Options({ panel, place, table, toTable }: Props) {
+export function Options({ panel, place, table, toTable, explained, explain }: Props) {
   const [lineMode, areaMode] = [option(panel, "lineMode"), option(panel, "areaMode")];
   const shape = SHAPES.findIndex(([, line, area]) => line === (lineMode === "slope" ? "" : lineMode) && area === (areaMode === "none" ? "" : areaMode));
   return (
@@ -75,9 +78,13 @@ export function Options({ panel, place, table, toTable }: Props) {
           <li>
             <button type="button" onClick={(event) => void copy(curl(panel), event.currentTarget)}>Copy as curl</button>
           </li>
+          <li>
+            <button type="button" onClick={(event) => void copy(grafanaPanel(panel), event.currentTarget)}>Copy as Grafana panel</button>
+          </li>
         </ul>
       </details>
       <button type="button" aria-pressed={table} onClick={toTable}>Table</button>
+      <button type="button" aria-pressed={explained} title="Why this graph looks so" onClick={explain}>Explain</button>
     </span>
   );
 }

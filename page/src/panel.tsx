@@ -7,6 +7,7 @@ import { colorOf } from "./colors";
 import { Drawn, update, type Asked, type Followed } from "./draw";
 import { Editor } from "./editor";
 import { marks } from "./events";
+import { Explain } from "./explain";
 import { Fetcher } from "./fetcher";
 import { Legend } from "./legend";
 import { option, type Panel } from "./link";
@@ -26,6 +27,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   const followed = useSignal<Followed | null>(null);
   const width = useSignal(0);
   const shows = useSignal<"plot" | "table">("plot");
+  const explains = useSignal(false);
   const host = useRef<HTMLDivElement>(null);
   const drawn = useRef<{ drawn: Drawn; asked: Asked } | null>(null);
   const fetcher = useRef<Fetcher | null>(null);
@@ -129,11 +131,12 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
           onChange={(event) => setPanel(place, { ...panel, title: event.currentTarget.value })}
         />
         <span class="state" role="status">{isLoading.value && found === null ? "loading…" : ""}</span>
-        <Options panel={panel} place={place} table={shows.value === "table"} toTable={() => (shows.value = shows.value === "plot" ? "table" : "plot")} />
+        <Options panel={panel} place={place} table={shows.value === "table"} toTable={() => (shows.value = shows.value === "plot" ? "table" : "plot")} explained={explains.value} explain={() => (explains.value = !explains.value)} />
         <button type="button" class="icon" aria-label={`Remove panel ${place + 1}`} title="Remove this panel" onClick={() => removePanel(place)}>×</button>
       </header>
       <Editor panel={panel} place={place} fault={problem.value?.refusal.fault ?? null} />
       {problem.value && <Problem refusal={problem.value.refusal} retryIn={problem.value.retryIn} />}
+      {explains.value && !isEmpty && <Explain panel={panel} points={points} />}
       <div
         class={`plot${isLoading.value ? " busy" : ""}`}
         ref={host}

@@ -9,6 +9,8 @@ export const current = signal(0);
 export const live = signal(true);
 export const sidebar = signal(window.innerWidth >= 900);
 export const helping = signal(false);
+/** What the page shows: graphs, or the daemon's status. */
+export const showing = signal<"graphs" | "status">("graphs");
 export const theme = signal<"auto" | "dark" | "light">("auto");
 /** The range of the newest answer in seconds, and the times that were asked for. */
 export const answered = signal<{ key: string; from: number; until: number } | null>(null);
@@ -27,9 +29,20 @@ export function isAbsolute(time: string): boolean {
   return /^\d{5,}$/.test(time) || /^\d\d:\d\d_\d{8}$/.test(time) || /^\d{8}$/.test(time);
 }
 
+const STATUS = "#status";
+
+/** Shows the status, or the graphs again. Back undoes it. */
+export function show(what: "graphs" | "status"): void {
+  if (showing.peek() === what) return;
+  history.pushState(null, "", `${location.pathname}${what === "status" ? STATUS : `#${formatView(view.peek())}`}`);
+  showing.value = what;
+}
+
 /** Reads the state from the address, and follows it from then on. */
 export function begin(): void {
   const read = () => {
+    showing.value = location.hash === STATUS ? "status" : "graphs";
+    if (showing.value === "status") return;
     const text = location.hash.length > 1 ? location.hash : location.search;
     view.value = parseView(text);
     current.value = Math.min(current.value, Math.max(0, view.value.panels.length - 1));
@@ -48,7 +61,9 @@ export function begin(): void {
 /** Changes the state; Back undoes it. */
 export function change(next: View): void {
   const text = formatView(next);
-  if (text !== formatView(view.peek())) history.pushState(null, "", `${location.pathname}#${text}`);
+  const wasStatus = showing.peek() === "status";
+  showing.value = "graphs";
+  if (wasStatus || text !== formatView(view.peek())) history.pushState(null, "", `${location.pathname}#${text}`);
   view.value = next;
 }
 

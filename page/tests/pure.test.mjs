@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { build } from "esbuild";
 
 const { outputFiles } = await build({
-  stdin: { contents: 'export * from "./src/link"; export * from "./src/numbers"; export * from "./src/shape"; export * from "./src/colors"; export * from "./src/functions";', resolveDir: new URL("..", import.meta.url).pathname, loader: "ts" },
+  stdin: { contents: 'export * from "./src/link"; export * from "./src/imports"; export * from "./src/numbers"; export * from "./src/shape"; export * from "./src/colors"; export * from "./src/functions";', resolveDir: new URL("..", import.meta.url).pathname, loader: "ts" },
   bundle: true, format: "esm", write: false, platform: "neutral",
 });
 const page = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
@@ -103,4 +103,80 @@ test("the address of a graph is understood, and nothing else", () => {
   assert.deepEqual(page.viewOfAddress("https://graphite.example.org/render?target=a.b&from=-2h&width=500")?.panels[0]?.targets, ["a.b"]);
   assert.equal(page.viewOfAddress("/render/?target=a&target=b")?.panels[0]?.targets.length, 2);
   for (const text of ["web cpu", "dc=eu", "target=x", "https://grafana.example.org/d/abc?orgId=1", "a?target="]) assert.equal(page.viewOfAddress(text), null, text);
+});
+
+test("a dashboard of Grafana is read, with rows, variables and what is left out", () => {
+  const dashboard = {
+    dashboard: {
+      title: "Hosts",
+      time: { from: "now-6h", to: "now" },
+      timezone: "utc",
+      templating: { list: [{ name: "host", current: { value: ["web01", "web02"] } }, { name: "dc", current: { value: ["$__all"] } }] },
+      panels: [
+        { title: "CPU of $host", type: "timeseries", targets: [{ refId: "A", target: "servers.$host.cpu", hide: true }, { refId: "B", target: "sumSeries(#A)" }], fieldConfig: { defaults: { unit: "bytes", min: 0, custom: { stacking: { mode: "normal" } } } } },
+        { title: "Row", type: "row", panels: [{ title: "Load", targets: [{ refId: "A", target: "a.#Z", targetFull: "a.[[dc]].b" }], nullPointMode: "connected" }] },
+        { title: "SQL", targets: [{ refId: "A", datasource: { type: "mysql" }, rawSql: "SELECT 1" }] },
+      ],
+    },
+  };
+  const imported = page.readImport(JSON.stringify(dashboard));
+  assert.deepEqual(imported.variables, [["host", "{web01,web02}"], ["dc", "*"]]);
+  assert.deepEqual(imported.leftOut, ["SQL, query A: no query of Graphite (mysql)"]);
+  const view = page.filled(imported, imported.variables);
+  assert.deepEqual(view, {
+    from: "-6h", until: "now", tz: "UTC",
+    panels: [
+      { title: "CPU of {web01,web02}", targets: ["sumSeries(servers.{web01,web02}.cpu)"], options: [["areaMode", "stacked"], ["yUnitSystem", "binary"], ["yMin", "0"]] },
+      { title: "Load", targets: ["a.*.b"], options: [["lineMode", "connected"]] },
+    ],
+  });
+  const rows = page.readImport(JSON.stringify({ rows: [{ panels: [{ title: "old", stack: true, targets: [{ target: "a" }] }] }], time: { from: "2026-01-01T00:00:00Z", to: "1767229200000" } }));
+  assert.deepEqual([rows.view.from, rows.view.until, rows.view.panels[0].options], ["1767225600", "1767229200", [["areaMode", "stacked"]]]);
+});
+
+test("links of Explore and a panel's JSON are read", () => {
+  const link = (state, name) => `https://grafana.example/explore?schemaVersion=1&${name}=${encodeURIComponent(JSON.stringify(state))}&orgId=1`;
+  const panes = page.readImport(link({ x: { datasource: "g", queries: [{ refId: "A", target: "a.b" }], range: { from: "now-15m", to: "now" } } }, "panes"));
+  assert.deepEqual([panes.view.from, panes.view.panels], ["-15min", [{ title: "", targets: ["a.b"], options: [] }]]);
+  const left = page.readImport(link(["now-1h", "now", "Graphite", { target: "a.c" }], "left"));
+  assert.deepEqual([left.view.from, left.view.panels[0].targets], ["-1h", ["a.c"]]);
+  const panel = { title: "T", targets: ["a", "b"], options: [["areaMode", "stacked"], ["lineMode", "staircase"], ["yUnitSystem", "binary"], ["yMax", "9"]] };
+  const back = page.readImport(page.grafanaPanel(panel)).view.panels[0];
+  assert.deepEqual([back.title, back.targets, new Map(back.options)], [panel.title, panel.targets, new Map(panel.options)]);
+});
+
+test("a dashboard of graphite-web is read", () => {
+  const state = { name: "n", timeConfig: { type: "relative", relativeStartUnits: "hours", relativeStartQuantity: "2", relativeUntilUnits: "now", relativeUntilQuantity: "" }, graphs: [["target=a", { target: ["a", "b"], title: "T", areaMode: "stacked", width: 400 }, "/render?…"], ["", { target: [] }, ""]] };
+  const imported = page.readImport(JSON.stringify({ state }));
+  assert.deepEqual(imported.view, { from: "-2hours", until: "now", tz: "", panels: [{ title: "T", targets: ["a", "b"], options: [["areaMode", "stacked"]] }] });
+  assert.deepEqual(imported.leftOut, ["graph 2: it has no target"]);
+  state.timeConfig = { type: "absolute", startDate: "2026-11-24T00:00:00", startTime: "9:05 AM", endDate: "2026-11-25T00:00:00", endTime: "12:00 AM" };
+  const absolute = page.readImport(JSON.stringify(state)).view;
+  assert.deepEqual([absolute.from, absolute.until], ["09:05_20261124", "00:00_20261125"]);
+});
+
+test("what cannot be read says what to do", () => {
+  const says = (text, what) => assert.throws(() => page.readImport(text), (error) => error instanceof page.Unreadable && error.message.includes(what), text);
+  says("", "nothing");
+  says("https://grafana.example/d/abc/hosts?orgId=1", "JSON model");
+  says("https://graphite.example/dashboard/load/web", "/dashboard/load/web");
+  says("https://example.org/", "no target");
+  says("hello", "neither");
+  says('{"panels": [', "no JSON");
+  says("[]", "an object is expected");
+  says("{}", "none of graphs");
+  says('{"panels":[{"title":"x","targets":[{"refId":"A","expr":"up"}]}]}', "x, query A");
+  says("https://grafana.example/explore?orgId=1", "neither panes nor left");
+  says("https://grafana.example/explore?panes=%7B%22a", "no JSON");
+  says("https://grafana.example/explore?left=%zz", "cannot be decoded");
+  const next = chance(5);
+  const parts = ['{"panels":', '"targets":', "[", "]", "{", "}", ",", "null", '"a"', '{"graphs":[[', "1", '{"state":', '"rows":', "https://x/explore?panes=", "%7B"];
+  for (let round = 0; round < 20000; round++) {
+    const text = Array.from({ length: next(9) }, () => parts[next(parts.length)]).join("");
+    try {
+      page.readImport(text);
+    } catch (error) {
+      assert.ok(error instanceof page.Unreadable, `${text}: ${error}`);
+    }
+  }
 });

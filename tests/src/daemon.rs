@@ -283,10 +283,14 @@ impl Daemon {
         http::request(self.admin(), "POST", path, &self.authorization(), "")
     }
 
+    /// The secret of the data directory, which is as good as `admin.token`.
+    pub fn secret(&self) -> String {
+        std::fs::read_to_string(self.data.join("admin-secret")).unwrap().trim().to_owned()
+    }
+
     /// The header line that lets a request to the admin port change or stop something.
     pub fn authorization(&self) -> String {
-        let secret = std::fs::read_to_string(self.data.join("admin-secret")).unwrap();
-        format!("Authorization: Bearer {}\r\n", secret.trim())
+        format!("Authorization: Bearer {}\r\n", self.secret())
     }
 
     /// Scrapes the counters.

@@ -23,6 +23,7 @@ pub mod fold;
 pub mod guide;
 pub mod http;
 pub mod json_lines;
+pub mod opentsdb;
 pub mod oracle;
 pub mod own_network;
 pub mod power;

@@ -280,6 +280,160 @@ fn everything_works_by_keyboard() {
     browser.check_log(&[]);
 }
 
+/// Explain shows what each call gave, where the points are and why; a click on a part plots it alone.
+#[test]
+fn a_graph_is_explained() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    daemon.flush();
+    let target = "movingAverage(sumSeries(servers.*.cpu.user),'5min')&target=evil.*";
+    browser.open(&page(&daemon, &format!("#from=-2d&target={}", target.replace('\'', "%27"))));
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    let explain =
+        "[...document.querySelectorAll('.options button')].find((b) => b.textContent === 'Explain').click()";
+    browser.script(explain);
+    browser.wait_text(".explain .facts", "4 series");
+    browser.wait_text(".explain td", "1 of 1min:1d,5min:30d");
+    browser.wait_text(".explain .note", "the raw stage reaches only 1d back");
+    browser.wait_text(".explain", EVIL);
+    browser.wait_text(".explain", "api.limits.points");
+    browser
+        .script("[...document.querySelectorAll('.part')].find((b) => b.textContent === 'sumSeries').focus()");
+    browser.wait_text(".explain-target mark", "sumSeries(servers.*.cpu.user)");
+    browser.picture("explain");
+    browser.press(&Key::Enter.to_string());
+    browser.wait("a second plot", &format!("{DRAWN} === 2"));
+    browser.wait_text(".legend", "sumSeries(servers.*.cpu.user)");
+    assert!(browser.url().contains("&panel=&target=sumSeries"), "{}", browser.url());
+    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
+    browser.check_log(&[]);
+}
+
+/// Dashboards of Grafana are taken in, with their variables; what cannot be read says so; a panel goes out again.
+#[test]
+fn dashboards_are_imported() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, ""));
+    browser.script(
+        "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Import').click()",
+    );
+    browser.type_into(".import textarea", "https://grafana.example/d/abc/hosts");
+    browser.wait_text(".import .problem", "JSON model");
+    let evil = "<img src=x onerror=alert(5)>";
+    let dashboard = serde_json::json!({
+        "time": {"from": "now-30m", "to": "now"},
+        "templating": {"list": [{"name": "host", "current": {"value": ["web01", "db01"]}}]},
+        "panels": [
+            {"title": evil, "targets": [{"refId": "A", "target": "servers.$host.cpu.user"}]},
+            {"title": evil, "targets": [{"refId": "A", "expr": "up", "datasource": {"type": "prometheus"}}]},
+        ],
+    });
+    let text = serde_json::Value::from(dashboard.to_string());
+    browser.script(&format!(
+        "const area = document.querySelector('.import textarea'); area.value = {text}; area.dispatchEvent(new Event('input', {{bubbles: true}}))"
+    ));
+    browser.wait_text(".import li", "no query of Graphite (prometheus)");
+    browser.wait("the variable", "document.querySelector('.import fieldset input').value === '{web01,db01}'");
+    browser.picture("import");
+    browser.script(
+        "const input = document.querySelector('.import fieldset input'); input.focus(); input.select()",
+    );
+    browser.press("web02");
+    browser.script(
+        "[...document.querySelectorAll('.import button')].find((b) => b.textContent === 'Show').click()",
+    );
+    browser.wait_text(".legend", "servers.web02.cpu.user");
+    browser.wait("the dialog to close", "document.querySelector('.import') === null");
+    assert!(browser.url().contains("from=-30min"), "{}", browser.url());
+    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
+    // Something is dropped on the page.
+    browser.script(
+        "const data = new DataTransfer(); data.setData('text/plain', '/render?target=servers.db01.Requests&from=-1h'); \
+         document.querySelector('main').dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
+    );
+    browser.wait_text(".import [role=status]", "1 panel with 1 target");
+    browser.script(
+        "[...document.querySelectorAll('.import button')].find((b) => b.textContent === 'Add').click()",
+    );
+    browser.wait_text(".legend", "servers.db01.Requests");
+    browser.check_log(&[]);
+}
+
+/// Boards are files; one that was changed is read anew.
+#[test]
+fn boards_are_read_from_files() {
+    let Some(browser) = Browser::start() else { return };
+    let (mut setup, daemon) = daemon();
+    daemon.stop_well();
+    std::fs::create_dir(setup.path().join("boards")).unwrap();
+    let board = setup.file("boards/Web & more.txt", "target=servers.web01.Requests\n");
+    setup.set("api.page.boards", board.parent().unwrap().to_str().unwrap());
+    let daemon = setup.start();
+    browser.open(&page(&daemon, ""));
+    browser.click("#tab-boards");
+    browser.wait_text(".boards button", "Web & more");
+    browser.click(".boards button");
+    browser.wait_text(".legend", "servers.web01.Requests");
+    std::fs::write(
+        &board,
+        "#from=-2h&title=Both\ntarget=servers.db01.Requests\npanel=Second\ntarget=evil.*\n",
+    )
+    .unwrap();
+    browser.click("#tab-names");
+    browser.click("#tab-boards");
+    browser.wait_text(".boards button", "Web & more");
+    browser.click(".boards button");
+    browser.wait_text(".legend", EVIL);
+    browser.wait_text(".legend", "servers.db01.Requests");
+    assert!(
+        browser
+            .url()
+            .ends_with("#from=-2h&title=Both&target=servers.db01.Requests&panel=Second&target=evil.*"),
+        "{}",
+        browser.url()
+    );
+    browser.check_log(&[]);
+}
+
+/// The status shows what became of the points, and refused ones as text; without access it asks for the token.
+#[test]
+fn the_status_is_shown() {
+    let Some(browser) = Browser::start() else { return };
+    let (mut setup, daemon) = daemon();
+    let port = daemon.api().port();
+    daemon.sender().try_bytes(format!("{EVIL} no-number {NOW}\n").as_bytes()).unwrap();
+    wait_until("the refusal", || daemon.get("/plumbago/status").body.contains("no-number"));
+    browser.open(&page(&daemon, "#target=servers.db01.Requests"));
+    browser.wait_text(".legend", "servers.db01.Requests");
+    browser.script(
+        "[...document.querySelectorAll('.tools button')].find((b) => b.textContent === 'Status').click()",
+    );
+    browser.wait_text(".status h2", "Ready");
+    browser.wait_text(".status .note", "missing 0");
+    browser.wait_text(".status", "onerror=alert(1)");
+    browser.wait(
+        "a rate",
+        "[...document.querySelectorAll('.status td')].some((cell) => cell.textContent === '0')",
+    );
+    browser.picture("status");
+    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
+    assert!(browser.url().ends_with("#status"), "{}", browser.url());
+    browser.back();
+    browser.wait("the graph again", &format!("{DRAWN} === 1 && document.querySelector('.status') === null"));
+    browser.check_log(&[]);
+    daemon.stop_well();
+    setup.set("api.page.status", "token").set("api.listen", &format!("127.0.0.1:{port}"));
+    let daemon = setup.start();
+    browser.open("about:blank");
+    browser.open(&page(&daemon, "#status"));
+    browser.wait_text(".status .problem", "admin.token");
+    browser.type_into(".token input", &daemon.secret());
+    browser.press(&Key::Enter.to_string());
+    browser.wait_text(".status h2", "Ready");
+    browser.check_log(&["401 (Unauthorized)"]);
+}
+
 /// axe-core finds no violation of WCAG 2.2 AA, narrow and wide, dark and light.
 #[test]
 fn axe_finds_no_violation() {
@@ -298,17 +452,32 @@ fn axe_finds_no_violation() {
             browser.click("[aria-label=Names]");
         }
         browser.wait_text(".row", "servers");
+        browser.script("[...document.querySelectorAll('.options button')].find((b) => b.textContent === 'Explain').click()");
+        browser.wait_text(".explain .facts", "4 series");
         browser.picture(&format!("{width}-{}", if dark { "dark" } else { "light" }));
-        browser.script(&axe);
-        browser.script(
-            "window.axeResult = null; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}) \
-             .then((found) => { window.axeResult = found.violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)); })",
-        );
-        browser.wait("axe to end", "window.axeResult !== null");
-        let violations = browser.script("return window.axeResult");
-        assert_eq!(violations, serde_json::json!([]), "{width} px, dark: {dark}");
+        let found = violations(&browser, &axe);
+        assert_eq!(found, serde_json::json!([]), "{width} px, dark: {dark}");
         let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
         assert!(overflow.as_i64().unwrap() <= 0, "{width} px: the page is {overflow} px too wide");
     }
+    browser.look(360, 900, true);
+    browser.open("about:blank");
+    browser.open(&page(&daemon, "#status"));
+    browser.wait_text(".status h2", "Ready");
+    browser.script("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+    assert_eq!(violations(&browser, &axe), serde_json::json!([]), "the status");
+    let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
+    assert!(overflow.as_i64().unwrap() <= 0, "the status is {overflow} px too wide");
     browser.check_log(&["400 (Bad Request)"]);
+}
+
+/// What axe-core finds on the page that is open.
+fn violations(browser: &Browser, axe: &str) -> serde_json::Value {
+    browser.script(axe);
+    browser.script(
+        "window.axeResult = null; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}) \
+         .then((found) => { window.axeResult = found.violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`)); })",
+    );
+    browser.wait("axe to end", "window.axeResult !== null");
+    browser.script("return window.axeResult")
 }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use plumbago_api::{Config, EventLog, Handles, NoConditions, NoMetadata, NoTagging, NoWriter, Server};
 use plumbago_index::Index;
 use plumbago_model::{Series, SystemClock};
-use plumbago_store::{FetchError, FetchRequest, SeriesSource};
+use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,10 @@ impl SeriesSource for Minutes {
             values: (0..count).map(|i| ((number * 31 + i * 17) % 10_007) as f64 / 100.0).collect(),
         };
         Ok(request.names.iter().enumerate().map(series).collect())
+    }
+
+    async fn explain(&self, _: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
+        Ok(Vec::new())
     }
 }
 
@@ -61,6 +65,7 @@ fn serve() -> std::net::SocketAddr {
         clock: Arc::new(SystemClock),
         registry,
         answers: Default::default(),
+        status: None,
     };
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

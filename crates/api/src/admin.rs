@@ -1,7 +1,7 @@
 //! The port for operators: self-metrics, health, and actions such as a flush or a stop.
 
-mod access;
-mod guard;
+pub(crate) mod access;
+pub(crate) mod guard;
 mod jobs;
 
 use std::fmt::Debug;
@@ -247,7 +247,8 @@ async fn ready(State(handles): State<AdminHandles>) -> Response {
     (status, Json(body)).into_response()
 }
 
-fn condition(held: &Condition) -> Value {
+/// A condition as JSON, without its text.
+pub(crate) fn condition(held: &Condition) -> Value {
     let since = held.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     json!({ "name": held.name, "severity": held.severity.label(), "since": since })
 }

@@ -118,6 +118,11 @@ impl Cache {
         Some(response)
     }
 
+    /// Whether [`Self::get`] would find a response. Counts nothing.
+    pub(crate) fn has(&self, ticket: &Ticket, now: i64) -> bool {
+        self.store.get(&ticket.key, now, ticket.seconds).is_some()
+    }
+
     /// Records the response while it is sent, and keeps it once all of it was sent. Only responses with
     /// status 200 are kept.
     pub(crate) fn keep(&self, ticket: Ticket, mut response: Response, now: i64) -> Response {

@@ -93,11 +93,31 @@ pub struct PageConfig {
     /// Whether browsers get the page at `/`. Its calls /plumbago/browse and /plumbago/search are answered in
     /// any case.
     pub enabled: bool,
+    /// Who may see the daemon's status.
+    pub status: StatusAccess,
+    /// Names in the header `Host` by which people of this machine may reach the status, besides addresses and
+    /// localhost.
+    pub hosts: Vec<String>,
+    /// Directory with views of the page, one in each file; "" for none.
+    pub boards: PathBuf,
+}
+
+/// Who may see the daemon's status on the API's port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatusAccess {
+    /// Requests from this machine, and those with the admin token.
+    #[default]
+    Auto,
+    /// Requests with the admin token.
+    Token,
+    /// Nobody.
+    Off,
 }
 
 impl Default for PageConfig {
     fn default() -> Self {
-        Self { enabled: true }
+        Self { enabled: true, status: StatusAccess::default(), hosts: Vec::new(), boards: PathBuf::new() }
     }
 }
 

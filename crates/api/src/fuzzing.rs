@@ -11,7 +11,7 @@ use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use plumbago_index::Index;
 use plumbago_model::{ManualClock, Series};
-use plumbago_store::{FetchError, FetchRequest, SeriesSource};
+use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
 use plumbago_telemetry::Registry;
 
 use crate::admin::NoConditions;
@@ -39,6 +39,10 @@ impl SeriesSource for Few {
         };
         Ok(request.names.iter().map(series).collect())
     }
+
+    async fn explain(&self, _: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
+        Ok(Vec::new())
+    }
 }
 
 /// Posts a form to the endpoints that parse parameters, and returns the status code of each response.
@@ -59,6 +63,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
         clock: Arc::new(ManualClock::at(1_700_000_100)),
         registry,
         answers: Default::default(),
+        status: None,
     };
     let limits = Limits { body: plumbago_model::ByteSize(1 << 16), ..Limits::default() };
     let api = Arc::new(Api::new(&Config::default(), LiveLimits::new(limits), &handles));

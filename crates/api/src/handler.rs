@@ -1,15 +1,18 @@
 //! The endpoints of Graphite's API.
 
+mod boards;
 mod browse;
 mod dashboard;
 mod events;
 mod expand;
+mod explain;
 mod find;
 mod functions;
 mod index_json;
 mod info;
 mod kairos;
 mod metadata;
+mod opentsdb;
 mod page;
 mod picture;
 mod reading;
@@ -18,6 +21,7 @@ mod render_format;
 mod render_params;
 mod search;
 mod stages;
+mod status;
 mod tag_search;
 mod tags;
 
@@ -33,8 +37,10 @@ pub(crate) use index_json::index_json;
 pub(crate) use info::{capabilities, info};
 pub(crate) use kairos::{datapoints, delete, delete_metric, kairos_health, listing, put, query, query_tags};
 pub(crate) use metadata::{get_metadata, set_metadata};
+pub(crate) use opentsdb::{aggregators, filters, lookup, opentsdb_query, opentsdb_version, suggest};
 pub(crate) use page::{Page, leads_to_page};
 pub(crate) use render::render;
+pub(crate) use status::{Status, status};
 pub(crate) use tags::tags;
 
 /// Returns the part of the request's path after `family`, without leading and trailing slashes.

@@ -45,6 +45,12 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, handles: &Handles)
         (&["/info"], "info"),
         (&["/_internal/capabilities"], "capabilities"),
         (&["/api/put"], "put"),
+        (&["/api/query"], "opentsdb-query"),
+        (&["/api/suggest"], "suggest"),
+        (&["/api/search/lookup"], "lookup"),
+        (&["/api/aggregators"], "aggregators"),
+        (&["/api/config/filters"], "filters"),
+        (&["/api/version"], "opentsdb-version"),
     ] {
         router = with_paths(router, paths, endpoint(name, &api, registry));
     }
@@ -75,6 +81,8 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, handles: &Handles)
         router = router.layer(cors(&config.cors_allowed_origins));
     }
     router = router.merge(kairosdb(config, &api, registry));
+    // Without headers of CORS: no other site may read it.
+    router = with_paths(router, &["/plumbago/status"], endpoint("status", &api, registry));
     if config.gzip {
         router = router.layer(CompressionLayer::new().compress_when(compressible()));
     }
@@ -145,7 +153,14 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "kairosdb" => methods(api, meter, handler::listing),
         "kairosdb-health" => methods(api, meter, handler::kairos_health),
         "put" => methods(api, meter, handler::put),
+        "opentsdb-query" => methods(api, meter, handler::opentsdb_query),
+        "suggest" => methods(api, meter, handler::suggest),
+        "lookup" => methods(api, meter, handler::lookup),
+        "aggregators" => methods(api, meter, handler::aggregators),
+        "filters" => methods(api, meter, handler::filters),
+        "opentsdb-version" => methods(api, meter, handler::opentsdb_version),
         "plumbago" => methods(api, meter, handler::plumbago),
+        "status" => methods(api, meter, handler::status),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }

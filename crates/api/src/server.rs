@@ -64,6 +64,11 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
+/// The address of the client that sent a request, in its extensions. Requests on connections that were made elsewhere
+/// have none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client(pub(crate) SocketAddr);
+
 /// Serves connections that were made elsewhere with the routes and limits of a port.
 #[derive(Debug, Clone)]
 pub struct Door(Arc<Shared>);
@@ -82,7 +87,7 @@ impl Door {
         };
         shared.count_open();
         tokio::select! {
-            () = shared.serve(stream, &place, stop) => {}
+            () = shared.serve(stream, None, &place, stop) => {}
             () = place.given_away() => shared.meter.idle.add(1),
         }
         drop(place);
@@ -263,10 +268,11 @@ impl Shared {
     }
 
     async fn serve_any(&self, stream: TcpStream, place: &Place) {
+        let client = stream.peer_addr().ok().map(Client);
         match self.certificates.acceptor() {
-            None => self.serve(stream, place, &self.shutdown).await,
+            None => self.serve(stream, client, place, &self.shutdown).await,
             Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => self.serve(stream, place, &self.shutdown).await,
+                Ok(Ok(stream)) => self.serve(stream, client, place, &self.shutdown).await,
                 _ => self.meter.failed.add(1),
             },
         }
@@ -277,11 +283,15 @@ impl Shared {
     async fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        client: Option<Client>,
         place: &Place,
         stop: &CancellationToken,
     ) {
         let routes = TowerToHyperService::new(self.router.clone());
-        let service = service_fn(|request: Request<Incoming>| {
+        let service = service_fn(|mut request: Request<Incoming>| {
+            if let Some(client) = client {
+                request.extensions_mut().insert(client);
+            }
             let (busy, answer) = (place.busy(), routes.call(request));
             async move {
                 let response: Response = answer.await?;

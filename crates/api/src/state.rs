@@ -1,5 +1,6 @@
 //! State shared by all requests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use plumbago_index::{FindLimits, Index};
@@ -16,11 +17,13 @@ use crate::config::{Config, Limits};
 use crate::error::ApiError;
 use crate::events::EventLog;
 use crate::finder::NameFinder;
+use crate::handler::Status;
 use crate::limits::LiveLimits;
 use crate::memory::Pool;
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
 use crate::points::PointWriter;
+use crate::status::StatusHandles;
 use crate::tagging::Tagging;
 
 /// The parts of the process that the API port uses.
@@ -50,6 +53,8 @@ pub struct Handles {
     pub registry: Registry,
     /// Forgets the responses of `/render` that are kept.
     pub answers: KeptAnswers,
+    /// The status of the process; `None` if it has none.
+    pub status: Option<StatusHandles>,
 }
 
 /// What every endpoint needs: the parts of the process, the settings, and the limits shared by all requests.
@@ -71,6 +76,10 @@ pub(crate) struct Api {
     pub(crate) deletes: bool,
     pub(crate) url_prefix: String,
     pub(crate) has_page: bool,
+    /// The directory of the page's boards, if there is one.
+    pub(crate) boards: Option<PathBuf>,
+    /// `None` if nobody may see it.
+    pub(crate) status: Option<Status>,
     pub(crate) live_limits: LiveLimits,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
@@ -128,6 +137,8 @@ impl Api {
             deletes: config.deletes,
             url_prefix: config.url_prefix.clone(),
             has_page: config.page.enabled,
+            boards: Some(config.page.boards.clone()).filter(|path| !path.as_os_str().is_empty()),
+            status: Status::new(&config.page, handles.status.as_ref(), &handles.registry),
             live_limits: limits,
             zone: TimeZone::named(&config.time_zone).unwrap_or_default(),
             zone_name: config.time_zone.clone(),

@@ -53,11 +53,20 @@ impl Artifacts {
 fn fetch(release: Release, directory: &Path) -> Result<(), NodeError> {
     let pom = cache::cassandra()?.join("pom.xml");
     fs::write(&pom, POM).map_err(NodeError::io(format!("writing {}", pom.display())))?;
+    copy_jars(&pom, &[format!("-Dcassandra={}", release.version())], directory)
+}
+
+/// Copies the jars that a POM names, and those that they need, into a directory.
+///
+/// # Errors
+///
+/// [`NodeError::Missing`] if Maven is not installed, [`NodeError::Fetch`] if the download fails.
+pub fn copy_jars(pom: &Path, arguments: &[String], directory: &Path) -> Result<(), NodeError> {
     let output = Command::new("mvn")
         .args(["-q", "-B", "-f"])
-        .arg(&pom)
+        .arg(pom)
         .arg("dependency:copy-dependencies")
-        .arg(format!("-Dcassandra={}", release.version()))
+        .args(arguments)
         .arg(format!("-DoutputDirectory={}", directory.display()))
         .stdin(Stdio::null())
         .output()

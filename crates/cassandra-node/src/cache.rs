@@ -32,20 +32,37 @@ pub fn directory() -> Result<PathBuf, NodeError> {
 ///
 /// As [`directory`], and [`NodeError::Io`] if it cannot be created.
 pub fn cassandra() -> Result<PathBuf, NodeError> {
-    make(directory()?.join("cassandra"))
+    area("cassandra")
 }
 
-/// A directory in the cache. If it is missing, `fetch` fills a temporary directory, which is then renamed. A
-/// lock makes other processes wait meanwhile.
+/// The directory of this name in the cache, created if it is missing.
 ///
 /// # Errors
 ///
-/// As [`cassandra`], the error of `fetch`, and [`NodeError::Io`] if locking or renaming fails.
+/// As [`cassandra`].
+pub fn area(name: &str) -> Result<PathBuf, NodeError> {
+    make(directory()?.join(name))
+}
+
+/// [`once_in`] the directory for Cassandra.
 pub(crate) fn once(
     name: &str,
     fetch: impl FnOnce(&Path) -> Result<(), NodeError>,
 ) -> Result<PathBuf, NodeError> {
-    let home = cassandra()?;
+    once_in(&cassandra()?, name, fetch)
+}
+
+/// A directory in an area of the cache. If it is missing, `fetch` fills a temporary directory, which is then
+/// renamed. A lock makes other processes wait meanwhile.
+///
+/// # Errors
+///
+/// The error of `fetch`, and [`NodeError::Io`] if locking or renaming fails.
+pub fn once_in(
+    home: &Path,
+    name: &str,
+    fetch: impl FnOnce(&Path) -> Result<(), NodeError>,
+) -> Result<PathBuf, NodeError> {
     let path = home.join(name);
     let lock = lock_file(&home.join("lock"))?;
     lock.lock().map_err(NodeError::io("waiting for another download"))?;
@@ -58,7 +75,12 @@ pub(crate) fn once(
     Ok(path)
 }
 
-pub(crate) fn make(path: PathBuf) -> Result<PathBuf, NodeError> {
+/// Creates a directory, with those above it.
+///
+/// # Errors
+///
+/// [`NodeError::Io`] if it cannot be created.
+pub fn make(path: PathBuf) -> Result<PathBuf, NodeError> {
     fs::create_dir_all(&path).map_err(NodeError::io(format!("creating {}", path.display())))?;
     Ok(path)
 }
@@ -66,14 +88,23 @@ pub(crate) fn make(path: PathBuf) -> Result<PathBuf, NodeError> {
 /// A directory for the data of nodes, removed when dropped. If the process is killed, the directory remains
 /// and its lock file is no longer locked; the next process then removes it.
 #[derive(Debug)]
-pub(crate) struct RunDirectory {
+pub struct RunDirectory {
     path: PathBuf,
     _lock: File,
 }
 
 impl RunDirectory {
     pub(crate) fn make() -> Result<Self, NodeError> {
-        let runs = make(cassandra()?.join("run"))?;
+        Self::make_in(&cassandra()?)
+    }
+
+    /// A new directory in an area of the cache.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Io`] if it cannot be created or locked.
+    pub fn make_in(home: &Path) -> Result<Self, NodeError> {
+        let runs = make(home.join("run"))?;
         // Held while directories are created and swept, so that another process cannot remove a new directory
         // before it is locked.
         let gate = lock_file(&runs.join("gate"))?;
@@ -85,7 +116,8 @@ impl RunDirectory {
         Ok(Self { path, _lock: lock })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -112,7 +144,16 @@ pub(crate) fn lock_file(path: &Path) -> Result<File, NodeError> {
 
 /// The path of a new log file for a node. Logs are not in the data directory, because that is removed.
 pub(crate) fn new_log(address: &str) -> Result<PathBuf, NodeError> {
-    let logs = make(cassandra()?.join("logs"))?;
+    new_log_in(&cassandra()?, address)
+}
+
+/// The path of a new log file in an area of the cache, where only the latest are kept.
+///
+/// # Errors
+///
+/// [`NodeError::Io`] if the directory of logs cannot be created.
+pub fn new_log_in(home: &Path, address: &str) -> Result<PathBuf, NodeError> {
+    let logs = make(home.join("logs"))?;
     let mut older: Vec<PathBuf> =
         fs::read_dir(&logs).into_iter().flatten().flatten().map(|e| e.path()).collect();
     older.sort();

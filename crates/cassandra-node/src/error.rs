@@ -1,4 +1,4 @@
-//! Errors of starting and using a node.
+//! Errors of starting and using a node, or another server in Java.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ pub enum NodeError {
     #[error("missing on this machine: {0}")]
     Missing(String),
     /// The jars could not be downloaded.
-    #[error("failed to download Cassandra's jars with Maven: {0}")]
+    #[error("failed to download jars with Maven: {0}")]
     Fetch(String),
     /// The node ended or did not answer in time.
-    #[error("Cassandra did not start: {reason}; its log is {}:\n{tail}", log.display())]
+    #[error("the server did not start: {reason}; its log is {}:\n{tail}", log.display())]
     Start {
         /// What happened.
         reason: String,
@@ -44,7 +44,7 @@ pub enum NodeError {
 
 impl NodeError {
     /// Returns a function for `map_err` that adds to an I/O error what was attempted.
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
     }

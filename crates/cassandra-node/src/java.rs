@@ -15,12 +15,19 @@ use crate::release::{Release, pinned};
 
 /// The path of `java` for a release. Downloads Java 11 if it is missing.
 pub(crate) fn find(release: Release) -> Result<PathBuf, NodeError> {
-    match installed(release.java()) {
+    version(release.java())
+}
+
+/// The path of `java` of a major version. Downloads Java 11 if it is missing.
+///
+/// # Errors
+///
+/// [`NodeError::Missing`] if the machine lacks it.
+pub fn version(major: &str) -> Result<PathBuf, NodeError> {
+    match installed(major) {
         Some(java) => Ok(java),
-        None if release.java() == "11" => fetched(),
-        None => {
-            Err(NodeError::Missing(format!("Java {0} (Debian: openjdk-{0}-jre-headless)", release.java())))
-        }
+        None if major == "11" => fetched(),
+        None => Err(NodeError::Missing(format!("Java {major} (Debian: openjdk-{major}-jre-headless)"))),
     }
 }
 

@@ -7,6 +7,9 @@
 //!
 //! Must not know: any other crate of this workspace, our tables, the CQL driver that the daemon uses.
 //!
+//! The pieces that any server in Java needs, [`artifacts::copy_jars`], [`cache`], [`java`], [`process`] and
+//! [`server::provided`], are used by `kairosdb-node` too.
+//!
 //! Tests start at [`server::for_tests`]; fault tests at [`Cluster::start`].
 
 pub mod artifacts;
@@ -17,10 +20,10 @@ pub mod cql;
 pub mod dev;
 mod error;
 mod flags;
-mod java;
+pub mod java;
 mod node;
 mod options;
-mod process;
+pub mod process;
 mod release;
 pub mod scylla;
 pub mod server;

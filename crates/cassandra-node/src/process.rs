@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use crate::error::NodeError;
 
 /// Timeout against hanging: waiting for a node fails after this time.
-pub(crate) const HANG: Duration = Duration::from_secs(240);
+pub const HANG: Duration = Duration::from_secs(240);
 
 /// The ports of every node: the first for clients (native protocol), the second for other nodes.
 pub(crate) const PORTS: [u16; 2] = [9042, 7000];
@@ -22,7 +22,7 @@ pub(crate) const PORTS: [u16; 2] = [9042, 7000];
 /// A process in its own process group. It is killed when this value is dropped, and by the kernel if this
 /// process dies first.
 #[derive(Debug)]
-pub(crate) struct Tied {
+pub struct Tied {
     child: Child,
     /// Keeps the thread running that started the child, because the kernel kills the child when that *thread*
     /// ends. The thread ends when this sender is dropped.
@@ -30,7 +30,12 @@ pub(crate) struct Tied {
 }
 
 impl Tied {
-    pub(crate) fn spawn(mut command: Command) -> Result<Self, NodeError> {
+    /// Starts a command that has been put into a process group of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Io`] if it cannot be started.
+    pub fn spawn(mut command: Command) -> Result<Self, NodeError> {
         let (give, take) = mpsc::channel();
         let (keep, end) = mpsc::channel::<()>();
         std::thread::spawn(move || {
@@ -45,11 +50,13 @@ impl Tied {
         let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// The process id.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn runs(&mut self) -> bool {
+    /// True if the process exists, even if it is frozen.
+    pub fn runs(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
@@ -75,7 +82,7 @@ impl Drop for Tied {
 }
 
 /// A command that runs `java` so that the kernel kills it when this process dies.
-pub(crate) fn tied(java: &Path) -> Command {
+pub fn tied(java: &Path) -> Command {
     through("setpriv", &["--pdeathsig", "KILL", "--"], java)
 }
 
@@ -96,7 +103,11 @@ fn through(program: &str, arguments: &[&str], java: &Path) -> Command {
 }
 
 /// Makes the command append its output to a file.
-pub(crate) fn log_to(command: &mut Command, log: &Path) -> Result<(), NodeError> {
+///
+/// # Errors
+///
+/// [`NodeError::Io`] if the file cannot be opened.
+pub fn log_to(command: &mut Command, log: &Path) -> Result<(), NodeError> {
     let open = || File::options().create(true).append(true).open(log);
     let opened = open().and_then(|out| Ok((out, open()?)));
     let (out, err) = opened.map_err(NodeError::io(format!("opening {}", log.display())))?;
@@ -105,7 +116,7 @@ pub(crate) fn log_to(command: &mut Command, log: &Path) -> Result<(), NodeError>
 }
 
 /// The last 30 lines of a log.
-pub(crate) fn tail(log: &Path) -> String {
+pub fn tail(log: &Path) -> String {
     let read = || {
         let mut file = File::open(log)?;
         let length = file.metadata()?.len();

@@ -99,8 +99,13 @@ pub fn cluster_for_test(size: usize, options: &Options) -> Option<Cluster> {
     provided(started.as_ref()).is_some().then_some(started.ok()).flatten()
 }
 
+/// What a test was provided with. `None` if the machine lacks something; the test is then recorded as skipped.
+///
+/// # Panics
+///
+/// As [`for_tests`].
 #[allow(clippy::panic, reason = "called by tests only")]
-fn provided<'a, T>(result: Result<&'a T, &NodeError>) -> Option<&'a T> {
+pub fn provided<'a, T>(result: Result<&'a T, &NodeError>) -> Option<&'a T> {
     match result {
         Ok(value) => Some(value),
         Err(NodeError::Missing(what)) => skip(what),

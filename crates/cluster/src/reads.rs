@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use plumbago_model::Series;
-use plumbago_store::{FetchError, FetchRequest, ReadNotes, SeriesSource};
+use plumbago_store::{FetchError, FetchRequest, Provenance, ReadNotes, SeriesSource};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +36,11 @@ impl SeriesSource for NotedReads {
             slot.send(series.iter().map(|series| Arc::clone(&series.name)).collect());
         }
         Ok(series)
+    }
+
+    /// Not noted: an explanation comes with the graph that it explains.
+    async fn explain(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
+        self.source.explain(request).await
     }
 }
 

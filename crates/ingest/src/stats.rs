@@ -12,7 +12,7 @@ use plumbago_telemetry::{Counter, Gauge, Histogram, Registry, Throttle};
 use tracing::{debug, warn};
 
 use crate::protocol::{Intake, Losses, TCP, Talk, TcpProtocol};
-use crate::reject::{Reject, Tally};
+use crate::reject::{Reject, Sample, Tally};
 
 /// Each listener logs at most one sample of a reason per minute.
 const SAMPLE_EVERY_MS: i64 = 60_000;
@@ -106,6 +106,17 @@ impl Closed {
     ];
 }
 
+/// A refused text that was kept as a sample: of each listener and reason the newest, at most one in a minute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The listener.
+    pub listener: Listener,
+    /// The text, its reason and its sender.
+    pub sample: Sample,
+    /// When it arrived, in milliseconds since the epoch.
+    pub at_ms: i64,
+}
+
 /// The counters of all listeners.
 #[derive(Debug)]
 pub struct Stats {
@@ -153,6 +164,17 @@ impl Stats {
     /// The counters of one listener.
     pub fn of(&self, listener: Listener) -> &ListenerStats {
         &self.listeners[listener.0]
+    }
+
+    /// The samples of refused points that are kept, the newest first.
+    pub fn refusals(&self) -> Vec<Refusal> {
+        let kept = |one: &ListenerStats| {
+            let refusals = one.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            refusals.iter().flatten().cloned().collect::<Vec<_>>()
+        };
+        let mut all: Vec<Refusal> = self.listeners.iter().flat_map(kept).collect();
+        all.sort_by_key(|refusal| std::cmp::Reverse(refusal.at_ms));
+        all
     }
 
     /// Counts what the points of a body or of lines have lost.
@@ -205,6 +227,8 @@ pub struct ListenerStats {
     active: Gauge,
     open: Mutex<u64>,
     samples: [Throttle; Reject::COUNT],
+    /// The newest sample of each reason.
+    refusals: Mutex<[Option<Refusal>; Reject::COUNT]>,
 }
 
 impl ListenerStats {
@@ -241,6 +265,7 @@ impl ListenerStats {
             active: registry.gauge("plumbago_ingest_active_connections", "open connections", &[label]),
             open: Mutex::new(0),
             samples: [const { Throttle::new(SAMPLE_EVERY_MS) }; Reject::COUNT],
+            refusals: Mutex::new([const { None }; Reject::COUNT]),
         }
     }
 
@@ -315,6 +340,7 @@ impl ListenerStats {
             if self.samples[reason as usize].pass(now_ms).is_none() {
                 continue;
             }
+            self.keep(sample, now_ms);
             let origin = sample.origin.map(|address| address.to_string()).unwrap_or_default();
             let (listener, label, sample) = (self.listener.label(), reason.label(), sample.text.as_str());
             if reason.is_intended() {
@@ -330,6 +356,12 @@ impl ListenerStats {
             }
         }
         tally.clear();
+    }
+
+    fn keep(&self, sample: &Sample, at_ms: i64) {
+        let refusal = Refusal { listener: self.listener, sample: sample.clone(), at_ms };
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals[sample.reason as usize] = Some(refusal);
     }
 
     pub(crate) fn opened(&self) {

@@ -9,10 +9,10 @@ use crate::fault::{EvalError, Fault};
 use crate::fetch::{Fetch, Fetched, Source};
 use crate::request::{Limited, Request, TimeRange};
 use crate::series::TimeSeries;
-use crate::target::{Expr, Target, parse_beginning};
+use crate::target::{Expr, ExprKind, Target, parse_beginning};
 use crate::template::Replacements;
 use crate::value::Value;
-use crate::watch::{Pace, Watch};
+use crate::watch::{Observer, Pace, Place, Watch};
 
 /// Evaluates expressions and calls for functions that need it.
 pub(crate) trait Evaluator: Debug {
@@ -48,6 +48,8 @@ pub(crate) struct Shared<'a> {
     /// The memory of the values held now, in bytes, without the series that were fetched.
     held: Cell<usize>,
     watch: &'a dyn Watch,
+    /// The targets and who observes them, if anybody does.
+    observed: Option<(&'a [Target], &'a dyn Observer)>,
     evaluator: &'a dyn Evaluator,
 }
 
@@ -56,6 +58,7 @@ impl<'a> Shared<'a> {
         request: &'a Request,
         fetched: &'a Fetched,
         watch: &'a dyn Watch,
+        observed: Option<(&'a [Target], &'a dyn Observer)>,
         evaluator: &'a dyn Evaluator,
     ) -> Self {
         Self {
@@ -66,11 +69,16 @@ impl<'a> Shared<'a> {
             points: Cell::new(0),
             held: Cell::new(0),
             watch,
+            observed,
             evaluator,
         }
     }
 
+    /// Ends the evaluation. Returns the fetches that it misses.
     pub(crate) fn into_missing(self) -> Vec<Fetch> {
+        if let Some((_, observer)) = self.observed {
+            observer.is_done(self.calls.get(), self.points.get());
+        }
         self.missing.into_inner().0
     }
 }
@@ -111,6 +119,16 @@ impl<'a> Context<'a> {
 
     pub(crate) fn request(&self) -> &'a Request {
         self.shared.request
+    }
+
+    /// Who observes this part of the request's targets, if anybody does, and its place.
+    pub(crate) fn observer(&self, target: &Target, expr: &Expr) -> Option<(&'a dyn Observer, Place)> {
+        let (targets, observer) = self.shared.observed?;
+        if !matches!(expr.kind, ExprKind::Call { .. } | ExprKind::Path(_)) {
+            return None;
+        }
+        let target = targets.iter().position(|other| std::ptr::eq(other, target))?;
+        Some((observer, Place { target, span: expr.span.clone() }))
     }
 
     /// The series of an expression over the range of this context.

@@ -13,7 +13,7 @@ use crate::series::TimeSeries;
 use crate::target::{Expr, ExprKind, Literal, Target};
 use crate::template::{Replacements, Resolved};
 use crate::value::Value;
-use crate::watch::{Unwatched, Watch};
+use crate::watch::{Observer, Unwatched, Watch};
 
 /// The result of one round of an evaluation.
 #[derive(Debug)]
@@ -61,7 +61,33 @@ pub fn evaluate_watched(
     fetched: &Fetched,
     watch: &dyn Watch,
 ) -> Result<Step, TargetError> {
-    let shared = Shared::new(request, fetched, watch, &Targets);
+    round(targets, request, fetched, watch, None)
+}
+
+/// Evaluates like [`evaluate_watched`], and shows `observer` what each part of the targets gives.
+///
+/// # Errors
+///
+/// As [`evaluate_watched`].
+pub fn evaluate_observed(
+    targets: &[Target],
+    request: &Request,
+    fetched: &Fetched,
+    watch: &dyn Watch,
+    observer: &dyn Observer,
+) -> Result<Step, TargetError> {
+    round(targets, request, fetched, watch, Some(observer))
+}
+
+fn round(
+    targets: &[Target],
+    request: &Request,
+    fetched: &Fetched,
+    watch: &dyn Watch,
+    observer: Option<&dyn Observer>,
+) -> Result<Step, TargetError> {
+    let observed = observer.map(|observer| (targets, observer));
+    let shared = Shared::new(request, fetched, watch, observed, &Targets);
     let mut context = Context::new(&shared);
     let mut all = Vec::new();
     for (index, target) in targets.iter().enumerate() {
@@ -104,8 +130,28 @@ fn series<'a>(
     }
 }
 
-/// Evaluates an expression.
+/// Evaluates an expression, before the eyes of the observer if there is one.
 fn value<'a>(
+    context: &mut Context<'a>,
+    target: &'a Target,
+    expr: &'a Expr,
+    replacements: &Rc<Replacements>,
+) -> Result<Value, Fault> {
+    let Some((observer, place)) = context.observer(target, expr) else {
+        return plain_value(context, target, expr, replacements);
+    };
+    observer.begins(&place);
+    let result = plain_value(context, target, expr, replacements);
+    let series = match &result {
+        Ok(Value::Series(series)) => Some(series.as_slice()),
+        _ => None,
+    };
+    observer.ends(&place, series);
+    result
+}
+
+/// Evaluates an expression.
+fn plain_value<'a>(
     context: &mut Context<'a>,
     target: &'a Target,
     expr: &'a Expr,

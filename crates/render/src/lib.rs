@@ -33,11 +33,11 @@ mod watch;
 
 pub use attime::{TimeError, TimeZone};
 pub use consolidate::Points;
-pub use eval::{EvalError, Step, TargetError, evaluate, evaluate_watched};
+pub use eval::{EvalError, Step, TargetError, evaluate, evaluate_observed, evaluate_watched};
 pub use fetch::{Fetch, FetchPlan, Fetched, Source};
 pub use number::python_float;
 pub use request::{Limited, Limits, Request, TimeRange};
 pub use series::{Consolidation, DrawOptions, TimeSeries};
 pub use tags::Tags;
 pub use target::{Expr, ExprKind, Literal, ParseError, Target, parse};
-pub use watch::Watch;
+pub use watch::{Observer, Place, Watch};

@@ -1,14 +1,39 @@
-//! Stops evaluations that take too long or too much memory.
+//! Stops evaluations that take too long or too much memory, and shows what their parts give.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use crate::fault::{EvalError, Fault};
+use crate::series::TimeSeries;
 
 /// Decides whether an evaluation may continue.
 pub trait Watch: Debug {
     /// Returns `false` to stop the evaluation. `bytes` is the memory that it holds, without the series that
     /// were fetched.
     fn may_hold(&self, bytes: usize) -> bool;
+}
+
+/// Sees what each part of the targets gives, to explain an answer. Targets that functions make from names are not
+/// shown apart; they belong to the call that made them.
+pub trait Observer: Debug {
+    /// A call or path is about to be evaluated. Calls nest, and one that is read over several ranges is evaluated
+    /// several times.
+    fn begins(&self, place: &Place);
+
+    /// It gave these series; `None` if it gave something else or failed.
+    fn ends(&self, place: &Place, series: Option<&[TimeSeries]>);
+
+    /// The evaluation has ended. It evaluated so many calls, and its functions made so many points.
+    fn is_done(&self, calls: usize, points: usize);
+}
+
+/// A call or path in the targets of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The number of the target, from 0.
+    pub target: usize,
+    /// The bytes of its text.
+    pub span: Range<usize>,
 }
 
 /// Asks a watch now and then in long loops.

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use plumbago_model::Series;
+use plumbago_model::{MetricConfig, Series};
 
 use crate::StoreError;
 
@@ -33,6 +33,37 @@ pub enum FetchError {
     Stopping,
 }
 
+/// Where the slots of a series came from.
+#[derive(Debug, Clone)]
+pub struct Provenance {
+    /// Full name of the metric.
+    pub name: Arc<str>,
+    /// Its retention, aggregation method and xFilesFactor.
+    pub config: Arc<MetricConfig>,
+    /// Number of the stage that answers, 0 for raw.
+    pub stage: usize,
+    /// Number of slots in the range.
+    pub slots: usize,
+    /// Slots with a value from the memory of this process.
+    pub from_head: usize,
+    /// Slots with a value from the spool: on its way to a remote store, or acknowledged there less than a minute ago.
+    pub from_spool: usize,
+    /// Slots with a value that another daemon has accepted and not yet written.
+    pub from_peers: usize,
+    /// Slots with a value from the store's tables.
+    pub from_store: usize,
+    /// Windows that have a value and are unknown in the answer, since too few of their raw slots are known for the
+    /// metric's xFilesFactor. They do not count above.
+    pub hidden: usize,
+}
+
+impl Provenance {
+    /// Number of slots with a value in the answer.
+    pub fn known(&self) -> usize {
+        self.from_head + self.from_spool + self.from_peers + self.from_store
+    }
+}
+
 /// Reads series by name.
 #[async_trait]
 pub trait SeriesSource: Send + Sync + Debug {
@@ -43,4 +74,11 @@ pub trait SeriesSource: Send + Sync + Debug {
     /// # Errors
     /// [`FetchError::Store`] if the store could not be read, [`FetchError::Stopping`] during shutdown.
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError>;
+
+    /// Reads the same series, and returns where their slots came from instead of their values. A slot that is in
+    /// several places counts for the one whose value is shown.
+    ///
+    /// # Errors
+    /// As for [`Self::fetch`].
+    async fn explain(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError>;
 }

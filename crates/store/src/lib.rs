@@ -38,7 +38,7 @@ pub use directories::{
     DirectoryPage, DirectoryStore, MetricRow, RowPage, RowProblem, RowStore, Share, directories_above,
 };
 pub use error::{ErrorKind, StoreError};
-pub use fetch::{FetchError, FetchRequest, SeriesSource};
+pub use fetch::{FetchError, FetchRequest, Provenance, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
 pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage};
 pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};

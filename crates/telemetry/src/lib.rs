@@ -15,4 +15,4 @@ pub use damage::{DAMAGED_DATA, DAMAGED_TEXT, Damage, Found};
 pub use instrument::{Counter, Gauge, Histogram};
 pub use line::with_causes;
 pub use log::Throttle;
-pub use registry::Registry;
+pub use registry::{Registry, Sample};

@@ -35,6 +35,17 @@ enum Instrument {
     Histogram(Histogram),
 }
 
+/// A counter or gauge with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The name that Prometheus knows.
+    pub name: String,
+    /// Names and values of its labels.
+    pub labels: Vec<(String, String)>,
+    /// The value now.
+    pub value: f64,
+}
+
 static METADATA: Metadata<'static> = Metadata::new("plumbago", Level::INFO, None);
 
 impl Registry {
@@ -115,6 +126,21 @@ impl Registry {
             Instrument::Histogram(histogram) => histogram.count() as f64,
         });
         values.reduce(|sum, value| sum + value)
+    }
+
+    /// All counters and gauges with their values, ordered by name.
+    pub fn samples(&self) -> Vec<Sample> {
+        let sample = |entry: &Entry| {
+            let value = match &entry.instrument {
+                Instrument::Counter(counter, _) => counter.get() as f64,
+                Instrument::Gauge(gauge, _) => gauge.get(),
+                Instrument::Histogram(_) => return None,
+            };
+            Some(Sample { name: entry.name.clone(), labels: entry.labels.clone(), value })
+        };
+        let mut samples: Vec<Sample> = self.entries().iter().filter_map(sample).collect();
+        samples.sort_by(|a, b| (&a.name, &a.labels).cmp(&(&b.name, &b.labels)));
+        samples
     }
 
     /// All instruments in Prometheus' text format.

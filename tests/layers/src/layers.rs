@@ -32,6 +32,7 @@ const LAYERS: &[Layer] = &[
     layer("render", &["model"], &[]),
     layer("bench", &["model"], &[]),
     layer("cassandra-node", &[], &[]),
+    layer("kairosdb-node", &["cassandra-node"], &[]),
     layer("fjall-host", &["model", "telemetry"], &[]),
     layer("journal", &["fjall-host", "model", "telemetry"], &[]),
     layer("ingest", &["kairosdb", "model", "telemetry", "tls"], &[]),
@@ -50,7 +51,7 @@ const LAYERS: &[Layer] = &[
     layer("layers", &[], &[]),
     layer(
         "tests",
-        &["cassandra-node"],
+        &["cassandra-node", "kairosdb-node"],
         &["index", "model", "render", "store", "store-cassandra", "telemetry"],
     ),
 ];

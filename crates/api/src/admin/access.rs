@@ -25,14 +25,14 @@ pub struct AdminSecret {
 
 /// What a request has to know.
 #[derive(Debug)]
-pub(super) struct Access {
+pub(crate) struct Access {
     /// `admin.token`; empty if there is none.
     token: String,
     secret: AdminSecret,
 }
 
 impl Access {
-    pub(super) fn new(token: &str, secret: AdminSecret) -> Self {
+    pub(crate) fn new(token: &str, secret: AdminSecret) -> Self {
         Self { token: token.to_owned(), secret }
     }
 
@@ -45,7 +45,8 @@ impl Access {
         !self.token.is_empty() || !reads
     }
 
-    fn is_known(&self, headers: &HeaderMap) -> bool {
+    /// Whether the request's headers have the token or the secret.
+    pub(crate) fn is_known(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
         let Some((scheme, given)) = given else { return false };
         let is = |known: &str| !known.is_empty() && bool::from(given.ct_eq(known.as_bytes()));

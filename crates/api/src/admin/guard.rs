@@ -29,14 +29,8 @@ pub(crate) async fn refuse_other_sites(
 fn problem(method: &Method, headers: &HeaderMap, has_token: bool) -> Option<&'static str> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(HOST.as_str());
-    if let Some(origin) = text(ORIGIN.as_str())
-        && origin.split_once("://").map(|(_, host)| host) != host
-    {
-        return Some("a page of another site must not use this port (header Origin)");
-    }
-    let changes = !matches!(*method, Method::GET | Method::HEAD);
-    if changes && matches!(text("sec-fetch-site"), Some("cross-site" | "same-site")) {
-        return Some("a page of another site must not use this port (header Sec-Fetch-Site)");
+    if let Some(problem) = of_other_site(method, headers) {
+        return Some(problem);
     }
     if !has_token && host.is_some_and(|host| !is_this_machine(host)) {
         return Some(
@@ -47,13 +41,34 @@ fn problem(method: &Method, headers: &HeaderMap, has_token: bool) -> Option<&'st
     None
 }
 
-/// Whether a value of `Host` is an address or a name that always means this machine.
-fn is_this_machine(host: &str) -> bool {
+/// Why a request was caused by a page of another site; `None` if it was not.
+pub(crate) fn of_other_site(method: &Method, headers: &HeaderMap) -> Option<&'static str> {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let host = text(HOST.as_str());
+    if let Some(origin) = text(ORIGIN.as_str())
+        && origin.split_once("://").map(|(_, host)| host) != host
+    {
+        return Some("a page of another site must not use this port (header Origin)");
+    }
+    let changes = !matches!(*method, Method::GET | Method::HEAD);
+    if changes && matches!(text("sec-fetch-site"), Some("cross-site" | "same-site")) {
+        return Some("a page of another site must not use this port (header Sec-Fetch-Site)");
+    }
+    None
+}
+
+/// The name in a value of `Host`, in lower case and without the port.
+pub(crate) fn name_of_host(host: &str) -> String {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Whether a value of `Host` is an address or a name that always means this machine.
+pub(crate) fn is_this_machine(host: &str) -> bool {
+    let name = name_of_host(host);
     name.parse::<IpAddr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
 }
 

@@ -26,9 +26,12 @@ pub(crate) async fn plumbago(api: Arc<Api>, request: Request) -> Response {
     let answer = match call.as_str() {
         "browse" => browse(&api, request).await,
         "search" => words(&api, request).await,
-        _ => {
-            Err(ApiError::Missing(format!("there is no call {}; there are browse and search", quoted(&call))))
-        }
+        "boards" => super::boards::boards(&api).await,
+        "explain" => Ok(super::explain::explain(&api, request).await),
+        _ => Err(ApiError::Missing(format!(
+            "there is no call {}; there are boards, browse, explain, search and status",
+            quoted(&call)
+        ))),
     };
     answer.unwrap_or_else(IntoResponse::into_response)
 }

@@ -2,8 +2,8 @@
 
 mod body;
 mod delete;
-mod read;
-mod shape;
+pub(super) mod read;
+pub(super) mod shape;
 mod write;
 
 pub(crate) use delete::{delete, delete_metric};

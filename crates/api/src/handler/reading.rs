@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plumbago_model::{Series, has_glob};
 use plumbago_render::{Fetch, FetchPlan, Fetched, Source, TimeRange, TimeSeries};
@@ -26,6 +26,18 @@ const SERIES_PER_READ: usize = 512;
 /// Most reads in flight per request.
 const READS_AHEAD: usize = 2;
 
+/// What became of a fetch, for those who ask why a graph looks as it does.
+#[derive(Debug)]
+pub(super) struct FetchNote {
+    pub(super) fetch: Fetch,
+    /// The names that were found.
+    pub(super) names: Names,
+    /// Time spent on finding them.
+    pub(super) find: Duration,
+    /// Time spent on reading all fetches over the same range.
+    pub(super) read: Duration,
+}
+
 /// Reads the points of one request and counts them against its limits.
 pub(super) struct Reading<'a> {
     pub(super) api: &'a Arc<Api>,
@@ -39,9 +51,16 @@ pub(super) struct Reading<'a> {
     pub(super) largest: usize,
     /// Time spent so far in each phase of the request.
     pub(super) times: PhaseTimes,
+    /// Notes of all fetches but those of events, if they are wanted.
+    pub(super) notes: Option<Vec<FetchNote>>,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    pub(super) fn new(api: &'a Arc<Api>, asked: &'a RenderParams, account: &'a Account) -> Self {
+        let times = PhaseTimes::default();
+        Self { api, asked, account, count: 0, points: 0, largest: 0, times, notes: None }
+    }
+
     /// Reads the series of a plan into `fetched`. A metric that several fetches need for the same range is
     /// read once.
     pub(super) async fn plan(&mut self, plan: FetchPlan, fetched: &mut Fetched) -> Result<(), ApiError> {
@@ -54,18 +73,30 @@ impl Reading<'_> {
             }
             let started = Instant::now();
             let names = names(self.api, &fetch, self.asked.is_front_end).await?;
-            self.times.find += started.elapsed();
+            let find = started.elapsed();
+            self.times.find += find;
             self.count += names.len();
             if self.count > self.api.limits().series {
                 return Err(beyond("series", "series", self.api.limits().series));
             }
+            if let Some(notes) = &mut self.notes {
+                notes.push(FetchNote {
+                    fetch: fetch.clone(),
+                    names: names.clone(),
+                    find,
+                    read: Duration::ZERO,
+                });
+            }
             by_range.entry(fetch.range).or_default().push((fetch, names));
         }
-        let started = Instant::now();
         for (range, fetches) in by_range {
+            let started = Instant::now();
             self.range(range, fetches, fetched).await?;
+            let read = started.elapsed();
+            self.times.fetch += read;
+            let notes = self.notes.iter_mut().flatten();
+            notes.filter(|note| note.fetch.range == range).for_each(|note| note.read = read);
         }
-        self.times.fetch += started.elapsed();
         Ok(())
     }
 
@@ -184,7 +215,7 @@ impl Reading<'_> {
 }
 
 /// Names of metrics, sorted and without duplicates.
-type Names = Vec<Arc<str>>;
+pub(super) type Names = Vec<Arc<str>>;
 
 /// Returns the metrics that the expression of a fetch selects.
 async fn names(api: &Arc<Api>, fetch: &Fetch, is_front_end: bool) -> Result<Names, ApiError> {

@@ -8,8 +8,8 @@ use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use plumbago_render::consolidate::has_slots;
 use plumbago_render::{
-    EvalError, FetchPlan, Fetched, Limited, Request, Step, Target, TargetError, TimeRange, TimeSeries, Watch,
-    evaluate_watched, parse,
+    EvalError, FetchPlan, Fetched, Limited, Observer, Request, Step, Target, TargetError, TimeRange,
+    TimeSeries, Watch, evaluate_observed, evaluate_watched, parse,
 };
 use tokio::sync::Semaphore;
 
@@ -24,7 +24,6 @@ use crate::format::{
     self, Columns, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap,
 };
 use crate::memory::{Account, Held, Small, Waiting};
-use crate::meter::PhaseTimes;
 use crate::params::Params;
 use crate::state::Api;
 use crate::stream;
@@ -112,14 +111,8 @@ async fn series(
     let targets = targets(asked)?;
     let mut plan =
         FetchPlan::new(&targets, &asked.request).map_err(|error| wrong(&targets, account, &error))?;
-    let times = PhaseTimes::default();
-    let mut reading = Reading { api, asked, account, count: 0, points: 0, largest: 0, times };
-    let mut evaluation = Box::new(Evaluation {
-        targets,
-        request: asked.request.clone(),
-        fetched: Fetched::default(),
-        account: Arc::clone(account),
-    });
+    let mut reading = Reading::new(api, asked, account);
+    let mut evaluation = Evaluation::new(targets, asked, account);
     loop {
         reading.plan(plan, &mut evaluation.fetched).await?;
         let step;
@@ -137,14 +130,40 @@ async fn series(
 }
 
 /// The inputs of an evaluation in one value that can move to another thread.
-struct Evaluation {
-    targets: Vec<Target>,
+pub(super) struct Evaluation {
+    pub(super) targets: Vec<Target>,
     request: Request,
-    fetched: Fetched,
+    pub(super) fetched: Fetched,
     account: Arc<Account>,
 }
 
 impl Evaluation {
+    pub(super) fn new(targets: Vec<Target>, asked: &RenderParams, account: &Arc<Account>) -> Box<Self> {
+        Box::new(Self {
+            targets,
+            request: asked.request.clone(),
+            fetched: Fetched::default(),
+            account: Arc::clone(account),
+        })
+    }
+
+    /// Evaluates once, on a thread for blocking work, and shows an observer the parts.
+    pub(super) async fn observe<O: Observer + Default + Send + 'static>(
+        self: Box<Self>,
+        evaluations: &Arc<Semaphore>,
+    ) -> Result<(Result<(Step, O), ApiError>, Box<Self>), ApiError> {
+        let turn = Arc::clone(evaluations).acquire_owned().await.map_err(|_| aborted())?;
+        let evaluated = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let observer = O::default();
+            let step =
+                evaluate_observed(&self.targets, &self.request, &self.fetched, &*self.account, &observer);
+            let step = step.map_err(|error| wrong(&self.targets, &self.account, &error));
+            (step.map(|step| (step, observer)), self)
+        });
+        evaluated.await.map_err(|_| aborted())
+    }
+
     /// Evaluates once. A large evaluation runs on a thread for blocking work, and stops soon after its client
     /// disconnects. Its size is known only during the evaluation, because functions can create points and
     /// moving windows multiply them.
@@ -181,7 +200,7 @@ impl Evaluation {
 
 /// Parses the targets. A front end sends many names at once, and some names are not valid targets. Those are
 /// used as names of metrics.
-fn targets(asked: &RenderParams) -> Result<Vec<Target>, ApiError> {
+pub(super) fn targets(asked: &RenderParams) -> Result<Vec<Target>, ApiError> {
     let target = |text: &String| match parse(text) {
         Err(_) if asked.is_front_end => Ok(Target::path(text)),
         read => read.map_err(|error| {
@@ -193,7 +212,7 @@ fn targets(asked: &RenderParams) -> Result<Vec<Target>, ApiError> {
 }
 
 /// Turns the error of an evaluation into one for the client.
-fn wrong(targets: &[Target], account: &Account, error: &TargetError) -> ApiError {
+pub(super) fn wrong(targets: &[Target], account: &Account, error: &TargetError) -> ApiError {
     match error.error {
         EvalError::Stopped => account.refusal(),
         EvalError::Limit { what, limit } => {

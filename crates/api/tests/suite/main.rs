@@ -5,6 +5,7 @@
 mod admin;
 mod cache;
 mod events;
+mod explain;
 mod find;
 mod formats;
 mod kairosdb;

@@ -81,7 +81,7 @@ async fn any_prefix_works_and_the_page_can_be_switched_off() {
     let led = browse(&server, "/a/graphite/dashboard/").await;
     assert_eq!((led.status, led.header("location")), (307, Some("./../")));
 
-    let config = Config { page: PageConfig { enabled: false }, ..Config::default() };
+    let config = Config { page: PageConfig { enabled: false, ..PageConfig::default() }, ..Config::default() };
     let server = support::start(config, support::metrics()).await;
     assert!(browse(&server, "/").await.text().starts_with("Plumbago answers"));
     assert_eq!(browse(&server, "/page/page.js").await.status, 404);

@@ -243,6 +243,7 @@ async fn what_keeps_a_port_closed_is_named() {
     let handles = plumbago_api::Handles {
         index: Arc::new(plumbago_index::Index::new(&registry)),
         answers: Default::default(),
+        status: None,
         finder: None,
         activity: None,
         source: Arc::new(metrics()),

@@ -1,6 +1,7 @@
 //! The one reader of points. It reads heads first, then the store, and merges them slot by slot. In this
 //! order no point is missed: a slot leaves its head only after it is in the store.
 
+mod explain;
 mod metadata_fallback;
 mod pending;
 
@@ -13,8 +14,8 @@ use async_trait::async_trait;
 use futures::future::try_join_all;
 use plumbago_model::{Aggregation, Series, Window};
 use plumbago_store::{
-    Column, FetchError, FetchRequest, MetadataStore, PeerAnswer, Peers, PointStore, ReadRequest, RowCount,
-    SeriesSource, SlotRange, StoreError, pending_by_range,
+    Column, FetchError, FetchRequest, MetadataStore, PeerAnswer, PeerRows, Peers, PointStore, Provenance,
+    ReadRequest, RowCount, SeriesSource, SlotRange, StoreError, pending_by_range,
 };
 use plumbago_telemetry::Histogram;
 use tokio::sync::mpsc;
@@ -147,9 +148,21 @@ impl Reader {
     }
 }
 
-#[async_trait]
-impl SeriesSource for Reader {
-    async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
+/// What was read of one metric.
+#[derive(Debug)]
+pub(crate) struct Part {
+    name: Arc<str>,
+    answer: HeadAnswer,
+    /// The stored slots of the answer's range.
+    column: Column,
+    /// The stored raw slots of the head's first window, if they are needed.
+    first_window: Option<Column>,
+}
+
+impl Reader {
+    /// Reads heads, peers and store for the metrics that answer a request, in its order. The rows of peers are
+    /// merged into the columns, and returned too; their range is the place of the metric's first range.
+    async fn gather(&self, request: &FetchRequest) -> Result<(Vec<Part>, Vec<PeerRows>), FetchError> {
         let (answers, peer_rows) = tokio::join!(self.ask_all_heads(request), self.ask_peers(request));
         let answers = answers?;
         let mut wanted = ReadRequest::default();
@@ -166,17 +179,31 @@ impl SeriesSource for Reader {
         let columns = self.store.read(&wanted).await;
         self.store_seconds.record(started.elapsed());
         let mut columns = columns?.into_iter();
-        let mut series = Vec::with_capacity(answers.len());
-        for (name, answer) in request.names.iter().zip(answers) {
-            let Some(answer) = answer else { continue };
-            let mut column = columns.next().unwrap_or_default();
+        let part = |(name, answer): (&Arc<str>, Option<HeadAnswer>)| {
+            let answer = answer?;
+            let column = columns.next().unwrap_or_default();
             let first_window = window_ranges(&answer).and_then(|_| columns.next());
+            Some(Part { name: Arc::clone(name), answer, column, first_window })
+        };
+        Ok((request.names.iter().zip(answers).filter_map(part).collect(), wanted.peers))
+    }
+}
+
+#[async_trait]
+impl SeriesSource for Reader {
+    async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
+        let series = |part: Part| {
+            let Part { name, answer, mut column, first_window } = part;
             let values = merge(&answer, &mut column, first_window);
             let step = answer.layout.stage(answer.stage).resolution;
             let start = i64::from(answer.slots.0) * i64::from(step);
-            series.push(Series { name: Arc::clone(name), start, step, values });
-        }
-        Ok(series)
+            Series { name, start, step, values }
+        };
+        Ok(self.gather(request).await?.0.into_iter().map(series).collect())
+    }
+
+    async fn explain(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
+        self.provenance(request).await
     }
 }
 

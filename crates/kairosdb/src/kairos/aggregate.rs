@@ -16,10 +16,10 @@ pub type Sample = (i64, Option<f64>);
 pub enum Aggregator {
     /// One value, or some, for each range of time.
     Range(Sampling, Fold),
-    /// Change per time.
-    Rate(Duration),
+    /// Change per time, of a calendar that may have its own zone.
+    Rate(Duration, Option<TimeZone>),
     /// Value per time since the point before.
-    Sampler(Duration),
+    Sampler(Duration, Option<TimeZone>),
     /// Change since the point before.
     Diff,
     /// The value times a factor.
@@ -33,11 +33,20 @@ pub enum Aggregator {
     /// Without the points for which this holds.
     Filter(Compare, f64),
     /// How many thresholds a value has passed, from below; from above if the flag is set.
-    Score(Vec<f64>, bool),
+    Score(Vec<Threshold>, bool),
+}
+
+/// A threshold of `score`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Threshold {
+    /// The threshold.
+    pub value: f64,
+    /// Whether a value equal to it has passed it.
+    pub is_inferior: bool,
 }
 
 /// How time is divided.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
     /// Length of a range.
     pub duration: Duration,
@@ -45,6 +54,10 @@ pub struct Sampling {
     pub align: bool,
     /// Which time a value gets.
     pub stamp: Stamp,
+    /// The zone of calendars, if it is not that of the query.
+    pub zone: Option<TimeZone>,
+    /// Whether `gaps` begins with the first point and ends with the last.
+    pub trim: bool,
 }
 
 /// Which time the value of a range gets.
@@ -121,18 +134,25 @@ impl Aggregator {
         matches!(self, Self::Range(_, Fold::Gaps))
     }
 
-    /// Applies the aggregator to points in ascending order of time.
+    /// Whether it needs points in ascending order of time. The others work along the order that they are given.
+    pub fn is_over_ranges(&self) -> bool {
+        matches!(self, Self::Range(..))
+    }
+
+    /// Applies the aggregator to points in order of time.
     ///
     /// # Errors
     /// If it is not possible for these points.
     pub fn apply(&self, points: Vec<Sample>, span: Span<'_>) -> Result<Vec<Sample>, String> {
         match self {
-            Self::Range(sampling, fold) => range::apply(*sampling, *fold, &points, span),
-            Self::Rate(unit) => one_by_one::pairs(&points, "rate", |before, at| {
-                (at.1 - before.1) / (at.0 - before.0) as f64 * length(*unit)
+            Self::Range(sampling, fold) => range::apply(sampling, *fold, &points, span),
+            Self::Rate(unit, zone) => one_by_one::pairs(&points, "rate", |before, at| {
+                let length = unit.length_from(before.0, zone.as_ref().unwrap_or(span.zone));
+                (at.1 - before.1) / (at.0 - before.0) as f64 * length
             }),
-            Self::Sampler(unit) => one_by_one::pairs(&points, "sampler", |before, at| {
-                at.1 / (at.0 - before.0) as f64 * length(*unit)
+            Self::Sampler(unit, zone) => one_by_one::pairs(&points, "sampler", |before, at| {
+                let length = unit.length_from(before.0, zone.as_ref().unwrap_or(span.zone));
+                at.1 / (at.0 - before.0) as f64 * length
             }),
             Self::Diff => Ok(one_by_one::diff(&points)),
             Self::Scale(factor) => Ok(one_by_one::each(points, |value| value * factor)),
@@ -145,10 +165,6 @@ impl Aggregator {
             }
         }
     }
-}
-
-fn length(unit: Duration) -> f64 {
-    unit.value as f64 * unit.unit.millis() as f64
 }
 
 #[cfg(test)]

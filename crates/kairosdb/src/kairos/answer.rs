@@ -1,10 +1,11 @@
 //! From the points of the series to the answer of a query.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use super::aggregate::{Sample, Span};
+use super::aggregate::{Aggregator, Sample, Span};
 use super::group::{GroupBy, Key};
 use super::query::{Metric, Query};
 use crate::names;
@@ -34,10 +35,12 @@ pub struct Most {
 pub fn metric(
     query: &Query,
     metric: &Metric,
-    columns: Vec<Column>,
+    mut columns: Vec<Column>,
     now_ms: i64,
     most: Most,
 ) -> Result<String, String> {
+    // KairosDB applies the limit to each series when it reads it, and later to each group.
+    columns.iter_mut().for_each(|column| cut(&mut column.points, metric));
     let sample_size: usize = columns.iter().map(|column| column.points.len()).sum();
     let span = Span {
         start_ms: query.start_ms,
@@ -47,8 +50,8 @@ pub fn metric(
     };
     let mut out = format!("{{\"sample_size\":{sample_size},\"results\":[");
     let groups = groups(metric, columns, query.start_ms, most.groups)?;
-    if groups.is_empty() {
-        out.push_str(&nothing(metric).to_string());
+    if groups.is_empty() && !metric.group_by.iter().any(|group| !group.is_of_series()) {
+        nothing(metric, span, &mut out)?;
     }
     for (at, group) in groups.into_iter().enumerate() {
         if at > 0 {
@@ -58,6 +61,18 @@ pub fn metric(
     }
     out.push_str("]}");
     Ok(out)
+}
+
+/// Leaves the first points, in the order of the query, up to the limit.
+fn cut<P>(points: &mut Vec<P>, metric: &Metric) {
+    if metric.limit == 0 || points.len() <= metric.limit {
+        return;
+    }
+    if metric.descending {
+        points.drain(..points.len() - metric.limit);
+    } else {
+        points.truncate(metric.limit);
+    }
 }
 
 /// The answer of `query/tags` for one metric: which values its tags have in these series.
@@ -72,8 +87,11 @@ pub fn whole(metrics: &[String]) -> String {
     format!("{{\"queries\":[{}]}}", metrics.join(","))
 }
 
-fn nothing(metric: &Metric) -> Value {
-    json!({"name": metric.name, "tags": {}, "values": []})
+/// The answer where nothing was found: without groups, but `gaps` makes points.
+fn nothing(metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
+    let group = Group { keys: Vec::new(), tags: "{}".into(), points: Vec::new() };
+    out.push_str(&format!("{{\"name\":{},", json!(metric.name)));
+    group.values(metric, span, out)
 }
 
 type Tags = BTreeMap<String, BTreeSet<String>>;
@@ -84,104 +102,129 @@ fn collect(name: &str, tags: &mut Tags) {
     }
 }
 
+/// The series with the same values of the tags of a grouping, merged into one stream.
+#[derive(Debug, Default)]
+struct Stream {
+    /// The values of the grouping's tags.
+    values: Vec<String>,
+    /// Of all its series.
+    tags: Tags,
+    series: usize,
+    points: Vec<(i64, f64)>,
+}
+
 /// Points that are aggregated together.
 #[derive(Debug)]
 struct Group {
-    /// Of each grouping, in the order of the query.
+    /// Of each grouping of a metric, in the order of the query.
     keys: Vec<Key>,
-    tags: Tags,
+    /// The tags of its stream, as JSON.
+    tags: Rc<str>,
     points: Vec<(i64, f64)>,
-    /// The number of the series whose tags were collected last.
-    series: usize,
 }
 
-/// Groups by their keys, in order of first appearance.
-#[derive(Debug, Default)]
-struct Groups {
-    all: Vec<Group>,
-    places: HashMap<Vec<Key>, usize>,
-    /// How often the tags of a series were added to a group.
-    collected: usize,
-}
-
-impl Groups {
-    /// The group of a point of the series with this number and name.
-    fn of(&mut self, keys: &[Key], series: usize, name: &str) -> &mut Group {
-        let at = match self.places.get(keys) {
-            Some(at) => *at,
-            None => {
-                let (keys, at) = (keys.to_vec(), self.all.len());
-                let group =
-                    Group { keys: keys.clone(), tags: Tags::new(), points: Vec::new(), series: usize::MAX };
-                self.all.push(group);
-                self.places.insert(keys, at);
-                at
-            }
-        };
-        let group = &mut self.all[at];
-        if group.series != series {
-            group.series = series;
-            self.collected += 1;
-            collect(name, &mut group.tags);
-        }
-        group
-    }
-}
-
+/// The groups of a metric, in KairosDB's order: by the values of the tags, then by first appearance.
 fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> Result<Vec<Group>, String> {
     let by_point = metric.group_by.iter().any(|group| !group.is_of_series());
-    let mut groups = Groups::default();
-    for (number, column) in columns.into_iter().enumerate().filter(|(_, column)| !column.points.is_empty()) {
-        let series = names::series(&column.name);
-        let key_of = |group: &GroupBy| match group {
-            GroupBy::Tag(tags) => {
-                Key::Tags(tags.iter().map(|tag| series.tag(tag).unwrap_or_default().to_owned()).collect())
-            }
-            _ => Key::Number(0),
-        };
-        let mut keys: Vec<Key> = metric.group_by.iter().map(key_of).collect();
+    let mut all = Vec::new();
+    let mut counted = 0;
+    for mut stream in streams(metric, columns).into_values() {
+        // Points of one time come in the order of their values.
+        stream.points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let tags: Rc<str> = json!(stream.tags).to_string().into();
+        let mut keys: Vec<Key> = metric.group_by.iter().map(|_| Key::Number(0)).collect();
+        for (key, _) in keys.iter_mut().zip(&metric.group_by).filter(|(_, group)| group.is_of_series()) {
+            *key = Key::Tags(stream.values.clone());
+        }
         if !by_point {
-            groups.of(&keys, number, &column.name).points.extend(column.points);
+            all.push(Group { keys, tags, points: stream.points });
             continue;
         }
-        for (ms, value) in column.points {
-            for (key, group) in keys.iter_mut().zip(&metric.group_by) {
-                if !group.is_of_series() {
-                    *key = group.key(ms, value, start_ms);
+        if metric.descending {
+            stream.points.reverse();
+        }
+        let first = all.len();
+        let mut places: HashMap<Vec<Key>, usize> = HashMap::new();
+        for (ms, value) in stream.points {
+            for (key, group) in
+                keys.iter_mut().zip(&metric.group_by).filter(|(_, group)| !group.is_of_series())
+            {
+                *key = group.key(ms, value, start_ms);
+            }
+            let at = match places.get(&keys) {
+                Some(at) => *at,
+                None => {
+                    // Each group answers with the tags of all series in its stream.
+                    counted += stream.series;
+                    if counted > most {
+                        return Err(format!("group_by makes more than {most} groups (api.limits.series)"));
+                    }
+                    all.push(Group { keys: keys.clone(), tags: Rc::clone(&tags), points: Vec::new() });
+                    places.insert(keys.clone(), all.len() - 1);
+                    all.len() - 1
                 }
-            }
-            groups.of(&keys, number, &column.name).points.push((ms, value));
-            if groups.collected > most {
-                return Err(format!("group_by makes more than {most} groups (api.limits.series)"));
-            }
+            };
+            all[at].points.push((ms, value));
+        }
+        if metric.descending {
+            all[first..].iter_mut().for_each(|group| group.points.reverse());
         }
     }
-    Ok(groups.all)
+    Ok(all)
+}
+
+/// The streams of a metric, by what KairosDB sorts them by: the names and values of their tags. KairosDB merges groups of
+/// the same text, such as `a`=`bc` and `ab`=`c`; the values keep them apart here.
+fn streams(metric: &Metric, columns: Vec<Column>) -> BTreeMap<(String, Vec<String>), Stream> {
+    let grouping = metric.group_by.iter().find_map(|group| match group {
+        GroupBy::Tag(tags) => Some(&tags[..]),
+        _ => None,
+    });
+    let mut streams: BTreeMap<(String, Vec<String>), Stream> = BTreeMap::new();
+    for column in columns.into_iter().filter(|column| !column.points.is_empty()) {
+        let series = names::series(&column.name);
+        let (mut key, mut values) = (String::new(), Vec::new());
+        for tag in grouping.unwrap_or_default() {
+            let value = series.tag(tag).unwrap_or_default();
+            key.push_str(tag);
+            key.push_str(value);
+            values.push(value.to_owned());
+        }
+        let stream = streams.entry((key, values.clone())).or_default();
+        stream.values = values;
+        stream.series += 1;
+        collect(&column.name, &mut stream.tags);
+        stream.points.extend(column.points);
+    }
+    streams
 }
 
 impl Group {
-    fn result(mut self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
-        // Points of one time stay in the order of their series.
-        self.points.sort_by_key(|(ms, _)| *ms);
-        if metric.limit > 0 && self.points.len() > metric.limit {
-            let cut = self.points.len() - metric.limit;
-            if metric.descending {
-                self.points.drain(..cut);
-            } else {
-                self.points.truncate(metric.limit);
-            }
+    fn result(self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
+        let (name, group_by) = (json!(metric.name), self.group_by(metric));
+        out.push_str(&format!("{{\"name\":{name},\"group_by\":{group_by},"));
+        self.values(metric, span, out)
+    }
+
+    /// Writes the tags and the aggregated points.
+    fn values(self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
+        // Ranges need ascending times. What works along the points goes the way of the query.
+        let has_ranges = metric.aggregators.iter().any(Aggregator::is_over_ranges);
+        let mut points: Vec<Sample> = self.points.into_iter().map(|(ms, value)| (ms, Some(value))).collect();
+        cut(&mut points, metric);
+        if metric.descending && !has_ranges {
+            points.reverse();
         }
-        let mut points: Vec<Sample> =
-            std::mem::take(&mut self.points).into_iter().map(|(ms, value)| (ms, Some(value))).collect();
         for aggregator in &metric.aggregators {
             points = aggregator.apply(points, span)?;
         }
-        if metric.descending {
+        if metric.descending && has_ranges {
             points.reverse();
         }
-        let tags = if metric.exclude_tags { json!({}) } else { json!(self.tags) };
-        let (name, group_by) = (json!(metric.name), self.group_by(metric));
-        out.push_str(&format!("{{\"name\":{name},\"group_by\":{group_by},\"tags\":{tags},\"values\":["));
+        if !metric.exclude_tags {
+            out.push_str(&format!("\"tags\":{},", self.tags));
+        }
+        out.push_str("\"values\":[");
         for (at, point) in points.into_iter().enumerate() {
             if at > 0 {
                 out.push(',');
@@ -192,7 +235,8 @@ impl Group {
         Ok(())
     }
 
-    /// Tag groups stand after those of values, times and bins, and the type stands last.
+    /// Tag groups stand after those of values, times and bins, and the type stands last. KairosDB heeds the first
+    /// grouping by tags only.
     fn group_by(&self, metric: &Metric) -> Value {
         let described = |of_series: bool| {
             let groups = metric.group_by.iter().zip(&self.keys);
@@ -200,7 +244,7 @@ impl Group {
             groups.map(|(group, key)| group.describe(key))
         };
         let kind = json!({"name": "type", "type": "number"});
-        described(false).chain(described(true)).chain([kind]).collect()
+        described(false).chain(described(true).take(1)).chain([kind]).collect()
     }
 }
 
@@ -253,11 +297,8 @@ mod tests {
         );
         let results = answer["results"].as_array().unwrap();
         assert_eq!(results.len(), 2);
-        assert_eq!(results[1]["group_by"][0], json!({"name": "tag", "tags": ["dc"], "group": {"dc": ""}}));
-        assert_eq!(
-            (&results[1]["values"], &results[1]["tags"]),
-            (&json!([[1000, 10], [3000, 30]]), &json!({}))
-        );
+        assert_eq!(results[0]["group_by"][0], json!({"name": "tag", "tags": ["dc"], "group": {"dc": ""}}));
+        assert_eq!((&results[0]["values"], results[0].get("tags")), (&json!([[1000, 10], [3000, 30]]), None));
         let value = json!({"name": "value", "range_size": 10});
         let answer = ask(json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": [value]}]}));
         let groups: Vec<_> = answer["results"]
@@ -267,6 +308,8 @@ mod tests {
             .map(|r| &r["group_by"][0]["group"]["group_number"])
             .collect();
         assert_eq!(groups, [0, 1, 3]);
+        // Each has the tags of all series that it was made from.
+        assert_eq!(answer["results"][2]["tags"], json!({"dc": ["x"], "host": ["a", "b"]}));
     }
 
     #[test]
@@ -299,7 +342,8 @@ mod tests {
             json!({}),
             json!({"metrics": m}),
             json!({"start_absolute": 5, "end_absolute": 4, "metrics": m}),
-            json!({"start_absolute": 5, "metrics": []}),
+            json!({"start_absolute": 5, "metrics": {}}),
+            json!({"start_absolute": 5, "cache_time": -1, "metrics": m}),
             json!({"start_relative": {"value": 1, "unit": "x"}, "metrics": m}),
             json!({"start_absolute": 5, "time_zone": "Nowhere", "metrics": m}),
             json!({"start_absolute": 5, "metrics": [{"name": "m", "tags": {"a": ""}}]}),

@@ -53,7 +53,7 @@ impl GroupBy {
                     .collect();
                 Ok(Self::Bin(bins.filter(|bins| !bins.is_empty()).ok_or("bins must be numbers.")?))
             }
-            other => Err(format!("name {other:?} is not a grouping.")),
+            other => Err(format!("{other} invalid group_by name")),
         }
     }
 
@@ -69,7 +69,7 @@ impl GroupBy {
             Self::Time(size, count) => elapsed(ms, start_ms, *size).rem_euclid(*count),
             // KairosDB cuts the value towards zero first.
             Self::Value(size) => (value as i64) / size,
-            Self::Bin(bins) => bins.iter().position(|bin| value < *bin).unwrap_or(bins.len()) as i64,
+            Self::Bin(bins) => bin(bins, value),
         })
     }
 
@@ -100,7 +100,16 @@ impl GroupBy {
     }
 }
 
-/// How many durations have passed. Months count by the calendar, a year is 52 weeks.
+/// 0 below the first number, then so many as the bin between two numbers, and beyond all of them their count.
+fn bin(bins: &[f64], value: f64) -> i64 {
+    if bins.first().is_none_or(|first| value < *first) {
+        return 0;
+    }
+    let between = bins.windows(2).position(|pair| value >= pair[0] && value < pair[1]);
+    between.map_or(bins.len(), |at| at + 1) as i64
+}
+
+/// How many durations have passed. Of months KairosDB counts each, whatever their number in `range_size`. Months count by the calendar, a year is 52 weeks.
 fn elapsed(ms: i64, start_ms: i64, size: Duration) -> i64 {
     if size.unit == Unit::Months {
         let month = |ms: i64| {
@@ -108,7 +117,7 @@ fn elapsed(ms: i64, start_ms: i64, size: Duration) -> i64 {
             Some(i64::from(day.year()) * 12 + i64::from(day.month()))
         };
         return match (month(ms), month(start_ms)) {
-            (Some(ms), Some(start)) => (ms - start) / size.value,
+            (Some(ms), Some(start)) => ms - start,
             _ => 0,
         };
     }
@@ -120,6 +129,6 @@ fn texts(group: &Map<String, Value>) -> Result<Vec<String>, String> {
     let tags =
         group.get("tags").and_then(Value::as_array).filter(|tags| !tags.is_empty() && tags.len() <= 1000);
     let texts: Option<Vec<String>> =
-        tags.ok_or("tags may not be empty.")?.iter().map(|tag| tag.as_str().map(str::to_owned)).collect();
+        tags.ok_or("tags may not be empty")?.iter().map(|tag| tag.as_str().map(str::to_owned)).collect();
     texts.ok_or_else(|| "tags must be texts.".to_owned())
 }

@@ -7,7 +7,7 @@ mod group;
 mod query;
 mod time;
 
-pub use aggregate::{Aggregator, Compare, Fold, Sample, Sampling, Span, Stamp};
+pub use aggregate::{Aggregator, Compare, Fold, Sample, Sampling, Span, Stamp, Threshold};
 pub use body::datapoints;
 pub use group::GroupBy;
 pub use query::{Metric, Query, TagValue};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::aggregate::Aggregator;
 use super::group::GroupBy;
-use super::time::{Duration, Unit};
+use super::time::{self, Duration, Unit};
 
 /// Most metrics, aggregators, groupings or tags of a query.
 const PARTS_MAX: usize = 1000;
@@ -90,20 +90,22 @@ impl Query {
         let zone = match query.get("time_zone") {
             None | Some(Value::Null) => TimeZone::UTC,
             Some(zone) => {
-                let name = zone.as_str().unwrap_or_default();
-                TimeZone::get(name).map_err(|_| format!("query.time_zone {name:?} is not a time zone."))?
+                let name = zone.as_str().unwrap_or("?");
+                time::zone(name).ok_or_else(|| format!("query.{name} is not a valid time zone"))?
             }
         };
-        let time = |edge: &str| time(query, edge, now_ms, &zone);
-        let start_ms = time("start")?.ok_or("query.start_time relative or absolute time must be set.")?;
-        let end_ms = time("end")?.unwrap_or(i64::MAX);
-        if start_ms > end_ms {
-            return Err("query.end_time must be after the start time.".to_owned());
-        }
-        let metrics = match query.get("metrics") {
-            Some(Value::Array(metrics)) if !metrics.is_empty() => metrics,
-            _ => return Err("query.metric[] must have a size of at least 1.".to_owned()),
+        let cache_time = match query.get("cache_time") {
+            None | Some(Value::Null) => 0,
+            Some(time) => {
+                let time = number(time).ok_or("cache_time must be a number")?;
+                u64::try_from(time).map_err(|_| "cache_time must be greater than or equal to 0")?
+            }
         };
+        let Some(Value::Array(metrics)) = query.get("metrics") else {
+            return Err("query.metric[] must have a size of at least 1".to_owned());
+        };
+        // KairosDB answers a list without metrics, even if there is no time either.
+        let (start_ms, end_ms) = if metrics.is_empty() { (0, 0) } else { times(query, now_ms)? };
         within(metrics.len(), "metrics")?;
         if metrics.iter().map(regexes).sum::<usize>() > REGEXES_MAX {
             return Err(format!("query has more than {REGEXES_MAX} regular expressions."));
@@ -114,7 +116,7 @@ impl Query {
         Ok(Self {
             start_ms,
             end_ms,
-            cache_time: query.get("cache_time").and_then(number).map_or(0, |time| time.max(0) as u64),
+            cache_time,
             metrics: metrics.iter().enumerate().map(metric).collect::<Result<_, _>>()?,
             zone,
         })
@@ -139,7 +141,7 @@ impl Metric {
         let Value::Object(metric) = metric else { return Err("must be an object.".to_owned()) };
         let name = match metric.get("name") {
             Some(Value::String(name)) if !name.is_empty() => name.clone(),
-            _ => return Err("name may not be empty.".to_owned()),
+            _ => return Err("name may not be empty".to_owned()),
         };
         let list = |key: &str| -> Result<Vec<&Value>, String> {
             match metric.get(key) {
@@ -151,14 +153,15 @@ impl Metric {
         let limit = match metric.get("limit") {
             None | Some(Value::Null) => 0,
             Some(limit) => {
-                number(limit).and_then(|limit| usize::try_from(limit).ok()).ok_or("limit is not a number.")?
+                // Less than none is no limit, as in KairosDB.
+                usize::try_from(number(limit).ok_or("limit is not a number.")?).unwrap_or(0)
             }
         };
         let descending =
             match metric.get("order").and_then(Value::as_str).map(str::to_ascii_lowercase).as_deref() {
                 None | Some("asc") => false,
                 Some("desc") => true,
-                Some(other) => return Err(format!("order {other:?} is neither asc nor desc.")),
+                Some(_) => return Err("order must be either 'asc' or 'desc'".to_owned()),
             };
         let aggregator = |(at, value): (usize, &Value)| {
             Aggregator::of(value).map_err(|text| format!("aggregators[{at}].{text}"))
@@ -169,7 +172,7 @@ impl Metric {
         Ok(Self {
             name,
             tags: tags(metric.get("tags"))?,
-            exclude_tags: metric.get("exclude_tags").and_then(Value::as_bool).unwrap_or(false),
+            exclude_tags: metric.get("exclude_tags").and_then(is_true).unwrap_or(false),
             limit,
             descending,
             aggregators: list("aggregators")?
@@ -190,17 +193,21 @@ fn tags(tags: Option<&Value>) -> Result<Vec<(String, Vec<TagValue>)>, String> {
     };
     within(tags.len(), "tags")?;
     let mut all = Vec::new();
-    for (tag, values) in tags {
+    for (at, (tag, values)) in tags.iter().enumerate() {
+        if tag.is_empty() {
+            return Err(format!("tags[{at}] name must not be empty"));
+        }
         let values: Vec<&Value> = match values {
             Value::Array(values) => values.iter().collect(),
             value => vec![value],
         };
         within(values.len(), "tags")?;
-        let values = values.into_iter().map(|value| tag_value(tag, value)).collect::<Result<Vec<_>, _>>()?;
-        if tag.is_empty() || values.is_empty() {
-            return Err(format!("tags[{tag}] may not be empty."));
+        let value = |value| tag_value(value).map_err(|text| format!("tags[{at}].{tag} {text}"));
+        let values = values.into_iter().map(value).collect::<Result<Vec<_>, _>>()?;
+        // A list without values selects nothing, as in KairosDB.
+        if !values.is_empty() {
+            all.push((tag.clone(), values));
         }
-        all.push((tag.clone(), values));
     }
     Ok(all)
 }
@@ -216,14 +223,15 @@ fn regexes(metric: &Value) -> usize {
     .sum()
 }
 
-fn tag_value(tag: &str, value: &Value) -> Result<TagValue, String> {
+fn tag_value(value: &Value) -> Result<TagValue, String> {
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
+        Value::Bool(is) => is.to_string(),
         _ => String::new(),
     };
     if text.is_empty() {
-        return Err(format!("tags[{tag}] value must not be null or empty."));
+        return Err("value must not be null or empty".to_owned());
     }
     match text.strip_prefix(REGEX) {
         None => Ok(TagValue::Exact(text)),
@@ -231,12 +239,23 @@ fn tag_value(tag: &str, value: &Value) -> Result<TagValue, String> {
             .size_limit(REGEX_BYTES_MAX)
             .build()
             .map(TagValue::Regex)
-            .map_err(|_| format!("tags[{tag}] {regex:?} is not a regular expression, or too large a one.")),
+            .map_err(|_| format!("{regex:?} is not a regular expression, or too large a one")),
     }
 }
 
+/// First and last time. KairosDB names the first metric when they are wrong.
+fn times(query: &Map<String, Value>, now_ms: i64) -> Result<(i64, i64), String> {
+    let start = edge(query, "start", now_ms)?;
+    let start = start.ok_or("query.metric[0].start_time relative or absolute time must be set")?;
+    let end = edge(query, "end", now_ms)?.unwrap_or(i64::MAX);
+    if start > end {
+        return Err("query.metric[0].end_time must be greater than the start time".to_owned());
+    }
+    Ok((start, end))
+}
+
 /// The time of an edge: absolute, or before now.
-fn time(query: &Map<String, Value>, edge: &str, now_ms: i64, zone: &TimeZone) -> Result<Option<i64>, String> {
+fn edge(query: &Map<String, Value>, edge: &str, now_ms: i64) -> Result<Option<i64>, String> {
     match query.get(&format!("{edge}_absolute")) {
         None | Some(Value::Null) => {}
         Some(absolute) => {
@@ -248,20 +267,40 @@ fn time(query: &Map<String, Value>, edge: &str, now_ms: i64, zone: &TimeZone) ->
     match query.get(&format!("{edge}_relative")) {
         None | Some(Value::Null) => Ok(None),
         Some(relative) => {
-            let duration = duration(relative).map_err(|text| format!("query.{edge}_relative.{text}"))?;
-            let beyond = || format!("query.{edge}_relative lies beyond all time.");
-            duration.before(now_ms, zone).map(Some).ok_or_else(beyond)
+            let duration = at_least(0, relative).map_err(|text| format!("{edge}_relative.{text}"))?;
+            let beyond = || format!("{edge}_relative lies beyond all time");
+            duration.before(now_ms).map(Some).ok_or_else(beyond)
         }
     }
 }
 
 /// A duration as an object of `value` and `unit`.
 pub(super) fn duration(value: &Value) -> Result<Duration, String> {
-    let count = value.get("value").and_then(number).filter(|count| *count > 0);
-    let count = count.ok_or("value must be greater than or equal to 1.")?;
-    let name = value.get("unit").and_then(Value::as_str).unwrap_or_default();
-    let unit = Unit::named(name).ok_or_else(|| format!("unit {name:?} is not a unit of time."))?;
+    at_least(1, value)
+}
+
+fn at_least(least: i64, value: &Value) -> Result<Duration, String> {
+    let count = value.get("value").map_or(Some(0), number).filter(|count| *count >= least);
+    let count = count.ok_or_else(|| format!("value must be greater than or equal to {least}"))?;
+    let name = value.get("unit").and_then(Value::as_str).ok_or("unit may not be null")?;
+    let unit = Unit::named(name).ok_or_else(|| no_unit(name))?;
     Ok(Duration { value: count, unit })
+}
+
+/// What is wrong with the name of a unit.
+pub(super) fn no_unit(name: &str) -> String {
+    format!(
+        "{name} is not a valid time unit, must be one of MILLISECONDS,SECONDS,MINUTES,HOURS,DAYS,WEEKS,MONTHS,YEARS"
+    )
+}
+
+/// A truth value, also one in a text.
+pub(super) fn is_true(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(is) => Some(*is),
+        Value::String(text) => Some(text.eq_ignore_ascii_case("true")),
+        _ => None,
+    }
 }
 
 /// A whole number, also one in a text.

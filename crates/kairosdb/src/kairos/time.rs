@@ -4,6 +4,29 @@ use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Unit as JiffUnit, Zoned};
 
+/// The zone of this name: of the time zone database, or an offset like `+02:00`. Without a name UTC.
+pub(super) fn zone(name: &str) -> Option<TimeZone> {
+    if name.is_empty() {
+        return Some(TimeZone::UTC);
+    }
+    TimeZone::get(name).ok().or_else(|| offset(name))
+}
+
+fn offset(text: &str) -> Option<TimeZone> {
+    let (sign, rest) = match text.split_at_checked(1)? {
+        ("+", rest) => (1, rest),
+        ("-", rest) => (-1, rest),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let part = |text: &str, most: i32| {
+        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<i32>().ok().filter(|number| is_number && *number <= most)
+    };
+    let seconds = sign * (part(hours, 23)? * 3600 + part(minutes, 59)? * 60);
+    Some(TimeZone::fixed(jiff::tz::Offset::from_seconds(seconds).ok()?))
+}
+
 /// A unit of a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -75,17 +98,27 @@ impl Unit {
 /// A number of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Duration {
-    /// How many; at least 1.
+    /// How many; at least 1, but for times before now, which may be none.
     pub value: i64,
     /// Of which unit.
     pub unit: Unit,
 }
 
 impl Duration {
-    /// The time this long before `now_ms`, by the calendar of a zone. `None` if it is beyond all calendars.
-    pub fn before(self, now_ms: i64, zone: &TimeZone) -> Option<i64> {
-        let then = zoned(now_ms, zone)?.checked_sub(self.unit.span(self.value)?).ok()?;
+    /// The time this long before `now_ms`, by the calendar in UTC. `None` if it is beyond all calendars.
+    pub fn before(self, now_ms: i64) -> Option<i64> {
+        let then = zoned(now_ms, &TimeZone::UTC)?.checked_sub(self.unit.span(self.value)?).ok()?;
         Some(then.timestamp().as_millisecond())
+    }
+
+    /// Milliseconds from `ms` until this much later, by the calendar of a zone.
+    pub fn length_from(self, ms: i64, zone: &TimeZone) -> f64 {
+        let by_calendar = || {
+            let then = zoned(ms, zone)?.checked_add(self.unit.span(self.value)?).ok()?;
+            then.timestamp().as_millisecond().checked_sub(ms)
+        };
+        let by_clock = self.value as f64 * self.unit.millis() as f64;
+        if self.unit.is_calendar() { by_calendar().map_or(by_clock, |ms| ms as f64) } else { by_clock }
     }
 }
 
@@ -110,7 +143,8 @@ impl Ranges {
         Self { sampling, start, zone: zone.clone(), last: (0, 0) }
     }
 
-    /// Start and end of the range that holds `ms`; the end is the start of the next.
+    /// Start and end of the range that holds `ms`; the end is the start of the next. A point before the start, which
+    /// another aggregator made, counts to the range that ends after it as KairosDB divides, towards zero.
     pub(super) fn of(&mut self, ms: i64) -> (i64, i64) {
         if !(self.last.0..self.last.1).contains(&ms) {
             self.last = self.find(ms);
@@ -125,7 +159,7 @@ impl Ranges {
             return range;
         }
         let length = self.sampling.value.saturating_mul(self.sampling.unit.millis()).max(1);
-        let from = self.start + ms.saturating_sub(self.start).div_euclid(length) * length;
+        let from = self.start + ms.saturating_sub(self.start) / length * length;
         (from, from.saturating_add(length))
     }
 
@@ -144,7 +178,7 @@ impl Ranges {
             Unit::Months => i64::from(between.get_months()),
             _ => i64::from(between.get_years()),
         };
-        let past = units.div_euclid(self.sampling.value) * self.sampling.value;
+        let past = units / self.sampling.value * self.sampling.value;
         let at = |units: i64| -> Option<i64> {
             let then = start.checked_add(self.sampling.unit.span(units)?).ok()?;
             Some(then.timestamp().as_millisecond())
@@ -195,6 +229,9 @@ mod tests {
         // 2023-10-29 has 25 hours in Rome.
         let autumn = 1_698_530_400_000;
         assert_eq!(of(1, Unit::Days, true, autumn + 1, autumn + 5, &zone), (autumn, autumn + 25 * 3_600_000));
-        assert_eq!(Duration { value: 2, unit: Unit::Hours }.before(now, &utc), Some(now - 7_200_000));
+        assert_eq!(Duration { value: 2, unit: Unit::Hours }.before(now), Some(now - 7_200_000));
+        let length = |unit, zone: &TimeZone| Duration { value: 1, unit }.length_from(autumn, zone);
+        assert_eq!((length(Unit::Days, &zone), length(Unit::Days, &utc)), (90_000_000.0, 86_400_000.0));
+        assert_eq!(length(Unit::Months, &utc), 31.0 * 86_400_000.0);
     }
 }

@@ -242,6 +242,16 @@ pub enum StoreKind {
     Cassandra,
 }
 
+impl StoreKind {
+    /// Its name in `store.kind`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Cassandra => "cassandra",
+        }
+    }
+}
+
 /// A loaded configuration without errors.
 #[derive(Debug)]
 pub struct Loaded {

@@ -23,6 +23,7 @@ mod retention_hint;
 mod rules;
 mod self_metrics;
 mod sink;
+mod status;
 mod stopping;
 mod tagging;
 mod watchdog;
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use plumbago_api::{AdminHandles, AdminSecret, Handles, KeptAnswers, Server};
+use plumbago_api::{AdminHandles, AdminSecret, Handles, KeptAnswers, Server, StatusHandles};
 use plumbago_cluster::NotedReads;
 use plumbago_cluster::peers::Client;
 use plumbago_engine::{Engine, EngineParts, Reader, Recovered, StartError};
@@ -173,6 +174,10 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     };
     let health = health::Health::new(core.conditions.clone(), outside, stop.clone());
     let tagging = Arc::new(tagging::Tags::new(&core, rules.config_for()));
+    let secret = AdminSecret {
+        value: secret::load_or_create(&config.data_dir).map_err(|error| Failure::new(Exit::Store, error))?,
+        file: secret::path(&config.data_dir),
+    };
     let handles = Handles {
         index: Arc::clone(&core.index),
         finder: core.keeper.finder(),
@@ -186,17 +191,18 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
         answers: core.answers.clone(),
+        status: Some(StatusHandles {
+            source: Arc::new(status::Inside::new(config, control.clone(), listeners.clone())),
+            token: config.admin.token.clone(),
+            secret: secret.clone(),
+        }),
     };
     let admin_handles = AdminHandles {
         readiness: Arc::new(health.clone()),
         actions: Arc::new(control.clone()),
         heads: Arc::new(control.clone()),
         registry: core.registry.clone(),
-        secret: AdminSecret {
-            value: secret::load_or_create(&config.data_dir)
-                .map_err(|error| Failure::new(Exit::Store, error))?,
-            file: secret::path(&config.data_dir),
-        },
+        secret,
     };
     let carbonlink = carbonlink::bind(config, &core)?;
     let api = Server::bind(&config.api, &handles).await.context("api.listen").map_err(internal)?;

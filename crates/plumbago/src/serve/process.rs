@@ -17,6 +17,11 @@ pub(super) fn cpu_seconds() -> f64 {
     Process::read().map_or(0.0, |process| process.cpu_seconds)
 }
 
+/// Memory of the process that is in RAM, in bytes; 0 if the system does not show it.
+pub(super) fn resident_bytes() -> u64 {
+    Process::read().map_or(0, |process| process.resident as u64)
+}
+
 fn text() -> String {
     let mut text = String::new();
     let version = env!("CARGO_PKG_VERSION");

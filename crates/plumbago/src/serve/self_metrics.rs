@@ -108,12 +108,13 @@ struct Names {
 
 impl Names {
     fn new(prefix: &str) -> Self {
-        let host = host();
-        Self {
-            agent: format!("{prefix}.agents.{host}-a"),
-            aggregator: format!("{prefix}.aggregator.{host}-a"),
-        }
+        Self { agent: agent(prefix), aggregator: format!("{prefix}.aggregator.{}-a", host()) }
     }
+}
+
+/// The beginning of the names of this process's self-metrics, without the last dot.
+pub(super) fn agent(prefix: &str) -> String {
+    format!("{prefix}.agents.{}-a", host())
 }
 
 async fn totals(source: &Source) -> Totals {

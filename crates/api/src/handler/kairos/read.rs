@@ -267,7 +267,7 @@ pub(super) async fn names_of(api: &Arc<Api>, metric: &Metric) -> Result<Vec<Stri
 }
 
 /// A text of which each character means itself in a regular expression.
-fn escaped(text: &str) -> String {
+pub(in crate::handler) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         if character.is_ascii_punctuation()

@@ -12,7 +12,7 @@ use plumbago_api::{
 };
 use plumbago_index::Index;
 use plumbago_model::{Aggregation, ManualClock, MetricConfig, Series};
-use plumbago_store::{FetchError, FetchRequest, SeriesSource};
+use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
 use plumbago_telemetry::Registry;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -64,6 +64,25 @@ impl SeriesSource for Made {
             Some(Series { name: Arc::clone(name), start, step: STEP, values })
         };
         Ok(request.names.iter().filter_map(series).collect())
+    }
+
+    async fn explain(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
+        let provenance = |series: Series| Provenance {
+            name: series.name,
+            config: Arc::new(MetricConfig {
+                retention: "60s:1d,5m:30d".parse().unwrap(),
+                aggregation: Aggregation::Sum,
+                x_files_factor: 0.25,
+            }),
+            stage: 0,
+            slots: series.values.len(),
+            from_head: series.values.iter().filter(|value| !value.is_nan()).count(),
+            from_spool: 0,
+            from_peers: 0,
+            from_store: 0,
+            hidden: 0,
+        };
+        Ok(self.fetch(request).await?.into_iter().map(provenance).collect())
     }
 }
 
@@ -153,6 +172,7 @@ pub(crate) async fn start_in(config: Config, source: Made, readiness: Arc<dyn Re
         clock: Arc::new(ManualClock::at(NOW)),
         registry: registry.clone(),
         answers: Default::default(),
+        status: None,
     };
     let config = Config { listen: "127.0.0.1:0".to_owned(), ..config };
     let server = Server::bind(&config, &handles).await.unwrap().unwrap();

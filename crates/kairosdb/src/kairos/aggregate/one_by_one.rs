@@ -1,6 +1,6 @@
 //! Aggregators that look at one point, or at a point and those before it.
 
-use super::{Compare, Sample};
+use super::{Compare, Sample, Threshold};
 
 pub(super) fn each(points: Vec<Sample>, change: impl Fn(f64) -> f64) -> Vec<Sample> {
     points.into_iter().map(|(ms, value)| (ms, value.map(&change))).collect()
@@ -63,9 +63,12 @@ pub(super) fn filter(mut points: Vec<Sample>, compare: Compare, threshold: f64) 
     points
 }
 
-/// How many thresholds a value has passed.
-pub(super) fn score(value: f64, thresholds: &[f64], descending: bool) -> f64 {
-    let passed = thresholds.iter().filter(|threshold| value >= **threshold).count();
+/// How many thresholds, in ascending order, a value has passed.
+pub(super) fn score(value: f64, thresholds: &[Threshold], descending: bool) -> f64 {
+    let passes = |threshold: &Threshold| {
+        value > threshold.value || (value == threshold.value && threshold.is_inferior)
+    };
+    let passed = thresholds.iter().take_while(|threshold| passes(threshold)).count();
     (if descending { thresholds.len() - passed } else { passed }) as f64
 }
 

@@ -4,18 +4,18 @@ use super::{Fold, Sample, Sampling, Span, Stamp};
 use crate::kairos::time::Ranges;
 
 pub(super) fn apply(
-    sampling: Sampling,
+    sampling: &Sampling,
     fold: Fold,
     points: &[Sample],
     span: Span<'_>,
 ) -> Result<Vec<Sample>, String> {
-    let mut ranges = Ranges::new(sampling.duration, sampling.align, span.start_ms, span.zone);
+    let zone = sampling.zone.as_ref().unwrap_or(span.zone);
+    let mut ranges = Ranges::new(sampling.duration, sampling.align, span.start_ms, zone);
     if fold == Fold::Gaps {
-        return gaps(&mut ranges, points, span);
+        return gaps(&mut ranges, points, span, sampling.trim);
     }
-    let known: Vec<(i64, f64)> = points.iter().filter_map(|(ms, value)| Some((*ms, (*value)?))).collect();
     let mut made = Vec::new();
-    let mut rest = &known[..];
+    let mut rest = points;
     while let Some((first, _)) = rest.first() {
         let (from, until) = ranges.of(*first);
         let len = rest.iter().position(|(ms, _)| *ms >= until).unwrap_or(rest.len()).max(1);
@@ -31,45 +31,50 @@ pub(super) fn apply(
             Stamp::Start => from,
             Stamp::End => until,
         };
-        made.push((at, Some(value(fold, group))));
+        made.push((at, value(fold, group)));
     }
     Ok(made)
 }
 
-/// The value of a range. It has at least one point.
-fn value(fold: Fold, group: &[(i64, f64)]) -> f64 {
-    let values = || group.iter().map(|(_, value)| *value);
-    let count = group.len() as f64;
+fn values(group: &[Sample]) -> impl Iterator<Item = f64> + '_ {
+    group.iter().filter_map(|(_, value)| *value)
+}
+
+/// The value of a range of at least one point. Points without a value, which `gaps` makes, are only counted.
+fn value(fold: Fold, group: &[Sample]) -> Option<f64> {
+    let known = values(group).count();
     match fold {
-        Fold::Sum => values().sum(),
-        Fold::Min => values().fold(f64::INFINITY, f64::min),
-        Fold::Max => values().fold(f64::NEG_INFINITY, f64::max),
-        Fold::Avg => values().sum::<f64>() / count,
+        Fold::Count => return Some(group.len() as f64),
+        Fold::First => return group.first().and_then(|(_, value)| *value),
+        Fold::Last => return group.last().and_then(|(_, value)| *value),
+        _ if known == 0 => return None,
+        _ => {}
+    }
+    let mean = || values(group).sum::<f64>() / known as f64;
+    Some(match fold {
+        Fold::Sum => values(group).sum(),
+        Fold::Min => values(group).fold(f64::INFINITY, f64::min),
+        Fold::Max => values(group).fold(f64::NEG_INFINITY, f64::max),
         Fold::Dev(around) => {
             let dev = deviation(group);
-            around.map_or(dev, |factor| values().sum::<f64>() / count + factor * dev)
+            around.map_or(dev, |factor| mean() + factor * dev)
         }
-        Fold::Count => count,
-        Fold::Last => group[group.len() - 1].1,
-        Fold::Percentile(quantile) => percentile(quantile, values().collect()),
-        Fold::First | Fold::LeastSquares | Fold::Gaps => group[0].1,
-    }
+        Fold::Percentile(quantile) => percentile(quantile, values(group).collect()),
+        _ => mean(),
+    })
 }
 
 /// The deviation of a sample; 0 of a single point.
-fn deviation(group: &[(i64, f64)]) -> f64 {
-    if group.len() < 2 {
-        return 0.0;
-    }
+fn deviation(group: &[Sample]) -> f64 {
     // Welford's: a sum of squares would lose the digits of values that are large and close together.
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
-    for (_, value) in group {
+    for value in values(group) {
         count += 1.0;
         let delta = value - mean;
         mean += delta / count;
         squares += delta * (value - mean);
     }
-    (squares / (count - 1.0)).max(0.0).sqrt()
+    if count < 2.0 { 0.0 } else { (squares / (count - 1.0)).max(0.0).sqrt() }
 }
 
 /// At position `quantile`·(n+1) of the sorted values, linear between neighbours.
@@ -91,7 +96,8 @@ fn percentile(quantile: f64, mut values: Vec<f64>) -> f64 {
 }
 
 /// One or two points pass. Of more, the fitted line's values at the first and the last time.
-fn least_squares(group: &[(i64, f64)], made: &mut Vec<Sample>) {
+fn least_squares(group: &[Sample], made: &mut Vec<Sample>) {
+    let group: Vec<(i64, f64)> = group.iter().filter_map(|(ms, value)| Some((*ms, (*value)?))).collect();
     if group.len() <= 2 {
         made.extend(group.iter().map(|(ms, value)| (*ms, Some(*value))));
         return;
@@ -110,12 +116,19 @@ fn least_squares(group: &[(i64, f64)], made: &mut Vec<Sample>) {
     }
 }
 
-/// All points, and one without a value at the start of each range that has none.
-fn gaps(ranges: &mut Ranges, points: &[Sample], span: Span<'_>) -> Result<Vec<Sample>, String> {
+/// All points, and one without a value at the start of each range that has none: of the query, or with `trim` from
+/// the first point to the last.
+fn gaps(ranges: &mut Ranges, points: &[Sample], span: Span<'_>, trim: bool) -> Result<Vec<Sample>, String> {
     let mut made = Vec::new();
     let mut rest = points;
-    let mut at = span.start_ms;
-    while at <= span.end_ms {
+    let (first, last) = match (points.first(), points.last()) {
+        (Some((first, _)), Some((last, _))) if trim => (*first, *last),
+        _ if trim => return Ok(made),
+        _ => (span.start_ms, span.end_ms),
+    };
+    let mut at = first;
+    // Aggregators before may have put points behind the end of the query, at the ends of their ranges.
+    while at <= last || !rest.is_empty() {
         let (from, until) = ranges.of(at);
         let len = rest.iter().position(|(ms, _)| *ms >= until).unwrap_or(rest.len());
         let (group, after) = rest.split_at(len);
@@ -130,6 +143,5 @@ fn gaps(ranges: &mut Ranges, points: &[Sample], span: Span<'_>) -> Result<Vec<Sa
         }
         at = until.max(at + 1);
     }
-    made.extend_from_slice(rest);
     Ok(made)
 }

@@ -1,10 +1,11 @@
 //! Reads aggregators from JSON. A property that an aggregator does not have is an error, as in KairosDB.
 
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
-use super::{Aggregator, Compare, Fold, Sampling, Stamp};
-use crate::kairos::query::{duration, number};
-use crate::kairos::time::{Duration, Unit};
+use super::{Aggregator, Compare, Fold, Sampling, Stamp, Threshold};
+use crate::kairos::query::{duration, is_true, no_unit, number};
+use crate::kairos::time::{Duration, Unit, zone};
 
 impl Aggregator {
     /// Reads an aggregator.
@@ -24,7 +25,8 @@ impl Aggregator {
 }
 
 /// The properties of aggregators over ranges.
-const RANGE: &[&str] = &["sampling", "align_sampling", "align_start_time", "align_end_time", "time_zone"];
+const RANGE: &[&str] =
+    &["sampling", "align_sampling", "align_start_time", "align_end_time", "time_zone", "trim"];
 
 struct Properties<'a> {
     name: &'a str,
@@ -48,8 +50,8 @@ impl Properties<'_> {
             "dev" => (Fold::Dev(self.around()?), &["return_type", "dev_count"]),
             "percentile" => {
                 let quantile = self.real("percentile")?.unwrap_or(-1.0);
-                if !(0.0..=1.0).contains(&quantile) {
-                    return Err("percentile must be between 0 and 1.".to_owned());
+                if !(quantile > 0.0 && quantile <= 1.0) {
+                    return Err("percentile must be greater than 0 and at most 1".to_owned());
                 }
                 (Fold::Percentile(quantile), &["percentile"])
             }
@@ -77,14 +79,14 @@ impl Properties<'_> {
 
     fn single(&self) -> Result<Aggregator, String> {
         let (aggregator, known): (_, &[&str]) = match self.name {
-            "rate" => (Aggregator::Rate(self.unit()?), &["unit", "sampling", "time_zone"]),
-            "sampler" => (Aggregator::Sampler(self.unit()?), &["unit", "sampling", "time_zone"]),
+            "rate" => (Aggregator::Rate(self.unit()?, self.zone()?), &["unit", "sampling", "time_zone"]),
+            "sampler" => (Aggregator::Sampler(self.unit()?, self.zone()?), &["unit", "time_zone"]),
             "diff" => (Aggregator::Diff, &[]),
             "scale" => (Aggregator::Scale(self.required("factor")?), &["factor"]),
             "div" => {
                 let divisor = self.required("divisor")?;
                 if divisor == 0.0 {
-                    return Err("divisor must be greater than 0.".to_owned());
+                    return Err("divisor may not be zero".to_owned());
                 }
                 (Aggregator::Div(divisor), &["divisor"])
             }
@@ -94,23 +96,28 @@ impl Properties<'_> {
                 (Aggregator::Sma(size), &["size"])
             }
             "trim" => {
-                let trim =
-                    self.all.get("trim").and_then(Value::as_str).unwrap_or("both").to_ascii_lowercase();
-                let (first, last) = match trim.as_str() {
+                // KairosDB's page always sends the property; without it nothing is cut off.
+                let trim = self.all.get("trim").and_then(Value::as_str).unwrap_or_default();
+                let (first, last) = match trim.to_ascii_lowercase().as_str() {
+                    "" => (false, false),
                     "first" => (true, false),
                     "last" => (false, true),
                     "both" => (true, true),
-                    other => return Err(format!("trim {other:?} is not first, last or both.")),
+                    other => {
+                        return Err(format!(
+                            "{other} is not a valid trim type, must be 'first', 'last' or 'both'."
+                        ));
+                    }
                 };
                 (Aggregator::Trim(first, last), &["trim"])
             }
             "filter" => (
-                Aggregator::Filter(self.compare()?, self.required("threshold")?),
+                Aggregator::Filter(self.compare()?, self.real("threshold")?.unwrap_or(0.0)),
                 &["filter_op", "threshold"],
             ),
             "score" => (self.score()?, &["thresholds", "order"]),
             "save_as" => return Err("save_as is not answered here: a query changes nothing.".to_owned()),
-            other => return Err(format!("name {other:?} is not an aggregator.")),
+            other => return Err(format!("{other} invalid aggregators name")),
         };
         self.only(known)?;
         Ok(aggregator)
@@ -121,8 +128,8 @@ impl Properties<'_> {
             Some(Value::Array(thresholds)) if thresholds.len() <= 1000 => thresholds,
             _ => return Err("thresholds must be an array.".to_owned()),
         };
-        let thresholds: Option<Vec<f64>> = thresholds.iter().map(real).collect();
-        let thresholds = thresholds.ok_or("thresholds must be numbers.")?;
+        let mut thresholds: Vec<Threshold> = thresholds.iter().map(threshold).collect::<Result<_, _>>()?;
+        thresholds.sort_by(|a, b| a.value.total_cmp(&b.value));
         let order = self.all.get("order").and_then(Value::as_str).unwrap_or("ascending").to_ascii_lowercase();
         match order.as_str() {
             "ascending" => Ok(Aggregator::Score(thresholds, false)),
@@ -156,7 +163,18 @@ impl Properties<'_> {
         } else {
             Stamp::Point
         };
-        Ok(Sampling { duration, align: self.switch("align_sampling", true)?, stamp })
+        let (align, trim) = (self.switch("align_sampling", true)?, self.switch("trim", false)?);
+        Ok(Sampling { duration, align, stamp, zone: self.zone()?, trim })
+    }
+
+    fn zone(&self) -> Result<Option<TimeZone>, String> {
+        match self.all.get("time_zone") {
+            None | Some(Value::Null) => Ok(None),
+            Some(name) => {
+                let name = name.as_str().unwrap_or("?");
+                zone(name).map(Some).ok_or_else(|| format!("{name} is not a valid time zone"))
+            }
+        }
     }
 
     /// The unit of a rate: `unit`, or a whole `sampling`.
@@ -168,8 +186,7 @@ impl Properties<'_> {
             None | Some(Value::Null) => Ok(Duration { value: 1, unit: Unit::Milliseconds }),
             Some(unit) => {
                 let name = unit.as_str().unwrap_or_default();
-                let unit =
-                    Unit::named(name).ok_or_else(|| format!("unit {name:?} is not a unit of time."))?;
+                let unit = Unit::named(name).ok_or_else(|| no_unit(name))?;
                 Ok(Duration { value: 1, unit })
             }
         }
@@ -178,9 +195,7 @@ impl Properties<'_> {
     fn switch(&self, key: &str, default: bool) -> Result<bool, String> {
         match self.all.get(key) {
             None | Some(Value::Null) => Ok(default),
-            Some(Value::Bool(is)) => Ok(*is),
-            Some(Value::String(text)) => Ok(text.eq_ignore_ascii_case("true")),
-            Some(_) => Err(format!("{key} must be true or false.")),
+            Some(value) => is_true(value).ok_or_else(|| format!("{key} must be true or false.")),
         }
     }
 
@@ -199,8 +214,25 @@ impl Properties<'_> {
         let unknown = self.all.keys().find(|key| *key != "name" && !known.contains(&key.as_str()));
         match unknown {
             None => Ok(()),
-            Some(key) => Err(format!("Property {key:?} is not one of the aggregator {:?}.", self.name)),
+            Some(key) => Err(format!(
+                "Property '{key}' was specified for object '{}' but no matching setter was found",
+                self.name
+            )),
         }
+    }
+}
+
+/// A threshold of `score`: values equal to it have passed it only if its boundary is `inferior`.
+fn threshold(threshold: &Value) -> Result<Threshold, String> {
+    let Value::Object(all) = threshold else { return Err("thresholds must be objects.".to_owned()) };
+    let value = match all.get("value") {
+        None => 0.0,
+        Some(value) => real(value).ok_or("thresholds must have a number as value.")?,
+    };
+    match all.get("boundary").and_then(Value::as_str).unwrap_or("superior") {
+        "superior" => Ok(Threshold { value, is_inferior: false }),
+        "inferior" => Ok(Threshold { value, is_inferior: true }),
+        other => Err(format!("boundary {other:?} is neither superior nor inferior.")),
     }
 }
 

@@ -56,6 +56,13 @@ fn ranges_fold_their_points() {
         (6000, None),
     ];
     assert_eq!(gaps, expected);
+    let trimmed = json!({"name": "gaps", "trim": true, "sampling": {"value": 1, "unit": "seconds"}});
+    assert_eq!(apply(trimmed, &POINTS[1..]).unwrap(), expected[1..6]);
+    let behind = apply(
+        json!({"name": "gaps", "sampling": {"value": 1, "unit": "seconds"}}),
+        &[(5000, 1.0), (8000, 2.0)],
+    );
+    assert_eq!(behind.unwrap()[4..], [(5000, Some(1.0)), (6000, None), (7000, None), (8000, Some(2.0))]);
     let bomb = apply(json!({"name": "gaps"}), POINTS);
     assert!(bomb.unwrap_err().contains("api.limits.points"));
 }
@@ -69,11 +76,16 @@ fn points_one_by_one() {
         (json!({"name": "scale", "factor": 2}), vec![(1000, 2.0), (2000, 4.0), (2500, 12.0), (5000, 8.0)]),
         (json!({"name": "div", "divisor": "2"}), vec![(1000, 0.5), (2000, 1.0), (2500, 3.0), (5000, 2.0)]),
         (json!({"name": "sma", "size": 3}), vec![(2500, 3.0), (5000, 4.0)]),
+        (json!({"name": "trim"}), POINTS.to_vec()),
         (json!({"name": "trim", "trim": "both"}), vec![(2000, 2.0), (2500, 6.0)]),
         (json!({"name": "filter", "filter_op": "gte", "threshold": 4}), vec![(1000, 1.0), (2000, 2.0)]),
         (
-            json!({"name": "score", "thresholds": [2, 5]}),
+            json!({"name": "score", "thresholds": [{"value": 5}, {"value": 2, "boundary": "inferior"}]}),
             vec![(1000, 0.0), (2000, 1.0), (2500, 2.0), (5000, 1.0)],
+        ),
+        (
+            json!({"name": "score", "thresholds": [{"value": 2}, {"value": 5}], "order": "descending"}),
+            vec![(1000, 2.0), (2000, 2.0), (2500, 0.0), (5000, 1.0)],
         ),
     ] {
         assert_eq!(made(aggregator.clone(), POINTS), expected, "{aggregator}");
@@ -91,6 +103,10 @@ fn wrong_aggregators_are_named() {
         json!({"name": "sum", "sampling": {"value": 1, "unit": "fortnights"}}),
         json!({"name": "div", "divisor": 0}),
         json!({"name": "percentile", "percentile": 2}),
+        json!({"name": "percentile", "percentile": 0}),
+        json!({"name": "score", "thresholds": [1]}),
+        json!({"name": "sampler", "sampling": {"value": 1, "unit": "hours"}}),
+        json!({"name": "sum", "time_zone": "Nowhere"}),
         json!({"name": "save_as", "metric_name": "x"}),
         json!({"name": "trim", "trim": "x"}),
     ] {

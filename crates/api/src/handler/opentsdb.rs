@@ -1,0 +1,8 @@
+//! OpenTSDB's reads: queries, lists and what it says about itself.
+
+mod find;
+mod list;
+mod query;
+
+pub(crate) use list::{aggregators, filters, lookup, opentsdb_version, suggest};
+pub(crate) use query::opentsdb_query;

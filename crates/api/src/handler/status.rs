@@ -1,0 +1,167 @@
+//! `/plumbago/status`: a view of the daemon. It is open to this machine, or to those who know the admin token.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use plumbago_telemetry::{Condition, Registry, Sample};
+use serde_json::{Value, json};
+
+use crate::admin;
+use crate::admin::access::Access;
+use crate::admin::guard::{is_this_machine, name_of_host, of_other_site};
+use crate::config::{PageConfig, StatusAccess};
+use crate::error::plain;
+use crate::server::Client;
+use crate::state::Api;
+use crate::status::{StatusHandles, StatusSource};
+
+/// Headers that a proxy adds. The client of such a request is not the one that is connected.
+const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
+
+/// What the endpoint needs.
+#[derive(Debug)]
+pub(crate) struct Status {
+    source: Arc<dyn StatusSource>,
+    access: Access,
+    registry: Registry,
+    is_open_here: bool,
+    /// In lower case.
+    hosts: Vec<String>,
+}
+
+impl Status {
+    /// `None` if the status is switched off, or the process has none.
+    pub(crate) fn new(
+        config: &PageConfig,
+        handles: Option<&StatusHandles>,
+        registry: &Registry,
+    ) -> Option<Self> {
+        let handles = handles.filter(|_| config.status != StatusAccess::Off)?;
+        Some(Self {
+            source: Arc::clone(&handles.source),
+            access: Access::new(&handles.token, handles.secret.clone()),
+            registry: registry.clone(),
+            is_open_here: config.status == StatusAccess::Auto,
+            hosts: config.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+        })
+    }
+
+    /// Whether the request comes from this machine, by a name that only this machine's people give it: a page of
+    /// another site whose name was made to resolve to this machine has its own in `Host`.
+    fn is_from_here(&self, client: Option<&Client>, headers: &HeaderMap) -> bool {
+        let is_near = client.is_some_and(|Client(address)| address.ip().to_canonical().is_loopback());
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let is_named = is_this_machine(host) || self.hosts.contains(&name_of_host(host));
+        is_near && is_named && !OF_PROXIES.iter().any(|name| headers.contains_key(*name))
+    }
+}
+
+/// Answers a request to `/plumbago/status`.
+pub(crate) async fn status(api: Arc<Api>, request: Request) -> Response {
+    let Some(status) = &api.status else {
+        return plain(StatusCode::NOT_FOUND, "the status is switched off (api.page.status)\n");
+    };
+    let headers = request.headers();
+    if let Some(problem) = of_other_site(request.method(), headers) {
+        return plain(StatusCode::FORBIDDEN, format!("{problem}\n"));
+    }
+    let is_from_here = status.is_open_here && status.is_from_here(request.extensions().get(), headers);
+    if !is_from_here && !status.access.is_known(headers) {
+        return refusal();
+    }
+    let mut answer = match status.source.status().await {
+        Ok(answer) => answer,
+        Err(error) => return error.into_response(),
+    };
+    let conditions = api.readiness.conditions();
+    answer["now"] = json!(api.clock.now());
+    answer["ready"] = json!(!conditions.iter().any(|condition| condition.severity.blocks()));
+    answer["conditions"] = conditions.iter().map(condition).collect();
+    answer["figures"] = status.registry.samples().iter().map(figure).collect();
+    let mut response = Json(answer).into_response();
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn refusal() -> Response {
+    let text = "the status is shown to browsers on the daemon's machine, or with the header Authorization and \
+                admin.token (or the content of the file admin-secret of the data directory) as its bearer token\n";
+    let mut response = plain(StatusCode::UNAUTHORIZED, text);
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+fn condition(held: &Condition) -> Value {
+    let mut condition = admin::condition(held);
+    condition["text"] = json!(held.text);
+    condition
+}
+
+fn figure(sample: &Sample) -> Value {
+    let labels: serde_json::Map<String, Value> =
+        sample.labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({"name": sample.name, "labels": labels, "value": sample.value})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::admin::AdminSecret;
+    use crate::error::AdminError;
+
+    #[derive(Debug)]
+    struct Empty;
+
+    #[async_trait::async_trait]
+    impl StatusSource for Empty {
+        async fn status(&self) -> Result<Value, AdminError> {
+            Ok(json!({}))
+        }
+    }
+
+    fn status() -> Status {
+        let secret = AdminSecret { value: "secret".to_owned(), file: PathBuf::new() };
+        let handles = StatusHandles { source: Arc::new(Empty), token: String::new(), secret };
+        let config = PageConfig { hosts: vec!["Graphite.example".to_owned()], ..PageConfig::default() };
+        Status::new(&config, Some(&handles), &Registry::new()).unwrap()
+    }
+
+    fn is_from_here(client: Option<&str>, headers: &[(&'static str, &str)]) -> bool {
+        let client = client.map(|address| Client(address.parse().unwrap()));
+        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        status().is_from_here(client.as_ref(), &headers.collect())
+    }
+
+    #[test]
+    fn only_this_machine_by_its_own_names() {
+        let here = Some("127.0.0.1:50000");
+        for host in
+            ["127.0.0.1:8080", "localhost", "[::1]:8080", "graphite.example:8080", "GRAPHITE.example."]
+        {
+            assert!(is_from_here(here, &[("host", host)]), "{host}");
+        }
+        assert!(is_from_here(Some("[::ffff:127.0.0.1]:50000"), &[("host", "localhost")]));
+        assert!(!is_from_here(here, &[("host", "evil.example")]), "a name that was rebound");
+        assert!(!is_from_here(here, &[]), "no name");
+        assert!(!is_from_here(Some("10.0.0.7:50000"), &[("host", "10.0.0.1:8080")]));
+        assert!(!is_from_here(None, &[("host", "localhost")]), "a connection of another port");
+        for header in OF_PROXIES {
+            assert!(!is_from_here(here, &[("host", "localhost"), (header, "10.0.0.7")]), "{header}");
+        }
+    }
+
+    #[test]
+    fn it_can_be_switched_off() {
+        let secret = AdminSecret { value: String::new(), file: PathBuf::new() };
+        let handles = StatusHandles { source: Arc::new(Empty), token: String::new(), secret };
+        let off = PageConfig { status: StatusAccess::Off, ..PageConfig::default() };
+        assert!(Status::new(&off, Some(&handles), &Registry::new()).is_none());
+        assert!(Status::new(&PageConfig::default(), None, &Registry::new()).is_none());
+    }
+}

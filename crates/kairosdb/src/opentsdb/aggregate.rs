@@ -1,0 +1,180 @@
+//! What becomes of several values: of one bucket, or of several series at one time.
+
+/// A function from values to one value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Aggregator {
+    /// The sum.
+    Sum,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// The mean.
+    Avg,
+    /// The standard deviation of the whole population.
+    Dev,
+    /// How many series have begun and not ended.
+    Count,
+    /// Every series for itself.
+    None,
+    /// The sum, where a missing value is 0.
+    ZimSum,
+    /// The smallest of the values that are there.
+    MimMin,
+    /// The largest of the values that are there.
+    MimMax,
+    /// The value of the first series, where a missing value is 0.
+    First,
+    /// The value of the last series, where a missing value is 0.
+    Last,
+    /// The upper one of the two in the middle.
+    Median,
+    /// A percentile, above 0 and below 100.
+    Percentile(f64),
+}
+
+/// All aggregators by their names, sorted.
+pub const AGGREGATORS: [(&str, Aggregator); 19] = [
+    ("avg", Aggregator::Avg),
+    ("count", Aggregator::Count),
+    ("dev", Aggregator::Dev),
+    ("first", Aggregator::First),
+    ("last", Aggregator::Last),
+    ("max", Aggregator::Max),
+    ("median", Aggregator::Median),
+    ("mimmax", Aggregator::MimMax),
+    ("mimmin", Aggregator::MimMin),
+    ("min", Aggregator::Min),
+    ("none", Aggregator::None),
+    ("p50", Aggregator::Percentile(50.0)),
+    ("p75", Aggregator::Percentile(75.0)),
+    ("p90", Aggregator::Percentile(90.0)),
+    ("p95", Aggregator::Percentile(95.0)),
+    ("p99", Aggregator::Percentile(99.0)),
+    ("p999", Aggregator::Percentile(99.9)),
+    ("sum", Aggregator::Sum),
+    ("zimsum", Aggregator::ZimSum),
+];
+
+impl Aggregator {
+    /// The aggregator of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        AGGREGATORS.iter().find(|(known, _)| *known == name).map(|(_, aggregator)| *aggregator)
+    }
+
+    /// The value for some values, of which there is at least one. Values that are not a number do not count; if all are
+    /// so, the result is. May change the order of `values`.
+    pub(super) fn fold(self, values: &mut Vec<f64>) -> f64 {
+        match self {
+            Self::First | Self::None => return values.first().copied().unwrap_or(f64::NAN),
+            Self::Last => return values.last().copied().unwrap_or(f64::NAN),
+            _ => {}
+        }
+        if values.iter().any(|value| value.is_nan()) {
+            values.retain(|value| !value.is_nan());
+        }
+        if self == Self::Count {
+            return values.len() as f64;
+        }
+        if values.is_empty() {
+            return f64::NAN;
+        }
+        let sum = || values.iter().fold(0.0, |sum, value| sum + value);
+        match self {
+            Self::Sum | Self::ZimSum => sum(),
+            Self::Avg => sum() / values.len() as f64,
+            Self::Min | Self::MimMin => values.iter().copied().fold(f64::INFINITY, f64::min),
+            Self::Max | Self::MimMax => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            Self::Dev => deviation(values),
+            Self::Median => {
+                values.sort_unstable_by(f64::total_cmp);
+                values[values.len() / 2]
+            }
+            Self::Percentile(percent) => percentile(values, percent),
+            Self::First | Self::Last | Self::None | Self::Count => f64::NAN,
+        }
+    }
+
+    /// The value of a series at `x`, between its points `from` and `to`.
+    pub(super) fn between(self, x: i64, from: (i64, f64), to: (i64, f64)) -> f64 {
+        match self {
+            Self::ZimSum | Self::Count | Self::First | Self::Last | Self::None => 0.0,
+            // As OpenTSDB does: the neutral value takes part.
+            Self::MimMin => f64::MAX,
+            Self::MimMax => f64::MIN,
+            _ => from.1 + (x - from.0) as f64 * (to.1 - from.1) / (to.0 - from.0) as f64,
+        }
+    }
+}
+
+fn deviation(values: &[f64]) -> f64 {
+    let (mut mean, mut squares) = (0.0, 0.0);
+    for (at, value) in values.iter().enumerate() {
+        let new_mean = mean + (value - mean) / (at + 1) as f64;
+        squares += (value - mean) * (value - new_mean);
+        mean = new_mean;
+    }
+    (squares / values.len() as f64).sqrt()
+}
+
+/// By the position `p·(n+1)` in the sorted values, linear between neighbours.
+fn percentile(values: &mut [f64], percent: f64) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let position = percent * (values.len() + 1) as f64 / 100.0;
+    let below = position.floor();
+    if position < 1.0 {
+        return values[0];
+    }
+    if position >= values.len() as f64 {
+        return values[values.len() - 1];
+    }
+    let (lower, upper) = (values[below as usize - 1], values[below as usize]);
+    lower + (position - below) * (upper - lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_folded() {
+        let fold = |name: &str, values: &[f64]| Aggregator::named(name).unwrap().fold(&mut values.to_vec());
+        let values = [4.0, 1.0, 3.0, f64::NAN, 2.0];
+        for (name, expected) in [
+            ("sum", 10.0),
+            ("zimsum", 10.0),
+            ("min", 1.0),
+            ("mimmin", 1.0),
+            ("max", 4.0),
+            ("mimmax", 4.0),
+            ("avg", 2.5),
+            ("count", 4.0),
+            ("first", 4.0),
+            ("last", 2.0),
+            ("median", 3.0),
+            ("p50", 2.5),
+            ("p75", 3.75),
+            ("p999", 4.0),
+        ] {
+            assert_eq!(fold(name, &values), expected, "{name}");
+        }
+        // Of 2, 4, 4, 4, 5, 5, 7, 9 the deviation of the population is 2.
+        assert_eq!(fold("dev", &[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), 2.0);
+        assert_eq!(fold("dev", &[5.0]), 0.0);
+        assert!(fold("sum", &[f64::NAN]).is_nan() && fold("count", &[f64::NAN]) == 0.0);
+        assert!(AGGREGATORS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(Aggregator::named("SUM").is_none() && Aggregator::named("mult").is_none());
+    }
+
+    #[test]
+    fn what_is_missing_between_two_points() {
+        let between = |name: &str| Aggregator::named(name).unwrap().between(25, (20, 10.0), (40, 30.0));
+        for name in ["sum", "min", "max", "avg", "dev", "median", "p95"] {
+            assert_eq!(between(name), 15.0, "{name}");
+        }
+        for name in ["zimsum", "count", "first", "last"] {
+            assert_eq!(between(name), 0.0, "{name}");
+        }
+        assert_eq!((between("mimmin"), between("mimmax")), (f64::MAX, f64::MIN));
+    }
+}

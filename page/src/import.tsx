@@ -1,0 +1,107 @@
+// Takes graphs of other programs: pasted, dropped or from a file.
+
+import { signal, useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { filled, readImport, Unreadable, type Imported } from "./imports";
+import { count, many, visible } from "./numbers";
+import { change, spoken, view } from "./state";
+
+/** Whether the dialog is open, and the text that it begins with. */
+export const importing = signal<string | null>(null);
+
+/** Opens the dialog when something is dropped on the page. Returns what undoes it. */
+export function followDrops(): () => void {
+  const over = (event: DragEvent) => event.preventDefault();
+  const drop = (event: DragEvent) => {
+    const data = event.dataTransfer;
+    if (!data || (event.target instanceof HTMLElement && event.target.closest("input, textarea, .editor"))) return;
+    event.preventDefault();
+    const file = data.files[0];
+    if (file) void file.text().then((text) => (importing.value = text));
+    else if (data.getData("text/plain") !== "") importing.value = data.getData("text/plain");
+  };
+  window.addEventListener("dragover", over);
+  window.addEventListener("drop", drop);
+  return () => {
+    window.removeEventListener("dragover", over);
+    window.removeEventListener("drop", drop);
+  };
+}
+
+export function ImportDialog() {
+  const text = useSignal(importing.peek() ?? "");
+  const values = useSignal<ReadonlyMap<string, string>>(new Map());
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => area.current?.focus(), []);
+  useEffect(() => {
+    if (importing.value) text.value = importing.value;
+  }, [importing.value]);
+  const close = () => (importing.value = null);
+  const read = reading(text.value);
+  const accept = (adds: boolean) => {
+    if (!(read && "imported" in read)) return;
+    const { imported } = read;
+    const made = filled(imported, imported.variables.map(([name, value]) => [name, values.value.get(name) ?? value]));
+    change(adds ? { ...view.peek(), panels: [...view.peek().panels, ...made.panels] } : made);
+    spoken.value = `${many(made.panels.length, "panel")} shown`;
+    close();
+  };
+  return (
+    <div class="help import" role="dialog" aria-label="Import graphs" aria-modal="false" onKeyDown={(event) => event.key === "Escape" && close()}>
+      <h2>Import graphs</h2>
+      <p class="note" id="import-help">Paste or drop an address of /render, a link of Grafana's Explore, or the JSON of a dashboard or panel of Grafana or of a dashboard of graphite-web.</p>
+      <textarea ref={area} rows={8} spellcheck={false} aria-label="Address or JSON" aria-describedby="import-help" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
+      <label class="file">
+        or a file <input type="file" accept=".json,.txt,application/json,text/plain" onChange={(event) => void event.currentTarget.files?.[0]?.text().then((content) => (text.value = content))} />
+      </label>
+      {read && "problem" in read && <p class="problem" role="alert">{visible(read.problem)}</p>}
+      {read && "imported" in read && <Found imported={read.imported} values={values.value} set={(name, value) => (values.value = new Map([...values.value, [name, value]]))} />}
+      <div class="more">
+        <button type="button" disabled={!(read && "imported" in read)} onClick={() => accept(false)}>Show</button>
+        <button type="button" disabled={!(read && "imported" in read)} onClick={() => accept(true)}>Add</button>
+        <button type="button" class="quiet" onClick={close}>Close</button>
+      </div>
+    </div>
+  );
+}
+
+function reading(text: string): { imported: Imported } | { problem: string } | null {
+  if (text.trim() === "") return null;
+  try {
+    return { imported: readImport(text) };
+  } catch (error) {
+    return { problem: error instanceof Unreadable ? error.message : String(error) };
+  }
+}
+
+interface FoundProps {
+  imported: Imported;
+  values: ReadonlyMap<string, string>;
+  set: (name: string, value: string) => void;
+}
+
+function Found({ imported, values, set }: FoundProps) {
+  const { view: found, variables, leftOut } = imported;
+  const targets = found.panels.reduce((sum, panel) => sum + panel.targets.length, 0);
+  return (
+    <>
+      <p role="status">{many(found.panels.length, "panel")} with {many(targets, "target")}</p>
+      {variables.length > 0 && (
+        <fieldset>
+          <legend>Variables</legend>
+          {variables.map(([name, value]) => (
+            <label key={name}>
+              <bdi>{visible(name)}</bdi> <input value={values.get(name) ?? value} onInput={(event) => set(name, event.currentTarget.value)} />
+            </label>
+          ))}
+        </fieldset>
+      )}
+      {leftOut.length > 0 && (
+        <details open>
+          <summary>{count(leftOut.length)} left out</summary>
+          <ul>{leftOut.slice(0, 50).map((one, place) => <li key={place}>{visible(one)}</li>)}</ul>
+        </details>
+      )}
+    </>
+  );
+}

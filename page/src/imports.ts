@@ -1,0 +1,312 @@
+// What other programs call a graph, as panels of this page: addresses of /render, dashboards of graphite-web, dashboards,
+// panels and Explore links of Grafana. Pure: knows no browser.
+
+import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, viewOfAddress, type Pair, type Panel, type View } from "./link";
+
+export interface Imported {
+  view: View;
+  /** Variables in the targets, with the values that were chosen where they come from. */
+  variables: Pair[];
+  /** What is not in the view, and why. */
+  leftOut: string[];
+}
+
+/** A text that holds no graph that can be shown. */
+export class Unreadable extends Error {}
+
+/** More panels stall the browser. */
+export const PANELS_MAX = 100;
+
+const TEXT_MAX = 20_000_000;
+
+/** Reads a text that was pasted or dropped. */
+export function readImport(text: string): Imported {
+  const trimmed = text.trim();
+  if (trimmed === "") throw new Unreadable("there is nothing to read");
+  if (trimmed.length > TEXT_MAX) throw new Unreadable("the text is longer than 20 MB");
+  const explored = exploreState(trimmed);
+  if (explored !== null) return readExplore(explored);
+  const view = viewOfAddress(trimmed);
+  if (view) return limited({ view, variables: [], leftOut: [] });
+  if (/^\S+$/.test(trimmed) && /^(?:https?:\/\/|\/)/.test(trimmed)) throw new Unreadable(whatToPaste(trimmed));
+  if (!/^[[{]/.test(trimmed)) throw new Unreadable("this is neither an address of a graph nor JSON of a dashboard");
+  return readJson(parsed(trimmed, "the text"));
+}
+
+/** The view with the variables replaced by these values. */
+export function filled({ view }: Imported, values: Pair[]): View {
+  const known = new Map(values);
+  const fill = (text: string) => text.replace(VARIABLE, (whole, ...names: (string | undefined)[]) => known.get(nameOf(names)) ?? whole);
+  const panels = view.panels.map((panel) => ({ ...panel, title: fill(panel.title), targets: panel.targets.map(fill) }));
+  return { ...view, panels };
+}
+
+function whatToPaste(address: string): string {
+  if (/\/d(?:-solo)?\/[^/]+/.test(address)) {
+    return "the address of a dashboard of Grafana holds no targets; paste the dashboard's JSON (in Grafana: Share or Export, then JSON, or Settings, JSON model), or a panel's JSON (Inspect, Panel JSON)";
+  }
+  if (/\/dashboard\b/.test(address)) {
+    const name = /\/dashboard\/(?:load\/|#)?([^/?#]+)/.exec(address)?.[1] ?? "NAME";
+    return `this page may ask no other host; open /dashboard/load/${name} of that graphite-web and paste what it shows`;
+  }
+  return "this address holds no target";
+}
+
+function parsed(text: string, what: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Unreadable(`${what} is no JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+type Fields = Record<string, unknown>;
+
+function fields(value: unknown): Fields | null {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : null;
+}
+
+function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function string(value: unknown): string {
+  return typeof value === "string" ? value : typeof value === "number" ? String(value) : "";
+}
+
+function readJson(json: unknown): Imported {
+  const outer = fields(json);
+  if (!outer) throw new Unreadable("this JSON is no dashboard and no panel: an object is expected");
+  if (typeof outer["error"] === "string") throw new Unreadable(`graphite-web answered: ${outer["error"]}`);
+  const state = fields(outer["state"]) ?? outer;
+  if (Array.isArray(state["graphs"])) return readGraphiteDashboard(state);
+  const dashboard = fields(outer["dashboard"]) ?? outer;
+  if (Array.isArray(dashboard["panels"]) || Array.isArray(dashboard["rows"])) return readGrafanaDashboard(dashboard);
+  if (Array.isArray(outer["targets"])) return readGrafanaDashboard({ panels: [outer] });
+  throw new Unreadable("this JSON has none of graphs (graphite-web), panels, rows or targets (Grafana)");
+}
+
+/** A dashboard of graphite-web: `graphs` is a list of [targets, parameters, address]. */
+function readGraphiteDashboard(state: Fields): Imported {
+  const leftOut: string[] = [];
+  const panels: Panel[] = [];
+  list(state["graphs"]).forEach((graph, place) => {
+    const parameters = fields(list(graph)[1]) ?? {};
+    const targets = [parameters["target"]].flat().map(string).filter((target) => target !== "");
+    if (targets.length === 0) {
+      leftOut.push(`graph ${place + 1}: it has no target`);
+      return;
+    }
+    const options: Pair[] = KEPT.map((name): Pair => [name, string(parameters[name])]).filter(([, value]) => value !== "");
+    panels.push({ title: string(parameters["title"]), targets, options });
+  });
+  const first = fields(list(list(state["graphs"])[0])[1]) ?? {};
+  const times = graphiteTimes(fields(state["timeConfig"])) ?? { from: string(first["from"]), until: string(first["until"]) };
+  const view = { from: times.from || DEFAULT_FROM, until: times.until || DEFAULT_UNTIL, tz: string(first["tz"]), panels };
+  return limited({ view, variables: [], leftOut });
+}
+
+/** Options of /render that the page follows. */
+const KEPT = ["areaMode", "lineMode", "yMin", "yMax", "yUnitSystem", "xFilesFactor"];
+
+function graphiteTimes(config: Fields | null): { from: string; until: string } | null {
+  if (!config) return null;
+  if (config["type"] === "relative") {
+    const until = string(config["relativeUntilUnits"]);
+    const quantity = string(config["relativeUntilQuantity"]);
+    return { from: `-${string(config["relativeStartQuantity"])}${string(config["relativeStartUnits"])}`, until: until === "now" || quantity === "" ? "now" : `-${quantity}${until}` };
+  }
+  const [from, until] = [moment(config["startDate"], config["startTime"]), moment(config["endDate"], config["endTime"])];
+  return from && until ? { from, until } : null;
+}
+
+/** A day, and a time of it like "9:30 PM", as graphite-web writes HH:MM_YYYYMMDD. */
+function moment(day: unknown, time: unknown): string | null {
+  const date = /^(\d{4})-(\d\d)-(\d\d)/.exec(string(day)) ?? /^(\d{1,2})\/(\d{1,2})\/(\d{4})/.exec(string(day));
+  const clock = /^(\d{1,2}):(\d\d)\s*([AP]M)?/i.exec(string(time));
+  if (!date || !clock) return null;
+  const [year, month, dayOfMonth] = (date[1] ?? "").length === 4 ? [date[1], date[2], date[3]] : [date[3], date[1], date[2]];
+  const half = (clock[3] ?? "").toUpperCase();
+  const hour = half === "" ? Number(clock[1]) : (Number(clock[1]) % 12) + (half === "PM" ? 12 : 0);
+  const two = (value: string | number | undefined) => String(value).padStart(2, "0");
+  return `${two(hour)}:${two(clock[2])}_${year}${two(month)}${two(dayOfMonth)}`;
+}
+
+/** The state in a link of Grafana's Explore; null for other texts. */
+function exploreState(text: string): unknown {
+  const found = /^\S*\/explore\?(\S*)$/.exec(text);
+  if (!found) return null;
+  const parameters = new Map((found[1] ?? "").split(/[&#]/).map((part): Pair => {
+    const at = part.indexOf("=");
+    return [part.slice(0, at), part.slice(at + 1)];
+  }));
+  const encoded = parameters.get("panes") ?? parameters.get("left");
+  if (encoded === undefined) throw new Unreadable("this link of Explore has neither panes nor left, which hold its queries");
+  let decoded: string;
+  try {
+    decoded = decodeURIComponent(encoded.replaceAll("+", " "));
+  } catch {
+    throw new Unreadable("panes or left of this link cannot be decoded: a part of it is missing");
+  }
+  const state = parsed(decoded, "panes or left of this link");
+  return parameters.has("panes") ? Object.values(fields(state) ?? {}) : [state];
+}
+
+function readExplore(state: unknown): Imported {
+  const leftOut: string[] = [];
+  const panels: Panel[] = [];
+  let times = { from: DEFAULT_FROM, until: DEFAULT_UNTIL };
+  for (const pane of list(state)) {
+    // Before version 8 it was a list: from, until, source, queries.
+    const old = Array.isArray(pane) ? pane : null;
+    const { queries, range } = old ? { queries: old.slice(3), range: { from: old[0], to: old[1] } } : (fields(pane) ?? {});
+    const panel = { ...emptyPanel(), targets: targetsOf(list(queries), `query of pane ${panels.length + 1}`, leftOut) };
+    if (panel.targets.length > 0) panels.push(panel);
+    times = grafanaTimes(fields(range)) ?? times;
+  }
+  const view = { ...times, tz: "", panels };
+  return limited({ view, variables: variables(view, []), leftOut });
+}
+
+function readGrafanaDashboard(dashboard: Fields): Imported {
+  const leftOut: string[] = [];
+  const panels: Panel[] = [];
+  const read = (all: unknown[]) => {
+    for (const one of all) {
+      const panel = fields(one);
+      if (!panel) continue;
+      const title = string(panel["title"]) || `panel ${string(panel["id"]) || panels.length + 1}`;
+      const targets = targetsOf(list(panel["targets"]), title, leftOut);
+      if (targets.length > 0) panels.push({ title: string(panel["title"]), targets, options: grafanaOptions(panel) });
+      // A collapsed row holds its panels.
+      read(list(panel["panels"]));
+    }
+  };
+  read(list(dashboard["panels"]));
+  for (const row of list(dashboard["rows"])) read(list(fields(row)?.["panels"]));
+  const times = grafanaTimes(fields(dashboard["time"])) ?? { from: DEFAULT_FROM, until: DEFAULT_UNTIL };
+  const zone = string(dashboard["timezone"]);
+  const view = { ...times, tz: zone === "browser" || zone === "" ? "" : zone === "utc" ? "UTC" : zone, panels };
+  return limited({ view, variables: variables(view, list(fields(dashboard["templating"])?.["list"])), leftOut });
+}
+
+/** The targets of queries; what is no query of Graphite is left out. `#A` in a target is the target of query A. */
+function targetsOf(queries: unknown[], what: string, leftOut: string[]): string[] {
+  const known = new Map<string, string>();
+  const targets: string[] = [];
+  queries.forEach((one, place) => {
+    const query = fields(one) ?? {};
+    const name = string(query["refId"]) || String(place + 1);
+    const target = string(query["targetFull"]) || string(query["target"]);
+    if (target === "") {
+      const source = string(fields(query["datasource"])?.["type"]) || string(query["datasource"]);
+      const isEmpty = query["target"] !== undefined || Object.keys(query).length <= 1;
+      leftOut.push(`${what}, query ${name}: ${isEmpty ? "it is empty" : `no query of Graphite${source === "" ? "" : ` (${source})`}`}`);
+      return;
+    }
+    const whole = target.replace(/#([A-Z])\b/g, (reference, letter: string) => known.get(letter) ?? reference);
+    known.set(name, whole);
+    if (query["hide"] !== true) targets.push(whole);
+  });
+  return targets;
+}
+
+function grafanaOptions(panel: Fields): Pair[] {
+  const options: Pair[] = [];
+  const defaults = fields(fields(panel["fieldConfig"])?.["defaults"]) ?? {};
+  const custom = fields(defaults["custom"]) ?? {};
+  const stacking = string(fields(custom["stacking"])?.["mode"]);
+  const fill = Number(custom["fillOpacity"] ?? panel["fill"] ?? 0);
+  if (panel["stack"] === true || (stacking !== "" && stacking !== "none")) options.push(["areaMode", "stacked"]);
+  else if (fill >= 30 || (fill > 0 && custom["fillOpacity"] === undefined)) options.push(["areaMode", "all"]);
+  if (panel["steppedLine"] === true || /^step/.test(string(custom["lineInterpolation"]))) options.push(["lineMode", "staircase"]);
+  else if (panel["nullPointMode"] === "connected" || custom["spanNulls"] === true) options.push(["lineMode", "connected"]);
+  const axis = fields(list(panel["yaxes"])[0]) ?? {};
+  const unit = UNITS.get(string(defaults["unit"]) || string(axis["format"]));
+  if (unit !== undefined) options.push(["yUnitSystem", unit]);
+  for (const [name, value] of [["yMin", defaults["min"] ?? axis["min"]], ["yMax", defaults["max"] ?? axis["max"]]] as const) {
+    const number = string(value);
+    if (number !== "" && !Number.isNaN(Number(number))) options.push([name, number]);
+  }
+  return options;
+}
+
+const UNITS = new Map([["bytes", "binary"], ["decbytes", "si"], ["s", "sec"], ["ms", "msec"], ["none", "none"]]);
+
+function grafanaTimes(range: Fields | null): { from: string; until: string } | null {
+  if (!range) return null;
+  const [from, until] = [grafanaTime(range["from"]), grafanaTime(range["to"])];
+  return from && until ? { from, until } : null;
+}
+
+/** A time of Grafana as /render takes it: now-6h, milliseconds, or ISO 8601. Rounding (now/d) is dropped. */
+function grafanaTime(value: unknown): string | null {
+  const text = string(value);
+  if (/^\d{11,}$/.test(text)) return String(Math.floor(Number(text) / 1000));
+  const relative = /^now(?:-(\d+)([smhdwMyQ]))?(?:\/[a-zA-Z]+)?$/.exec(text);
+  if (relative) return relative[1] === undefined ? "now" : `-${relative[2] === "Q" ? Number(relative[1]) * 3 : relative[1]}${RELATIVE.get(relative[2] ?? "") ?? "s"}`;
+  const time = Date.parse(text);
+  return text === "" || Number.isNaN(time) ? null : String(Math.floor(time / 1000));
+}
+
+const RELATIVE = new Map([["s", "s"], ["m", "min"], ["h", "h"], ["d", "d"], ["w", "w"], ["M", "mon"], ["y", "y"], ["Q", "mon"]]);
+
+/** `$name`, `${name}`, `${name:format}` and `[[name]]`. */
+const VARIABLE = /\$(?:\{(\w+)(?:[:.][^}]*)?\}|(\w+))|\[\[(\w+)(?::\w+)?\]\]/g;
+
+function nameOf(names: (string | undefined)[]): string {
+  return names.slice(0, 3).find((name) => name !== undefined) ?? "";
+}
+
+/** The variables in the targets and titles, with their values in the dashboard. */
+function variables(view: View, declared: unknown[]): Pair[] {
+  const values = new Map<string, string>([["__interval", "1min"], ["interval", "1min"], ["__range", "1h"]]);
+  for (const one of declared) {
+    const variable = fields(one) ?? {};
+    values.set(string(variable["name"]), valueOf(variable));
+  }
+  const used = new Set<string>();
+  for (const text of view.panels.flatMap((panel) => [panel.title, ...panel.targets])) {
+    for (const [, ...names] of text.matchAll(VARIABLE)) used.add(nameOf(names));
+  }
+  return [...used].map((name) => [name, values.get(name) ?? "*"]);
+}
+
+function valueOf(variable: Fields): string {
+  const value = fields(variable["current"])?.["value"] ?? variable["query"];
+  const chosen = [value].flat().map(string);
+  if (chosen.includes("$__all")) return string(variable["allValue"]) || "*";
+  return chosen.length > 1 ? `{${chosen.join(",")}}` : (chosen[0] ?? "");
+}
+
+function limited(imported: Imported): Imported {
+  const { view, leftOut } = imported;
+  if (view.panels.length === 0) throw new Unreadable(["no panel with a target of Graphite is in it", ...leftOut.slice(0, 5)].join("; "));
+  const more = view.panels.length - PANELS_MAX;
+  if (more <= 0) return imported;
+  return { ...imported, view: { ...view, panels: view.panels.slice(0, PANELS_MAX) }, leftOut: [...leftOut, `${more} panels after the first ${PANELS_MAX}`] };
+}
+
+/** A panel as Grafana takes it in "Panel JSON" or on its clipboard. */
+export function grafanaPanel(panel: Panel): string {
+  const set = new Map(panel.options);
+  const custom: Fields = {};
+  if (set.get("areaMode") === "stacked") custom["stacking"] = { mode: "normal", group: "A" };
+  if (set.get("areaMode") === "stacked" || set.get("areaMode") === "all") custom["fillOpacity"] = 40;
+  if (set.get("lineMode") === "staircase") custom["lineInterpolation"] = "stepAfter";
+  if (set.get("lineMode") === "connected") custom["spanNulls"] = true;
+  const defaults: Fields = { custom };
+  const unit = [...UNITS].find(([, system]) => system === set.get("yUnitSystem"));
+  if (unit) defaults["unit"] = unit[0];
+  for (const [name, field] of [["yMin", "min"], ["yMax", "max"]] as const) {
+    const value = set.get(name);
+    if (value !== undefined && value !== "" && !Number.isNaN(Number(value))) defaults[field] = Number(value);
+  }
+  const targets = panel.targets.filter((target) => target.trim() !== "").map((target, place) => ({ refId: refId(place), target }));
+  return JSON.stringify({ title: panel.title, type: "timeseries", datasource: { type: "graphite" }, targets, fieldConfig: { defaults, overrides: [] }, options: {}, gridPos: { h: 8, w: 12, x: 0, y: 0 } }, null, 2);
+}
+
+/** A, B, …, Z, AA, AB, … */
+function refId(place: number): string {
+  return (place >= 26 ? refId(Math.floor(place / 26) - 1) : "") + String.fromCharCode(65 + (place % 26));
+}

@@ -1,0 +1,103 @@
+//! `/plumbago/status`: what it tells, and who may see it.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http::{self, Response};
+use plumbago_tests::send::Point;
+use plumbago_tests::wait::wait_for;
+use serde_json::Value;
+
+const NOW: i64 = 1_700_000_040;
+
+/// A request with just these headers.
+fn asked(address: SocketAddr, headers: &str) -> Response {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /plumbago/status HTTP/1.1\r\nConnection: close\r\n{headers}\r\n").unwrap();
+    http::read_response(&mut stream).unwrap()
+}
+
+fn status(daemon: &Daemon) -> Value {
+    let answer = daemon.get("/plumbago/status");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+#[test]
+fn it_tells_what_became_of_the_points() {
+    let mut setup = Setup::new();
+    setup.clock(NOW).set("self_metrics.interval", "60s");
+    let daemon = setup.start();
+    daemon.put(&[Point::new("a.b", NOW, 1.0), Point::new("a.c", NOW, 2.0)]);
+    daemon.sender().try_bytes(b"a.d one 1700000000\na.e 1 2 3 4\n").unwrap();
+    let status = wait_for("both refusals", || {
+        Some(status(&daemon))
+            .filter(|status| status["ledger"]["rejected"] == 2 && status["ledger"]["held"] == 2)
+    });
+    assert_eq!((&status["ready"], &status["now"]), (&Value::Bool(true), &NOW.into()));
+    let ledger = &status["ledger"];
+    assert_eq!((&ledger["received"], &ledger["missing"]), (&4.into(), &0.into()));
+    assert_eq!(
+        (&ledger["rejected_by_reason"]["value"], &ledger["rejected_by_reason"]["fields"]),
+        (&1.into(), &1.into())
+    );
+    let refused = status["refused"].as_array().unwrap();
+    let value = refused.iter().find(|one| one["reason"] == "value").unwrap();
+    assert_eq!((&value["text"], &value["listener"]), (&"a.d one 1700000000".into(), &"line".into()));
+    assert!(value["sender"].as_str().unwrap().starts_with("127.0.0.1:"), "{value}");
+    assert!(value["at"].as_i64().unwrap() > 0);
+    let about = &status["about"];
+    assert_eq!(about["store"], "embedded");
+    assert!(about["self_metrics"].as_str().unwrap().starts_with("carbon.agents."), "{about}");
+    assert!(about["memory_bytes"].as_u64().unwrap() > 1 << 20);
+    let figure = |name: &str, label: Option<(&str, &str)>| {
+        let figures = status["figures"].as_array().unwrap().iter();
+        let is = |one: &&Value| {
+            one["name"] == name && label.is_none_or(|(label, value)| one["labels"][label] == value)
+        };
+        figures.clone().find(is).unwrap_or_else(|| panic!("no {name}"))["value"].as_f64().unwrap()
+    };
+    assert_eq!(figure("plumbago_ingest_received_total", Some(("listener", "line"))), 4.0);
+    assert_eq!(figure("plumbago_engine_received_points_total", None), 2.0);
+    assert!(status["conditions"].is_array() && status["jobs"].is_array(), "{status}");
+}
+
+#[test]
+fn only_this_machine_or_the_token_opens_it() {
+    let mut setup = Setup::new();
+    setup.clock(NOW).set("api.page.hosts", "Graphite.Example").set("api.cors_allowed_origins", "*");
+    let daemon = setup.start();
+    let address = daemon.api();
+    let code = |headers: &str| asked(address, headers).status;
+    let own = format!("Host: {address}\r\n");
+    assert_eq!(code(&own), 200);
+    assert_eq!(code("Host: localhost\r\n"), 200);
+    assert_eq!(code("Host: graphite.example:8080\r\n"), 200);
+    assert_eq!(code("Host: evil.example\r\n"), 401, "a name that was rebound to this machine");
+    assert_eq!(code(&format!("{own}X-Forwarded-For: 10.0.0.7\r\n")), 401, "a client of a proxy");
+    assert_eq!(code(&format!("{own}Origin: http://evil.example\r\n")), 403);
+    let token = daemon.authorization();
+    assert_eq!(code(&format!("Host: evil.example\r\n{token}")), 200);
+    assert_eq!(code(&format!("Host: evil.example\r\n{token}Origin: http://other.example\r\n")), 403);
+    let answer = asked(address, &own);
+    assert_eq!(answer.header("access-control-allow-origin"), None, "no other site may read it");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let other = daemon.get("/plumbago/browse?path=");
+    assert_eq!(other.status, 200);
+    daemon.stop_well();
+
+    setup.set("api.page.status", "token").set("admin.token", "a-token-of-sixteen-or-more");
+    let daemon = setup.start();
+    let own = format!("Host: {}\r\n", daemon.api());
+    assert_eq!(asked(daemon.api(), &own).status, 401);
+    assert_eq!(asked(daemon.api(), &format!("{own}Authorization: Bearer wrong\r\n")).status, 401);
+    let right = format!("{own}Authorization: Bearer a-token-of-sixteen-or-more\r\n");
+    assert_eq!(asked(daemon.api(), &right).status, 200);
+    daemon.stop_well();
+
+    setup.set("api.page.status", "off");
+    let daemon = setup.start();
+    assert_eq!(asked(daemon.api(), &right).status, 404);
+    daemon.stop_well();
+}
