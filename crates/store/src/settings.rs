@@ -33,6 +33,13 @@ pub struct SettingsReport {
 /// Gives metrics other settings while points of them may arrive.
 #[async_trait]
 pub trait SettingsChanger: Send + Sync + Debug {
+    /// The settings with which points of these metrics are stored now; `None` for a metric that was not used since the start.
+    /// Those in the metadata store differ after a kill in the middle of a change, and if another daemon has changed them.
+    ///
+    /// # Errors
+    /// If the daemon is stopping.
+    async fn settings_in_use(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, StoreError>;
+
     /// Changes different metrics. The reports have the same order. Stages that are new are filled from the old ones.
     /// Repeating it changes nothing.
     ///

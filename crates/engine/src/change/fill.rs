@@ -38,8 +38,10 @@ pub(crate) struct Change<'a> {
     pub(crate) new: &'a MetricLayout,
     /// Seconds since the epoch.
     pub(crate) now: i64,
-    /// The store has the slots before this one.
+    /// Windows that end before this raw slot are closed.
     pub(crate) base: u32,
+    /// The store has the raw slots before this one.
+    pub(crate) raw_until: u32,
 }
 
 impl Change<'_> {
@@ -57,7 +59,7 @@ impl Change<'_> {
     pub(crate) fn slots(&self, stage: usize) -> Range<u32> {
         let of = self.new.stage(stage);
         let reach = of.duration().min(self.old().config.retention.duration());
-        let end = if stage == 0 { self.base } else { self.base / self.new.per[stage - 1] };
+        let end = if stage == 0 { self.raw_until } else { self.base / self.new.per[stage - 1] };
         self.oldest(of, reach).min(end)..end
     }
 
@@ -98,7 +100,7 @@ impl Change<'_> {
 
     /// The end of the closed slots of an old stage.
     fn closed(&self, stage: usize) -> u32 {
-        if stage == 0 { self.base } else { self.base / self.old().per[stage - 1] }
+        if stage == 0 { self.raw_until } else { self.base / self.old().per[stage - 1] }
     }
 
     /// The values of these slots of a new stage.

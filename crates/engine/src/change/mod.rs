@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_model::Window;
+use plumbago_model::{MetricConfig, Window};
 use plumbago_store::{
     ErrorKind, FetchError, FlushBatch, MetricMeta, ReadRequest, SettingsChange, SettingsChanger,
     SettingsReport, StateRow, StoreError, TimeRange,
@@ -27,8 +27,13 @@ use crate::shard::ranges::{Ask, BeginRange};
 const TRIES: u32 = 200;
 /// Pause between two of them.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often the metadata store is asked what became of a change that failed.
-const LOOKS: u32 = 8;
+/// Pause between two tries to change the metadata store; it doubles up to the longest.
+const RETRY: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Windows of a metric that only other writers write are filled when they ended this many seconds ago: the writer may
+/// still have to write younger ones, as a whole.
+const UNSETTLED: u32 = 600;
 
 /// A metric on its way.
 struct Work {
@@ -37,16 +42,30 @@ struct Work {
     head: Box<ImportHead>,
     layout: MetricLayout,
     open: Vec<Window>,
-    /// The metadata store has the new settings.
-    is_done: bool,
+    outcome: Outcome,
+}
+
+/// Which settings the metadata store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Old,
+    New,
+    /// It does not say, and the engine is stopping: nothing more of the metric may go to the store. The next start reads
+    /// the journal.
+    Unknown,
 }
 
 impl Work {
     fn change(&self, now: i64) -> Change<'_> {
         let raw = self.head.layout.raw;
-        let ahead = raw.slot(u32::try_from(now).unwrap_or(0)).saturating_add(ALLOWANCE);
-        let base = if self.is_placed() { self.head.base } else { ahead };
-        Change { head: &self.head, new: &self.layout, now, base }
+        let slot = raw.slot(u32::try_from(now).unwrap_or(0));
+        let ahead = slot.saturating_add(ALLOWANCE);
+        let (base, raw_until) = match (self.head.base, self.head.is_refolded) {
+            (0, false) => (slot.saturating_sub(raw.slot(UNSETTLED)).saturating_sub(2 * ALLOWANCE), ahead),
+            (_, true) => (ahead, ahead),
+            (base, false) => (base, base),
+        };
+        Change { head: &self.head, new: &self.layout, now, base, raw_until }
     }
 
     /// False if the head has no base: the store has all of the metric then.
@@ -57,6 +76,10 @@ impl Work {
 
 #[async_trait]
 impl SettingsChanger for Engine {
+    async fn settings_in_use(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, StoreError> {
+        self.settings_of(names).await.map_err(stopping)
+    }
+
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError> {
         // A task of its own: heads that are held still have to be released even if the caller goes away.
         let engine = self.clone();
@@ -96,16 +119,20 @@ impl Engine {
     ) -> Result<Vec<(usize, MetricMeta)>, StoreError> {
         let metadata = &self.parts().metadata;
         let names: Vec<&str> = changes.iter().map(|change| change.name.as_str()).collect();
+        let heads = self.settings_in_use(&names).await?;
+        let known = metadata.get(&names).await?.into_iter().zip(heads);
         let mut wanted = Vec::new();
-        for (place, (known, change)) in metadata.get(&names).await?.into_iter().zip(changes).enumerate() {
-            let Some(known) = known else {
+        for (place, ((known, head), change)) in known.zip(changes).enumerate() {
+            let (Some(known), Some(head)) = (known, head) else {
                 "there is no such metric".clone_into(&mut reports[place].refused);
                 continue;
             };
-            if metadata.as_read(Arc::clone(&change.config)) == known.config {
+            let config = metadata.as_read(Arc::clone(&change.config));
+            // The head may have other settings than the metadata store: after a kill, or if another daemon changed them.
+            if config == known.config && config == head {
                 continue;
             }
-            match change.config.refuses_points_of(&known.config) {
+            match change.config.refuses_points_of(&head) {
                 Some(why) => reports[place].refused = why,
                 None => wanted.push((place, MetricMeta { config: Arc::clone(&change.config), ..known })),
             }
@@ -144,7 +171,7 @@ impl Engine {
                     let (place, meta) = (*place, meta.clone());
                     let config = self.parts().metadata.as_read(Arc::clone(&meta.config));
                     let (layout, open) = (MetricLayout::new(config), Vec::new());
-                    works.push(Work { place, meta, head, layout, open, is_done: false });
+                    works.push(Work { place, meta, head, layout, open, outcome: Outcome::Old });
                 }
             }
         }
@@ -152,13 +179,15 @@ impl Engine {
         let result = self.carry_out_change(&mut works, reports).await;
         let end = |work: Work| {
             let shard = self.router().shard(&self.router().hash(&work.meta.name));
-            reports[work.place].changed = work.is_done;
-            let config = work.is_done.then(|| Arc::clone(&work.layout.config));
-            let open = (work.is_done && work.is_placed()).then_some(work.open);
+            let is_done = work.outcome == Outcome::New;
+            reports[work.place].changed = is_done;
+            let config = is_done.then(|| Arc::clone(&work.layout.config));
+            let open = (is_done && work.is_placed()).then_some(work.open);
             let (at, name) = (work.head.at, work.meta.name.as_str().into());
             (shard, End { at, name, open, fill: Vec::new(), config })
         };
-        self.end_import(works.into_iter().map(end).collect()).await.map_err(stopping)?;
+        let known = works.into_iter().filter(|work| work.outcome != Outcome::Unknown);
+        self.end_import(known.map(end).collect()).await.map_err(stopping)?;
         result
     }
 
@@ -234,29 +263,42 @@ impl Engine {
         Ok(open)
     }
 
-    /// Changes the metadata store. If that fails, it says which metrics have the new settings all the same.
+    /// Changes the metadata store. A call that failed may have taken effect, now or later. So it is repeated until the
+    /// store answers: the head has to go with it.
     async fn set_configs(&self, works: &mut [Work]) -> Result<(), StoreError> {
-        let metadata = &self.parts().metadata;
         let metas: Vec<MetricMeta> = works.iter().map(|work| work.meta.clone()).collect();
-        let mut result = metadata.set_configs(&metas).await;
-        if result.is_ok() {
-            result = metadata.sync_names().await;
-        }
-        let Err(error) = result else {
-            works.iter_mut().for_each(|work| work.is_done = true);
-            return Ok(());
-        };
-        let names: Vec<&str> = metas.iter().map(|meta| meta.name.as_str()).collect();
-        for _ in 0..LOOKS {
-            if let Ok(known) = metadata.get(&names).await {
-                for (work, known) in works.iter_mut().zip(known) {
-                    work.is_done = known.is_some_and(|known| known.config == work.layout.config);
-                }
-                break;
+        works.iter_mut().for_each(|work| work.outcome = Outcome::Unknown);
+        let mut pause = RETRY;
+        loop {
+            let Err(error) = self.try_set_configs(&metas).await else {
+                works.iter_mut().for_each(|work| work.outcome = Outcome::New);
+                return Ok(());
+            };
+            if !error.is_transient() && self.look(works, &metas).await {
+                return Err(error);
             }
-            tokio::time::sleep(PAUSE * 10).await;
+            if self.has_given_up() {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = RETRY_MAX.min(pause * 2);
         }
-        Err(error)
+    }
+
+    async fn try_set_configs(&self, metas: &[MetricMeta]) -> Result<(), StoreError> {
+        self.parts().metadata.set_configs(metas).await?;
+        self.parts().metadata.sync_names().await
+    }
+
+    /// Finds out which settings the metadata store has, after it refused to change them. Returns whether it answered.
+    async fn look(&self, works: &mut [Work], metas: &[MetricMeta]) -> bool {
+        let names: Vec<&str> = metas.iter().map(|meta| meta.name.as_str()).collect();
+        let Ok(known) = self.parts().metadata.get(&names).await else { return false };
+        for (work, known) in works.iter_mut().zip(known) {
+            let is_new = known.is_some_and(|known| known.config == work.layout.config);
+            work.outcome = if is_new { Outcome::New } else { Outcome::Old };
+        }
+        true
     }
 }
 

@@ -115,7 +115,7 @@ impl Shard {
             newest: if head.is(mark::PLACED) { head.newest.max(base) } else { 0 },
             resolution: layout.raw.resolution,
             open: Vec::new(),
-            resolutions: Vec::new(),
+            resolutions: self.resolutions(&layout),
             future: self.future_of(at, sequence),
             held: 0,
             chain: Cow::Borrowed(&[]),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use plumbago_model::{Aggregation, Window};
+use plumbago_model::{Aggregation, Stage, Window};
 
 use super::Shard;
 use super::flush::Extent;
@@ -40,6 +40,8 @@ pub(crate) struct LateList {
     pub(super) waiting: Waiting,
     /// Metrics of which nothing more goes to the store, because somebody waits until they are at rest.
     pub(super) awaited: HashSet<NameHash>,
+    /// During a start: heads whose state row is from a change of their settings, or from before one.
+    pub(super) changed: HashSet<u32>,
 }
 
 impl LateList {
@@ -123,12 +125,13 @@ impl LateList {
         let old = std::mem::replace(&mut metric.layout, Arc::clone(layout));
         let retention = &layout.config.retention;
         metric.aged_until = 0;
-        for point in metric.points.iter_mut().filter(|point| point.stage > 0) {
+        for point in &mut metric.points {
             let resolution = old.stage(usize::from(point.stage)).resolution;
             let time = point.slot.saturating_mul(resolution);
-            let same = retention.stages().iter().position(|stage| stage.resolution == resolution);
-            let stage = same.or_else(|| retention.stage_for_age(now - i64::from(time)));
-            let stage = stage.unwrap_or(layout.coarse());
+            let age = now - i64::from(time);
+            let fits = |stage: &Stage| stage.resolution == resolution && stage.duration() as i64 >= age;
+            let same = retention.stages().iter().position(fits);
+            let stage = same.or_else(|| retention.stage_for_age(age)).unwrap_or(layout.coarse());
             (point.stage, point.slot) = (stage as u8, layout.stage(stage).slot(time));
             if stage > 0 {
                 let end = point.slot.saturating_add(1).saturating_mul(layout.per[stage - 1]);
@@ -137,6 +140,8 @@ impl LateList {
         }
         if metric.aged_until == 0 {
             self.aged.remove(&at);
+        } else {
+            self.aged.insert(at);
         }
     }
 

@@ -42,6 +42,12 @@ impl Shard {
         }
     }
 
+    /// The settings that the head of a metric has.
+    pub(crate) fn settings(&self, hash: &NameHash) -> Option<Arc<MetricConfig>> {
+        let head = &self.heads[self.find(hash)?];
+        Some(Arc::clone(&self.layouts[usize::from(head.config)].config))
+    }
+
     /// Gives a metric other settings. Its raw resolution stays, so the slots that it holds fit. The caller sets the open
     /// windows.
     pub(super) fn change_settings(&mut self, at: u32, config: &Arc<MetricConfig>, now: i64) {

@@ -8,9 +8,9 @@ use crate::shard::head::{Head, OCTET, Octet, Scratch};
 
 /// Its open windows are those of the metric's coarse stages, in their order.
 const VERSION: u8 = 1;
-/// Its open windows have the resolution of their stage beside them. Only rows that are written while the settings of a
-/// metric change are of this version.
-const VERSION_CHANGE: u8 = 2;
+/// Its open windows have the resolution of their stage beside them. Rows of a store that daemons share are of this version,
+/// and those that are written while the settings of a metric change: these have the windows of the old and the new stages.
+const VERSION_RESOLUTIONS: u8 = 2;
 
 /// The decoded contents of a state row.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +27,7 @@ pub(crate) struct State<'a> {
     pub(crate) resolution: u32,
     /// Open windows, one for each coarse stage.
     pub(crate) open: Vec<Window>,
-    /// The resolution of the stage of each open window, while the settings change; else empty.
+    /// The resolution of the stage of each open window, or nothing. While the settings change, the old stages come first.
     pub(crate) resolutions: Vec<u32>,
     /// Future points: timestamp and value, in order of arrival.
     pub(crate) future: Vec<(u32, f64)>,
@@ -65,8 +65,8 @@ impl<'a> State<'a> {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out =
             Vec::with_capacity(128 + self.open.len() * 12 + self.future.len() * 12 + self.chain.len());
-        let is_change = !self.resolutions.is_empty();
-        out.push(if is_change { VERSION_CHANGE } else { VERSION });
+        let has_resolutions = !self.resolutions.is_empty();
+        out.push(if has_resolutions { VERSION_RESOLUTIONS } else { VERSION });
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&self.base.to_le_bytes());
@@ -93,7 +93,7 @@ impl<'a> State<'a> {
 
     /// The metric's number. It may be readable although the rest is damaged.
     pub(crate) fn number_of(bytes: &[u8]) -> Option<u32> {
-        bytes.first().filter(|version| [VERSION, VERSION_CHANGE].contains(version))?;
+        bytes.first().filter(|version| [VERSION, VERSION_RESOLUTIONS].contains(version))?;
         bytes.get(1..5)?.try_into().ok().map(u32::from_le_bytes)
     }
 
@@ -101,7 +101,7 @@ impl<'a> State<'a> {
     pub(crate) fn decode(bytes: &'a [u8], values: &mut Vec<f64>) -> Option<Self> {
         let mut rest = bytes;
         let [version] = take::<1>(&mut rest)?;
-        if ![VERSION, VERSION_CHANGE].contains(&version) {
+        if ![VERSION, VERSION_RESOLUTIONS].contains(&version) {
             return None;
         }
         let mut state = Self {
@@ -118,7 +118,7 @@ impl<'a> State<'a> {
             octet: [f64::NAN; OCTET as usize],
         };
         let [windows] = take::<1>(&mut rest)?;
-        for _ in 0..if version == VERSION_CHANGE { windows } else { 0 } {
+        for _ in 0..if version == VERSION_RESOLUTIONS { windows } else { 0 } {
             state.resolutions.push(u32::from_le_bytes(take(&mut rest)?));
         }
         for _ in 0..windows {

@@ -169,6 +169,9 @@ impl ShardWorker {
             ShardCommand::Contains(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
             }
+            ShardCommand::Settings(hashes, answer) => {
+                let _ = answer.send(hashes.iter().map(|hash| self.shard.settings(hash)).collect());
+            }
             ShardCommand::AreWritten(hashes, since, answer) => {
                 let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
                 let _ = answer.send(written);

@@ -130,17 +130,20 @@ impl Growing {
     async fn differing(&mut self, work: &Work, names: &[String]) -> Result<Vec<Differing>, VerbError> {
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         let metadata = &work.stores.metadata;
+        let in_use = work.histories.settings_in_use(&refs).await?;
         let mut differing = Vec::new();
-        for (name, known) in names.iter().zip(metadata.get(&refs).await?) {
+        for ((name, known), in_use) in names.iter().zip(metadata.get(&refs).await?).zip(in_use) {
             let Some(known) = known else { continue };
             self.answer.metrics += 1;
             let config = work.histories.config_for(name);
-            if metadata.as_read(config.clone()) == known.config {
+            let in_use = in_use.unwrap_or_else(|| known.config.clone());
+            let wanted = metadata.as_read(config.clone());
+            if wanted == known.config && wanted == in_use {
                 continue;
             }
-            match config.refuses_points_of(&known.config) {
+            match config.refuses_points_of(&in_use) {
                 Some(why) => self.refuse(why, name),
-                None => differing.push((known.config, SettingsChange { name: name.clone(), config })),
+                None => differing.push((in_use, SettingsChange { name: name.clone(), config })),
             }
         }
         Ok(differing)

@@ -66,6 +66,10 @@ impl RangeDeleter for EngineHistories {
 
 #[async_trait]
 impl SettingsChanger for EngineHistories {
+    async fn settings_in_use(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, StoreError> {
+        self.engine.settings_in_use(names).await
+    }
+
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError> {
         let changed = self.engine.change_settings(changes).await;
         // Even after an error: a part may be changed.

@@ -201,3 +201,197 @@ async fn a_change_that_fails_loses_nothing() {
     }
     world.stop(engine).await;
 }
+
+/// Some of their raw stages are short, so that coarser stages have what finer ones do not.
+const ANY: [&str; 8] = [
+    "1s:300s,10s:10000s",
+    "1s:120s,60s:10000s",
+    "1s:200s",
+    "1s:400s,5s:2000s,20s:5000s",
+    "1s:1500s,15s:3000s,60s:9000s",
+    "1s:150s,10s:1000s,60s:20000s",
+    "1s:3000s,60s:40000s",
+    "1s:300s,20s:600s,60s:3000s",
+];
+/// All windows divide these periods, in seconds.
+const PERIOD: i64 = 60;
+
+/// A metric of the test with kills, and what is known of it.
+struct Known {
+    name: &'static str,
+    method: &'static str,
+    config: MetricConfig,
+    points: Points,
+    /// What is older had no stage at some time.
+    lost_before: i64,
+    /// Periods of which a stage had a part only when the settings changed: they may have less than all.
+    borders: std::collections::BTreeSet<i64>,
+}
+
+impl Known {
+    fn new(name: &'static str, method: &'static str) -> Self {
+        let config = config("1s:1000s,10s:10000s", method);
+        Self { name, method, config, points: Points::new(), lost_before: 0, borders: Default::default() }
+    }
+
+    /// Notes that the settings may change.
+    fn note_change(&mut self, wanted: &MetricConfig, now: i64) {
+        let retentions = [&self.config.retention, &wanted.retention];
+        let reach = retentions.iter().map(|retention| retention.duration()).min().unwrap();
+        self.lost_before = self.lost_before.max(now - reach as i64);
+        for stage in retentions.iter().flat_map(|retention| retention.stages()) {
+            self.borders.insert((now - stage.duration() as i64) / PERIOD * PERIOD);
+        }
+    }
+
+    /// The sum or the maximum of each period.
+    fn by_period(&self, points: &Points) -> Points {
+        let mut periods = Points::new();
+        for (time, value) in points {
+            let period = periods.entry(time / PERIOD * PERIOD).or_insert(0.0_f64);
+            *period = if self.method == "sum" { *period + value } else { period.max(*value) };
+        }
+        periods
+    }
+
+    async fn check(&self, engine: &Engine, what: &str) {
+        let now = engine.0.parts.clock.now();
+        let wanted = self.by_period(&self.points);
+        for stage in self.config.retention.stages() {
+            let got = self.by_period(&shown(engine, self.name, stage.duration()).await);
+            let whole_from = now - stage.duration() as i64 + i64::from(stage.resolution);
+            for (period, value) in &wanted {
+                let shown = got.get(period).copied().unwrap_or(0.0);
+                let is_exact = *period >= whole_from
+                    && *period > self.lost_before + PERIOD
+                    && !self.borders.contains(period);
+                let is_right = if is_exact { shown == *value } else { shown <= *value };
+                let (age, name, config) = (now - period, self.name, self.config.to_text());
+                assert!(is_right, "{what}: {name} {config} stage {stage}: {shown} and not {value}, {age}s ago");
+            }
+            let more: Vec<_> = got.keys().filter(|period| !wanted.contains_key(period)).collect();
+            assert!(more.is_empty(), "{what}: {more:?}");
+        }
+    }
+}
+
+/// Points on time and late ones, for all metrics.
+async fn send(engine: &Engine, chance: &mut Chance, now: i64, known: &mut [Known]) {
+    let mut batch = PointBatch::default();
+    for _ in 0..1 + chance.below(30) {
+        let back = if chance.below(4) == 0 { chance.below(60) } else { chance.below(25) };
+        let (time, value) = (now - back as i64, 1.0 + chance.below(100) as f64);
+        for metric in &mut *known {
+            metric.points.insert(time, value);
+            batch.push(metric.name, time as u32, value);
+        }
+    }
+    assert!(engine.push(batch).await);
+}
+
+/// A change during which the store goes away after a few calls; then the engine is killed. Returns the next engine.
+async fn killed_change(
+    world: &mut World,
+    engine: Engine,
+    chance: &mut Chance,
+    known: &mut [Known],
+    wanted: &[MetricConfig],
+) -> (Engine, bool) {
+    let now = world.clock.now();
+    let asked = known.iter().zip(wanted);
+    let asked = asked.map(|(known, config)| SettingsChange {
+        name: known.name.to_owned(),
+        config: Arc::new(config.clone()),
+    });
+    let asked: Vec<SettingsChange> = asked.collect();
+    let before = world.faults.injected();
+    world.faults.set_down_after(chance.below(45) as u32);
+    let changing = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.change_settings(asked).await.is_ok() }
+    });
+    for _ in 0..chance.below(3) {
+        send(&engine, chance, now, known).await;
+        tokio::task::yield_now().await;
+    }
+    engine.journaled().await.unwrap();
+    while !changing.is_finished() && world.faults.injected() < before + 2 {
+        tokio::task::yield_now().await;
+    }
+    let is_killed = world.faults.injected() > before;
+    let engine = if is_killed {
+        engine.journaled().await.unwrap();
+        engine.stop(Duration::from_millis(1)).await;
+        engine.0.parts.journal.clone().close().unwrap();
+        world.faults = Faults::new();
+        world.start().await.0
+    } else {
+        world.faults.set_down_after(u32::MAX);
+        assert!(changing.await.unwrap());
+        engine
+    };
+    (engine, is_killed)
+}
+
+/// Killed at any call of the store, each metric has its old or its new settings, and every point in every stage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
+    let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let count: u64 = std::env::var("PLUMBAGO_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(12);
+    let (mut kills, mut new) = (0, 0);
+    for seed in first..first + count {
+        println!("seed {seed}");
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // A store that gets blocks, and one that gets a few slots at intervals.
+        let mut world = World { memory: MemoryStore::new([10, 1][seed as usize % 2]), ..World::new() };
+        let (mut engine, _) = world.start().await;
+        let mut known = [Known::new("sum.m", "sum"), Known::new("sum.n", "sum"), Known::new("max.m", "max")];
+        send(&engine, &mut chance, START, &mut known).await;
+        engine.journaled().await.unwrap();
+        engine.flush_all().await.unwrap();
+        for step in 0..25 {
+            world.clock.advance(1 + chance.below(40) as i64);
+            let now = world.clock.now();
+            send(&engine, &mut chance, now, &mut known).await;
+            match chance.below(6) {
+                0 => engine.flush_all().await.unwrap(),
+                1 => {
+                    assert_eq!(world.stop(engine).await.missing(), 0);
+                    engine = world.start().await.0;
+                }
+                _ => {}
+            }
+            if chance.below(2) == 0 {
+                continue;
+            }
+            let mut wanted = Vec::new();
+            for metric in &mut known {
+                let config = config(ANY[chance.below(ANY.len() as u64) as usize], metric.method);
+                metric.note_change(&config, now);
+                wanted.push(config);
+            }
+            let killed;
+            (engine, killed) = killed_change(&mut world, engine, &mut chance, &mut known, &wanted).await;
+            kills += u32::from(killed);
+            for (metric, wanted) in known.iter_mut().zip(wanted) {
+                let stored = engine.0.parts.metadata.get(&[metric.name]).await.unwrap().remove(0).unwrap();
+                let stored = (*stored.config).clone();
+                assert!(stored == metric.config || stored == wanted, "{stored:?}");
+                assert!(killed || stored == wanted, "{stored:?}");
+                new += u32::from(killed && stored == wanted && wanted != metric.config);
+                metric.config = stored;
+            }
+            for metric in &known {
+                metric.check(&engine, &format!("seed {seed}, step {step}, killed: {killed}")).await;
+            }
+        }
+        assert_eq!(world.stop(engine).await.missing(), 0);
+        let (engine, _) = world.start().await;
+        for metric in &known {
+            metric.check(&engine, &format!("seed {seed}, at the end")).await;
+        }
+        world.stop(engine).await;
+    }
+    println!("{kills} kills, {new} metrics had the new settings after one");
+    assert!(u64::from(kills) > count && u64::from(new) > count, "{kills} kills, {new} with new settings");
+}
