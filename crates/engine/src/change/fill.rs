@@ -1,8 +1,11 @@
 //! What the stages of changed settings get from the old ones. Pure.
 //!
-//! A slot comes from the finest old stage that covers it: taken over from one of the same resolution, or folded from a
-//! finer one. If the finer ones have nothing there, the value of a coarser window goes into the slot in which the window
-//! begins; never if a finer stage has a point within the window, because then that shows where its points are.
+//! A slot is taken over from an old stage of the same resolution, or folded from finer ones that cover it. If these have
+//! nothing there, the value of a coarser window goes into the slot in which the window begins; never if a finer stage has a
+//! point within the window, because then that shows where its points are.
+//!
+//! The stage may have values from a time when the metric had the same stage. Those of the raw stage stay if they agree with
+//! the coarser windows, and all of them where no old stage reaches; otherwise they go, so that nothing counts twice.
 
 use std::ops::Range;
 
@@ -32,6 +35,15 @@ impl Source {
     }
 }
 
+/// What becomes of slots of a new stage.
+#[derive(Debug, Default)]
+pub(crate) struct Filled {
+    /// One for each slot; those without a count are not written.
+    pub(crate) values: Vec<Window>,
+    /// Slots with a value from an earlier time that must go.
+    pub(crate) gone: Vec<Range<u32>>,
+}
+
 /// A metric that gets other settings.
 pub(crate) struct Change<'a> {
     pub(crate) head: &'a ImportHead,
@@ -42,6 +54,8 @@ pub(crate) struct Change<'a> {
     pub(crate) base: u32,
     /// The store has the raw slots before this one.
     pub(crate) raw_until: u32,
+    /// The metadata store has the new settings already, from another daemon or from before a kill.
+    pub(crate) is_follower: bool,
 }
 
 impl Change<'_> {
@@ -68,7 +82,8 @@ impl Change<'_> {
         u32::try_from((self.now - reach as i64 + 1).max(0)).unwrap_or(u32::MAX).div_ceil(stage.resolution)
     }
 
-    /// The end of the next part of these slots to fill at once.
+    /// The end of the next part of these slots to fill at once: the end of a window of the coarsest old stage, so that windows
+    /// are seen whole.
     pub(crate) fn part_end(&self, stage: usize, slots: &Range<u32>) -> u32 {
         let mut end = slots.end.min(slots.start.saturating_add(READ_SLOTS as u32));
         while end > slots.start + 1 {
@@ -78,24 +93,32 @@ impl Change<'_> {
             }
             end = slots.start + (end - slots.start).div_ceil(2);
         }
-        end
+        let per = (self.coarsest() / u64::from(self.new.stage(stage).resolution)).max(1) as u32;
+        let aligned = end / per * per;
+        if end < slots.end && aligned > slots.start { aligned } else { end }
     }
 
-    /// What of the old stages is needed for these slots of a new one; one range for each old stage.
+    fn coarsest(&self) -> u64 {
+        let stages = self.old().config.retention.stages();
+        u64::from(stages[stages.len() - 1].resolution)
+    }
+
+    /// What of the old stages is needed for these slots of a new one: one range for each old stage. The last range is of the
+    /// new stage itself, which may have values from a time when the metric had the same stage.
     pub(crate) fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
         let resolution = u64::from(self.new.stage(stage).resolution);
         let stages = self.old().config.retention.stages();
-        let coarsest = u64::from(stages[stages.len() - 1].resolution);
         // Whole windows, so that it shows whether a finer stage has a point of them.
-        let from = u64::from(slots.start) * resolution / coarsest * coarsest;
-        let until = ((u64::from(slots.end) * resolution).div_ceil(coarsest) + 1) * coarsest;
+        let from = u64::from(slots.start) * resolution / self.coarsest() * self.coarsest();
+        let until = ((u64::from(slots.end) * resolution).div_ceil(self.coarsest()) + 1) * self.coarsest();
         let range = |(at, of): (usize, &Stage)| {
             let slot = |time: u64| u32::try_from(time.div_ceil(u64::from(of.resolution))).unwrap_or(u32::MAX);
             let until = slot(until).min(self.closed(at));
             let from = slot(from).max(self.oldest(*of, of.duration())).min(until);
             self.old().range(self.head.id, at, from, until)
         };
-        stages.iter().enumerate().map(range).collect()
+        let own = self.new.range(self.head.id, stage, slots.start, slots.end);
+        stages.iter().enumerate().map(range).chain([own]).collect()
     }
 
     /// The end of the closed slots of an old stage.
@@ -103,27 +126,73 @@ impl Change<'_> {
         if stage == 0 { self.raw_until } else { self.base / self.old().per[stage - 1] }
     }
 
-    /// The values of these slots of a new stage.
-    pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Source]) -> Vec<Window> {
-        let mut filled: Vec<Window> =
-            slots.clone().map(|slot| self.from_finer(stage, slot, sources)).collect();
+    /// The values of these slots of a new stage, from what [`Change::reads`] asks for.
+    pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Source]) -> Filled {
+        let Some((own, sources)) = sources.split_last() else { return Filled::default() };
+        let folds = self.folds(stage);
+        let mut values: Vec<Window> =
+            slots.clone().map(|slot| self.folded_from(stage, slot, &folds, sources)).collect();
+        let covered_from = self.covered_from(stage, &folds);
+        let is_follower = self.is_follower;
         let resolution = self.new.stage(stage).resolution;
-        let old = self.old().config.retention.stages();
-        for (at, of) in old.iter().enumerate().filter(|(_, of)| of.resolution > resolution) {
-            let source = &sources[at];
-            for place in 0..source.column.values.len() as u32 {
-                let window = source.first + place;
+        for (at, of) in self.others(stage) {
+            let mut is_placed = vec![false; values.len()];
+            for place in 0..sources[at].column.values.len() as u32 {
+                let window = sources[at].first + place;
+                let known = sources[at].get(window);
+                if known.count == 0 {
+                    continue;
+                }
+                if !is_follower
+                    && self.completes(stage, of, (window, known), own, slots, covered_from, &mut values)
+                {
+                    continue;
+                }
                 let slot = (u64::from(window) * u64::from(of.resolution) / u64::from(resolution)) as u32;
-                let known = source.get(window);
-                if known.count > 0 && slots.contains(&slot) && !self.is_shown_finer(at, window, sources) {
-                    let cell = &mut filled[(slot - slots.start) as usize];
-                    if cell.count == 0 {
-                        *cell = self.placed(at, stage, known);
-                    }
+                if !slots.contains(&slot) || self.is_shown_finer(at, window, sources) {
+                    continue;
+                }
+                let cell = (slot - slots.start) as usize;
+                if values[cell].count == 0 {
+                    (values[cell], is_placed[cell]) = (self.placed(at, stage, known), true);
+                } else if is_placed[cell] {
+                    // Several windows of a stage that does not divide this one.
+                    values[cell] =
+                        self.new.config.aggregation.merge(values[cell], self.placed(at, stage, known));
                 }
             }
         }
-        filled
+        self.with_own(stage, slots, values, own, covered_from)
+    }
+
+    /// The old stages that this one does not consist of, the finest first: coarser ones, and those that do not divide it.
+    fn others(&self, stage: usize) -> impl Iterator<Item = (usize, Stage)> {
+        let resolution = self.new.stage(stage).resolution;
+        let stages = self.old().config.retention.stages().iter().copied().enumerate();
+        stages.filter(move |(_, of)| !resolution.is_multiple_of(of.resolution))
+    }
+
+    /// The old stages that a new one can be folded from, or taken over, with their oldest slots. The coarsest is the first: it
+    /// also has what came when the finer ones had expired. Percentiles are computed from the finest.
+    fn folds(&self, stage: usize) -> Vec<(usize, u32)> {
+        let resolution = self.new.stage(stage).resolution;
+        let stages = self.old().config.retention.stages().iter().enumerate();
+        let fit = stages.filter(|(_, of)| resolution.is_multiple_of(of.resolution));
+        let mut folds: Vec<_> = fit.map(|(at, of)| (at, self.oldest(*of, of.duration()))).collect();
+        let same = |at: usize| self.old().stage(at).resolution == resolution;
+        if !self.new.config.aggregation.needs_all_slots() || folds.last().is_some_and(|(at, _)| same(*at)) {
+            folds.reverse();
+        }
+        folds
+    }
+
+    /// The first slot that one of these old stages covers as a whole.
+    fn covered_from(&self, stage: usize, folds: &[(usize, u32)]) -> u32 {
+        let resolution = u64::from(self.new.stage(stage).resolution);
+        let begin = |(at, oldest): &(usize, u32)| {
+            (u64::from(*oldest) * u64::from(self.old().stage(*at).resolution)).div_ceil(resolution) as u32
+        };
+        folds.iter().map(begin).min().unwrap_or(u32::MAX)
     }
 
     /// The slots of an old stage that begin in a slot of another resolution.
@@ -134,25 +203,16 @@ impl Change<'_> {
         place(begin)..place(begin + u64::from(resolution))
     }
 
-    /// A slot from the old stages that are as fine or finer. The finest one that covers the whole slot counts; one that
-    /// covers a part of it only if no other has anything.
-    fn from_finer(&self, stage: usize, slot: u32, sources: &[Source]) -> Window {
+    /// A slot folded from the first of these old stages that covers it as a whole; if none does, from one that covers a part.
+    fn folded_from(&self, stage: usize, slot: u32, folds: &[(usize, u32)], sources: &[Source]) -> Window {
         let resolution = self.new.stage(stage).resolution;
-        let old = self.old().config.retention.stages();
-        let finer = || old.iter().enumerate().filter(|(_, of)| of.resolution <= resolution);
-        for needs_whole in [true, false] {
-            for (at, of) in finer() {
-                let within = self.within(at, slot, resolution);
-                if needs_whole && within.start < self.oldest(*of, of.duration()) {
-                    continue;
-                }
-                let found = self.folded(at, stage, within, &sources[at], None);
-                if found.count > 0 {
-                    return found;
-                }
-            }
+        let fold = |at: usize| self.folded(at, stage, self.within(at, slot, resolution), &sources[at], None);
+        let covers = |(at, oldest): &&(usize, u32)| self.within(*at, slot, resolution).start >= *oldest;
+        if let Some((at, _)) = folds.iter().find(covers) {
+            // Also if it has nothing: in a finer one a value may be elsewhere in a coarser window.
+            return fold(*at);
         }
-        Window::default()
+        folds.iter().map(|(at, _)| fold(*at)).find(|found| found.count > 0).unwrap_or_default()
     }
 
     /// Slots of an old stage as one of the new stage, with its open window after them.
@@ -182,6 +242,87 @@ impl Change<'_> {
         })
     }
 
+    /// Whether what a new stage has from an earlier time may show where the points of windows of this old stage are. All
+    /// stages have to agree on that, else later changes would count points twice.
+    fn may_complete(&self, stage: usize, of: Stage) -> bool {
+        let coarse = &self.new.config.retention.stages()[1..];
+        stage == 0 && coarse.iter().all(|coarse| coarse.resolution.is_multiple_of(of.resolution))
+    }
+
+    /// Takes what the new raw stage has from an earlier time in a coarser window, if that makes exactly this window together
+    /// with what was folded. Then it shows better where the points are.
+    #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
+    fn completes(
+        &self,
+        stage: usize,
+        of: Stage,
+        (window, known): (u32, Window),
+        own: &Source,
+        slots: &Range<u32>,
+        covered_from: u32,
+        values: &mut [Window],
+    ) -> bool {
+        let resolution = self.new.stage(stage).resolution;
+        if !self.may_complete(stage, of) {
+            return false;
+        }
+        let first = window.saturating_mul(of.resolution / resolution);
+        let within = first..first.saturating_add(of.resolution / resolution);
+        let method = self.new.config.aggregation;
+        let is_taken = |slot: u32| slot < covered_from && own.get(slot).count > 0;
+        if within.start < slots.start || within.end > slots.end || !within.clone().any(is_taken) {
+            return false;
+        }
+        let mut fold = Fold::new(method, stage);
+        for slot in within.clone() {
+            let filled = values[(slot - slots.start) as usize];
+            let is_own = filled.count == 0 && slot < covered_from;
+            fold.add(method, if is_own { own.get(slot) } else { filled });
+        }
+        let whole = fold.end(method);
+        let is_same = whole.count == known.count
+            && (whole.value - known.value).abs() <= 1e-9 * known.value.abs().max(1.0);
+        if is_same {
+            for slot in within.filter(|slot| *slot < covered_from) {
+                let value = &mut values[(slot - slots.start) as usize];
+                if value.count == 0 {
+                    *value = own.get(slot);
+                }
+            }
+        }
+        is_same
+    }
+
+    /// Decides what becomes of the values that the new stage has from an earlier time.
+    fn with_own(
+        &self,
+        stage: usize,
+        slots: &Range<u32>,
+        mut values: Vec<Window>,
+        own: &Source,
+        covered_from: u32,
+    ) -> Filled {
+        let known = |slot: &u32| own.get(*slot).count > 0;
+        if self.is_follower {
+            // Another daemon writes this stage already. Its rows stay.
+            let coarse = slots.clone().filter(|slot| stage > 0 && known(slot));
+            coarse.for_each(|slot| values[(slot - slots.start) as usize] = Window::default());
+            return Filled { values, gone: Vec::new() };
+        }
+        // Nothing tells what is right before this slot, as long as the coarser windows are open.
+        let per = self.coarsest() / u64::from(self.old().raw.resolution);
+        let open = u64::from(self.base) / per * self.coarsest();
+        let open_from = open.div_ceil(u64::from(self.new.stage(stage).resolution)) as u32;
+        let may_stay = self.others(stage).next().is_none_or(|(_, of)| self.may_complete(stage, of));
+        let is_gone = |slot: &u32| {
+            let is_unsure = may_stay && *slot < covered_from && *slot >= open_from;
+            known(slot) && values[(*slot - slots.start) as usize].count == 0 && !is_unsure
+        };
+        let gone: Vec<u32> = slots.clone().filter(is_gone).collect();
+        let gone = gone.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect();
+        Filled { values, gone }
+    }
+
     /// A coarser window as a slot of a new stage.
     fn placed(&self, at: usize, stage: usize, window: Window) -> Window {
         let method = self.new.config.aggregation;
@@ -201,7 +342,7 @@ impl Change<'_> {
         let of = self.new.stage(stage);
         let slot = self.base / self.new.per[stage - 1];
         let old = self.old().config.retention.stages();
-        let fits = |(_, known): &(usize, &Stage)| known.resolution <= of.resolution;
+        let fits = |(_, known): &(usize, &Stage)| of.resolution.is_multiple_of(known.resolution);
         let covers = |(at, known): &(usize, &Stage)| {
             self.within(*at, slot, of.resolution).start >= self.oldest(**known, known.duration())
         };

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use plumbago_model::{MetricConfig, Window};
 use plumbago_store::{
     ErrorKind, FetchError, FlushBatch, MetricMeta, ReadRequest, SettingsChange, SettingsChanger,
-    SettingsReport, StateRow, StoreError, TimeRange,
+    SettingsReport, SlotRange, StateRow, StoreError, TimeRange,
 };
 
 use self::fill::{Change, Source};
@@ -35,12 +35,24 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 /// still have to write younger ones, as a whole.
 const UNSETTLED: u32 = 600;
 
+/// A metric that is to change.
+struct Wanted {
+    /// The place of its report.
+    place: usize,
+    /// With the new settings.
+    meta: MetricMeta,
+    /// The metadata store has them already.
+    is_follower: bool,
+}
+
 /// A metric on its way.
 struct Work {
     place: usize,
     meta: MetricMeta,
     head: Box<ImportHead>,
     layout: MetricLayout,
+    /// The metadata store has the new settings already.
+    is_follower: bool,
     open: Vec<Window>,
     outcome: Outcome,
 }
@@ -65,7 +77,7 @@ impl Work {
             (_, true) => (ahead, ahead),
             (base, false) => (base, base),
         };
-        Change { head: &self.head, new: &self.layout, now, base, raw_until }
+        Change { head: &self.head, new: &self.layout, now, base, raw_until, is_follower: self.is_follower }
     }
 
     /// False if the head has no base: the store has all of the metric then.
@@ -111,12 +123,12 @@ impl Engine {
         result.map(|()| reports)
     }
 
-    /// The metrics that can change, each with its new settings and the place of its report.
+    /// The metrics that can change.
     async fn wanted(
         &self,
         changes: &[SettingsChange],
         reports: &mut [SettingsReport],
-    ) -> Result<Vec<(usize, MetricMeta)>, StoreError> {
+    ) -> Result<Vec<Wanted>, StoreError> {
         let metadata = &self.parts().metadata;
         let names: Vec<&str> = changes.iter().map(|change| change.name.as_str()).collect();
         let heads = self.settings_in_use(&names).await?;
@@ -134,7 +146,11 @@ impl Engine {
             }
             match change.config.refuses_points_of(&head) {
                 Some(why) => reports[place].refused = why,
-                None => wanted.push((place, MetricMeta { config: Arc::clone(&change.config), ..known })),
+                None => {
+                    let is_follower = config == known.config;
+                    let meta = MetricMeta { config: Arc::clone(&change.config), ..known };
+                    wanted.push(Wanted { place, meta, is_follower });
+                }
             }
         }
         Ok(wanted)
@@ -142,36 +158,36 @@ impl Engine {
 
     async fn ask_settings(
         &self,
-        metas: &[(usize, MetricMeta)],
+        metas: &[Wanted],
         places: &[usize],
         ask: Ask,
     ) -> Result<Vec<Begun>, StoreError> {
         let range = TimeRange { from: 0, until: 0 };
-        let begin = |at: &usize| BeginRange { hash: self.router().hash(&metas[*at].1.name), range, ask };
+        let begin = |at: &usize| BeginRange { hash: self.router().hash(&metas[*at].meta.name), range, ask };
         self.begin_range(places.iter().map(begin).collect()).await.map_err(stopping)
     }
 
     /// Changes the metrics that are at rest. The others stay in the list.
     async fn change_some(
         &self,
-        metas: &[(usize, MetricMeta)],
+        metas: &[Wanted],
         left: &mut Vec<usize>,
         reports: &mut [SettingsReport],
     ) -> Result<(), StoreError> {
         let answers = self.ask_settings(metas, left, Ask::Begin).await?;
         let (mut works, mut busy) = (Vec::new(), Vec::new());
         for (at, begun) in left.iter().zip(answers) {
-            let (place, meta) = &metas[*at];
-            let report = &mut reports[*place];
+            let wanted = &metas[*at];
+            let report = &mut reports[wanted.place];
             report.is_busy = matches!(begun, Begun::Busy);
             match begun {
                 Begun::Busy => busy.push(*at),
                 Begun::Unknown => "it was deleted meanwhile".clone_into(&mut report.refused),
                 Begun::Ready(head) => {
-                    let (place, meta) = (*place, meta.clone());
+                    let (place, meta, is_follower) = (wanted.place, wanted.meta.clone(), wanted.is_follower);
                     let config = self.parts().metadata.as_read(Arc::clone(&meta.config));
                     let (layout, open) = (MetricLayout::new(config), Vec::new());
-                    works.push(Work { place, meta, head, layout, open, outcome: Outcome::Old });
+                    works.push(Work { place, meta, head, layout, is_follower, open, outcome: Outcome::Old });
                 }
             }
         }
@@ -232,12 +248,18 @@ impl Engine {
                     ..ReadRequest::default()
                 };
                 let columns = read_merged(&*self.parts().points, &request).await?;
-                let source =
-                    |(range, column): (&plumbago_store::SlotRange, _)| Source { first: range.from, column };
+                let source = |(range, column): (&SlotRange, _)| Source { first: range.from, column };
                 let sources: Vec<Source> = request.ranges.iter().zip(columns).map(source).collect();
                 let mut batch = FlushBatch::default();
                 let filled = change.fill(stage, &part, &sources);
-                points += change.push(stage, part.start, &filled, &mut batch.rows);
+                points += change.push(stage, part.start, &filled.values, &mut batch.rows);
+                let id = work.head.id;
+                let gone =
+                    filled.gone.iter().map(|slots| work.layout.range(id, stage, slots.start, slots.end));
+                let gone: Vec<SlotRange> = gone.collect();
+                if !gone.is_empty() {
+                    self.parts().points.delete_ranges(&gone).await?;
+                }
                 if stage > 0 {
                     self.parts().points.subtract_other_writers(&mut batch.rows).await?;
                 }

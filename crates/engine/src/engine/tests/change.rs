@@ -81,7 +81,7 @@ impl Chance {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_stage_has_every_point_after_any_changes() {
     for seed in 1..=16_u64 {
-        let mut chance = Chance(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let world = World::new();
         let (mut engine, _) = world.start().await;
         let metrics = [("sum.m", "sum"), ("m", "average")];
@@ -258,7 +258,8 @@ impl Known {
         let now = engine.0.parts.clock.now();
         let wanted = self.by_period(&self.points);
         for stage in self.config.retention.stages() {
-            let got = self.by_period(&shown(engine, self.name, stage.duration()).await);
+            let slots = shown(engine, self.name, stage.duration()).await;
+            let got = self.by_period(&slots);
             let whole_from = now - stage.duration() as i64 + i64::from(stage.resolution);
             for (period, value) in &wanted {
                 let shown = got.get(period).copied().unwrap_or(0.0);
@@ -267,7 +268,12 @@ impl Known {
                     && !self.borders.contains(period);
                 let is_right = if is_exact { shown == *value } else { shown <= *value };
                 let (age, name, config) = (now - period, self.name, self.config.to_text());
-                assert!(is_right, "{what}: {name} {config} stage {stage}: {shown} and not {value}, {age}s ago");
+                assert!(
+                    is_right,
+                    "{what}: {name} {config} stage {stage}: {shown} and not {value}, at {period}, {age}s ago: {:?} of {:?}",
+                    slots.range(*period..period + PERIOD),
+                    self.points.range(*period..period + PERIOD)
+                );
             }
             let more: Vec<_> = got.keys().filter(|period| !wanted.contains_key(period)).collect();
             assert!(more.is_empty(), "{what}: {more:?}");
@@ -368,6 +374,12 @@ async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
             for metric in &mut known {
                 let config = config(ANY[chance.below(ANY.len() as u64) as usize], metric.method);
                 metric.note_change(&config, now);
+                println!(
+                    "step {step} at {now}: {} {} -> {}",
+                    metric.name,
+                    metric.config.to_text(),
+                    config.to_text()
+                );
                 wanted.push(config);
             }
             let killed;
@@ -379,6 +391,7 @@ async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
                 assert!(stored == metric.config || stored == wanted, "{stored:?}");
                 assert!(killed || stored == wanted, "{stored:?}");
                 new += u32::from(killed && stored == wanted && wanted != metric.config);
+                println!("killed: {killed}: {}", stored.to_text());
                 metric.config = stored;
             }
             for metric in &known {
