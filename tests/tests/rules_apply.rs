@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 
 use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::http;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use serde_json::Value;
@@ -109,6 +110,27 @@ fn a_running_daemon_changes_its_metrics() {
     daemon.stop_well();
 }
 
+/// With `maintenance.apply_rules_every`, the daemon does it by itself; without, never.
+#[test]
+fn the_schedule_applies_the_rules() {
+    let mut setup = setup();
+    let daemon = setup.start_for_commands();
+    let wanted = points();
+    put(&daemon, "web.a", &wanted);
+    daemon.wait_names(1);
+    let status = || http::get(daemon.admin(), "/admin/maintenance").body;
+    let jobs: Value = serde_json::from_str(&status()).unwrap();
+    let job = jobs.as_array().unwrap().iter().find(|job| job["job"] == "apply_rules").unwrap();
+    assert_eq!(job["every_seconds"], 0);
+    daemon.kill_journaled();
+    setup.schemas(NEW).set("maintenance.apply_rules_every", "1s");
+    let daemon = setup.start_for_commands();
+    let known = || setup.run_well(&["info", "--json", "web.a"]);
+    wait_until("the schedule to change the metric", || known().contains("10m"));
+    check_new(&daemon, "web.a", &wanted);
+    daemon.stop_well();
+}
+
 #[test]
 fn a_directory_at_rest_is_changed_too_and_a_loss_is_said() {
     let mut setup = setup();
@@ -138,7 +160,7 @@ fn a_directory_at_rest_is_changed_too_and_a_loss_is_said() {
 fn a_kill_in_the_middle_loses_nothing() {
     let mut setup = setup();
     let daemon = setup.start_for_commands();
-    let wanted = slots((0..300).map(|minute| T0 - 60 * minute));
+    let mut wanted = slots((0..300).map(|minute| T0 - 60 * minute));
     let names: Vec<String> = (0..400).map(|n| format!("web.m{n}")).collect();
     for name in &names {
         put(&daemon, name, &wanted);
@@ -147,15 +169,19 @@ fn a_kill_in_the_middle_loses_nothing() {
     daemon.kill_journaled();
     setup.schemas(NEW);
     let mut daemon = setup.start_for_commands();
-    for part in [50, 150, 250] {
+    for (round, part) in [50, 150, 250].into_iter().enumerate() {
         let mut command = setup.command(&["rules", "apply", "--rate", "50"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let changed = || {
             let info = setup.run_well(&["info", "--json", "web.*"]);
             info.lines().filter(|line| line.contains("10m")).count() as u64
         };
+        // Points that arrive meanwhile: a new slot, and one again.
+        let more = slots([T0 - 60 * (300 + round as i64), T0]);
+        names.iter().for_each(|name| put(&daemon, name, &more));
+        wanted.extend(more);
         wait_until("a part of the metrics is changed", || changed() >= part);
-        daemon.kill();
+        daemon.kill_journaled();
         child.wait().unwrap();
         daemon = setup.start_for_commands();
         for name in names.iter().step_by(7) {

@@ -137,12 +137,7 @@ impl Change<'_> {
         let resolution = self.new.stage(stage).resolution;
         for (at, of) in self.others(stage) {
             let mut is_placed = vec![false; values.len()];
-            for place in 0..sources[at].column.values.len() as u32 {
-                let window = sources[at].first + place;
-                let known = sources[at].get(window);
-                if known.count == 0 {
-                    continue;
-                }
+            for (window, known) in self.windows(at, &sources[at]) {
                 if !is_follower
                     && self.completes(stage, of, (window, known), own, slots, covered_from, &mut values)
                 {
@@ -162,7 +157,15 @@ impl Change<'_> {
                 }
             }
         }
-        self.with_own(stage, slots, values, own, covered_from)
+        self.with_own(stage, slots, values, own)
+    }
+
+    /// The known windows of a coarse old stage, with the open one: the head has folded the slots before its base into it.
+    fn windows(&self, at: usize, source: &Source) -> impl Iterator<Item = (u32, Window)> {
+        let closed = (source.first..).zip(0..source.column.values.len());
+        let closed = closed.map(|(window, place)| (window, window_at(&source.column, place)));
+        let open = self.head.open.get(at - 1).map(|open| (self.closed(at), *open));
+        closed.chain(open).filter(|(_, window)| window.count > 0)
     }
 
     /// The old stages that this one does not consist of, the finest first: coarser ones, and those that do not divide it.
@@ -294,14 +297,7 @@ impl Change<'_> {
     }
 
     /// Decides what becomes of the values that the new stage has from an earlier time.
-    fn with_own(
-        &self,
-        stage: usize,
-        slots: &Range<u32>,
-        mut values: Vec<Window>,
-        own: &Source,
-        covered_from: u32,
-    ) -> Filled {
+    fn with_own(&self, stage: usize, slots: &Range<u32>, mut values: Vec<Window>, own: &Source) -> Filled {
         let known = |slot: &u32| own.get(*slot).count > 0;
         if self.is_follower {
             // Another daemon writes this stage already. Its rows stay.
@@ -309,15 +305,7 @@ impl Change<'_> {
             coarse.for_each(|slot| values[(slot - slots.start) as usize] = Window::default());
             return Filled { values, gone: Vec::new() };
         }
-        // Nothing tells what is right before this slot, as long as the coarser windows are open.
-        let per = self.coarsest() / u64::from(self.old().raw.resolution);
-        let open = u64::from(self.base) / per * self.coarsest();
-        let open_from = open.div_ceil(u64::from(self.new.stage(stage).resolution)) as u32;
-        let may_stay = self.others(stage).next().is_none_or(|(_, of)| self.may_complete(stage, of));
-        let is_gone = |slot: &u32| {
-            let is_unsure = may_stay && *slot < covered_from && *slot >= open_from;
-            known(slot) && values[(*slot - slots.start) as usize].count == 0 && !is_unsure
-        };
+        let is_gone = |slot: &u32| known(slot) && values[(*slot - slots.start) as usize].count == 0;
         let gone: Vec<u32> = slots.clone().filter(is_gone).collect();
         let gone = gone.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect();
         Filled { values, gone }
@@ -347,9 +335,11 @@ impl Change<'_> {
             self.within(*at, slot, of.resolution).start >= self.oldest(**known, known.duration())
         };
         let found = old.iter().enumerate().filter(fits).find(covers);
-        let at = found.or_else(|| old.iter().enumerate().filter(fits).next_back()).map_or(0, |(at, _)| at);
+        let at = found.or_else(|| old.iter().enumerate().rfind(fits)).map_or(0, |(at, _)| at);
         let until = self.closed(at);
-        let from = self.within(at, slot, of.resolution).start.min(until);
+        // What has expired may be there still, but the coarser stages count it.
+        let oldest = self.oldest(old[at], old[at].duration());
+        let from = self.within(at, slot, of.resolution).start.max(oldest).min(until);
         (at, self.old().range(self.head.id, at, from, until))
     }
 
@@ -362,8 +352,7 @@ impl Change<'_> {
         if let Some(same) = self.old_open(of.resolution) {
             return same;
         }
-        let slot = self.base / self.new.per[stage - 1];
-        let last = self.within(at, slot, of.resolution).start..self.closed(at);
+        let last = source.first..self.closed(at);
         let open = (at > 0).then(|| self.head.open.get(at - 1).copied().unwrap_or_default());
         self.folded(at, stage, last, source, Some(open.unwrap_or_default()))
     }

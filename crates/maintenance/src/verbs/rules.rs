@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_model::MetricConfig;
-use plumbago_store::SettingsChange;
+use plumbago_store::{ErrorKind, SettingsChange, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::job::{Context, Job, JobError};
 use crate::rate::Rate;
+use crate::report::{EXAMPLES_MAX, Report};
 use crate::select::{self, Which};
 use crate::verb::{Verb, VerbError, Work};
 
@@ -124,6 +126,57 @@ impl Verb for ApplyRules {
 
 /// A metric that differs from the rules, with its settings before.
 type Differing = (std::sync::Arc<MetricConfig>, SettingsChange);
+
+const JOB: &str = "apply_rules";
+
+/// The job that does this at intervals, for all metrics.
+#[derive(Debug)]
+pub struct ApplyRulesJob(pub Work);
+
+#[async_trait]
+impl Job for ApplyRulesJob {
+    fn name(&self) -> &'static str {
+        JOB
+    }
+
+    async fn run(&self, context: &Context) -> Result<Report, JobError> {
+        let work = self.0.for_run(context.stop.clone());
+        let mut report = Report { job: self.name().to_owned(), ..Report::default() };
+        let tagged = Which { tags: vec!["name=~.+".to_owned()], ..Which::default() };
+        for which in [Which::glob("**"), tagged] {
+            let verb = ApplyRules { which, dry_run: context.dry_run, rate: context.rows_per_second };
+            let answer = verb.run(&work).await.map_err(job_error)?;
+            answer.add_to(&mut report);
+            (context.progress.0)(&report);
+        }
+        report.finished = true;
+        Ok(report)
+    }
+}
+
+fn job_error(error: VerbError) -> JobError {
+    let job = JOB;
+    match error {
+        VerbError::Cancelled => JobError::Stopped { job },
+        VerbError::Store(source) => JobError::Store { job, source },
+        error => {
+            JobError::Store { job, source: StoreError::with(ErrorKind::Internal, "find metrics", error) }
+        }
+    }
+}
+
+impl Applied {
+    fn add_to(&self, report: &mut Report) {
+        report.scanned += self.metrics;
+        *report.done.entry("changed".to_owned()).or_default() += self.changed;
+        *report.done.entry("points".to_owned()).or_default() += self.points;
+        for refused in &self.refused {
+            *report.kept.entry(refused.why.clone()).or_default() += refused.metrics;
+        }
+        let examples = report.examples.entry("changed".to_owned()).or_default();
+        examples.extend(self.changes.iter().map(|change| change.example.clone()).take(EXAMPLES_MAX));
+    }
+}
 
 impl Growing {
     /// The metrics whose settings are not those of the rules and can be.

@@ -40,7 +40,7 @@ a coarser stage has something, its value goes into the slot in which its window 
 meanwhile. A daemon takes the rules that it has: send it SIGHUP first (or restart it) after a change of the files.
 
 A metric stays as it is if the resolution of its raw stage would change, or if its stored windows cannot be read by the new
-method; the answer counts these, with the reason. With several daemons on one Cassandra, restart the others afterwards.
+method; the answer counts these, with the reason. With several daemons on one Cassandra, give the command on each of them.
 
 Examples:
   plumbago rules apply --dry-run                  how many metrics would change, from what to what, and what is lost
