@@ -14,6 +14,9 @@ const DAY: i64 = 86_400;
 
 type Slots = BTreeMap<i64, f64>;
 
+/// Rounds of one point for each metric that are sent while nothing else happens.
+const QUIET_ROUNDS: i64 = 5;
+
 const OLD: &str = "[all]\npattern = .*\nretentions = 60s:2d,1h:30d\n";
 const NEW: &str = "[web]\npattern = ^web\\.\nretentions = 60s:3d,10m:40d,1h:100d\n[all]\npattern = .*\nretentions = 60s:2d,1h:30d\n";
 
@@ -193,6 +196,81 @@ fn a_kill_in_the_middle_loses_nothing() {
     apply(&setup, &[]);
     assert_eq!(apply(&setup, &[])["changed"], 0);
     for name in &names {
+        check_new(&daemon, name, &wanted);
+    }
+    daemon.stop_well();
+}
+
+/// Metrics of the test under load. `PLUMBAGO_METRICS=100000` gives the figures of `docs/measurements.md`.
+fn metrics_under_load() -> usize {
+    std::env::var("PLUMBAGO_METRICS").ok().and_then(|count| count.parse().ok()).unwrap_or(1000)
+}
+
+/// Processor time of a process, in seconds.
+fn cpu_of(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+/// All metrics change while points of all of them arrive, and none is lost. Prints what it costs.
+#[test]
+fn metrics_change_under_load() {
+    let mut setup = setup();
+    let names: Vec<String> = (0..metrics_under_load()).map(|n| format!("web.m{n}")).collect();
+    let daemon = setup.start_for_commands();
+    let mut wanted = Slots::new();
+    let round = |daemon: &Daemon, wanted: &mut Slots, slots: &Slots| {
+        let points = |name: &String| {
+            slots.iter().map(|(time, value)| Point::new(name, *time, *value)).collect::<Vec<_>>()
+        };
+        daemon.put(&names.iter().flat_map(points).collect::<Vec<_>>());
+        wanted.extend(slots);
+    };
+    for minute in (0..120).rev().step_by(2) {
+        round(&daemon, &mut wanted, &slots([T0 - 60 * minute]));
+    }
+    daemon.wait_names(names.len());
+    let seconds = |began: std::time::Instant| began.elapsed().as_secs_f64();
+    let (cpu, began) = (cpu_of(daemon.id()), std::time::Instant::now());
+    for n in 0..QUIET_ROUNDS {
+        round(&daemon, &mut wanted, &slots([T0 - 60 * (2 * n + 1)]));
+    }
+    let quiet = (cpu_of(daemon.id()) - cpu, seconds(began));
+    daemon.kill_journaled();
+    setup.schemas(NEW);
+    let daemon = setup.start_for_commands();
+    let (cpu, began) = (cpu_of(daemon.id()), std::time::Instant::now());
+    let mut command = setup.command(&["rules", "apply", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let child = std::thread::spawn(move || (child.wait_with_output().unwrap(), std::time::Instant::now()));
+    let mut rounds = 0;
+    while !child.is_finished() || rounds == 0 {
+        round(&daemon, &mut wanted, &slots([T0 - 60 * (2 * (rounds % 10) + 1)]));
+        rounds += 1;
+    }
+    let busy = (cpu_of(daemon.id()) - cpu, seconds(began));
+    let (output, ended) = child.join().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["changed"], names.len());
+    println!(
+        "{} metrics changed in {:.1} s with {rounds} rounds beside it; the daemon's CPU {:.1} s in {:.1} s, and quiet \
+         {QUIET_ROUNDS} rounds {:.1} s in {:.1} s; {} slots written",
+        names.len(),
+        ended.duration_since(began).as_secs_f64(),
+        busy.0,
+        busy.1,
+        quiet.0,
+        quiet.1,
+        answer["points"],
+    );
+    assert!(daemon.ledger().balances());
+    for name in names.iter().step_by(names.len().div_ceil(1000)) {
+        check_new(&daemon, name, &wanted);
+    }
+    daemon.kill_journaled();
+    let daemon = setup.start_for_commands();
+    for name in names.iter().step_by(names.len().div_ceil(1000)) {
         check_new(&daemon, name, &wanted);
     }
     daemon.stop_well();
