@@ -286,7 +286,11 @@ fn what_biggraphite_deletes_is_forgotten() {
 #[test]
 fn biggraphite_reads_a_metric_whose_rules_have_changed() {
     const OLD: &str = "14400*1s:10080*60s";
-    let Some(mut beside) = Beside::made_by_biggraphite("interop_rules", &[OLD, RETENTION]) else { return };
+    // That of metrics that no section of the rules matches.
+    const BUILT_IN: &str = "10080*60s:70080*900s";
+    let Some(mut beside) = Beside::made_by_biggraphite("interop_rules", &[OLD, RETENTION, BUILT_IN]) else {
+        return;
+    };
     let start = next_hour();
     let mut setup = setup(&beside, start + 3700);
     setup.schemas("[all]\npattern = .*\nretentions = 1s:4h,1m:7d\n");
