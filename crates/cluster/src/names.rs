@@ -221,6 +221,15 @@ impl MetadataStore for Names {
         self.0.copy.set_aggregation(name, method).await
     }
 
+    async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        self.0.store.set_configs(metrics).await?;
+        self.0.copy.set_configs(metrics).await
+    }
+
+    fn as_read(&self, config: Arc<MetricConfig>) -> Arc<MetricConfig> {
+        self.effective(config)
+    }
+
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
         let mut found = self.0.store.get(names).await?;
         for meta in found.iter_mut().flatten() {

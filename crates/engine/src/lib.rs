@@ -16,6 +16,7 @@
 
 #[doc(hidden)]
 pub mod bench;
+mod change;
 pub mod config;
 mod engine;
 mod import;

@@ -33,6 +33,9 @@ pub struct Config {
     /// unless they expire by themselves.
     #[serde(deserialize_with = "setting::period")]
     pub expire_after: Duration,
+    /// How often existing metrics get the settings of the storage rules.
+    #[serde(deserialize_with = "setting::period")]
+    pub apply_rules_every: Duration,
     /// The largest number of rows that a job reads per second; 0 for no limit.
     pub rows_per_second: u32,
     /// Rows younger than this are not deleted, because their creation may still be in progress.
@@ -54,6 +57,7 @@ impl Default for Config {
             repair_windows_after: Duration::from_secs(600),
             expire_every: days(1),
             expire_after: Duration::ZERO,
+            apply_rules_every: Duration::ZERO,
             rows_per_second: 5000,
             grace: Duration::from_secs(600),
             settle: Duration::from_secs(10),

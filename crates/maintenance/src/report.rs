@@ -29,7 +29,7 @@ pub struct Report {
 /// The reason why a candidate for a deletion stays: it was written within `maintenance.grace`.
 pub(crate) const TOO_YOUNG: &str = "too_young";
 
-const EXAMPLES_MAX: usize = 5;
+pub(crate) const EXAMPLES_MAX: usize = 5;
 
 impl Report {
     /// Counts a change and keeps the name as an example.

@@ -40,6 +40,20 @@ pub struct MetricConfig {
 }
 
 impl MetricConfig {
+    /// Why the points of a metric with the configuration `other` cannot be brought to the stages of this one; `None` if
+    /// they can.
+    pub fn refuses_points_of(&self, other: &Self) -> Option<String> {
+        let (raw, known) = (self.retention.finest().resolution, other.retention.finest().resolution);
+        if raw != known {
+            return Some(format!("the resolution of the raw stage would change from {known}s to {raw}s"));
+        }
+        let has_windows = other.retention.stages().len() > 1;
+        let (method, made_by) = (self.aggregation, other.aggregation);
+        (has_windows && !method.reads_windows_of(made_by)).then(|| {
+            format!("its stored windows were made by {made_by}, and {method} would read them wrongly")
+        })
+    }
+
     /// Whether a metric that was stored with `other` may get this configuration without a change of what is
     /// stored: same stages, and windows that mean the same, if there are any.
     pub fn reads_what_was_stored_with(&self, other: &Self) -> bool {

@@ -74,7 +74,7 @@ pub enum Command {
     Du(list::DuArgs),
     /// List tags, or the values of one
     Tags(list::TagsArgs),
-    /// Explain the storage rules
+    /// Explain the storage rules, and bring existing metrics to them
     #[command(subcommand)]
     Rules(rules::RulesCommand),
     /// Delete metrics with all their points

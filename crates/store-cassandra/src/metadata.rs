@@ -147,6 +147,14 @@ impl NameStore {
         Ok(())
     }
 
+    /// Changes the configurations of metrics. Other daemons read them again, as they do with new metrics.
+    pub(crate) async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        self.create(metrics).await?;
+        let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+        self.announce(false, &names).await;
+        Ok(())
+    }
+
     /// Leaves out metrics whose names the tables cannot hold, and counts and logs them. If a name occurs
     /// twice, the last one is kept.
     fn storable<'a>(&self, metrics: &'a [MetricMeta]) -> Vec<&'a MetricMeta> {

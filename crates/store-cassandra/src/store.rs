@@ -297,6 +297,10 @@ impl MetadataStore for CassandraStore {
         self.names.set_aggregation(name, method).await
     }
 
+    async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        self.names.set_configs(metrics).await
+    }
+
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
         self.names.get(names).await
     }

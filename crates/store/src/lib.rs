@@ -24,6 +24,7 @@ pub mod metadata;
 pub mod peers;
 pub mod points;
 pub mod remote;
+pub mod settings;
 pub mod shared;
 pub mod sizes;
 #[cfg(feature = "testsuite")]
@@ -49,6 +50,7 @@ pub use points::{
     BlockLayout, Column, OtherWriters, PointStore, ReadRequest, Run, SlotRange, WriteBatch, WriteLimits,
 };
 pub use remote::{RemotePoints, WriteRefusal};
+pub use settings::{SettingsChange, SettingsChanger, SettingsReport};
 pub use shared::{
     ChangeFeed, Changes, Lease, NodeStart, SchemaNeeds, SchemaStatus, SharedFeatures, SharedStore,
 };

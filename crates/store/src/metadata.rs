@@ -95,6 +95,20 @@ pub trait MetadataStore: Store {
         self.create(&[meta.with_aggregation(method)]).await
     }
 
+    /// Gives existing metrics other configurations. Unlike with [`MetadataStore::create`], these replace what other
+    /// programs have written.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some metrics may have changed by then.
+    async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        self.create(metrics).await
+    }
+
+    /// A configuration as it is read after it was stored: a store may ignore the factor.
+    fn as_read(&self, config: Arc<MetricConfig>) -> Arc<MetricConfig> {
+        config
+    }
+
     /// Reads metrics, in the order of `names`; `None` for a metric that does not exist.
     ///
     /// # Errors

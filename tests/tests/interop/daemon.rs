@@ -280,3 +280,48 @@ fn what_biggraphite_deletes_is_forgotten() {
     daemon.stop_well();
     assert!(beside.biggraphite.get(ONE, &gone)[0].is_some());
 }
+
+/// `plumbago rules apply` changes the retention while the daemon runs. BigGraphite sees the new one, and reads every stage of
+/// it: points from before, and points from afterwards.
+#[test]
+fn biggraphite_reads_a_metric_whose_rules_have_changed() {
+    const OLD: &str = "14400*1s:10080*60s";
+    // That of metrics that no section of the rules matches.
+    const BUILT_IN: &str = "10080*60s:70080*900s";
+    let Some(mut beside) = Beside::made_by_biggraphite("interop_rules", &[OLD, RETENTION, BUILT_IN]) else {
+        return;
+    };
+    let start = next_hour();
+    let mut setup = setup(&beside, start + 3700);
+    setup.schemas("[all]\npattern = .*\nretentions = 1s:4h,1m:7d\n");
+    setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n");
+    let metrics = vec![Metric {
+        name: "changed.metric".to_owned(),
+        retention: RETENTION.to_owned(),
+        aggregator: "total".to_owned(),
+        factor: 0.0,
+    }];
+    let mut test = TakeOver { metrics, slots: vec![Slots::new()], random: SmallRng::seed_from_u64(47) };
+    let daemon = setup.start();
+    let points: Vec<Point> = (start..start + 3700).step_by(3).flat_map(|time| test.points(time)).collect();
+    daemon.put(&points);
+    sent(&daemon);
+    daemon.kill_journaled();
+    setup.schemas(SCHEMAS);
+    let daemon = setup.start_for_commands();
+    let done = setup.run_well(&["rules", "apply"]);
+    assert!(done.contains("1 of 1 metrics changed"), "{done}");
+    sent(&daemon);
+    let known = beside.biggraphite.get(ONE, &["changed.metric"]).remove(0).unwrap();
+    assert_eq!(known.retention, RETENTION);
+    compare(&mut beside, &test, start, start + 3600);
+    // The next hours are folded by the daemon, and late points come into the hour that was filled.
+    daemon.set_clock(start + 7400);
+    let more: Vec<Point> =
+        (start + 3700..start + 7400).step_by(3).flat_map(|time| test.points(time)).collect();
+    daemon.put(&more);
+    daemon.put(&test.late(start + 200, start + 300));
+    sent(&daemon);
+    daemon.stop_well();
+    compare(&mut beside, &test, start, start + 7200);
+}

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::{join_all, try_join_all};
 use plumbago_index::Index;
 use plumbago_journal::Journal;
-use plumbago_model::{Clock, PointBatch};
+use plumbago_model::{Clock, MetricConfig, PointBatch};
 use plumbago_store::{FetchError, FlushStore, MetadataStore, MetricMeta, PointStore};
 use plumbago_telemetry::{Conditions, Damage, Registry};
 use tokio::sync::mpsc::Permit;
@@ -327,8 +327,29 @@ impl Engine {
         forgotten
     }
 
+    /// The settings that the heads of these metrics have; `None` for a metric without a head.
+    ///
+    /// # Errors
+    /// [`FetchError::Stopping`] when the engine was stopped.
+    pub(crate) async fn settings_of(
+        &self,
+        names: &[&str],
+    ) -> Result<Vec<Option<Arc<MetricConfig>>>, FetchError> {
+        self.ask_each(names, ShardCommand::Settings).await
+    }
+
+    /// True once a stop has given up on the store.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.0.give_up.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn parts(&self) -> &EngineParts {
         &self.0.parts
+    }
+
+    /// Only one change of settings at a time.
+    pub(crate) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.0.changes.lock().await
     }
 
     pub(crate) fn router(&self) -> &Router {

@@ -14,6 +14,7 @@ use plumbago_telemetry::Registry;
 use super::*;
 use plumbago_store::{FetchRequest, SeriesSource};
 
+mod change;
 mod history;
 mod late;
 mod quotas;
@@ -128,7 +129,7 @@ impl World {
                 x_files_factor: 0.0,
             })
         };
-        let (config, sum) = (config("average"), config("sum"));
+        let configs = [("sum", config("sum")), ("max", config("max")), ("", config("average"))];
         let creations = Arc::clone(&self.creations);
         let parts = EngineParts {
             clock: Arc::clone(&clock),
@@ -142,7 +143,8 @@ impl World {
                 if name.starts_with("stuck") {
                     creations.pass();
                 }
-                Arc::clone(if name.starts_with("sum") { &sum } else { &config })
+                let found = configs.iter().find(|(prefix, _)| name.starts_with(prefix));
+                found.map(|(_, config)| Arc::clone(config)).unwrap()
             }),
             name_check: Arc::new(|_| Ok(())),
             memory_used: Arc::new(|| 0),

@@ -195,8 +195,13 @@ impl Engine {
         plans.resize_with(works.len(), Plan::default);
         let ends = works.iter().zip(plans).map(|(work, plan)| {
             let open = (plan.open.len() == work.head.layout.coarse()).then_some(plan.open);
-            let end =
-                End { at: work.head.at, name: work.history.name.as_str().into(), open, fill: plan.fill };
+            let end = End {
+                at: work.head.at,
+                name: work.history.name.as_str().into(),
+                open,
+                fill: plan.fill,
+                config: None,
+            };
             (self.router().shard(&self.router().hash(&work.history.name)), end)
         });
         self.end_import(ends.collect()).await.map_err(stopping)?;

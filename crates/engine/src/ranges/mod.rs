@@ -100,7 +100,7 @@ impl Engine {
         let end = |work: Work| {
             let shard = self.router().shard(&self.router().hash(&work.name));
             let (at, name, open) = (work.head.at, work.name, work.open);
-            (shard, End { at, name, open, fill: Vec::new() })
+            (shard, End { at, name, open, fill: Vec::new(), config: None })
         };
         self.end_import(works.into_iter().map(end).collect()).await.map_err(stopping)?;
         result
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// Loads metrics that the store has and no shard, so that points which arrive meanwhile meet them.
-    async fn load_missing(&self, names: &[Arc<str>]) -> Result<(), StoreError> {
+    pub(crate) async fn load_missing(&self, names: &[Arc<str>]) -> Result<(), StoreError> {
         self.apply_queued().await.map_err(stopping)?;
         let refs: Vec<&str> = names.iter().map(|name| &**name).collect();
         let known = self.contains(&refs).await.map_err(stopping)?;

@@ -122,6 +122,7 @@ fn state(number: u32, sequence: u64) -> Vec<u8> {
         newest: START,
         resolution: 1,
         open: vec![Default::default()],
+        resolutions: Vec::new(),
         future: Vec::new(),
         held: 0,
         chain: Cow::Borrowed(&[]),

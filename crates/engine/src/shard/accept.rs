@@ -103,11 +103,6 @@ impl Shard {
     ) {
         let head = &mut self.heads[at];
         let layout = Arc::clone(&self.layouts[usize::from(head.config)]);
-        if stage > layout.coarse() {
-            // The configuration has fewer stages than when the record was written.
-            self.ledger.replaced += 1;
-            return;
-        }
         if head.segment == 0 {
             head.segment = segment;
         }

@@ -172,6 +172,7 @@ impl Shard {
             newest: head.newest,
             resolution: layout.raw.resolution,
             open: open.clone(),
+            resolutions: self.resolutions(&layout),
             future,
             held: 0,
             chain: Cow::Borrowed(&[]),
@@ -191,6 +192,13 @@ impl Shard {
         head.state.on_late(LateEvent::Build);
         let is_whole = matches!(extent, Extent::All { .. });
         head.state.on_flush(if is_whole { FlushEvent::BuildWhole } else { FlushEvent::BuildPart });
+    }
+
+    /// The resolutions of the coarse stages, for a state row. Rows of a store that daemons share always have them, because
+    /// another daemon may change the settings of the metric while this one is down.
+    pub(super) fn resolutions(&self, layout: &MetricLayout) -> Vec<u32> {
+        let coarse = if self.limits.at_intervals { &layout.config.retention.stages()[1..] } else { &[] };
+        coarse.iter().map(|stage| stage.resolution).collect()
     }
 
     /// Handles a committed flush: frees its slots, unless one of them has changed since.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use plumbago_model::{MetricId, Window};
+use plumbago_model::{MetricConfig, MetricId, Window};
 
 use super::Shard;
 use crate::router::NameHash;
@@ -67,6 +67,8 @@ pub(crate) struct End {
     pub(crate) open: Option<Vec<Window>>,
     /// Slots of the history for the head, unless it has them.
     pub(crate) fill: Pairs,
+    /// New settings.
+    pub(crate) config: Option<Arc<MetricConfig>>,
 }
 
 impl Shard {
@@ -113,6 +115,7 @@ impl Shard {
             newest: if head.is(mark::PLACED) { head.newest.max(base) } else { 0 },
             resolution: layout.raw.resolution,
             open: Vec::new(),
+            resolutions: self.resolutions(&layout),
             future: self.future_of(at, sequence),
             held: 0,
             chain: Cow::Borrowed(&[]),
@@ -145,6 +148,9 @@ impl Shard {
     pub(crate) fn end_import(&mut self, ends: Vec<End>, context: &mut ApplyContext<'_>) {
         for end in ends {
             self.late.end_import(end.at);
+            if let Some(config) = &end.config {
+                self.change_settings(end.at, config, context.now);
+            }
             if let Some(open) = &end.open {
                 let windows = self.heads[end.at].windows;
                 for (k, window) in open.iter().enumerate() {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use plumbago_model::{Aggregation, Window};
+use plumbago_model::{Aggregation, Stage, Window};
 
 use super::Shard;
 use super::flush::Extent;
 use crate::router::NameHash;
+use crate::shard::downsample::MetricLayout;
 use crate::shard::head_state::LateEvent;
 use crate::shard::jobs::{Flushes, LateDone, LateJob, LateMetric, LatePoint, OpenPart};
 use crate::shard::waiting::Waiting;
@@ -39,6 +40,8 @@ pub(crate) struct LateList {
     pub(super) waiting: Waiting,
     /// Metrics of which nothing more goes to the store, because somebody waits until they are at rest.
     pub(super) awaited: HashSet<NameHash>,
+    /// During a start: heads whose state row is from a change of their settings, or from before one.
+    pub(super) changed: HashSet<u32>,
 }
 
 impl LateList {
@@ -114,6 +117,32 @@ impl LateList {
         }
         self.points -= dropped;
         dropped as u64
+    }
+
+    /// Brings the pending points of a head to the stages of a new layout.
+    pub(super) fn change_layout(&mut self, at: u32, layout: &Arc<MetricLayout>, now: i64) {
+        let Some(metric) = self.pending.get_mut(&at) else { return };
+        let old = std::mem::replace(&mut metric.layout, Arc::clone(layout));
+        let retention = &layout.config.retention;
+        metric.aged_until = 0;
+        for point in &mut metric.points {
+            let resolution = old.stage(usize::from(point.stage)).resolution;
+            let time = point.slot.saturating_mul(resolution);
+            let age = now - i64::from(time);
+            let fits = |stage: &Stage| stage.resolution == resolution && stage.duration() as i64 >= age;
+            let same = retention.stages().iter().position(fits);
+            let stage = same.or_else(|| retention.stage_for_age(age)).unwrap_or(layout.coarse());
+            (point.stage, point.slot) = (stage as u8, layout.stage(stage).slot(time));
+            if stage > 0 {
+                let end = point.slot.saturating_add(1).saturating_mul(layout.per[stage - 1]);
+                metric.aged_until = metric.aged_until.max(end);
+            }
+        }
+        if metric.aged_until == 0 {
+            self.aged.remove(&at);
+        } else {
+            self.aged.insert(at);
+        }
     }
 
     /// Takes out pending points of a head, the oldest first.

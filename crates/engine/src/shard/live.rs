@@ -42,6 +42,30 @@ impl Shard {
         }
     }
 
+    /// The settings that the head of a metric has.
+    pub(crate) fn settings(&self, hash: &NameHash) -> Option<Arc<MetricConfig>> {
+        let head = &self.heads[self.find(hash)?];
+        Some(Arc::clone(&self.layouts[usize::from(head.config)].config))
+    }
+
+    /// Gives a metric other settings. Its raw resolution stays, so the slots that it holds fit. The caller sets the open
+    /// windows.
+    pub(super) fn change_settings(&mut self, at: u32, config: &Arc<MetricConfig>, now: i64) {
+        let had = self.layouts[usize::from(self.heads[at].config)].coarse();
+        let index = self.layout(config);
+        let layout = Arc::clone(&self.layouts[usize::from(index)]);
+        if layout.coarse() > had {
+            self.heads[at].windows = self.windows.len() as u32;
+            for _ in 0..layout.coarse() {
+                self.windows.push(Window::default());
+            }
+        }
+        self.heads[at].config = index;
+        // Slots that were stored and are held still are not in a new raw stage.
+        self.heads[at].set(mark::REWRITE);
+        self.late.change_layout(at, &layout, now);
+    }
+
     /// True when the metric got a point since `since` (seconds since the epoch), holds one that is not stored,
     /// or is being created.
     pub(crate) fn is_written(&self, hash: &NameHash, since: i64) -> bool {

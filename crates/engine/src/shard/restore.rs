@@ -1,5 +1,7 @@
 //! A start: fills heads from state rows, then from newer journal records.
 
+use std::sync::Arc;
+
 use plumbago_journal::Position;
 
 use super::future::FuturePoint;
@@ -46,7 +48,7 @@ impl Shard {
 
     /// Fills a head from its state row.
     pub(crate) fn restore(&mut self, at: u32, state: &State<'_>) {
-        let layout = std::sync::Arc::clone(&self.layouts[usize::from(self.heads[at].config)]);
+        let layout = Arc::clone(&self.layouts[usize::from(self.heads[at].config)]);
         let head = &mut self.heads[at];
         head.number = state.number;
         self.sequence = self.sequence.max(state.sequence);
@@ -64,8 +66,14 @@ impl Shard {
             self.unwritten_from[at] = state.base;
         }
         head.adopt(&mut self.pool, &state.chain, state.octet);
-        for (k, window) in state.open.iter().take(layout.coarse()).enumerate() {
-            self.windows[head.windows + k as u32] = *window;
+        for (k, stage) in layout.config.retention.stages()[1..].iter().enumerate() {
+            if let Some(window) = state.open_of(k, stage.resolution) {
+                self.windows[head.windows + k as u32] = window;
+            }
+        }
+        let coarse: Vec<u32> = layout.config.retention.stages()[1..].iter().map(|s| s.resolution).collect();
+        if !state.resolutions.is_empty() && !state.resolutions.starts_with(&coarse) {
+            self.late.changed.insert(at);
         }
         for (timestamp, value) in &state.future {
             let (timestamp, value, sequence) = (*timestamp, *value, state.sequence);
@@ -146,7 +154,30 @@ impl Shard {
                 let Replayed { timestamp, value, sequence, .. } = record;
                 self.keep_future(at, FuturePoint { timestamp, value, sequence });
             }
-            stage => self.put_aged(at, stage as usize, record.timestamp, record.value, now, segment),
+            stage => self.put_aged_again(at, stage as usize, &record, now, segment),
         }
+    }
+
+    /// Puts a point again that was older than the raw stage.
+    fn put_aged_again(&mut self, at: u32, stage: usize, record: &Replayed, now: i64, segment: u32) {
+        match self.stage_again(at, stage, record.timestamp, now) {
+            Some(0) => {
+                let slot = self.layouts[usize::from(self.heads[at].config)].raw.slot(record.timestamp);
+                self.put(at, slot, record.value, now);
+            }
+            Some(stage) => self.put_aged(at, stage, record.timestamp, record.value, now, segment),
+            // It has expired.
+            None => self.ledger.replaced += 1,
+        }
+    }
+
+    /// The stage of a point that was older than the raw stage: the one that its record names; if the settings have changed
+    /// since, the one that covers its age.
+    pub(super) fn stage_again(&self, at: u32, stage: usize, timestamp: u32, now: i64) -> Option<usize> {
+        let layout = &self.layouts[usize::from(self.heads[at].config)];
+        if stage <= layout.coarse() && !self.late.changed.contains(&at) {
+            return Some(stage);
+        }
+        layout.config.retention.stage_for_age(now - i64::from(timestamp))
     }
 }

@@ -6,7 +6,11 @@ use plumbago_model::{Window, codec};
 
 use crate::shard::head::{Head, OCTET, Octet, Scratch};
 
+/// Its open windows are those of the metric's coarse stages, in their order.
 const VERSION: u8 = 1;
+/// Its open windows have the resolution of their stage beside them. Rows of a store that daemons share are of this version,
+/// and those that are written while the settings of a metric change: these have the windows of the old and the new stages.
+const VERSION_RESOLUTIONS: u8 = 2;
 
 /// The decoded contents of a state row.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +27,8 @@ pub(crate) struct State<'a> {
     pub(crate) resolution: u32,
     /// Open windows, one for each coarse stage.
     pub(crate) open: Vec<Window>,
+    /// The resolution of the stage of each open window, or nothing. While the settings change, the old stages come first.
+    pub(crate) resolutions: Vec<u32>,
     /// Future points: timestamp and value, in order of arrival.
     pub(crate) future: Vec<(u32, f64)>,
     /// Number of known slots in chain and octet.
@@ -47,16 +53,27 @@ impl<'a> State<'a> {
         Self { open: open.to_vec(), ..self.clone() }
     }
 
+    /// The open window of coarse stage `k` + 1, which has this resolution.
+    pub(crate) fn open_of(&self, k: usize, resolution: u32) -> Option<Window> {
+        let at = match self.resolutions.is_empty() {
+            true => Some(k),
+            false => self.resolutions.iter().position(|known| *known == resolution),
+        };
+        self.open.get(at?).copied()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out =
             Vec::with_capacity(128 + self.open.len() * 12 + self.future.len() * 12 + self.chain.len());
-        out.push(VERSION);
+        let has_resolutions = !self.resolutions.is_empty();
+        out.push(if has_resolutions { VERSION_RESOLUTIONS } else { VERSION });
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&self.base.to_le_bytes());
         out.extend_from_slice(&self.newest.to_le_bytes());
         out.extend_from_slice(&self.resolution.to_le_bytes());
         out.push(self.open.len() as u8);
+        self.resolutions.iter().for_each(|resolution| out.extend_from_slice(&resolution.to_le_bytes()));
         for window in &self.open {
             out.extend_from_slice(&window.count.to_le_bytes());
             if window.count > 0 {
@@ -76,14 +93,15 @@ impl<'a> State<'a> {
 
     /// The metric's number. It may be readable although the rest is damaged.
     pub(crate) fn number_of(bytes: &[u8]) -> Option<u32> {
-        bytes.first().filter(|version| **version == VERSION)?;
+        bytes.first().filter(|version| [VERSION, VERSION_RESOLUTIONS].contains(version))?;
         bytes.get(1..5)?.try_into().ok().map(u32::from_le_bytes)
     }
 
     /// Returns `None` when the bytes are damaged or of another version.
     pub(crate) fn decode(bytes: &'a [u8], values: &mut Vec<f64>) -> Option<Self> {
         let mut rest = bytes;
-        if take::<1>(&mut rest)? != [VERSION] {
+        let [version] = take::<1>(&mut rest)?;
+        if ![VERSION, VERSION_RESOLUTIONS].contains(&version) {
             return None;
         }
         let mut state = Self {
@@ -93,12 +111,16 @@ impl<'a> State<'a> {
             newest: u32::from_le_bytes(take(&mut rest)?),
             resolution: u32::from_le_bytes(take(&mut rest)?),
             open: Vec::new(),
+            resolutions: Vec::new(),
             future: Vec::new(),
             held: 0,
             chain: Cow::Borrowed(&[]),
             octet: [f64::NAN; OCTET as usize],
         };
         let [windows] = take::<1>(&mut rest)?;
+        for _ in 0..if version == VERSION_RESOLUTIONS { windows } else { 0 } {
+            state.resolutions.push(u32::from_le_bytes(take(&mut rest)?));
+        }
         for _ in 0..windows {
             let count = u32::from_le_bytes(take(&mut rest)?);
             let value = if count > 0 { f64::from_le_bytes(take(&mut rest)?) } else { 0.0 };
@@ -135,6 +157,7 @@ mod tests {
             newest: 130,
             resolution: 60,
             open: vec![Window { value: 2.5, count: 3 }, Window::default()],
+            resolutions: Vec::new(),
             future: vec![(9000, 2.0)],
             held: 0,
             chain: Cow::Borrowed(&[]),
@@ -152,5 +175,12 @@ mod tests {
             let _ = State::decode(&bytes[..cut], &mut Vec::new());
         }
         assert!(State::decode(&[9], &mut Vec::new()).is_none());
+        let change = State { resolutions: vec![600, 3600], ..state.clone() };
+        let bytes = change.encode();
+        let read = State::decode(&bytes, &mut Vec::new()).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{change:?}"));
+        assert_eq!(State::number_of(&bytes), Some(7));
+        assert_eq!(read.open_of(5, 600), Some(Window { value: 2.5, count: 3 }));
+        assert_eq!(read.open_of(0, 60), None);
     }
 }

@@ -165,9 +165,12 @@ impl Shard {
         let raw = layout.raw.slot(record.timestamp);
         let (stage, slot, waits) = match kind {
             0 | KIND_RELEASED | KIND_LATE | KIND_RELEASED_LATE => (0, raw, !is_replayed || raw < head.base),
-            // A replay has counted points of other stages as replaced.
-            stage if stage as usize > layout.coarse() => return,
-            stage => (stage as u8, layout.stage(stage as usize).slot(record.timestamp), true),
+            stage => match self.stage_again(at, stage as usize, record.timestamp, now) {
+                Some(0) => (0, raw, raw < head.base),
+                Some(stage) => (stage as u8, layout.stage(stage).slot(record.timestamp), true),
+                // The replay has counted the point as replaced.
+                None => return,
+            },
         };
         if waits {
             let segment = head.segment;

@@ -1,8 +1,10 @@
 //! What other threads ask of a shard's worker, and what it shows of itself.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Instant;
 
+use plumbago_model::MetricConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::ledger::Ledger;
@@ -29,6 +31,8 @@ pub(crate) enum ShardCommand {
     Adopt(Vec<Adopted>),
     /// Which of these metrics have a head?
     Contains(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
+    /// Which settings do the heads of these metrics have? `None` for a metric without a head.
+    Settings(Vec<NameHash>, oneshot::Sender<Vec<Option<Arc<MetricConfig>>>>),
     /// Which of these metrics got a point since this time (seconds since the epoch)?
     AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
     /// May these metrics have points in this range of time, both ends included?

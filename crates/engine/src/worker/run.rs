@@ -169,6 +169,9 @@ impl ShardWorker {
             ShardCommand::Contains(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
             }
+            ShardCommand::Settings(hashes, answer) => {
+                let _ = answer.send(hashes.iter().map(|hash| self.shard.settings(hash)).collect());
+            }
             ShardCommand::AreWritten(hashes, since, answer) => {
                 let written = hashes.iter().map(|hash| self.shard.is_written(hash, since)).collect();
                 let _ = answer.send(written);
@@ -248,7 +251,7 @@ impl ShardWorker {
     fn abandon_import(&mut self, begun: Vec<Begun>) {
         let end = |begun| match begun {
             Begun::Ready(head) => {
-                Some(End { at: head.at, name: Arc::default(), open: None, fill: Vec::new() })
+                Some(End { at: head.at, name: Arc::default(), open: None, fill: Vec::new(), config: None })
             }
             Begun::Unknown | Begun::Busy => None,
         };

@@ -4,6 +4,7 @@ pub mod backup;
 pub mod clean;
 pub mod delete;
 pub mod kairosdb;
+pub mod rules;
 pub mod whisper;
 pub mod write;
 
@@ -21,6 +22,7 @@ pub const CATALOGUE: &[(&str, Read)] = &[
     entry::<clean::Clean>(),
     entry::<clean::Repair>(),
     entry::<delete::Delete>(),
+    entry::<rules::ApplyRules>(),
     entry::<write::Write>(),
     entry::<whisper::ImportWhisper>(),
     entry::<kairosdb::ImportKairosdb>(),

@@ -1,15 +1,17 @@
-//! `plumbago rules explain`: which storage rules decide the settings of a metric.
+//! `plumbago rules`: which storage rules decide the settings of a metric, and existing metrics brought to them.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use plumbago_maintenance::verbs::rules::{Applied, ApplyRules, Change, Refused};
 use plumbago_model::StorageRules;
 use plumbago_model::rules::RuleSource;
 use serde::Serialize;
 
 use super::ask::print_json;
-use super::verb::load;
+use super::verb::{self, Outcome, load};
+use super::which::WhichArgs;
 use crate::config::Loaded;
 use crate::error::{Exit, Failure};
 use crate::output::print;
@@ -20,6 +22,9 @@ pub enum RulesCommand {
     /// Show which sections of the storage rules decide the settings of a new metric with this name, and why
     #[command(after_help = EXAMPLES)]
     Explain(ExplainArgs),
+    /// Give existing metrics the retention, aggregation method and xFilesFactor of today's storage rules
+    #[command(after_help = APPLY_EXAMPLES)]
+    Apply(ApplyArgs),
 }
 
 const EXAMPLES: &str = "\
@@ -28,6 +33,36 @@ The settings of a metric are those of the rules at its creation; `plumbago info`
 Examples:
   plumbago rules explain servers.a.cpu.user       retention, aggregation, file and line of both rules
   plumbago rules explain --json 'load;host=a'     the same of a tagged series, as JSON";
+
+const APPLY_EXAMPLES: &str = "\
+New stages are filled from the old ones: stages that stay are kept, coarser ones are folded from finer ones, and where only
+a coarser stage has something, its value goes into the slot in which its window begins. Points arrive and are read
+meanwhile. A daemon takes the rules that it has: send it SIGHUP first (or restart it) after a change of the files.
+
+A metric stays as it is if the resolution of its raw stage would change, or if its stored windows cannot be read by the new
+method; the answer counts these, with the reason. With several daemons on one Cassandra, give the command on each of them.
+
+Examples:
+  plumbago rules apply --dry-run                  how many metrics would change, from what to what, and what is lost
+  plumbago rules apply 'servers.**'               change the metrics below servers
+  plumbago rules apply --rate 500                 change all metrics without tags, at most 500 per second
+  plumbago rules apply --json --tag host=web1     change tagged series, and print the answer as JSON";
+
+/// Options of `plumbago rules apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Print what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Change at most this many metrics per second; 0 for no limit
+    #[arg(long, default_value_t = 0)]
+    rate: u32,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
 
 /// Options of `plumbago rules explain`.
 #[derive(Debug, Args)]
@@ -155,7 +190,10 @@ pub(super) fn explain(rules: &Rules, name: &str) -> Explained {
 ///
 /// If the configuration or the rules have errors.
 pub fn run(command: &RulesCommand, file: Option<&Path>) -> Result<(), Failure> {
-    let RulesCommand::Explain(args) = command;
+    let args = match command {
+        RulesCommand::Explain(args) => args,
+        RulesCommand::Apply(args) => return apply(args, file),
+    };
     let explained = explain(&Rules::of(&load(file)?)?, &args.name);
     if args.json {
         return print_json(&explained);
@@ -166,4 +204,36 @@ pub fn run(command: &RulesCommand, file: Option<&Path>) -> Result<(), Failure> {
         schema.text(),
         aggregation_rule.text()
     ))?)
+}
+
+fn apply(args: &ApplyArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let which = args.which.which(Some("**"))?;
+    let verb = ApplyRules { which, dry_run: args.dry_run, rate: args.rate };
+    let Outcome { answer, .. } = verb::carry_out(&verb, load(file)?)?;
+    if args.json {
+        return print_json(&answer);
+    }
+    Ok(print(&applied_text(&answer, args.dry_run))?)
+}
+
+fn applied_text(answer: &Applied, dry_run: bool) -> String {
+    let Applied { metrics, changed, points, changes, refused } = answer;
+    let mut text = match dry_run {
+        true => {
+            format!("rules apply: {changed} of {metrics} metrics would change; dry run, nothing is changed\n")
+        }
+        false => format!(
+            "rules apply: {changed} of {metrics} metrics changed, {points} slots and windows written into new stages\n"
+        ),
+    };
+    for Change { from, to, metrics, example, loss } in changes {
+        text.push_str(&format!("  {metrics} metrics, {example} among them: {from} -> {to}\n"));
+        if !loss.is_empty() {
+            text.push_str(&format!("    this loses {loss}\n"));
+        }
+    }
+    for Refused { why, metrics, example } in refused {
+        text.push_str(&format!("  {metrics} metrics stay as they are, {example} among them: {why}\n"));
+    }
+    text
 }

@@ -9,7 +9,8 @@ use plumbago_engine::Engine;
 use plumbago_maintenance::import::Histories;
 use plumbago_model::MetricConfig;
 use plumbago_store::{
-    History, HistoryOptions, HistoryReport, HistorySink, RangeDeleter, RangeReport, StoreError, TimeRange,
+    History, HistoryOptions, HistoryReport, HistorySink, RangeDeleter, RangeReport, SettingsChange,
+    SettingsChanger, SettingsReport, StoreError, TimeRange,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +61,20 @@ impl RangeDeleter for EngineHistories {
             self.answers.forget();
         }
         deleted
+    }
+}
+
+#[async_trait]
+impl SettingsChanger for EngineHistories {
+    async fn settings_in_use(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, StoreError> {
+        self.engine.settings_in_use(names).await
+    }
+
+    async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError> {
+        let changed = self.engine.change_settings(changes).await;
+        // Even after an error: a part may be changed.
+        self.answers.forget();
+        changed
     }
 }
 

@@ -16,18 +16,33 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<FaultPlan>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FaultPlan {
     /// While this is set, every call fails.
     down: AtomicBool,
     /// How many of the next calls fail.
     next: AtomicU32,
+    /// How many calls succeed until every one fails; `u32::MAX` for no end.
+    left: AtomicU32,
     /// The probability of a failure, as a fraction of 2^32.
     chance: AtomicU32,
     /// The state of the random generator.
     random: AtomicU64,
     /// How many calls were made to fail.
     injected: AtomicU64,
+}
+
+impl Default for FaultPlan {
+    fn default() -> Self {
+        Self {
+            down: AtomicBool::default(),
+            next: AtomicU32::default(),
+            left: AtomicU32::new(u32::MAX),
+            chance: AtomicU32::default(),
+            random: AtomicU64::default(),
+            injected: AtomicU64::default(),
+        }
+    }
 }
 
 impl Faults {
@@ -59,6 +74,11 @@ impl Faults {
         self.0.down.store(down, Ordering::Relaxed);
     }
 
+    /// Lets this many calls succeed; then every call fails. The first of these may take effect all the same.
+    pub fn set_down_after(&self, calls: u32) {
+        self.0.left.store(calls, Ordering::Relaxed);
+    }
+
     /// How many calls were made to fail.
     pub fn injected(&self) -> u64 {
         self.0.injected.load(Ordering::Relaxed)
@@ -68,6 +88,14 @@ impl Faults {
     fn draw(&self) -> Fate {
         let plan = &*self.0;
         let random = splitmix(plan.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed));
+        let counted = plan.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            (left != u32::MAX).then(|| left.saturating_sub(1))
+        });
+        if counted == Ok(0) {
+            let is_last = !plan.down.swap(true, Ordering::Relaxed);
+            plan.injected.fetch_add(1, Ordering::Relaxed);
+            return if is_last && random >> 63 == 1 { Fate::LoseAnswer } else { Fate::Refuse };
+        }
         let commanded = plan.down.load(Ordering::Relaxed)
             || plan.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok();
         let chance = plan.chance.load(Ordering::Relaxed);
@@ -239,6 +267,12 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
         let fate = self.before("change a metric")?;
         let done = self.inner.set_aggregation(name, method).await?;
         Self::after(&fate, "change a metric", done)
+    }
+
+    async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        let fate = self.before("change metrics")?;
+        let done = self.inner.set_configs(metrics).await?;
+        Self::after(&fate, "change metrics", done)
     }
 
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {

@@ -115,7 +115,7 @@ impl World {
         let mut gate =
             OpenGate { config: Arc::clone(&self.config), numbers: &mut self.numbers, made: Vec::new() };
         let mut context = ApplyContext { writer, gate: &mut gate, now: self.clock.now() };
-        let end = End { at, name: "".into(), open, fill: Vec::new() };
+        let end = End { at, name: "".into(), open, fill: Vec::new(), config: None };
         self.shard.end_import(vec![end], &mut context);
         self.balance();
     }

@@ -1,0 +1,382 @@
+//! What the stages of changed settings get from the old ones. Pure.
+//!
+//! A slot is taken over from an old stage of the same resolution, or folded from finer ones that cover it. If these have
+//! nothing there, the value of a coarser window goes into the slot in which the window begins; never if a finer stage has a
+//! point within the window, because then that shows where its points are.
+//!
+//! The stage may have values from a time when the metric had the same stage. Those of the raw stage stay if they agree with
+//! the coarser windows, and all of them where no old stage reaches; otherwise they go, so that nothing counts twice.
+
+use std::ops::Range;
+
+use plumbago_model::{Aggregation, Stage, Window};
+use plumbago_store::{Column, RowCount, SlotRange, WriteBatch};
+
+use crate::late::fold::Fold;
+use crate::late::refold::window_at;
+use crate::shard::downsample::MetricLayout;
+use crate::shard::import::ImportHead;
+
+/// Slots of old stages that are read at a time, and slots of a new stage that are filled, about.
+const READ_SLOTS: u64 = 1 << 20;
+/// Unknown slots in a row that a run may contain; with more, a new run begins.
+const GAP: u32 = 256;
+
+/// The slots of an old stage, from a slot on.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    pub(crate) first: u32,
+    pub(crate) column: Column,
+}
+
+impl Source {
+    fn get(&self, slot: u32) -> Window {
+        slot.checked_sub(self.first).map_or(Window::default(), |at| window_at(&self.column, at as usize))
+    }
+}
+
+/// What becomes of slots of a new stage.
+#[derive(Debug, Default)]
+pub(crate) struct Filled {
+    /// One for each slot; those without a count are not written.
+    pub(crate) values: Vec<Window>,
+    /// Slots with a value from an earlier time that must go.
+    pub(crate) gone: Vec<Range<u32>>,
+}
+
+/// A metric that gets other settings.
+pub(crate) struct Change<'a> {
+    pub(crate) head: &'a ImportHead,
+    pub(crate) new: &'a MetricLayout,
+    /// Seconds since the epoch.
+    pub(crate) now: i64,
+    /// Windows that end before this raw slot are closed.
+    pub(crate) base: u32,
+    /// The store has the raw slots before this one.
+    pub(crate) raw_until: u32,
+    /// The metadata store has the new settings already, from another daemon or from before a kill.
+    pub(crate) is_follower: bool,
+}
+
+impl Change<'_> {
+    fn old(&self) -> &MetricLayout {
+        &self.head.layout
+    }
+
+    /// Whether a stage stays as it is.
+    pub(crate) fn is_kept(&self, stage: usize) -> bool {
+        let old = self.old().config.retention.stages();
+        old.iter().position(|known| *known == self.new.stage(stage)).is_some_and(|at| (at > 0) == (stage > 0))
+    }
+
+    /// The slots of a new stage that can have a value: not expired, and closed.
+    pub(crate) fn slots(&self, stage: usize) -> Range<u32> {
+        let of = self.new.stage(stage);
+        let reach = of.duration().min(self.old().config.retention.duration());
+        let end = if stage == 0 { self.raw_until } else { self.base / self.new.per[stage - 1] };
+        self.oldest(of, reach).min(end)..end
+    }
+
+    /// The first slot of a stage whose beginning is at most this old.
+    fn oldest(&self, stage: Stage, reach: u64) -> u32 {
+        u32::try_from((self.now - reach as i64 + 1).max(0)).unwrap_or(u32::MAX).div_ceil(stage.resolution)
+    }
+
+    /// The end of the next part of these slots to fill at once: the end of a window of the coarsest old stage, so that windows
+    /// are seen whole.
+    pub(crate) fn part_end(&self, stage: usize, slots: &Range<u32>) -> u32 {
+        let mut end = slots.end.min(slots.start.saturating_add(READ_SLOTS as u32));
+        while end > slots.start + 1 {
+            let ranges = self.reads(stage, &(slots.start..end));
+            if ranges.iter().map(|range| u64::from(range.until - range.from)).sum::<u64>() <= READ_SLOTS {
+                break;
+            }
+            end = slots.start + (end - slots.start).div_ceil(2);
+        }
+        let per = (self.coarsest() / u64::from(self.new.stage(stage).resolution)).max(1) as u32;
+        let aligned = end / per * per;
+        if end < slots.end && aligned > slots.start { aligned } else { end }
+    }
+
+    fn coarsest(&self) -> u64 {
+        let stages = self.old().config.retention.stages();
+        u64::from(stages[stages.len() - 1].resolution)
+    }
+
+    /// What of the old stages is needed for these slots of a new one: one range for each old stage. The last range is of the
+    /// new stage itself, which may have values from a time when the metric had the same stage.
+    pub(crate) fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
+        let resolution = u64::from(self.new.stage(stage).resolution);
+        let stages = self.old().config.retention.stages();
+        // Whole windows, so that it shows whether a finer stage has a point of them.
+        let from = u64::from(slots.start) * resolution / self.coarsest() * self.coarsest();
+        let until = ((u64::from(slots.end) * resolution).div_ceil(self.coarsest()) + 1) * self.coarsest();
+        let range = |(at, of): (usize, &Stage)| {
+            let slot = |time: u64| u32::try_from(time.div_ceil(u64::from(of.resolution))).unwrap_or(u32::MAX);
+            let until = slot(until).min(self.closed(at));
+            let from = slot(from).max(self.oldest(*of, of.duration())).min(until);
+            self.old().range(self.head.id, at, from, until)
+        };
+        let own = self.new.range(self.head.id, stage, slots.start, slots.end);
+        stages.iter().enumerate().map(range).chain([own]).collect()
+    }
+
+    /// The end of the closed slots of an old stage.
+    fn closed(&self, stage: usize) -> u32 {
+        if stage == 0 { self.raw_until } else { self.base / self.old().per[stage - 1] }
+    }
+
+    /// The values of these slots of a new stage, from what [`Change::reads`] asks for.
+    pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Source]) -> Filled {
+        let Some((own, sources)) = sources.split_last() else { return Filled::default() };
+        let folds = self.folds(stage);
+        let mut values: Vec<Window> =
+            slots.clone().map(|slot| self.folded_from(stage, slot, &folds, sources)).collect();
+        let covered_from = self.covered_from(stage, &folds);
+        let is_follower = self.is_follower;
+        let resolution = self.new.stage(stage).resolution;
+        for (at, of) in self.others(stage) {
+            let mut is_placed = vec![false; values.len()];
+            for (window, known) in self.windows(at, &sources[at]) {
+                if !is_follower
+                    && self.completes(stage, of, (window, known), own, slots, covered_from, &mut values)
+                {
+                    continue;
+                }
+                let slot = (u64::from(window) * u64::from(of.resolution) / u64::from(resolution)) as u32;
+                if !slots.contains(&slot) || self.is_shown_finer(at, window, sources) {
+                    continue;
+                }
+                let cell = (slot - slots.start) as usize;
+                if values[cell].count == 0 {
+                    (values[cell], is_placed[cell]) = (self.placed(at, stage, known), true);
+                } else if is_placed[cell] {
+                    // Several windows of a stage that does not divide this one.
+                    values[cell] =
+                        self.new.config.aggregation.merge(values[cell], self.placed(at, stage, known));
+                }
+            }
+        }
+        self.with_own(stage, slots, values, own)
+    }
+
+    /// The known windows of a coarse old stage, with the open one: the head has folded the slots before its base into it.
+    fn windows(&self, at: usize, source: &Source) -> impl Iterator<Item = (u32, Window)> {
+        let closed = (source.first..).zip(0..source.column.values.len());
+        let closed = closed.map(|(window, place)| (window, window_at(&source.column, place)));
+        let open = self.head.open.get(at - 1).map(|open| (self.closed(at), *open));
+        closed.chain(open).filter(|(_, window)| window.count > 0)
+    }
+
+    /// The old stages that this one does not consist of, the finest first: coarser ones, and those that do not divide it.
+    fn others(&self, stage: usize) -> impl Iterator<Item = (usize, Stage)> {
+        let resolution = self.new.stage(stage).resolution;
+        let stages = self.old().config.retention.stages().iter().copied().enumerate();
+        stages.filter(move |(_, of)| !resolution.is_multiple_of(of.resolution))
+    }
+
+    /// The old stages that a new one can be folded from, or taken over, with their oldest slots. The coarsest is the first: it
+    /// also has what came when the finer ones had expired. Percentiles are computed from the finest.
+    fn folds(&self, stage: usize) -> Vec<(usize, u32)> {
+        let resolution = self.new.stage(stage).resolution;
+        let stages = self.old().config.retention.stages().iter().enumerate();
+        let fit = stages.filter(|(_, of)| resolution.is_multiple_of(of.resolution));
+        let mut folds: Vec<_> = fit.map(|(at, of)| (at, self.oldest(*of, of.duration()))).collect();
+        let same = |at: usize| self.old().stage(at).resolution == resolution;
+        if !self.new.config.aggregation.needs_all_slots() || folds.last().is_some_and(|(at, _)| same(*at)) {
+            folds.reverse();
+        }
+        folds
+    }
+
+    /// The first slot that one of these old stages covers as a whole.
+    fn covered_from(&self, stage: usize, folds: &[(usize, u32)]) -> u32 {
+        let resolution = u64::from(self.new.stage(stage).resolution);
+        let begin = |(at, oldest): &(usize, u32)| {
+            (u64::from(*oldest) * u64::from(self.old().stage(*at).resolution)).div_ceil(resolution) as u32
+        };
+        folds.iter().map(begin).min().unwrap_or(u32::MAX)
+    }
+
+    /// The slots of an old stage that begin in a slot of another resolution.
+    fn within(&self, at: usize, slot: u32, resolution: u32) -> Range<u32> {
+        let of = u64::from(self.old().stage(at).resolution);
+        let begin = u64::from(slot) * u64::from(resolution);
+        let place = |time: u64| u32::try_from(time.div_ceil(of)).unwrap_or(u32::MAX);
+        place(begin)..place(begin + u64::from(resolution))
+    }
+
+    /// A slot folded from the first of these old stages that covers it as a whole; if none does, from one that covers a part.
+    fn folded_from(&self, stage: usize, slot: u32, folds: &[(usize, u32)], sources: &[Source]) -> Window {
+        let resolution = self.new.stage(stage).resolution;
+        let fold = |at: usize| self.folded(at, stage, self.within(at, slot, resolution), &sources[at], None);
+        let covers = |(at, oldest): &&(usize, u32)| self.within(*at, slot, resolution).start >= *oldest;
+        if let Some((at, _)) = folds.iter().find(covers) {
+            // Also if it has nothing: in a finer one a value may be elsewhere in a coarser window.
+            return fold(*at);
+        }
+        folds.iter().map(|(at, _)| fold(*at)).find(|found| found.count > 0).unwrap_or_default()
+    }
+
+    /// Slots of an old stage as one of the new stage, with its open window after them.
+    fn folded(
+        &self,
+        at: usize,
+        stage: usize,
+        slots: Range<u32>,
+        source: &Source,
+        open: Option<Window>,
+    ) -> Window {
+        if stage == 0 || (at > 0 && open.is_none() && slots.len() == 1) {
+            return source.get(slots.start);
+        }
+        let method = self.new.config.aggregation;
+        let mut fold = Fold::new(method, at);
+        slots.for_each(|slot| fold.add(method, source.get(slot)));
+        fold.add(method, open.unwrap_or_default());
+        fold.end(method)
+    }
+
+    /// Whether a finer stage has a point within a window.
+    fn is_shown_finer(&self, at: usize, window: u32, sources: &[Source]) -> bool {
+        let resolution = self.old().stage(at).resolution;
+        (0..at).any(|finer| {
+            self.within(finer, window, resolution).any(|slot| sources[finer].get(slot).count > 0)
+        })
+    }
+
+    /// Whether what a new stage has from an earlier time may show where the points of windows of this old stage are. All
+    /// stages have to agree on that, else later changes would count points twice.
+    fn may_complete(&self, stage: usize, of: Stage) -> bool {
+        let coarse = &self.new.config.retention.stages()[1..];
+        stage == 0 && coarse.iter().all(|coarse| coarse.resolution.is_multiple_of(of.resolution))
+    }
+
+    /// Takes what the new raw stage has from an earlier time in a coarser window, if that makes exactly this window together
+    /// with what was folded. Then it shows better where the points are.
+    #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
+    fn completes(
+        &self,
+        stage: usize,
+        of: Stage,
+        (window, known): (u32, Window),
+        own: &Source,
+        slots: &Range<u32>,
+        covered_from: u32,
+        values: &mut [Window],
+    ) -> bool {
+        let resolution = self.new.stage(stage).resolution;
+        if !self.may_complete(stage, of) {
+            return false;
+        }
+        let first = window.saturating_mul(of.resolution / resolution);
+        let within = first..first.saturating_add(of.resolution / resolution);
+        let method = self.new.config.aggregation;
+        let is_taken = |slot: u32| slot < covered_from && own.get(slot).count > 0;
+        if within.start < slots.start || within.end > slots.end || !within.clone().any(is_taken) {
+            return false;
+        }
+        let mut fold = Fold::new(method, stage);
+        for slot in within.clone() {
+            let filled = values[(slot - slots.start) as usize];
+            let is_own = filled.count == 0 && slot < covered_from;
+            fold.add(method, if is_own { own.get(slot) } else { filled });
+        }
+        let whole = fold.end(method);
+        let is_same = whole.count == known.count
+            && (whole.value - known.value).abs() <= 1e-9 * known.value.abs().max(1.0);
+        if is_same {
+            for slot in within.filter(|slot| *slot < covered_from) {
+                let value = &mut values[(slot - slots.start) as usize];
+                if value.count == 0 {
+                    *value = own.get(slot);
+                }
+            }
+        }
+        is_same
+    }
+
+    /// Decides what becomes of the values that the new stage has from an earlier time.
+    fn with_own(&self, stage: usize, slots: &Range<u32>, mut values: Vec<Window>, own: &Source) -> Filled {
+        let known = |slot: &u32| own.get(*slot).count > 0;
+        if self.is_follower {
+            // Another daemon writes this stage already. Its rows stay.
+            let coarse = slots.clone().filter(|slot| stage > 0 && known(slot));
+            coarse.for_each(|slot| values[(slot - slots.start) as usize] = Window::default());
+            return Filled { values, gone: Vec::new() };
+        }
+        let is_gone = |slot: &u32| known(slot) && values[(*slot - slots.start) as usize].count == 0;
+        let gone: Vec<u32> = slots.clone().filter(is_gone).collect();
+        let gone = gone.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect();
+        Filled { values, gone }
+    }
+
+    /// A coarser window as a slot of a new stage.
+    fn placed(&self, at: usize, stage: usize, window: Window) -> Window {
+        let method = self.new.config.aggregation;
+        let value = self.old().config.aggregation.finish(window, self.old().per[at - 1]);
+        match (stage, method) {
+            (0, _) => Window { value, count: 1 },
+            // Its mean is over all slots of the window.
+            (_, Aggregation::AvgZero) => {
+                method.window_showing(value, self.new.per[stage - 1]).unwrap_or(window)
+            }
+            _ => window,
+        }
+    }
+
+    /// What has to be read for the open window of a new stage, and from which old stage.
+    pub(crate) fn open_read(&self, stage: usize) -> (usize, SlotRange) {
+        let of = self.new.stage(stage);
+        let slot = self.base / self.new.per[stage - 1];
+        let old = self.old().config.retention.stages();
+        let fits = |(_, known): &(usize, &Stage)| of.resolution.is_multiple_of(known.resolution);
+        let covers = |(at, known): &(usize, &Stage)| {
+            self.within(*at, slot, of.resolution).start >= self.oldest(**known, known.duration())
+        };
+        let found = old.iter().enumerate().filter(fits).find(covers);
+        let at = found.or_else(|| old.iter().enumerate().rfind(fits)).map_or(0, |(at, _)| at);
+        let until = self.closed(at);
+        // What has expired may be there still, but the coarser stages count it.
+        let oldest = self.oldest(old[at], old[at].duration());
+        let from = self.within(at, slot, of.resolution).start.max(oldest).min(until);
+        (at, self.old().range(self.head.id, at, from, until))
+    }
+
+    /// The open window of a new stage: that of an old one of the same resolution, or folded from what was read.
+    pub(crate) fn open(&self, stage: usize, at: usize, source: &Source) -> Window {
+        let of = self.new.stage(stage);
+        if self.new.config.aggregation.needs_all_slots() {
+            return Window::default();
+        }
+        if let Some(same) = self.old_open(of.resolution) {
+            return same;
+        }
+        let last = source.first..self.closed(at);
+        let open = (at > 0).then(|| self.head.open.get(at - 1).copied().unwrap_or_default());
+        self.folded(at, stage, last, source, Some(open.unwrap_or_default()))
+    }
+
+    fn old_open(&self, resolution: u32) -> Option<Window> {
+        let stages = &self.old().config.retention.stages()[1..];
+        let at = stages.iter().position(|known| known.resolution == resolution)?;
+        self.head.open.get(at).copied()
+    }
+
+    /// Adds slots of a new stage to a batch, in runs. Returns how many are known.
+    pub(crate) fn push(&self, stage: usize, first: u32, slots: &[Window], rows: &mut WriteBatch) -> u64 {
+        let known: Vec<(u32, Window)> =
+            (first..).zip(slots.iter().copied()).filter(|(_, window)| window.count > 0).collect();
+        for run in known.chunk_by(|a, b| b.0 - a.0 <= GAP) {
+            let first = run[0].0;
+            let len = (run[run.len() - 1].0 - first + 1) as usize;
+            let (mut values, mut counts) = (vec![f64::NAN; len], vec![RowCount::ZERO; len]);
+            for (slot, window) in run {
+                values[(slot - first) as usize] = window.value;
+                counts[(slot - first) as usize] = window.count.into();
+            }
+            rows.push(self.new.run(self.head.id, stage, first), &values, (stage > 0).then_some(&counts));
+        }
+        known.len() as u64
+    }
+}

@@ -1,0 +1,323 @@
+//! The verb `rules-apply`: gives existing metrics the settings of today's storage rules
+//! (`docs/decisions/rules-apply.md`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_model::MetricConfig;
+use plumbago_store::{ErrorKind, SettingsChange, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::job::{Context, Job, JobError};
+use crate::rate::Rate;
+use crate::report::{EXAMPLES_MAX, Report};
+use crate::select::{self, Which};
+use crate::verb::{Verb, VerbError, Work};
+
+/// Metrics that are changed together. They are held still meanwhile.
+const BATCH: usize = 100;
+/// How often a metric is asked for of which points are on their way to the store. Each time waits some seconds for it.
+const BUSY_TRIES: u32 = 8;
+/// Pause between two of them.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Different changes in the answer; further ones are counted only.
+const CHANGES_MAX: usize = 200;
+/// Different reasons for which metrics stay as they are, in the answer.
+const REFUSED_MAX: usize = 50;
+
+/// Gives metrics the settings of the storage rules.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApplyRules {
+    /// The metrics.
+    pub which: Which,
+    /// Count what would change and change nothing.
+    pub dry_run: bool,
+    /// Metrics per second, at most; 0 for no limit.
+    pub rate: u32,
+}
+
+/// Metrics that change in the same way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Change {
+    /// Their settings before, as retention, aggregation method and factor.
+    pub from: String,
+    /// The settings of the rules.
+    pub to: String,
+    /// How many there are.
+    pub metrics: u64,
+    /// One of them.
+    pub example: String,
+    /// What their points lose by it; empty if nothing.
+    pub loss: String,
+}
+
+/// Metrics that stay as they are for the same reason, although the rules have other settings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Refused {
+    /// The reason.
+    pub why: String,
+    /// How many there are.
+    pub metrics: u64,
+    /// One of them.
+    pub example: String,
+}
+
+/// What a run did; in a dry run, what it would do.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Applied {
+    /// Metrics that were looked at.
+    pub metrics: u64,
+    /// Metrics that changed.
+    pub changed: u64,
+    /// Slots and windows that were written into new stages.
+    pub points: u64,
+    /// The changes, the most frequent first.
+    pub changes: Vec<Change>,
+    /// Metrics that stay as they are.
+    pub refused: Vec<Refused>,
+}
+
+/// An answer that grows.
+#[derive(Debug, Default)]
+struct Growing {
+    answer: Applied,
+    changes: BTreeMap<(String, String), Change>,
+    refused: BTreeMap<String, Refused>,
+}
+
+#[async_trait]
+impl Verb for ApplyRules {
+    const NAME: &'static str = "rules-apply";
+    type Answer = Applied;
+
+    fn check(&self) -> Result<(), String> {
+        self.which.check()
+    }
+
+    async fn run(&self, work: &Work) -> Result<Applied, VerbError> {
+        work.progress.begin("finding metrics", None);
+        let metrics = select::count(&*work.names, &self.which).await?;
+        work.progress.begin("applying the rules", Some(metrics));
+        let (mut growing, mut rate) = (Growing::default(), Rate::new(self.rate));
+        let mut stores: BTreeMap<String, Option<String>> = BTreeMap::new();
+        let mut found = work.names.find(&self.which);
+        while let Some(names) = found.recv().await {
+            for names in names?.chunks(BATCH) {
+                work.go_on()?;
+                let mut changes = growing.differing(work, names).await?;
+                growing.keep_storable(work, &mut changes, &mut stores).await?;
+                if self.dry_run {
+                    changes.iter().for_each(|(old, change)| growing.note(old, change));
+                } else if !changes.is_empty() {
+                    rate.take(changes.len()).await;
+                    growing.change(work, changes).await?;
+                }
+                work.progress.add(names.len() as u64);
+            }
+        }
+        Ok(growing.end())
+    }
+}
+
+/// A metric that differs from the rules, with its settings before.
+type Differing = (std::sync::Arc<MetricConfig>, SettingsChange);
+
+const JOB: &str = "apply_rules";
+
+/// The job that does this at intervals, for all metrics.
+#[derive(Debug)]
+pub struct ApplyRulesJob(pub Work);
+
+#[async_trait]
+impl Job for ApplyRulesJob {
+    fn name(&self) -> &'static str {
+        JOB
+    }
+
+    async fn run(&self, context: &Context) -> Result<Report, JobError> {
+        let work = self.0.for_run(context.stop.clone());
+        let mut report = Report { job: self.name().to_owned(), ..Report::default() };
+        let tagged = Which { tags: vec!["name=~.+".to_owned()], ..Which::default() };
+        for which in [Which::glob("**"), tagged] {
+            let verb = ApplyRules { which, dry_run: context.dry_run, rate: context.rows_per_second };
+            let answer = verb.run(&work).await.map_err(job_error)?;
+            answer.add_to(&mut report);
+            (context.progress.0)(&report);
+        }
+        report.finished = true;
+        Ok(report)
+    }
+}
+
+fn job_error(error: VerbError) -> JobError {
+    let job = JOB;
+    match error {
+        VerbError::Cancelled => JobError::Stopped { job },
+        VerbError::Store(source) => JobError::Store { job, source },
+        error => {
+            JobError::Store { job, source: StoreError::with(ErrorKind::Internal, "find metrics", error) }
+        }
+    }
+}
+
+impl Applied {
+    fn add_to(&self, report: &mut Report) {
+        report.scanned += self.metrics;
+        *report.done.entry("changed".to_owned()).or_default() += self.changed;
+        *report.done.entry("points".to_owned()).or_default() += self.points;
+        for refused in &self.refused {
+            *report.kept.entry(refused.why.clone()).or_default() += refused.metrics;
+        }
+        let examples = report.examples.entry("changed".to_owned()).or_default();
+        examples.extend(self.changes.iter().map(|change| change.example.clone()).take(EXAMPLES_MAX));
+    }
+}
+
+impl Growing {
+    /// The metrics whose settings are not those of the rules and can be.
+    async fn differing(&mut self, work: &Work, names: &[String]) -> Result<Vec<Differing>, VerbError> {
+        let refs: Vec<&str> = names.iter().map(String::as_str).collect();
+        let metadata = &work.stores.metadata;
+        let in_use = work.histories.settings_in_use(&refs).await?;
+        let mut differing = Vec::new();
+        for ((name, known), in_use) in names.iter().zip(metadata.get(&refs).await?).zip(in_use) {
+            let Some(known) = known else { continue };
+            self.answer.metrics += 1;
+            let config = work.histories.config_for(name);
+            let in_use = in_use.unwrap_or_else(|| known.config.clone());
+            let wanted = metadata.as_read(config.clone());
+            if wanted == known.config && wanted == in_use {
+                continue;
+            }
+            match config.refuses_points_of(&in_use) {
+                Some(why) => self.refuse(why, name),
+                None => differing.push((in_use, SettingsChange { name: name.clone(), config })),
+            }
+        }
+        Ok(differing)
+    }
+
+    /// Leaves out metrics whose new stages the store cannot hold.
+    async fn keep_storable(
+        &mut self,
+        work: &Work,
+        changes: &mut Vec<Differing>,
+        known: &mut BTreeMap<String, Option<String>>,
+    ) -> Result<(), VerbError> {
+        for (_, change) in changes.iter() {
+            let text = change.config.to_text();
+            if known.contains_key(&text) {
+                continue;
+            }
+            let refused = work.histories.refuses(&change.config).await?;
+            known.insert(text, refused);
+        }
+        changes.retain(|(_, change)| match known.get(&change.config.to_text()) {
+            Some(Some(why)) => {
+                self.refuse(why.clone(), &change.name);
+                false
+            }
+            _ => true,
+        });
+        Ok(())
+    }
+
+    async fn change(&mut self, work: &Work, mut left: Vec<Differing>) -> Result<(), VerbError> {
+        for _ in 0..BUSY_TRIES {
+            let asked = left.iter().map(|(_, change)| change.clone()).collect();
+            let reports = work.histories.change_settings(asked).await?;
+            let mut busy = Vec::new();
+            for ((old, change), report) in left.into_iter().zip(reports) {
+                self.answer.points += report.points;
+                if report.is_busy {
+                    busy.push((old, change));
+                } else if !report.refused.is_empty() {
+                    self.refuse(report.refused, &change.name);
+                } else if report.changed {
+                    self.note(&old, &change);
+                }
+            }
+            left = busy;
+            if left.is_empty() {
+                return Ok(());
+            }
+            work.go_on()?;
+            tokio::time::sleep(BUSY_PAUSE).await;
+        }
+        let why = "points of it do not get to the store; see to the store and give the same command again";
+        left.iter().for_each(|(_, change)| self.refuse(why.to_owned(), &change.name));
+        Ok(())
+    }
+
+    fn note(&mut self, old: &MetricConfig, change: &SettingsChange) {
+        self.answer.changed += 1;
+        let key = (old.to_text(), change.config.to_text());
+        if self.changes.len() == CHANGES_MAX && !self.changes.contains_key(&key) {
+            return;
+        }
+        let (from, to) = (spelled(old), spelled(&change.config));
+        let (example, loss) = (change.name.clone(), loss(old, &change.config));
+        let known = self.changes.entry(key);
+        known.or_insert(Change { from, to, metrics: 0, example, loss }).metrics += 1;
+    }
+
+    fn refuse(&mut self, why: String, name: &str) {
+        let is_known = self.refused.contains_key(&why);
+        let why = if self.refused.len() < REFUSED_MAX || is_known { why } else { "other reasons".to_owned() };
+        let refused = Refused { why: why.clone(), metrics: 0, example: name.to_owned() };
+        self.refused.entry(why).or_insert(refused).metrics += 1;
+    }
+
+    fn end(self) -> Applied {
+        let mut answer = self.answer;
+        answer.changes = self.changes.into_values().collect();
+        answer.changes.sort_by_key(|change| std::cmp::Reverse(change.metrics));
+        answer.refused = self.refused.into_values().collect();
+        answer
+    }
+}
+
+fn spelled(config: &MetricConfig) -> String {
+    format!("{} {} {}", config.retention.spelled(), config.aggregation, config.x_files_factor)
+}
+
+/// What a shorter retention loses: the times for which there is no stage of the same resolution or a finer one any more.
+fn loss(old: &MetricConfig, new: &MetricConfig) -> String {
+    let mut parts = Vec::new();
+    if new.retention.duration() < old.retention.duration() {
+        let seconds = new.retention.duration();
+        parts.push(format!("points older than {}", plumbago_model::Period::seconds(seconds)));
+    }
+    for stage in old.retention.stages() {
+        let as_fine = new.retention.stages().iter().filter(|kept| kept.resolution <= stage.resolution);
+        let reach = as_fine.map(|kept| kept.duration()).max().unwrap_or(0);
+        if reach < stage.duration().min(new.retention.duration()) {
+            let resolution = plumbago_model::Period::seconds(u64::from(stage.resolution));
+            let from = plumbago_model::Period::seconds(reach);
+            parts.push(format!("the resolution {resolution} of points older than {from}"));
+        }
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shorter_retention_says_what_is_lost() {
+        let config = |text: &str| MetricConfig::from_text(text).unwrap();
+        let old = config("60s:604800s,900s:63072000s average 0.5");
+        assert_eq!(loss(&old, &config("60s:1209600s,900s:63072000s average 0.5")), "");
+        assert_eq!(
+            loss(&old, &config("60s:86400s,900s:63072000s sum 0")),
+            "the resolution 1m of points older than 1d"
+        );
+        assert_eq!(loss(&old, &config("60s:604800s,900s:31536000s average 0.5")), "points older than 365d");
+    }
+}
