@@ -35,8 +35,7 @@ pub struct OpenTsdb {
     address: SocketAddr,
     daemon: Guarded,
     _hbase: Guarded,
-    home: PathBuf,
-    directory: TempDir,
+    _directory: TempDir,
 }
 
 impl OpenTsdb {
@@ -64,7 +63,7 @@ impl OpenTsdb {
         command.arg("net.opentsdb.tools.TSDMain").arg(format!("--config={}", configuration.display()));
         let daemon = Guarded::start(command, &path.join("opentsdb.log"));
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut started = Self { address, daemon, _hbase: hbase, home, directory };
+        let mut started = Self { address, daemon, _hbase: hbase, _directory: directory };
         started.wait();
         Some(started)
     }
@@ -93,18 +92,6 @@ impl OpenTsdb {
     pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let answer = http::request(self.address, "POST", path, "", &body.to_string());
         (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body)))
-    }
-
-    /// The lines that `tsdb scan --import` prints of a metric from a time on. Fails the test if it fails.
-    pub fn scan_lines(&self, from: i64, metric: &str) -> String {
-        let path = self.directory.path();
-        let mut command = java(path, &[path.to_owned(), self.home.join("opentsdb/*")]);
-        command.args(["net.opentsdb.tools.DumpSeries", "--config=opentsdb.conf", "--import"]);
-        let ended = command.args([&from.to_string(), "sum", metric]).output().unwrap();
-        let output = String::from_utf8(ended.stdout).unwrap();
-        assert!(ended.status.success(), "{output}\n{}", String::from_utf8_lossy(&ended.stderr));
-        let is_point = |line: &&str| line.starts_with(metric);
-        output.lines().filter(is_point).map(|line| format!("{line}\n")).collect()
     }
 
     /// What it logged.

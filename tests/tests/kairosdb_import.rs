@@ -1,4 +1,4 @@
-//! The history of a real KairosDB and a real OpenTSDB, imported: every point is the one that they answer with.
+//! The history of a real KairosDB, imported: every point is the one that it answers with.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,7 +12,6 @@ use plumbago_cassandra_node::server::{self, Server};
 use plumbago_kairosdb_node::kairosdb::{Backend, KairosDb};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
-use plumbago_tests::opentsdb::OpenTsdb;
 use plumbago_tests::wait::{wait_for, wait_until};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -429,43 +428,6 @@ fn make_old_tables_in_place(server: &Server) {
         ))
         .unwrap();
     }
-}
-
-#[test]
-fn lines_that_opentsdb_writes_are_imported() {
-    let Some(real) = OpenTsdb::start() else { return };
-    let mut random = SmallRng::seed_from_u64(11);
-    let mut expected: BTreeMap<String, BTreeMap<i64, f64>> = BTreeMap::new();
-    for host in ["a", "b"] {
-        let mut points = Vec::new();
-        // OpenTSDB's own scan fails on two points of one time, and stopped with an error at the tenth hour.
-        let mut times: Vec<i64> = (0..300).map(|_| START + random.random_range(0..8 * 3600)).collect();
-        times.sort_unstable();
-        times.dedup();
-        for time in times {
-            let value = f64::from(random.random_range(-4000..4000)) / 8.0;
-            points.push(
-                json!({"metric": "sys.cpu", "timestamp": time, "value": value, "tags": {"host": host}}),
-            );
-            expected.entry(format!("{{\"host\":[\"{host}\"]}}")).or_default().insert(time * 1000, value);
-        }
-        for some in points.chunks(50) {
-            let (status, answer) = real.post("/api/put?details", &Value::from(some));
-            assert_eq!((status, &answer["failed"]), (200, &json!(0)), "{answer}");
-        }
-    }
-    let setup = setup();
-    let count = expected.values().map(BTreeMap::len).sum::<usize>();
-    let lines = wait_for("OpenTSDB to have all points", || {
-        let lines = real.scan_lines(START - 3600, "sys.cpu");
-        (lines.lines().count() == count).then_some(lines)
-    });
-    let file = setup.file("scan.txt", &lines);
-    let report = import(&setup, &[file.to_str().unwrap()]);
-    assert_eq!((&report["points"], &report["series"]), (&json!(count), &json!(2)), "{report}");
-    let daemon = setup.start();
-    let expected = expected.into_iter().map(|(tags, points)| (tags, points.into_iter().collect())).collect();
-    assert_same("scan", &ask(daemon.api(), "sys.cpu"), &expected);
 }
 
 #[test]

@@ -434,6 +434,7 @@ const HELPS: &[&[&str]] = &[
     &["diff"],
     &["test"],
     &["import-whisper"],
+    &["import-kairosdb"],
     &["export-whisper"],
     &["bench"],
     &["bench", "load"],
@@ -486,6 +487,11 @@ fn the_examples_of_the_help_work() {
         let made = create.arg(path.join("load.wsp")).arg("60s:1d").output().unwrap();
         assert!(made.status.success(), "{made:?}");
     }
+    let row = r#"{"name":"cpu","tags":{"host":"a"},"datapoints":[[1700000000000,1,"long"]]}"#;
+    for file in ["export.txt", "export.txt.gz"] {
+        setup.file(file, row);
+    }
+    setup.file("scan.txt", "sys.cpu 1700000000 1 host=a\n");
     let shell = |line: &str, kind: &str| {
         let mut command = Command::new("bash");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
@@ -566,6 +572,7 @@ fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
         "plumbago test",
         ".toml test",
         "--tagged-names http",
+        "--keyspace kairosdb",
     ];
     let needs_server = of_servers.iter().any(|part| has(part));
     let is_long = has("dev cassandra") || (has("bench load") && !has("--spawn")) || needs_server;

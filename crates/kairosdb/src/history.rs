@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_is_no_number_is_counted() {
         let line = r#"{"name":"m","tags":{"a":"b"},"datapoints":[[1,"x","string"],[2,{"re":1},"complex"],[3,"y","string"],
-            [-4,1,"long"],[5,1e999,"double"],[6],[7,"NaN","double"],[8,2.5,"double"],["z",1,"long"]]}"#;
+            [-4,1,"long"],[5,"1e999","double"],[6],[7,"NaN","double"],[8,2.5,"double"],["z",1,"long"]]}"#;
         let entry = read(line).unwrap();
         assert_eq!(entry.points, [point(8, 2.5, true)]);
         assert_eq!(entry.not_kept, BTreeMap::from([("complex".to_owned(), 1), ("string".to_owned(), 2)]));

@@ -315,20 +315,28 @@ fn ranges(head: &ImportHead, arranged: &Arranged, now: i64) -> Vec<(u32, u32)> {
     let layout: &MetricLayout = &head.layout;
     let range = |(stage, cells): (usize, &Vec<arrange::Cell>)| {
         let (Some(first), Some(last)) = (cells.first(), cells.last()) else {
-            return if stage == 0 { raw_range(head, now) } else { (0, 0) };
+            return if stage == 0 { raw_range(head, arranged, now) } else { (0, 0) };
         };
-        if stage == 0 { raw_range(head, now) } else { (first.slot, last.slot + 1) }
+        if stage == 0 { raw_range(head, arranged, now) } else { (first.slot, last.slot + 1) }
     };
     debug_assert_eq!(arranged.stages.len(), layout.coarse() + 1);
     arranged.stages.iter().enumerate().map(range).collect()
 }
 
-/// All raw slots in the store that have not expired: windows may be folded from them.
-fn raw_range(head: &ImportHead, now: i64) -> (u32, u32) {
+/// The raw slots in the store that have not expired and that the history or one of its windows can touch, or an open
+/// window: windows may be folded from them. A raw stage may keep years of seconds, so no more than that is read.
+fn raw_range(head: &ImportHead, arranged: &Arranged, now: i64) -> (u32, u32) {
     let raw = head.layout.raw;
     let oldest = u32::try_from(now - raw.duration() as i64).unwrap_or(0);
-    let first = raw.slot(oldest).min(head.base);
-    (first, head.base)
+    let per = |stage: usize| stage.checked_sub(1).map_or(1, |coarse| head.layout.per[coarse]);
+    let touched = arranged
+        .stages
+        .iter()
+        .enumerate()
+        .filter_map(|(stage, cells)| cells.first().map(|cell| cell.slot.saturating_mul(per(stage))));
+    let open = (0..arranged.stages.len()).map(|stage| head.base / per(stage) * per(stage));
+    let first = touched.chain(open).min().unwrap_or(head.base);
+    (first.max(raw.slot(oldest)).min(head.base), head.base)
 }
 
 fn stopping(_: FetchError) -> StoreError {

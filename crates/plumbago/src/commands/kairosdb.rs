@@ -31,7 +31,7 @@ Examples:
   plumbago import-kairosdb export.txt.gz                              lines of 'kairosdb.sh export'
   plumbago import-kairosdb --metric cpu --from 2024-01-01 export.txt  one metric, from a day on
   plumbago import-kairosdb --keyspace kairosdb --contact-points cassandra1:9042,cassandra2:9042
-  tsdb scan --import 2010/01/01 sum sys.cpu > scan.txt; plumbago import-kairosdb scan.txt";
+  plumbago import-kairosdb scan.txt                                   lines of 'tsdb scan --import'";
 
 /// Options of `import-kairosdb`.
 #[derive(Debug, Clone, Args)]
