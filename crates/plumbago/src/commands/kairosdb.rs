@@ -29,7 +29,7 @@ those that it sees, and it has to be allowed to read them.
 Examples:
   plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz    before: which rules, and what each would lose
   plumbago import-kairosdb export.txt.gz                              lines of 'kairosdb.sh export'
-  plumbago import-kairosdb --metric cpu --from 2024-01-01 export.txt  one metric, from a day on
+  plumbago import-kairosdb --metric cpu --from 2024-01-01 export.txt    one metric, from a day on
   plumbago import-kairosdb --keyspace kairosdb --contact-points cassandra1:9042,cassandra2:9042
   plumbago import-kairosdb scan.txt                                   lines of 'tsdb scan --import'";
 
