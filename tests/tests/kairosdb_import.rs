@@ -201,7 +201,7 @@ fn points_of(answers: &BTreeMap<&str, Answer>) -> usize {
 #[test]
 fn keyspaces_of_all_forms_are_imported() {
     let Some(server) = server::for_tests() else { return };
-    let forms = [("MILLISECONDS", "kairos_ms")];
+    let forms = [("MILLISECONDS", "kairos_ms"), ("SECONDS", "kairos_s"), ("LEGACY", "kairos_old")];
     for (form, keyspace) in forms {
         let mut cql = server.connect().unwrap();
         cql.query(&format!("DROP KEYSPACE IF EXISTS {keyspace}")).unwrap();
@@ -379,6 +379,7 @@ fn compare_before_1_2(server: &Server, from: &str) {
     assert_eq!(expected["temp"][r#"{"host":["legacy"]}"#].len(), 6);
     let daemon = setup.start();
     compare("the oldest tables", &daemon, &expected);
+    drop(daemon);
     // Rows that no index lists are found by the scan, and named by the dry run.
     cql.query(&format!("TRUNCATE {keyspace}.row_key_index")).unwrap();
     let dry = import(&setup, &["--keyspace", keyspace, "--contact-points", &contact, "--dry-run"]);

@@ -31,6 +31,7 @@ mod refusal;
 mod refusals;
 mod router;
 mod shard;
+mod slots;
 mod stats;
 mod worker;
 

@@ -75,13 +75,8 @@ impl Entry {
 
     /// Adds a point.
     pub(crate) fn add(&mut self, time_ms: i64, number: Number, is_double: bool) {
-        let value = match number {
-            Number::Whole(whole) => {
-                self.rounded += u64::from((whole as f64) as i128 != whole);
-                whole as f64
-            }
-            Number::Real(real) => real,
-        };
+        let (value, is_rounded) = number.to_double();
+        self.rounded += u64::from(is_rounded);
         match () {
             () if time_ms < 0 => self.refuse(Reason::Timestamp),
             () if !value.is_finite() => self.refuse(Reason::Nan),

@@ -169,13 +169,8 @@ impl Points {
     }
 
     fn number(&mut self, number: Number) -> Result<f64, Reason> {
-        let value = match number {
-            Number::Whole(whole) => {
-                self.rounded += u64::from((whole as f64) as i128 != whole);
-                whole as f64
-            }
-            Number::Real(real) => real,
-        };
+        let (value, is_rounded) = number.to_double();
+        self.rounded += u64::from(is_rounded);
         if value.is_finite() { Ok(value) } else { Err(Reason::Nan) }
     }
 
@@ -245,6 +240,15 @@ pub(crate) enum Number {
 }
 
 impl Number {
+    /// The nearest double, and whether it is another number: a whole one beyond 2⁵³ may be.
+    #[inline]
+    pub(crate) fn to_double(self) -> (f64, bool) {
+        match self {
+            Self::Whole(whole) => (whole as f64, (whole as f64) as i128 != whole),
+            Self::Real(real) => (real, false),
+        }
+    }
+
     /// A number in a text. `None` for anything else, also for "NaN" and "Infinity".
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {

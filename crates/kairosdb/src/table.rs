@@ -119,9 +119,8 @@ impl RowKey {
     fn read_cell(&self, unit: TimeUnit, cell: Cell<'_>, entry: &mut Entry) {
         let is_legacy = self.kind == LEGACY;
         let offset_ms = match unit {
-            TimeUnit::Legacy => i64::from(cell.column >> 1),
-            _ if is_legacy => i64::from(cell.column >> 1),
-            TimeUnit::Milliseconds => i64::from(cell.column),
+            unit if is_legacy || unit == TimeUnit::Legacy => i64::from(cell.column >> 1),
+            TimeUnit::Milliseconds | TimeUnit::Legacy => i64::from(cell.column),
             TimeUnit::Seconds => i64::from(cell.column) * 1000,
         };
         let number = match &*self.kind {

@@ -198,4 +198,4 @@ macro_rules! insist {
         }
     }};
 }
-use insist;
+pub(crate) use insist;

@@ -36,6 +36,7 @@ mod drive;
 mod jobs;
 mod rate;
 mod report;
+mod skipped;
 mod stats;
 mod turns;
 

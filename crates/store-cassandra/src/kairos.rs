@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_store::{
-    ErrorKind, KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit, StoreError,
+    ErrorKind, KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit, Share, StoreError,
 };
 use plumbago_telemetry::Registry;
 use scylla::client::session::Session;
+use scylla::response::PagingState;
 use scylla::response::query_result::QueryRowsResult;
-use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
@@ -19,15 +19,14 @@ use scylla::value::CqlTimestamp;
 
 use crate::config::Config;
 use crate::error;
-use crate::scan::TokenRange;
+use crate::prepared::{NameStatements, statement};
+use crate::scan::{TokenRange, rows_and_next};
 use crate::schema::ddl::quoted;
 use crate::session::Cluster;
 use crate::stats::Stats;
 
 /// Cells in one page.
 const PAGE_CELLS: i32 = 20_000;
-/// Rows of an index in one page.
-const PAGE_ROWS: i32 = 5_000;
 /// How long servers may take to answer the first time.
 const FIRST: Duration = Duration::from_secs(20);
 
@@ -42,6 +41,8 @@ pub struct KairosKeyspace {
     session: Arc<Session>,
     keyspace: String,
     tables: BTreeSet<String>,
+    /// Statements on the indexes, each prepared once.
+    indexes: NameStatements,
     scan: PreparedStatement,
     row: PreparedStatement,
 }
@@ -74,14 +75,22 @@ impl KairosKeyspace {
         }
         let table = format!("{}.{POINTS}", quoted(keyspace));
         let by_token = format!("{POINTS_OF} {table} WHERE token(key) >= ? AND token(key) <= ?");
-        let scan = prepare(&session, &by_token, PAGE_CELLS).await?;
-        let row = prepare(&session, &format!("{POINTS_OF} {table} WHERE key = ?"), PAGE_CELLS).await?;
-        Ok(Self { _cluster: cluster, session, keyspace: keyspace.to_owned(), tables, scan, row })
+        let scan = prepare(&session, &by_token).await?;
+        let row = prepare(&session, &format!("{POINTS_OF} {table} WHERE key = ?")).await?;
+        Ok(Self {
+            _cluster: cluster,
+            session,
+            keyspace: keyspace.to_owned(),
+            tables,
+            indexes: NameStatements::new(),
+            scan,
+            row,
+        })
     }
 
     /// All rows of a statement.
     async fn all(&self, text: &str, values: impl SerializeRow) -> Result<Vec<QueryRowsResult>, StoreError> {
-        let statement = prepare(&self.session, text, PAGE_ROWS).await?;
+        let statement = self.indexes.get(&self.session, text.to_owned(), Consistency::LocalQuorum).await?;
         let mut pages = Vec::new();
         let mut position = None;
         loop {
@@ -128,8 +137,8 @@ impl KairosTables for KairosKeyspace {
         Ok(if has_names { KairosUnit::Legacy } else { KairosUnit::Milliseconds })
     }
 
-    async fn scan(&self, part: u32, parts: u32, position: Option<Vec<u8>>) -> Result<KairosPage, StoreError> {
-        let range = TokenRange::split(parts)[part as usize];
+    async fn scan(&self, share: Share, position: Option<Vec<u8>>) -> Result<KairosPage, StoreError> {
+        let range = TokenRange::of(share);
         let (rows, next) = page(&self.session, &self.scan, &(range.first, range.last), position).await?;
         Ok(KairosPage { rows: cells(&rows)?, next })
     }
@@ -210,17 +219,14 @@ impl KairosConnector for KairosServers {
 /// The tables of a keyspace; none if there is no such keyspace.
 async fn tables(session: &Session, keyspace: &str) -> Result<BTreeSet<String>, StoreError> {
     let text = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
-    let statement = prepare(session, text, PAGE_ROWS).await?;
-    let (rows, _) = page(session, &statement, &(keyspace,), None).await?;
+    let named = prepare(session, text).await?;
+    let (rows, _) = page(session, &named, &(keyspace,), None).await?;
     Ok(column::<String>(&[rows])?.into_iter().collect())
 }
 
-async fn prepare(session: &Session, text: &str, rows: i32) -> Result<PreparedStatement, StoreError> {
-    let prepared = session.prepare(text).await;
-    let mut prepared = prepared.map_err(|error| error::prepare("prepare to read a KairosDB", error))?;
-    prepared.set_page_size(rows);
-    prepared.set_consistency(Consistency::LocalQuorum);
-    prepared.set_is_idempotent(true);
+async fn prepare(session: &Session, text: &str) -> Result<PreparedStatement, StoreError> {
+    let mut prepared = statement(session, text, Consistency::LocalQuorum).await?;
+    prepared.set_page_size(PAGE_CELLS);
     Ok(prepared)
 }
 
@@ -233,16 +239,7 @@ async fn page(
     const WHAT: &str = "read a KairosDB";
     let state = position.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
     let result = session.execute_single_page(statement, values, state).await;
-    let (result, next) = result.map_err(|error| error::request(WHAT, error))?;
-    let rows = result.into_rows_result().map_err(|error| error::answer(WHAT, error))?;
-    let next = match next {
-        PagingStateResponse::HasMorePages { state } => {
-            let bytes = state.as_bytes_slice().map(|bytes| bytes.to_vec());
-            Some(bytes.ok_or_else(|| StoreError::new(ErrorKind::Corrupt, WHAT))?)
-        }
-        PagingStateResponse::NoMorePages => None,
-    };
-    Ok((rows, next))
+    rows_and_next(WHAT, result.map_err(|error| error::request(WHAT, error))?)
 }
 
 /// The only column of the rows.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use plumbago_store::{ErrorKind, MetaEntry, MetaPage, Share, StoreError};
 use scylla::client::session::Session;
-use scylla::response::query_result::QueryRowsResult;
+use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
@@ -57,6 +57,22 @@ impl TokenRange {
     }
 }
 
+/// The rows of a page, and the position of the next one.
+pub(crate) fn rows_and_next(
+    operation: &str,
+    (answer, next): (QueryResult, PagingStateResponse),
+) -> Result<(QueryRowsResult, Option<Vec<u8>>), StoreError> {
+    let rows = answer.into_rows_result().map_err(|error| error::answer(operation, error))?;
+    let next = match next {
+        PagingStateResponse::HasMorePages { state } => {
+            let bytes = state.as_bytes_slice().map(|bytes| bytes.to_vec());
+            Some(bytes.ok_or_else(|| StoreError::new(ErrorKind::Corrupt, operation))?)
+        }
+        PagingStateResponse::NoMorePages => None,
+    };
+    Ok((rows, next))
+}
+
 type Row<'a> = (&'a str, Option<Uuid>, Option<HashMap<String, String>>, Option<CqlTimeuuid>);
 
 impl NameStore {
@@ -101,17 +117,8 @@ impl NameStore {
         statement.set_page_size(limit.clamp(1, PAGE_MAX) as i32);
         let state = position.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
         self.stats.metadata_requests.add(1);
-        let result = session.execute_single_page(&statement, (range.first, range.last), state).await;
-        let (result, next) = result.map_err(|error| self.failed("scan names", error))?;
-        let rows = result.into_rows_result().map_err(|error| error::answer("scan names", error))?;
-        let next = match next {
-            PagingStateResponse::HasMorePages { state } => {
-                let bytes = state.as_bytes_slice().map(|bytes| bytes.to_vec());
-                Some(bytes.ok_or_else(|| StoreError::new(ErrorKind::Corrupt, "scan names"))?)
-            }
-            PagingStateResponse::NoMorePages => None,
-        };
-        Ok((rows, next))
+        let answer = session.execute_single_page(&statement, (range.first, range.last), state).await;
+        rows_and_next("scan names", answer.map_err(|error| self.failed("scan names", error))?)
     }
 
     fn add(

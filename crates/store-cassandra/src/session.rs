@@ -111,19 +111,8 @@ impl Clusters {
         let (data, metadata) = (config.keyspace.clone(), config.metadata_keyspace());
         let timestamps = Timestamps::default();
         let keyspaces = if own { vec![data] } else { vec![data, metadata.clone()] };
-        let settings = Settings {
-            role: if own { "points" } else { "points and names" },
-            contact_points: config.contact_points.clone(),
-            keyspaces,
-            datacenter: config.datacenter.clone(),
-            username: config.username.clone(),
-            password: config.password.clone(),
-            tls: config.tls.clone(),
-            request_timeout: *config.request_timeout,
-            connect_timeout: *config.connect_timeout,
-            connections: config.connections_per_node as usize,
-            timestamps: timestamps.clone(),
-        };
+        let role = if own { "points" } else { "points and names" };
+        let settings = Settings::of(config, role, keyspaces, timestamps.clone());
         let points = Arc::new(Cluster::start(settings.clone(), stats)?);
         if !own {
             return Ok(Self { names: points.clone(), points, timestamps });
@@ -156,19 +145,7 @@ impl Cluster {
         role: &'static str,
         stats: &Stats,
     ) -> Result<Self, StoreError> {
-        let settings = Settings {
-            role,
-            contact_points: config.contact_points.clone(),
-            keyspaces: vec![keyspace.to_owned()],
-            datacenter: config.datacenter.clone(),
-            username: config.username.clone(),
-            password: config.password.clone(),
-            tls: config.tls.clone(),
-            request_timeout: *config.request_timeout,
-            connect_timeout: *config.connect_timeout,
-            connections: config.connections_per_node as usize,
-            timestamps: Timestamps::default(),
-        };
+        let settings = Settings::of(config, role, vec![keyspace.to_owned()], Timestamps::default());
         Self::start(settings, stats)
     }
 
@@ -364,6 +341,23 @@ async fn connect(
 }
 
 impl Settings {
+    /// The settings of the cluster for points, for connections to some keyspaces.
+    fn of(config: &Config, role: &'static str, keyspaces: Vec<String>, timestamps: Timestamps) -> Self {
+        Self {
+            role,
+            contact_points: config.contact_points.clone(),
+            keyspaces,
+            datacenter: config.datacenter.clone(),
+            username: config.username.clone(),
+            password: config.password.clone(),
+            tls: config.tls.clone(),
+            request_timeout: *config.request_timeout,
+            connect_timeout: *config.connect_timeout,
+            connections: config.connections_per_node as usize,
+            timestamps,
+        }
+    }
+
     /// What is said while no node is connected.
     fn lost(&self) -> String {
         format!(

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 
-use crate::StoreError;
+use crate::{Share, StoreError};
 
 /// How a keyspace counts the time within a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +49,11 @@ pub trait KairosTables: Send + Sync + Debug {
     /// If the servers do not answer, or this is no keyspace of a KairosDB.
     async fn unit(&self) -> Result<KairosUnit, StoreError>;
 
-    /// A page of the cells in one of `parts` equal parts of the token ring.
+    /// A page of the cells in a part of the token ring.
     ///
     /// # Errors
     /// If the servers do not answer.
-    async fn scan(&self, part: u32, parts: u32, position: Option<Vec<u8>>) -> Result<KairosPage, StoreError>;
+    async fn scan(&self, share: Share, position: Option<Vec<u8>>) -> Result<KairosPage, StoreError>;
 
     /// The metrics that the indexes know, of both generations; each once, sorted.
     ///

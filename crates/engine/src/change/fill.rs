@@ -10,30 +10,16 @@
 use std::ops::Range;
 
 use plumbago_model::{Aggregation, Stage, Window};
-use plumbago_store::{Column, RowCount, SlotRange, WriteBatch};
+use plumbago_store::{SlotRange, WriteBatch};
 
 use crate::late::fold::Fold;
 use crate::late::refold::window_at;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
+use crate::slots::{Stored, push_runs};
 
 /// Slots of old stages that are read at a time, and slots of a new stage that are filled, about.
 const READ_SLOTS: u64 = 1 << 20;
-/// Unknown slots in a row that a run may contain; with more, a new run begins.
-const GAP: u32 = 256;
-
-/// The slots of an old stage, from a slot on.
-#[derive(Debug, Default)]
-pub(crate) struct Source {
-    pub(crate) first: u32,
-    pub(crate) column: Column,
-}
-
-impl Source {
-    fn get(&self, slot: u32) -> Window {
-        slot.checked_sub(self.first).map_or(Window::default(), |at| window_at(&self.column, at as usize))
-    }
-}
 
 /// What becomes of slots of a new stage.
 #[derive(Debug, Default)]
@@ -127,7 +113,7 @@ impl Change<'_> {
     }
 
     /// The values of these slots of a new stage, from what [`Change::reads`] asks for.
-    pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Source]) -> Filled {
+    pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Stored]) -> Filled {
         let Some((own, sources)) = sources.split_last() else { return Filled::default() };
         let folds = self.folds(stage);
         let mut values: Vec<Window> =
@@ -161,8 +147,8 @@ impl Change<'_> {
     }
 
     /// The known windows of a coarse old stage, with the open one: the head has folded the slots before its base into it.
-    fn windows(&self, at: usize, source: &Source) -> impl Iterator<Item = (u32, Window)> {
-        let closed = (source.first..).zip(0..source.column.values.len());
+    fn windows(&self, at: usize, source: &Stored) -> impl Iterator<Item = (u32, Window)> {
+        let closed = (source.from..).zip(0..source.column.values.len());
         let closed = closed.map(|(window, place)| (window, window_at(&source.column, place)));
         let open = self.head.open.get(at - 1).map(|open| (self.closed(at), *open));
         closed.chain(open).filter(|(_, window)| window.count > 0)
@@ -207,7 +193,7 @@ impl Change<'_> {
     }
 
     /// A slot folded from the first of these old stages that covers it as a whole; if none does, from one that covers a part.
-    fn folded_from(&self, stage: usize, slot: u32, folds: &[(usize, u32)], sources: &[Source]) -> Window {
+    fn folded_from(&self, stage: usize, slot: u32, folds: &[(usize, u32)], sources: &[Stored]) -> Window {
         let resolution = self.new.stage(stage).resolution;
         let fold = |at: usize| self.folded(at, stage, self.within(at, slot, resolution), &sources[at], None);
         let covers = |(at, oldest): &&(usize, u32)| self.within(*at, slot, resolution).start >= *oldest;
@@ -224,7 +210,7 @@ impl Change<'_> {
         at: usize,
         stage: usize,
         slots: Range<u32>,
-        source: &Source,
+        source: &Stored,
         open: Option<Window>,
     ) -> Window {
         if stage == 0 || (at > 0 && open.is_none() && slots.len() == 1) {
@@ -238,7 +224,7 @@ impl Change<'_> {
     }
 
     /// Whether a finer stage has a point within a window.
-    fn is_shown_finer(&self, at: usize, window: u32, sources: &[Source]) -> bool {
+    fn is_shown_finer(&self, at: usize, window: u32, sources: &[Stored]) -> bool {
         let resolution = self.old().stage(at).resolution;
         (0..at).any(|finer| {
             self.within(finer, window, resolution).any(|slot| sources[finer].get(slot).count > 0)
@@ -260,7 +246,7 @@ impl Change<'_> {
         stage: usize,
         of: Stage,
         (window, known): (u32, Window),
-        own: &Source,
+        own: &Stored,
         slots: &Range<u32>,
         covered_from: u32,
         values: &mut [Window],
@@ -297,7 +283,7 @@ impl Change<'_> {
     }
 
     /// Decides what becomes of the values that the new stage has from an earlier time.
-    fn with_own(&self, stage: usize, slots: &Range<u32>, mut values: Vec<Window>, own: &Source) -> Filled {
+    fn with_own(&self, stage: usize, slots: &Range<u32>, mut values: Vec<Window>, own: &Stored) -> Filled {
         let known = |slot: &u32| own.get(*slot).count > 0;
         if self.is_follower {
             // Another daemon writes this stage already. Its rows stay.
@@ -344,7 +330,7 @@ impl Change<'_> {
     }
 
     /// The open window of a new stage: that of an old one of the same resolution, or folded from what was read.
-    pub(crate) fn open(&self, stage: usize, at: usize, source: &Source) -> Window {
+    pub(crate) fn open(&self, stage: usize, at: usize, source: &Stored) -> Window {
         let of = self.new.stage(stage);
         if self.new.config.aggregation.needs_all_slots() {
             return Window::default();
@@ -352,7 +338,7 @@ impl Change<'_> {
         if let Some(same) = self.old_open(of.resolution) {
             return same;
         }
-        let last = source.first..self.closed(at);
+        let last = source.from..self.closed(at);
         let open = (at > 0).then(|| self.head.open.get(at - 1).copied().unwrap_or_default());
         self.folded(at, stage, last, source, Some(open.unwrap_or_default()))
     }
@@ -367,16 +353,7 @@ impl Change<'_> {
     pub(crate) fn push(&self, stage: usize, first: u32, slots: &[Window], rows: &mut WriteBatch) -> u64 {
         let known: Vec<(u32, Window)> =
             (first..).zip(slots.iter().copied()).filter(|(_, window)| window.count > 0).collect();
-        for run in known.chunk_by(|a, b| b.0 - a.0 <= GAP) {
-            let first = run[0].0;
-            let len = (run[run.len() - 1].0 - first + 1) as usize;
-            let (mut values, mut counts) = (vec![f64::NAN; len], vec![RowCount::ZERO; len]);
-            for (slot, window) in run {
-                values[(slot - first) as usize] = window.value;
-                counts[(slot - first) as usize] = window.count.into();
-            }
-            rows.push(self.new.run(self.head.id, stage, first), &values, (stage > 0).then_some(&counts));
-        }
+        push_runs(self.new, self.head.id, stage, false, &known, rows);
         known.len() as u64
     }
 }

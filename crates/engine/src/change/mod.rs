@@ -15,13 +15,14 @@ use plumbago_store::{
     SettingsReport, SlotRange, StateRow, StoreError, TimeRange,
 };
 
-use self::fill::{Change, Source};
+use self::fill::Change;
 use crate::engine::Engine;
 use crate::read::read_merged;
 use crate::shard::ALLOWANCE;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
+use crate::slots::Stored;
 
 /// How often metrics are asked for of which points are on their way to the store.
 const TRIES: u32 = 200;
@@ -248,8 +249,8 @@ impl Engine {
                     ..ReadRequest::default()
                 };
                 let columns = read_merged(&*self.parts().points, &request).await?;
-                let source = |(range, column): (&SlotRange, _)| Source { first: range.from, column };
-                let sources: Vec<Source> = request.ranges.iter().zip(columns).map(source).collect();
+                let source = |(range, column): (&SlotRange, _)| Stored { from: range.from, column };
+                let sources: Vec<Stored> = request.ranges.iter().zip(columns).map(source).collect();
                 let mut batch = FlushBatch::default();
                 let filled = change.fill(stage, &part, &sources);
                 points += change.push(stage, part.start, &filled.values, &mut batch.rows);
@@ -280,7 +281,7 @@ impl Engine {
             let request =
                 ReadRequest { ranges: vec![range], include_retained: true, ..ReadRequest::default() };
             let column = read_merged(&*self.parts().points, &request).await?.pop().unwrap_or_default();
-            open.push(change.open(stage, at, &Source { first: range.from, column }));
+            open.push(change.open(stage, at, &Stored { from: range.from, column }));
         }
         Ok(open)
     }
@@ -327,13 +328,10 @@ impl Engine {
 /// The state of a head with the open windows of its old stages and of its new ones.
 fn both(work: &Work) -> crate::shard::state_row::State<'static> {
     let mut state = work.head.state.with_open(&work.head.open);
-    let stages = |layout: &MetricLayout| {
-        layout.config.retention.stages()[1..].iter().map(|stage| stage.resolution).collect::<Vec<_>>()
-    };
-    state.resolutions = stages(&work.head.layout);
-    for (resolution, window) in stages(&work.layout).into_iter().zip(&work.open) {
-        if !state.resolutions.contains(&resolution) {
-            state.resolutions.push(resolution);
+    state.resolutions.clone_from(&work.head.layout.coarse_resolutions);
+    for (resolution, window) in work.layout.coarse_resolutions.iter().zip(&work.open) {
+        if !state.resolutions.contains(resolution) {
+            state.resolutions.push(*resolution);
             state.open.push(*window);
         }
     }

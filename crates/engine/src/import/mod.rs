@@ -18,11 +18,12 @@ use plumbago_store::{
 };
 
 use self::arrange::{Arranged, arrange};
-use self::plan::{Plan, Stored, Subject};
+use self::plan::{Plan, Subject};
 use crate::engine::Engine;
 use crate::read::read_merged;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begin, Begun, End, ImportHead};
+use crate::slots::Stored;
 
 /// How often a metric is asked for that is being flushed or gets late points, before its history is refused.
 const TRIES: u32 = 400;

@@ -7,29 +7,13 @@
 use std::collections::BTreeMap;
 
 use plumbago_model::{Aggregation, Window};
-use plumbago_store::{Column, HistoryReport, RowCount, Run, WriteBatch};
+use plumbago_store::{HistoryReport, WriteBatch};
 
 use super::arrange::{Cell, shown};
-use crate::late::refold::window_at;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::head::Pairs;
 use crate::shard::import::ImportHead;
-
-/// Unknown slots in a row that a run may contain; with more, a new run begins.
-const GAP: u32 = 256;
-
-/// The stored slots of one stage, from a slot on.
-#[derive(Debug, Default)]
-pub(crate) struct Stored {
-    pub(crate) from: u32,
-    pub(crate) column: Column,
-}
-
-impl Stored {
-    fn get(&self, slot: u32) -> Window {
-        slot.checked_sub(self.from).map_or(Window::default(), |at| window_at(&self.column, at as usize))
-    }
-}
+use crate::slots::{Stored, push_runs};
 
 /// What storing a history changes.
 #[derive(Debug, Default)]
@@ -252,16 +236,6 @@ impl Subject<'_> {
     /// Adds slots in runs. Slots of a new metric need not be compared with stored ones.
     fn push(&self, stage: usize, slots: &[(u32, Window)], rows: &mut WriteBatch) {
         let whole = self.stored.is_empty() && stage == 0;
-        for run in slots.chunk_by(|a, b| b.0 - a.0 <= GAP) {
-            let first = run[0].0;
-            let len = (run[run.len() - 1].0 - first + 1) as usize;
-            let (mut values, mut counts) = (vec![f64::NAN; len], vec![RowCount::ZERO; len]);
-            for (slot, window) in run {
-                values[(slot - first) as usize] = window.value;
-                counts[(slot - first) as usize] = window.count.into();
-            }
-            let run = Run { whole, ..self.layout().run(self.head.id, stage, first) };
-            rows.push(run, &values, (stage > 0).then_some(&counts));
-        }
+        push_runs(self.layout(), self.head.id, stage, whole, slots, rows);
     }
 }

@@ -15,13 +15,17 @@ pub(crate) struct MetricLayout {
     pub(crate) raw: Stage,
     /// Raw slots in a window of each coarse stage.
     pub(crate) per: Vec<u32>,
+    /// Seconds per slot of each coarse stage.
+    pub(crate) coarse_resolutions: Vec<u32>,
 }
 
 impl MetricLayout {
     pub(crate) fn new(config: Arc<MetricConfig>) -> Self {
         let raw = config.retention.finest();
-        let per = config.retention.stages()[1..].iter().map(|s| s.resolution / raw.resolution).collect();
-        Self { config, raw, per }
+        let coarse = config.retention.stages()[1..].iter().map(|stage| stage.resolution);
+        let coarse_resolutions: Vec<u32> = coarse.collect();
+        let per = coarse_resolutions.iter().map(|resolution| resolution / raw.resolution).collect();
+        Self { config, raw, per, coarse_resolutions }
     }
 
     /// The stage with this index; 0 is raw.

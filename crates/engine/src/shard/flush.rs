@@ -197,8 +197,7 @@ impl Shard {
     /// The resolutions of the coarse stages, for a state row. Rows of a store that daemons share always have them, because
     /// another daemon may change the settings of the metric while this one is down.
     pub(super) fn resolutions(&self, layout: &MetricLayout) -> Vec<u32> {
-        let coarse = if self.limits.at_intervals { &layout.config.retention.stages()[1..] } else { &[] };
-        coarse.iter().map(|stage| stage.resolution).collect()
+        if self.limits.at_intervals { layout.coarse_resolutions.clone() } else { Vec::new() }
     }
 
     /// Handles a committed flush: frees its slots, unless one of them has changed since.

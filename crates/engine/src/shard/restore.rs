@@ -66,13 +66,13 @@ impl Shard {
             self.unwritten_from[at] = state.base;
         }
         head.adopt(&mut self.pool, &state.chain, state.octet);
-        for (k, stage) in layout.config.retention.stages()[1..].iter().enumerate() {
-            if let Some(window) = state.open_of(k, stage.resolution) {
+        let coarse = &layout.coarse_resolutions;
+        for (k, resolution) in coarse.iter().enumerate() {
+            if let Some(window) = state.open_of(k, *resolution) {
                 self.windows[head.windows + k as u32] = window;
             }
         }
-        let coarse: Vec<u32> = layout.config.retention.stages()[1..].iter().map(|s| s.resolution).collect();
-        if !state.resolutions.is_empty() && !state.resolutions.starts_with(&coarse) {
+        if !state.resolutions.is_empty() && !state.resolutions.starts_with(coarse) {
             self.late.changed.insert(at);
         }
         for (timestamp, value) in &state.future {

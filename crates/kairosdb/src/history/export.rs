@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::Entry;
 use crate::json::{Key, Scalar};
-use crate::kairos::pair::Pair;
+use crate::kairos::pair::{Pair, Pairs};
 use crate::point::{Number, Reason};
 use crate::tags::Tags;
 
@@ -48,36 +48,11 @@ impl<'de> Visitor<'de> for Row<'_> {
             match &*key {
                 "name" => name = map.next_value::<Scalar<'de>>()?.into_text().unwrap_or_default(),
                 "tags" => tags = map.next_value()?,
-                "datapoints" => map.next_value_seed(Datapoints(self.0))?,
+                "datapoints" => map.next_value_seed(Pairs(|pair: Pair<'de>| add(self.0, &pair)))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok((name, tags))
-    }
-}
-
-struct Datapoints<'a>(&'a mut Entry);
-
-impl<'de> DeserializeSeed<'de> for Datapoints<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Datapoints<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of datapoints")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(pair) = seq.next_element::<Pair<'de>>()? {
-            add(self.0, &pair);
-        }
-        Ok(())
     }
 }
 

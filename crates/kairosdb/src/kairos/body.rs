@@ -1,11 +1,10 @@
 //! The body of `POST /api/v1/datapoints`.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess};
 
-use super::pair::Pair;
+use super::pair::{Pair, Pairs};
 use crate::array::{self, Object};
 use crate::json::{Key, Scalar};
 use crate::point::{Mark, Number, Points, Reason};
@@ -38,7 +37,7 @@ impl<'de> Object<'de> for Metric<'de> {
             match &*key {
                 "name" => metric.name = map.next_value()?,
                 "tags" => metric.tags = map.next_value()?,
-                "datapoints" => map.next_value_seed(Datapoints(points))?,
+                "datapoints" => map.next_value_seed(datapoints_of(points))?,
                 "timestamp" | "time" => metric.time = map.next_value()?,
                 "value" => metric.value = map.next_value()?,
                 "type" => metric.kind = map.next_value::<Scalar<'de>>()?.into_text(),
@@ -140,41 +139,19 @@ fn time_of(time: &Scalar<'_>) -> Option<i64> {
 }
 
 /// Reads the array `datapoints`.
-struct Datapoints<'a>(&'a mut Points);
-
-impl<'de> DeserializeSeed<'de> for Datapoints<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Datapoints<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of datapoints")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let mut at = 0_usize;
-        while let Some(mut pair) = seq.next_element::<Pair<'de>>()? {
-            let added = match (&pair.kind, pair.len) {
-                (_, 0 | 1) => Err((Reason::Item, "needs a timestamp and a value.".into())),
-                (Some(kind), _) if let Some(fault) = fault_of_type(kind) => {
-                    Err((Reason::Value, fault.into()))
-                }
-                _ => add(self.0, &pair.time, &mut pair.value)
-                    .map_err(|(reason, text)| (reason, Cow::from(text))),
-            };
-            if let Err((reason, text)) = added {
-                self.0.refuse(reason, 1, format!("datapoints[{at}].{text}"));
-            }
-            at += 1;
+fn datapoints_of<'de>(points: &mut Points) -> Pairs<impl FnMut(Pair<'de>)> {
+    let mut at = 0_usize;
+    Pairs(move |mut pair: Pair<'de>| {
+        let added = match (&pair.kind, pair.len) {
+            (_, 0 | 1) => Err((Reason::Item, "needs a timestamp and a value.".into())),
+            (Some(kind), _) if let Some(fault) = fault_of_type(kind) => Err((Reason::Value, fault.into())),
+            _ => add(points, &pair.time, &mut pair.value).map_err(|(reason, text)| (reason, Cow::from(text))),
+        };
+        if let Err((reason, text)) = added {
+            points.refuse(reason, 1, format!("datapoints[{at}].{text}"));
         }
-        Ok(())
-    }
+        at += 1;
+    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,37 @@
-//! One point of an array `datapoints`.
+//! The array `datapoints`.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use crate::json::Scalar;
+
+/// Reads the array and gives each point to the function inside.
+pub(crate) struct Pairs<F>(pub(crate) F);
+
+impl<'de, F: FnMut(Pair<'de>)> DeserializeSeed<'de> for Pairs<F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, F: FnMut(Pair<'de>)> Visitor<'de> for Pairs<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of datapoints")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(pair) = seq.next_element()? {
+            (self.0)(pair);
+        }
+        Ok(())
+    }
+}
 
 /// A point of `datapoints`: `[time, value]` or `[time, value, type]`.
 pub(crate) struct Pair<'de> {

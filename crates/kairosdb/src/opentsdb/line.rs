@@ -104,10 +104,7 @@ impl Lines {
         let (time_ms, number, has_ttl) = self.point(is_milliseconds, words).map_err(illegal)?;
         let timestamp = u32::try_from(time_ms / 1000)
             .map_err(|_| illegal((Reason::Future, format!("invalid timestamp: {time_ms}"))))?;
-        let (value, is_rounded) = match number {
-            Number::Whole(whole) => (whole as f64, (whole as f64) as i128 != whole),
-            Number::Real(real) => (real, false),
-        };
+        let (value, is_rounded) = number.to_double();
         Ok(Line::Put(Put { timestamp, value, is_cut: time_ms % 1000 != 0, has_ttl, is_rounded }))
     }
 

@@ -6,9 +6,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::PathBuf;
 
-use super::report::unwritable;
 use super::walk::{FoundFile, Metric};
 use super::{ImportWhisper, VerbError};
+use crate::skipped::unwritable;
 
 /// The list, and the file that it is appended to.
 pub(super) struct DoneList {

@@ -26,9 +26,8 @@ pub use self::report::ImportReport;
 
 use self::done_list::DoneList;
 use self::read::{Reading, Trouble, read_metric};
-use self::report::Skipped;
-pub(crate) use self::report::unwritable;
 use self::walk::{Found, Metric};
+use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::whisper::ImportWhisper;
 
@@ -62,15 +61,59 @@ pub trait Histories: HistorySink + RangeDeleter + SettingsChanger {
     async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError>;
 }
 
+/// Why the store cannot hold metrics with some retentions; each is asked for once.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(HashMap<String, Option<String>>);
+
+impl Refusals {
+    /// Why the store cannot hold metrics with these settings, and what to do; `None` if it can.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn of(
+        &mut self,
+        histories: &dyn Histories,
+        config: &MetricConfig,
+    ) -> Result<Option<String>, StoreError> {
+        let key = config.retention.to_string();
+        if let Some(known) = self.0.get(&key) {
+            return Ok(known.clone());
+        }
+        let why = histories.refuses(config).await?;
+        self.0.insert(key, why.clone());
+        Ok(why)
+    }
+}
+
+/// Does work on items, several at a time. After an error the others end after their items.
+///
+/// # Errors
+/// The first error of any item.
+pub(crate) async fn side_by_side<'a, T, F: Future<Output = Result<(), VerbError>>>(
+    items: &'a [T],
+    workers: usize,
+    work: impl Fn(&'a T) -> F,
+) -> Result<(), VerbError> {
+    let (next, work) = (AtomicUsize::new(0), &work);
+    let worker = || async {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = work(item).await;
+            if result.is_err() {
+                next.store(items.len(), Ordering::Relaxed);
+            }
+            result?;
+        }
+        Ok(())
+    };
+    join_all((0..workers).map(|_| worker())).await.into_iter().collect()
+}
+
 /// What a run shares between its workers.
 struct Run<'a> {
     plan: &'a ImportWhisper,
     work: &'a Work,
     state: Mutex<State>,
-    groups: Vec<&'a [Metric]>,
-    next: AtomicUsize,
-    /// By settings as text: why the store cannot hold them.
-    refused: tokio::sync::Mutex<HashMap<String, Option<String>>>,
+    refusals: tokio::sync::Mutex<Refusals>,
 }
 
 struct State {
@@ -89,7 +132,7 @@ pub(crate) async fn import_whisper(
     work: &Work,
 ) -> Result<ImportReport, VerbError> {
     let began = Instant::now();
-    let mut skipped = Skipped::open(plan.skipped.as_deref())?;
+    let mut skipped = Skipped::open(plan.skipped.as_deref(), false)?;
     let mut report = ImportReport { dry_run: plan.dry_run, ..ImportReport::default() };
     let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), plan)?;
     work.progress.begin("looking for files", None);
@@ -97,7 +140,7 @@ pub(crate) async fn import_whisper(
     let found = tokio::task::spawn_blocking(move || Found::look(&paths, &prefix, &tagged)).await;
     let found = found.map_err(|error| VerbError::Failed(error.to_string()))?;
     for (path, problem) in &found.problems {
-        skipped.note(&mut report, path, problem.0, &problem.1)?;
+        report.skip(&mut skipped, path, problem.0, &problem.1)?;
     }
     report.files = found.files;
     report.bytes = found.metrics.iter().map(Metric::bytes).sum();
@@ -108,20 +151,13 @@ pub(crate) async fn import_whisper(
     let slots: u64 = due.iter().map(Metric::bytes).sum::<u64>() / plumbago_whisper::POINT_BYTES as u64;
     work.progress.begin("slots", Some(slots));
     let state = Mutex::new(State { report, skipped, done });
-    let run = Run {
-        plan,
-        work,
-        state,
-        groups: groups(&due),
-        next: AtomicUsize::new(0),
-        refused: Default::default(),
-    };
-    let results = join_all((0..plan.workers).map(|_| run.work())).await;
+    let run = Run { plan, work, state, refusals: Default::default() };
+    let result = side_by_side(&groups(&due), plan.workers, |group| run.group(group)).await;
     let State { mut report, mut skipped, .. } =
         run.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.seconds = began.elapsed().as_secs_f64();
-    skipped.close()?;
-    results.into_iter().collect::<Result<(), VerbError>>()?;
+    skipped.flush()?;
+    result?;
     work.progress.begin("waiting until the servers have all rows", None);
     work.histories.all_sent(work.stop()).await?;
     Ok(report)
@@ -146,32 +182,8 @@ fn groups(metrics: &[Metric]) -> Vec<&[Metric]> {
 }
 
 impl Run<'_> {
-    async fn work(&self) -> Result<(), VerbError> {
-        while let Some(group) = self.groups.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            self.work.go_on()?;
-            let result = self.group(group).await;
-            if result.is_err() {
-                // The other workers end after their groups.
-                self.next.store(self.groups.len(), Ordering::Relaxed);
-            }
-            result?;
-        }
-        Ok(())
-    }
-
-    /// Why the store cannot hold these settings. Each is asked for once.
-    async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, VerbError> {
-        let mut refused = self.refused.lock().await;
-        let key = config.retention.to_string();
-        if let Some(known) = refused.get(&key) {
-            return Ok(known.clone());
-        }
-        let why = self.work.histories.refuses(config).await?;
-        refused.insert(key, why.clone());
-        Ok(why)
-    }
-
     async fn group(&self, group: &[Metric]) -> Result<(), VerbError> {
+        self.work.go_on()?;
         let (owned, since, now) = (group.to_vec(), self.plan.since, self.work.context.clock.now());
         let reading = tokio::task::spawn_blocking(move || {
             owned.iter().map(|metric| read_metric(metric, since, now)).collect::<Vec<Reading>>()
@@ -184,7 +196,9 @@ impl Run<'_> {
                 if self.plan.rules {
                     history.config = self.work.histories.config_for(&history.name);
                 }
-                if let Some(why) = self.refuses(&history.config).await? {
+                if let Some(why) =
+                    self.refusals.lock().await.of(&*self.work.histories, &history.config).await?
+                {
                     let path = group[place].files[0].path.clone();
                     reading.problems.push((path, Trouble { reason: "tables", text: why }));
                     continue;
@@ -200,7 +214,7 @@ impl Run<'_> {
         let State { report, skipped, done } = &mut *state;
         for ((metric, reading), stored) in group.iter().zip(readings).zip(by_place) {
             for (path, problem) in &reading.problems {
-                skipped.note(report, path, problem.reason, &problem.text)?;
+                report.skip(skipped, path, problem.reason, &problem.text)?;
             }
             self.work.progress.add(metric.bytes() / plumbago_whisper::POINT_BYTES as u64);
             report.read_again += reading.read_again;
@@ -210,7 +224,7 @@ impl Run<'_> {
             if !stored.refused.is_empty() {
                 let reason = stored.refused.split(':').next().unwrap_or("refused");
                 let path = &metric.files[0].path;
-                skipped.note(report, path, reason, &format!("{}: {}", metric.name, stored.refused))?;
+                report.skip(skipped, path, reason, &format!("{}: {}", metric.name, stored.refused))?;
             } else if reading.problems.is_empty() {
                 done.note(&reading.stamps)?;
             }

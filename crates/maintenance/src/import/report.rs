@@ -1,17 +1,13 @@
 //! What an import has done.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use plumbago_store::HistoryReport;
 use serde::{Deserialize, Serialize};
 
-use super::VerbError;
-
-/// Names of skipped files in the report.
-const EXAMPLES_MAX: usize = 5;
+use crate::skipped::{Counts, Skipped};
+use crate::verb::VerbError;
 
 /// The results of an import so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -59,46 +55,17 @@ impl ImportReport {
         self.folded += stored.folded;
         self.left_out += stored.left_out;
     }
-}
 
-/// The list of skipped files.
-pub(super) struct Skipped(Option<(PathBuf, BufWriter<fs::File>)>);
-
-impl Skipped {
-    /// Lists them in a file, or nowhere.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, VerbError> {
-        let Some(path) = path else { return Ok(Self(None)) };
-        let file = fs::File::create(path);
-        let file = file.map_err(|error| unwritable(path, &error))?;
-        Ok(Self(Some((path.to_owned(), BufWriter::new(file)))))
-    }
-
-    /// Counts and lists a file.
-    pub(super) fn note(
+    /// Counts a skipped file, and lists it.
+    pub(super) fn skip(
         &mut self,
-        report: &mut ImportReport,
+        skipped: &mut Skipped,
         file: &Path,
         reason: &str,
         text: &str,
     ) -> Result<(), VerbError> {
-        *report.skipped.entry(reason.to_owned()).or_default() += 1;
         let shown = format!("{file:?}");
-        let shown = shown.trim_matches('"');
-        let examples = report.examples.entry(reason.to_owned()).or_default();
-        if examples.len() < EXAMPLES_MAX {
-            examples.push(format!("{shown}: {text}"));
-        }
-        let Some((path, out)) = &mut self.0 else { return Ok(()) };
-        writeln!(out, "{reason}\t{shown}\t{text}").map_err(|error| unwritable(path, &error))
+        let counts = Counts { skipped: &mut self.skipped, examples: &mut self.examples };
+        skipped.note(counts, reason, shown.trim_matches('"'), text)
     }
-
-    pub(super) fn close(&mut self) -> Result<(), VerbError> {
-        let Some((path, out)) = &mut self.0 else { return Ok(()) };
-        out.flush().map_err(|error| unwritable(path, &error))
-    }
-}
-
-/// The error of a file of an import's own.
-pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
-    VerbError::Failed(format!("cannot write {}: {error}", path.display()))
 }

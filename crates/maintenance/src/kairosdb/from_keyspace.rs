@@ -2,25 +2,22 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use plumbago_kairosdb::history::Entry;
 use plumbago_kairosdb::table::{Cell, RowKey, TimeUnit};
-use plumbago_store::{KairosCells, KairosPage, KairosTables, KairosUnit, StoreError};
+use plumbago_store::{KairosCells, KairosPage, KairosTables, KairosUnit, Share, StoreError};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::scratch::Position;
 use super::split::Splitter;
-use crate::verb::VerbError;
+use crate::drive::insist;
+use crate::job::JobError;
+use crate::verb::{Verb as _, VerbError};
 use crate::verbs::kairosdb::ImportKairosdb;
 
 /// Parts of the token ring.
 const PARTS: u32 = 1024;
-/// How often a request is sent that fails with an error which may pass.
-const TRIES: u32 = 8;
-/// The first pause between two of them.
-const PAUSE: Duration = Duration::from_millis(250);
 /// How much earlier than its points a row may begin, in milliseconds: three weeks, KairosDB's own width.
 const WIDTH_MS: i64 = 21 * 86_400_000;
 
@@ -58,7 +55,7 @@ struct Reader<'a> {
 /// What is read page by page.
 #[derive(Clone)]
 enum Source {
-    Ring(u32),
+    Ring(Share),
     Row(Vec<u8>),
 }
 
@@ -83,7 +80,8 @@ impl Reader<'_> {
         let mut part = self.splitter.position().source as u32;
         while part < PARTS {
             let until = PARTS.min(part + self.workers as u32);
-            self.read((part..until).map(Source::Ring).collect()).await?;
+            let shares = (part..until).map(|index| Share { index, of: PARTS });
+            self.read(shares.map(Source::Ring).collect()).await?;
             part = until;
             if self.splitter.is_checkpoint_due() || part == PARTS {
                 self.splitter.checkpoint(Position { source: part as usize, done: 0 })?;
@@ -142,8 +140,8 @@ impl Reader<'_> {
         }
         let before = self.tables.listed_before(metric).await?;
         // A key that cannot be read is asked for, so that it is named.
-        let is_in_time = |key: &Vec<u8>| RowKey::read(key).is_ok_and(|key| is_wanted(key.row_time_ms));
-        keys.extend(before.into_iter().filter(|key| is_in_time(key) || RowKey::read(key).is_err()));
+        let is_asked_for = |key: &Vec<u8>| RowKey::read(key).map_or(true, |key| is_wanted(key.row_time_ms));
+        keys.extend(before.into_iter().filter(is_asked_for));
         Ok(keys)
     }
 
@@ -156,9 +154,11 @@ impl Reader<'_> {
             let pages = join_all(streams.iter().map(|stream| {
                 let (tables, unit) = (Arc::clone(&self.tables), self.unit);
                 let (source, position) = (stream.source.clone(), stream.position.clone());
+                let context = self.splitter.work.context.clone();
                 tokio::spawn(async move {
-                    let KairosPage { rows, next } = fetch(&*tables, &source, position).await?;
-                    Ok::<_, StoreError>((decode(unit, rows), next))
+                    let asked = || page(&*tables, &source, position.clone());
+                    let KairosPage { rows, next } = insist!(ImportKairosdb::NAME, &context, false, asked())?;
+                    Ok::<_, JobError>((decode(unit, rows), next))
                 })
             }))
             .await;
@@ -198,31 +198,13 @@ fn take_row(
     Ok(())
 }
 
-/// Asks for a page, again if the error may pass.
-async fn fetch(
-    tables: &dyn KairosTables,
-    source: &Source,
-    position: Option<Vec<u8>>,
-) -> Result<KairosPage, StoreError> {
-    let mut pause = PAUSE;
-    for _ in 1..TRIES {
-        match once(tables, source, position.clone()).await {
-            Err(error) if error.is_transient() => {}
-            answer => return answer,
-        }
-        tokio::time::sleep(pause).await;
-        pause *= 2;
-    }
-    once(tables, source, position).await
-}
-
-async fn once(
+async fn page(
     tables: &dyn KairosTables,
     source: &Source,
     position: Option<Vec<u8>>,
 ) -> Result<KairosPage, StoreError> {
     match source {
-        Source::Ring(part) => tables.scan(*part, PARTS, position).await,
+        Source::Ring(share) => tables.scan(*share, position).await,
         Source::Row(key) => tables.row(key, position).await,
     }
 }

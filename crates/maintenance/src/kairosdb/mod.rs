@@ -13,22 +13,21 @@ mod scratch;
 mod split;
 mod suggest;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use futures::future::join_all;
 use plumbago_store::{History, HistoryOptions};
 
 pub use self::report::{ImportKairosdbReport, RuleCounts};
 
 use self::files::Files;
 use self::part::{Found, Limits};
-use self::report::Skipped;
 use self::scratch::{PARTS, Scratch};
 use self::split::Splitter;
 use self::suggest::Suggestions;
+use crate::import::side_by_side;
 use crate::rate::Rate;
+use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::kairosdb::ImportKairosdb;
 
@@ -91,8 +90,6 @@ struct Run<'a> {
     work: &'a Work,
     scratch: Mutex<Scratch>,
     skipped: Mutex<Skipped>,
-    due: Vec<usize>,
-    next: AtomicUsize,
     rate: tokio::sync::Mutex<Rate>,
     limits: Arc<Limits>,
 }
@@ -111,30 +108,16 @@ async fn store(
         work,
         skipped: Mutex::new(Skipped::open(plan.skipped.as_deref(), true)?),
         scratch: Mutex::new(scratch),
-        due,
-        next: AtomicUsize::new(0),
         rate: tokio::sync::Mutex::new(Rate::new(plan.rate)),
         limits: Arc::new(limits),
     };
-    let results = join_all((0..plan.workers).map(|_| run.work())).await;
-    run.skipped.into_inner().unwrap_or_else(PoisonError::into_inner).close()?;
-    results.into_iter().collect::<Result<(), VerbError>>()?;
+    let result = side_by_side(&due, plan.workers, |part| run.part(*part)).await;
+    run.skipped.into_inner().unwrap_or_else(PoisonError::into_inner).flush()?;
+    result?;
     run.scratch.into_inner().unwrap_or_else(PoisonError::into_inner).remove()
 }
 
 impl Run<'_> {
-    async fn work(&self) -> Result<(), VerbError> {
-        while let Some(part) = self.due.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            let result = self.part(*part).await;
-            if result.is_err() {
-                // The other workers end after their parts.
-                self.next.store(self.due.len(), Ordering::Relaxed);
-            }
-            result?;
-        }
-        Ok(())
-    }
-
     /// Stores one file of the scratch directory, and notes that it is stored.
     async fn part(&self, part: usize) -> Result<(), VerbError> {
         self.work.go_on()?;
@@ -176,7 +159,7 @@ impl Run<'_> {
             if !stored.refused.is_empty() {
                 let reason = stored.refused.split(':').next().unwrap_or("refused");
                 let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
-                skipped.note(report, reason, name, &stored.refused)?;
+                report.skip(&mut skipped, reason, name, &stored.refused)?;
             }
         }
         Ok(())

@@ -1,19 +1,13 @@
-//! What an import has done, and its list of what was skipped.
+//! What an import has done.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
 
 use plumbago_kairosdb::point::Reason;
 use plumbago_store::HistoryReport;
 use serde::{Deserialize, Serialize};
 
-use crate::import::unwritable;
+use crate::skipped::{Counts, EXAMPLES_MAX, Skipped};
 use crate::verb::VerbError;
-
-/// Examples of each reason in the report.
-const EXAMPLES_MAX: usize = 5;
 
 /// The results of an import.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -152,6 +146,18 @@ impl ImportKairosdbReport {
         }
     }
 
+    /// Counts a line, a row or a series that was skipped, and lists it.
+    pub(super) fn skip(
+        &mut self,
+        skipped: &mut Skipped,
+        reason: &str,
+        what: &str,
+        text: &str,
+    ) -> Result<(), VerbError> {
+        let counts = Counts { skipped: &mut self.skipped, examples: &mut self.examples };
+        skipped.note(counts, reason, what, text)
+    }
+
     pub(super) fn add_stored(&mut self, stored: &HistoryReport) {
         self.created += u64::from(stored.created);
         self.other_settings += u64::from(stored.differs);
@@ -168,45 +174,5 @@ pub(super) fn reason(reason: Reason) -> &'static str {
         Reason::Nan => "not_finite",
         Reason::Value => "value",
         _ => "incomplete",
-    }
-}
-
-/// The list of what was skipped.
-pub(super) struct Skipped(Option<(PathBuf, BufWriter<std::fs::File>)>);
-
-impl Skipped {
-    /// Lists it in a file, or nowhere. A run that goes on appends to the list.
-    pub(super) fn open(path: Option<&Path>, goes_on: bool) -> Result<Self, VerbError> {
-        let Some(path) = path else { return Ok(Self(None)) };
-        let mut options = OpenOptions::new();
-        let file = options.create(true).write(true).append(goes_on).truncate(!goes_on).open(path);
-        let file = file.map_err(|error| unwritable(path, &error))?;
-        Ok(Self(Some((path.to_owned(), BufWriter::new(file)))))
-    }
-
-    /// Counts and lists one: a line of a file, or a series.
-    pub(super) fn note(
-        &mut self,
-        report: &mut ImportKairosdbReport,
-        reason: &str,
-        what: &str,
-        text: &str,
-    ) -> Result<(), VerbError> {
-        *report.skipped.entry(reason.to_owned()).or_default() += 1;
-        let examples = report.examples.entry(reason.to_owned()).or_default();
-        if examples.len() < EXAMPLES_MAX {
-            examples.push(format!("{what}: {text}"));
-        }
-        let Some((path, out)) = &mut self.0 else { return Ok(()) };
-        writeln!(out, "{reason}\t{what}\t{text}").map_err(|error| unwritable(path, &error))
-    }
-
-    pub(super) fn flush(&mut self) -> Result<(), VerbError> {
-        let Some((path, out)) = &mut self.0 else { return Ok(()) };
-        out.flush().map_err(|error| unwritable(path, &error))
-    }
-
-    pub(super) fn close(mut self) -> Result<(), VerbError> {
-        self.flush()
     }
 }

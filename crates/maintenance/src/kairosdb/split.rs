@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use plumbago_kairosdb::history::Entry;
 use plumbago_kairosdb::names;
 
-use super::report::{ImportKairosdbReport, Skipped, reason};
+use super::report::{ImportKairosdbReport, reason};
 use super::scratch::{Position, Scratch};
+use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::kairosdb::ImportKairosdb;
 
@@ -103,7 +104,7 @@ impl Splitter {
 
     /// Notes something that cannot be read.
     pub(super) fn skip(&mut self, reason: &str, what: &str, why: &str) -> Result<(), VerbError> {
-        self.skipped.note(self.scratch.report(), reason, what, why)
+        self.scratch.report().skip(&mut self.skipped, reason, what, why)
     }
 
     /// True if so much was taken that a checkpoint is worth it.
@@ -120,7 +121,7 @@ impl Splitter {
 
     /// Ends the division.
     pub(super) fn finish(mut self) -> Result<Scratch, VerbError> {
-        self.skipped.close()?;
+        self.skipped.flush()?;
         self.scratch.finish_split()?;
         Ok(self.scratch)
     }

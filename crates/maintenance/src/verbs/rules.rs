@@ -9,6 +9,7 @@ use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, SettingsChange, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::import::Refusals;
 use crate::job::{Context, Job, JobError};
 use crate::rate::Rate;
 use crate::report::{EXAMPLES_MAX, Report};
@@ -104,13 +105,13 @@ impl Verb for ApplyRules {
         let metrics = select::count(&*work.names, &self.which).await?;
         work.progress.begin("applying the rules", Some(metrics));
         let (mut growing, mut rate) = (Growing::default(), Rate::new(self.rate));
-        let mut stores: BTreeMap<String, Option<String>> = BTreeMap::new();
+        let mut refusals = Refusals::default();
         let mut found = work.names.find(&self.which);
         while let Some(names) = found.recv().await {
             for names in names?.chunks(BATCH) {
                 work.go_on()?;
                 let mut changes = growing.differing(work, names).await?;
-                growing.keep_storable(work, &mut changes, &mut stores).await?;
+                growing.keep_storable(work, &mut changes, &mut refusals).await?;
                 if self.dry_run {
                     changes.iter().for_each(|(old, change)| growing.note(old, change));
                 } else if !changes.is_empty() {
@@ -207,23 +208,16 @@ impl Growing {
         &mut self,
         work: &Work,
         changes: &mut Vec<Differing>,
-        known: &mut BTreeMap<String, Option<String>>,
+        refusals: &mut Refusals,
     ) -> Result<(), VerbError> {
-        for (_, change) in changes.iter() {
-            let text = change.config.to_text();
-            if known.contains_key(&text) {
-                continue;
+        let mut storable = Vec::with_capacity(changes.len());
+        for differing in changes.drain(..) {
+            match refusals.of(&*work.histories, &differing.1.config).await? {
+                Some(why) => self.refuse(why, &differing.1.name),
+                None => storable.push(differing),
             }
-            let refused = work.histories.refuses(&change.config).await?;
-            known.insert(text, refused);
         }
-        changes.retain(|(_, change)| match known.get(&change.config.to_text()) {
-            Some(Some(why)) => {
-                self.refuse(why.clone(), &change.name);
-                false
-            }
-            _ => true,
-        });
+        *changes = storable;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use plumbago_maintenance::kairosdb::{ImportKairosdbReport, RuleCounts};
 use plumbago_maintenance::verbs::kairosdb::ImportKairosdb;
 
 use super::ask::print_json;
+use super::summary::{add_counts, add_skipped};
 use super::verb::{self, Outcome};
 use super::{moment, whisper::absolute};
 use crate::error::{Exit, Failure};
@@ -118,7 +119,7 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         "{} files, {} entries, {} series, {} new; {} points read in {:.1} s ({:.0} per second)\n",
         report.files, report.entries, report.series, report.created, report.points, report.seconds, rate
     );
-    for (count, what) in [
+    let counts = [
         (report.rows, "storage rows of the keyspace read"),
         (report.empty_rows, "storage rows that the indexes list have no points any more"),
         (
@@ -144,11 +145,8 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
             report.other_settings,
             "series existed with other settings than the rules give now, and keep theirs",
         ),
-    ] {
-        if count > 0 {
-            text.push_str(&format!("  {count} {what}\n"));
-        }
-    }
+    ];
+    add_counts(&mut text, &counts);
     for (kind, count) in &report.not_kept {
         text.push_str(&format!("  {count} values of type {kind} left out: only numbers are kept\n"));
     }
@@ -156,12 +154,7 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         text.push_str(&format!("  {count} points left out: {}\n", refused(reason)));
     }
     report.rules.iter().for_each(|rule| text.push_str(&of_rule(rule)));
-    for (reason, count) in &report.skipped {
-        text.push_str(&format!("  {count} need attention: {reason}\n"));
-        for example in report.examples.get(reason).into_iter().flatten() {
-            text.push_str(&format!("    {example}\n"));
-        }
-    }
+    add_skipped(&mut text, "need attention", &report.skipped, &report.examples);
     if !report.suggested_rules.is_empty() {
         text.push_str("\nRules that lose no more than slots of a second, for storage-schemas.conf:\n\n");
         text.push_str(&report.suggested_rules);

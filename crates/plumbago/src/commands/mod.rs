@@ -19,6 +19,7 @@ pub mod rules;
 pub mod schema;
 pub mod serve;
 pub mod show;
+mod summary;
 pub mod test;
 mod verb;
 mod which;

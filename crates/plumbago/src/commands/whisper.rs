@@ -11,6 +11,7 @@ use plumbago_maintenance::select::Which;
 use plumbago_maintenance::verbs::whisper::{ExportWhisper, ImportWhisper};
 
 use super::since;
+use super::summary::{add_counts, add_skipped};
 use super::verb::{self, Outcome};
 use crate::error::{Exit, Failure};
 use crate::output::print;
@@ -182,7 +183,7 @@ fn summary(report: &ImportReport) -> String {
         "{} files, {} metrics, {} new; {} points stored in {:.1} s ({:.0} per second)\n",
         report.files, report.metrics, report.created, report.stored, report.seconds, rate
     );
-    for (count, what) in [
+    let counts = [
         (report.unchanged, "metrics left out: their files have not changed since they were stored"),
         (report.other_settings, "metrics existed with other settings than their files have, and keep theirs"),
         (report.kept, "points left out: their slots were stored already"),
@@ -190,17 +191,9 @@ fn summary(report: &ImportReport) -> String {
         (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
         (report.unknown_values, "slots left out: their value is not a number"),
         (report.read_again, "times a file was read again, because it had changed meanwhile"),
-    ] {
-        if count > 0 {
-            text.push_str(&format!("  {count} {what}\n"));
-        }
-    }
-    for (reason, count) in &report.skipped {
-        text.push_str(&format!("  {count} files need attention: {reason}\n"));
-        for example in report.examples.get(reason).into_iter().flatten() {
-            text.push_str(&format!("    {example}\n"));
-        }
-    }
+    ];
+    add_counts(&mut text, &counts);
+    add_skipped(&mut text, "files need attention", &report.skipped, &report.examples);
     if report.dry_run {
         text.push_str("dry run, nothing is changed\n");
     }

@@ -1,0 +1,45 @@
+//! Slots of a stage as they were read from the store, and as they are written to it.
+
+use plumbago_model::{MetricId, Window};
+use plumbago_store::{Column, RowCount, Run, WriteBatch};
+
+use crate::late::refold::window_at;
+use crate::shard::downsample::MetricLayout;
+
+/// Unknown slots in a row that a run may contain; with more, a new run begins.
+const GAP: u32 = 256;
+
+/// The stored slots of one stage, from a slot on.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) from: u32,
+    pub(crate) column: Column,
+}
+
+impl Stored {
+    pub(crate) fn get(&self, slot: u32) -> Window {
+        slot.checked_sub(self.from).map_or(Window::default(), |at| window_at(&self.column, at as usize))
+    }
+}
+
+/// Adds known slots of a stage, in the order of time, to a batch. `whole` as in [`Run::whole`].
+pub(crate) fn push_runs(
+    layout: &MetricLayout,
+    id: MetricId,
+    stage: usize,
+    whole: bool,
+    slots: &[(u32, Window)],
+    rows: &mut WriteBatch,
+) {
+    for run in slots.chunk_by(|a, b| b.0 - a.0 <= GAP) {
+        let first = run[0].0;
+        let len = (run[run.len() - 1].0 - first + 1) as usize;
+        let (mut values, mut counts) = (vec![f64::NAN; len], vec![RowCount::ZERO; len]);
+        for (slot, window) in run {
+            values[(slot - first) as usize] = window.value;
+            counts[(slot - first) as usize] = window.count.into();
+        }
+        let run = Run { whole, ..layout.run(id, stage, first) };
+        rows.push(run, &values, (stage > 0).then_some(&counts));
+    }
+}

@@ -1,0 +1,74 @@
+//! What an import has skipped: counts and examples for its report, and a list in a file.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::verb::VerbError;
+
+/// Examples of each reason in a report.
+pub(crate) const EXAMPLES_MAX: usize = 5;
+
+/// What a report has of it.
+pub(crate) struct Counts<'a> {
+    /// How much was skipped, by reason.
+    pub(crate) skipped: &'a mut BTreeMap<String, u64>,
+    /// A few of them for each reason.
+    pub(crate) examples: &'a mut BTreeMap<String, Vec<String>>,
+}
+
+/// The list in a file, or none.
+pub(crate) struct Skipped(Option<(PathBuf, BufWriter<File>)>);
+
+impl Skipped {
+    /// Lists it in a file, or nowhere. A run that goes on appends to the list.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn open(path: Option<&Path>, goes_on: bool) -> Result<Self, VerbError> {
+        let Some(path) = path else { return Ok(Self(None)) };
+        let mut options = OpenOptions::new();
+        let file = options.create(true).write(true).append(goes_on).truncate(!goes_on).open(path);
+        let file = file.map_err(|error| unwritable(path, &error))?;
+        Ok(Self(Some((path.to_owned(), BufWriter::new(file)))))
+    }
+
+    /// Counts and lists one.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn note(
+        &mut self,
+        counts: Counts<'_>,
+        reason: &str,
+        what: &str,
+        text: &str,
+    ) -> Result<(), VerbError> {
+        *counts.skipped.entry(reason.to_owned()).or_default() += 1;
+        let examples = counts.examples.entry(reason.to_owned()).or_default();
+        if examples.len() < EXAMPLES_MAX {
+            examples.push(format!("{what}: {text}"));
+        }
+        let Some((path, out)) = &mut self.0 else { return Ok(()) };
+        writeln!(out, "{reason}\t{what}\t{text}").map_err(|error| unwritable(path, &error))
+    }
+
+    /// Writes what waits to be written.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn flush(&mut self) -> Result<(), VerbError> {
+        let Some((path, out)) = &mut self.0 else { return Ok(()) };
+        out.flush().map_err(|error| unwritable(path, &error))
+    }
+}
+
+/// The error of a file of an import's own.
+pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
+    let next = match error.kind() {
+        ErrorKind::StorageFull => "; make room and give the command again, it goes on",
+        _ => "",
+    };
+    VerbError::Failed(format!("cannot write {}: {error}{next}", path.display()))
+}
