@@ -279,6 +279,11 @@ fn the_log_tells_a_stranger() {
     assert!(!second.contains("WARN"), "{second}");
     let third = run(stop);
     assert!(third.contains("found 2 metrics; the last run was not stopped cleanly: "), "{third}");
+    // A verb on the directory at rest recovers it and closes it cleanly, as a daemon does.
+    run(|daemon| daemon.kill());
+    assert!(setup.run(&["list"]).output.contains("a.metric"));
+    let fifth = run(stop);
+    assert!(fifth.contains("found 2 metrics; last stopped cleanly at 20"), "{fifth}");
 
     // A start that fails says why in the same form.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

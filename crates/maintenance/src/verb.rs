@@ -120,8 +120,10 @@ pub enum VerbError {
     /// The parameters cannot be used.
     #[error("{0}")]
     Invalid(String),
-    /// Another process does this work.
-    #[error("{0}: another process is running this job")]
+    /// Another run does this work.
+    #[error(
+        "{0} is running already, in this process or another one; wait for its end and give the command again"
+    )]
     Taken(String),
     /// The run was cancelled.
     #[error("cancelled; what was done until then stays. The same command goes on with the rest")]

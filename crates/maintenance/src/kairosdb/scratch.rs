@@ -5,7 +5,7 @@
 //! index lists), and 16 bytes a point. Numbers are little-endian.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::ImportKairosdbReport;
 use super::suggest::Suggestions;
+use crate::skipped::unwritable;
 use crate::verb::VerbError;
 
 /// Number of parts. Each is an open file while the points are divided.
@@ -62,6 +63,8 @@ pub(super) struct Scratch {
     state: State,
     parts: Vec<BufWriter<File>>,
     lengths: Vec<u64>,
+    /// Beside the directory, because a run may begin the directory anew.
+    _lock: File,
 }
 
 /// What a part has of one series.
@@ -80,8 +83,9 @@ impl Scratch {
     /// Opens the directory. What an earlier run with the same parameters left is used again.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written, or another run uses it.
     pub(super) fn open(directory: &Path, made_for: serde_json::Value) -> Result<Self, VerbError> {
+        let lock = lock(&directory.with_extension("lock"))?;
         let state = fs::read(directory.join(STATE)).ok();
         let state = state.and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
         let state = state.filter(|state| state.made_for == made_for && is_whole(directory, state));
@@ -99,7 +103,8 @@ impl Scratch {
         };
         fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
         let lengths = state.lengths.clone();
-        let mut scratch = Self { directory: directory.to_owned(), state, parts: Vec::new(), lengths };
+        let mut scratch =
+            Self { directory: directory.to_owned(), state, parts: Vec::new(), lengths, _lock: lock };
         if !scratch.state.is_split {
             scratch.open_parts()?;
         }
@@ -238,6 +243,20 @@ impl Scratch {
     }
 }
 
+/// Two runs at once would spoil each other's files. A daemon runs more than one job at a time.
+fn lock(path: &Path) -> Result<File, VerbError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error))?;
+    }
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(|error| unwritable(path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(VerbError::Taken("import-kairosdb".to_owned())),
+        Err(TryLockError::Error(error)) => Err(unwritable(path, &error)),
+    }
+}
+
 /// The part of a series.
 fn part_of(name: &str) -> usize {
     xxhash_rust::xxh3::xxh3_64(name.as_bytes()) as usize % PARTS
@@ -300,10 +319,22 @@ fn point(bytes: &[u8; POINT_BYTES]) -> (i64, f64) {
     (i64::from_le_bytes(key), f64::from_le_bytes(value))
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
-    let free = match error.kind() {
-        ErrorKind::StorageFull => "; make room and give the command again, it goes on",
-        _ => "",
-    };
-    VerbError::Failed(format!("cannot write {}: {error}{free}", path.display()))
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_second_run_is_refused_while_the_first_one_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs").join("import-kairosdb");
+        let first = Scratch::open(&path, json!({ "files": ["a"] })).unwrap();
+        for made_for in [json!({ "files": ["a"] }), json!({ "files": ["b"] })] {
+            let second = Scratch::open(&path, made_for);
+            assert!(matches!(second, Err(VerbError::Taken(_))), "{second:?}");
+        }
+        drop(first);
+        Scratch::open(&path, json!({ "files": ["b"] })).unwrap();
+    }
 }

@@ -73,7 +73,7 @@ impl Before {
 
     /// The data directory is in use: from now on the last stop no longer counts as clean.
     pub(super) fn opened(&self) {
-        let _ = fs::remove_file(self.data_dir.join(LAST_STOP));
+        opened(&self.data_dir);
     }
 
     /// Logs what the start has found.
@@ -116,21 +116,34 @@ impl Stopped {
     }
 }
 
-/// Records that everything was closed cleanly. If that fails, the next start says that the stop was not clean, and
-/// that is all.
+/// From now on the last stop no longer counts as clean.
+pub(super) fn opened(data_dir: &Path) {
+    let _ = fs::remove_file(data_dir.join(LAST_STOP));
+}
+
+/// Records and logs that everything was closed cleanly. If that fails, the next start says that the stop was not
+/// clean, and that is all.
 pub(super) fn stopped(data_dir: &Path) {
+    match closed(data_dir) {
+        Ok(()) => tracing::info!("stopped cleanly"),
+        Err(error) => {
+            let path = data_dir.join(LAST_STOP);
+            tracing::warn!(%error, "stopped cleanly, but {} cannot be written", path.display());
+        }
+    }
+}
+
+/// Records that everything was closed cleanly.
+///
+/// # Errors
+/// If the record cannot be written.
+pub(super) fn closed(data_dir: &Path) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let text = json!({ "at": now, "version": env!("CARGO_PKG_VERSION") }).to_string();
     let path = data_dir.join(LAST_STOP);
-    let write = || -> io::Result<()> {
-        let new = path.with_extension("new");
-        fs::write(&new, text + "\n")?;
-        fs::rename(&new, &path)
-    };
-    match write() {
-        Ok(()) => tracing::info!("stopped cleanly"),
-        Err(error) => tracing::warn!(%error, "stopped cleanly, but {} cannot be written", path.display()),
-    }
+    let new = path.with_extension("new");
+    fs::write(&new, text + "\n")?;
+    fs::rename(&new, &path)
 }
 
 fn store(config: &Config) -> String {

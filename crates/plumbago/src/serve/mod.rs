@@ -335,11 +335,14 @@ async fn at_rest<T>(
     let rules = rules::Live::new(loaded.rules);
     let (clock, stop) = (clock::Setting::from(loaded.config.debug.clock), CancellationToken::new());
     let core = open(&loaded.config, &budget, &rules, clock.shared(), &stop)?;
+    greeting::opened(&loaded.config.data_dir);
     core.engine.start().await.map_err(start_failure)?;
     let result = work(&loaded.config, &core).await;
     core.engine.stop(STORE_TIMEOUT).await;
     stop.cancel();
     close(core).await?;
+    // If it cannot be written, the next start replays a journal that is empty, and that is all.
+    let _ = greeting::closed(&loaded.config.data_dir);
     result
 }
 
