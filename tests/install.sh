@@ -75,7 +75,8 @@ python_environment() {
 
 # --- Debian packages ----------------------------------------------------------------------------
 
-packages="collectd-core carbon-c-relay prometheus"
+# libcurl3-gnutls and libyajl2 are for collectd's plugin write_http.
+packages="apache2-utils collectd-core carbon-c-relay prometheus libcurl3-gnutls libyajl2"
 
 # Downloads the packages and their dependencies. If the package lists of the machine do not contain them,
 # fetches lists into the cache, which needs no root.
@@ -246,11 +247,32 @@ opentsdb() {
     mv "$home.unfinished" "$home"
 }
 
+# --- Clients of KairosDB and OpenTSDB -----------------------------------------------------------
+
+# The Java clients with their program, compiled; and Telegraf's output for OpenTSDB, which needs Go 1.25.5.
+clients() {
+    local home="$cache/clients"
+    if diff -q -r clients "$home/sources" >/dev/null 2>&1; then return 0; fi
+    has_java 17 || apt_install openjdk-17-jre-headless || return 1
+    command -v mvn >/dev/null || apt_install maven || return 1
+    command -v javac >/dev/null || apt_install openjdk-17-jdk-headless || return 1
+    command -v go >/dev/null || apt_install golang-go || return 1
+    note "fetching clients of KairosDB and OpenTSDB into $home"
+    rm -rf "$home" "$home.unfinished"
+    mvn -q -B -f clients/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
+        -DoutputDirectory="$home.unfinished/jars" >&2 || return 1
+    javac --release 17 -cp "$home.unfinished/jars/*" -d "$home.unfinished/classes" clients/Clients.java || return 1
+    (cd clients/telegraf && CGO_ENABLED=0 go build -mod=readonly -o "$home.unfinished/telegraf" . >&2) || return 1
+    cp -r clients "$home.unfinished/sources"
+    mv "$home.unfinished" "$home"
+}
+
 # The build compiles the allocator from C sources.
 command -v make >/dev/null || apt_install make || note "make is missing: the build will fail"
 python_environment python requirements.txt || note "Python is missing: tests against graphite-web will be skipped"
 # --no-deps: its own requirements are from 2021. The file lists versions that work.
 python_environment biggraphite requirements-biggraphite.txt --no-deps || note "BigGraphite is missing: its tests will be skipped"
+python_environment clients-python requirements-clients.txt || note "Python's clients of KairosDB are missing: their tests will be skipped"
 python_environment kubernetes requirements-kubernetes.txt || note "Kubernetes' schemas are missing: the manifests will not be checked"
 debian_packages || note "$packages are missing: their tests will be skipped"
 browser || note "Chromium or chromedriver is missing: the page will not be looked at"
@@ -259,6 +281,7 @@ carbonapi || note "Go or carbonapi is missing: its test will be skipped"
 cassandra || note "Java 17 or Cassandra is missing: its tests will be skipped"
 kairosdb || note "Java 17 or KairosDB is missing: its tests will be skipped"
 older_cassandra || note "Java 11, Cassandra 4.1 or 3.11 is missing: its tests will be skipped"
+clients || note "Java 17, Go or a client of KairosDB is missing: its tests will be skipped"
 opentsdb || note "Java 17, OpenTSDB or HBase is missing: queries will not be compared with OpenTSDB's"
 command -v systemd-analyze >/dev/null || apt_install systemd || note "systemd-analyze is missing: the units will not be checked"
 command -v ip >/dev/null || apt_install iproute2 || note "iproute2 is missing: the guides will not be followed"

@@ -23,6 +23,11 @@ pub fn python_kubernetes() -> Option<PathBuf> {
     environment("kubernetes", "requirements-kubernetes.txt", wanted)
 }
 
+/// Python with clients of KairosDB and OpenTSDB, as pinned in `tests/requirements-clients.txt`.
+pub fn python_clients() -> Option<PathBuf> {
+    environment("clients-python", "requirements-clients.txt", include_str!("../requirements-clients.txt"))
+}
+
 fn environment(name: &str, requirements: &str, wanted: &str) -> Option<PathBuf> {
     let environment = cache()?.join(name);
     let installed = std::fs::read_to_string(environment.join("requirements.txt")).unwrap_or_default();
@@ -90,6 +95,23 @@ pub fn opentsdb() -> Option<PathBuf> {
     let installed = |name: &str| std::fs::read_to_string(home.join("sources").join(name)).unwrap_or_default();
     if sources.iter().any(|(name, wanted)| installed(name) != *wanted) {
         return skip("OpenTSDB and HBase of tests/opentsdb");
+    }
+    Some(home)
+}
+
+/// The directory with clients of KairosDB and OpenTSDB, as pinned in `tests/clients`: `jars` and `classes` of the Java
+/// ones with their program, and `telegraf`.
+pub fn clients() -> Option<PathBuf> {
+    let home = cache()?.join("clients");
+    let sources = [
+        ("pom.xml", include_str!("../clients/pom.xml")),
+        ("Clients.java", include_str!("../clients/Clients.java")),
+        ("telegraf/main.go", include_str!("../clients/telegraf/main.go")),
+        ("telegraf/go.sum", include_str!("../clients/telegraf/go.sum")),
+    ];
+    let installed = |name: &str| std::fs::read_to_string(home.join("sources").join(name)).unwrap_or_default();
+    if sources.iter().any(|(name, wanted)| installed(name) != *wanted) {
+        return skip("the clients of tests/clients");
     }
     Some(home)
 }

@@ -8,6 +8,8 @@ use plumbago_render::TimeZone;
 use plumbago_tls::{Certificates, Files, TlsError};
 use serde::{Deserialize, Serialize};
 
+use crate::users;
+
 /// The `[api]` section: the port of Graphite's API.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -35,6 +37,8 @@ pub struct Config {
     /// Whether to answer KairosDB's /api/v1/datapoints/delete and DELETE /api/v1/metric/{name}. Every client that may
     /// read may then delete.
     pub deletes: bool,
+    /// Who may use the port.
+    pub users: UsersConfig,
     /// Memory for the events of /events, in bytes. On disk they take up to twice as much. When it is full,
     /// the oldest events are dropped. 0 switches events off.
     pub events_bytes: ByteSize,
@@ -60,6 +64,7 @@ impl Default for Config {
             metadata_writes: false,
             point_writes: false,
             deletes: false,
+            users: UsersConfig::default(),
             events_bytes: ByteSize::mib(16),
             cache: CacheConfig::default(),
             page: PageConfig::default(),
@@ -84,6 +89,28 @@ impl Default for CacheConfig {
     fn default() -> Self {
         Self { bytes: ByteSize::mib(64), time: Period::default() }
     }
+}
+
+/// The `[api.users]` section: Basic authentication.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UsersConfig {
+    /// Path of a file that `htpasswd -B` has made: a line `name:hash` for each user, with a hash of bcrypt. "" lets
+    /// everybody use the port. SIGHUP reads the file again.
+    pub file: PathBuf,
+    /// Which requests must come from a user.
+    pub required_for: RequiredFor,
+}
+
+/// Which requests must come from a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequiredFor {
+    /// All.
+    #[default]
+    All,
+    /// Those that change something: points, deletions, tags, events, settings of metrics.
+    Writes,
 }
 
 /// The `[api.page]` section: the web page for people.
@@ -270,6 +297,9 @@ impl Config {
         let mut problems = Vec::new();
         check_listen("api.listen", &self.listen, &mut problems);
         check_tls("api.tls", &self.tls, &mut problems);
+        if let Some(problem) = users::problem(&self.users.file) {
+            problems.push(format!("api.users.file: {problem}"));
+        }
         self.limits.check("api.limits", &mut problems);
         if !self.url_prefix.is_empty() && !is_prefix(&self.url_prefix) {
             problems.push(format!(

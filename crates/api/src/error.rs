@@ -34,6 +34,9 @@ pub(crate) enum ApiError {
     /// There is no such call (status 404).
     #[error("{0}")]
     Missing(String),
+    /// The request must come from a user (status 401).
+    #[error("this needs a user and its password (api.users.file)")]
+    Unauthorized,
     /// The feature is switched off in the configuration.
     #[error("{0}")]
     Forbidden(&'static str),
@@ -60,6 +63,7 @@ impl ApiError {
         match self {
             Self::Invalid(_) | Self::Target(_) => StatusCode::BAD_REQUEST,
             Self::Missing(_) => StatusCode::NOT_FOUND,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::TooLarge(_) | Self::TooSlow(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,

@@ -15,7 +15,7 @@ use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
 use plumbago_telemetry::Registry;
 
 use crate::admin::NoConditions;
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, RequiredFor};
 use crate::events::EventLog;
 use crate::handler;
 use crate::limits::LiveLimits;
@@ -23,6 +23,7 @@ use crate::metadata::NoMetadata;
 use crate::points::NoWriter;
 use crate::state::{Api, Handles};
 use crate::tagging::NoTagging;
+use crate::users::LiveUsers;
 
 /// A source in which every metric has a few points.
 #[derive(Debug)]
@@ -66,7 +67,8 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
         status: None,
     };
     let limits = Limits { body: plumbago_model::ByteSize(1 << 16), ..Limits::default() };
-    let api = Arc::new(Api::new(&Config::default(), LiveLimits::new(limits), &handles));
+    let users = LiveUsers::everybody(RequiredFor::All, None, &handles.registry);
+    let api = Arc::new(Api::new(&Config::default(), LiveLimits::new(limits), users, &handles));
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
         return Vec::new();
     };

@@ -32,11 +32,15 @@ mod state;
 mod status;
 mod stream;
 mod tagging;
+mod users;
 
 pub use activity::{Activity, FindRange};
 pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, NoConditions, Readiness};
 pub use cache::KeptAnswers;
-pub use config::{AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, StatusAccess, TlsConfig};
+pub use config::{
+    AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, RequiredFor, StatusAccess, TlsConfig,
+    UsersConfig,
+};
 pub use error::AdminError;
 pub use events::EventLog;
 pub use finder::{FinderError, NameFinder};
@@ -49,3 +53,4 @@ pub use server::{BindError, Door, Server};
 pub use state::Handles;
 pub use status::{StatusHandles, StatusSource};
 pub use tagging::{NoTagging, Tagging, TaggingError};
+pub use users::{LiveUsers, UsersError};

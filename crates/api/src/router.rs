@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use hyper::header::{ALLOW, HeaderValue};
@@ -13,7 +14,7 @@ use hyper::{Method, StatusCode};
 use plumbago_telemetry::Registry;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate, SizeAbove};
-use tower_http::cors::{Any, CorsLayer};
+use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 use crate::config::Config;
 use crate::error::{ApiError, missing, plain};
@@ -21,6 +22,7 @@ use crate::handler::{self, Page};
 use crate::limits::LiveLimits;
 use crate::meter::Meter;
 use crate::state::{Api, Handles};
+use crate::users::{self, LiveUsers};
 
 /// The version of Graphite that `/version` reports. Grafana chooses features by it.
 const GRAPHITE_VERSION: &str = "1.1.10\n";
@@ -29,8 +31,8 @@ const GRAPHITE_VERSION: &str = "1.1.10\n";
 const GZIP_ABOVE_BYTES: u16 = 4096;
 
 /// Builds the routes.
-pub(crate) fn api_router(config: &Config, limits: LiveLimits, handles: &Handles) -> Router {
-    let api = Arc::new(Api::new(config, limits, handles));
+pub(crate) fn api_router(config: &Config, limits: LiveLimits, users: LiveUsers, handles: &Handles) -> Router {
+    let api = Arc::new(Api::new(config, limits, users.clone(), handles));
     let registry = &handles.registry;
     let mut router = Router::new();
     for (paths, name) in [
@@ -78,7 +80,7 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, handles: &Handles)
     router = router.route("/page/{file}", files);
     router = router.fallback(missing);
     if !config.cors_allowed_origins.is_empty() {
-        router = router.layer(cors(&config.cors_allowed_origins));
+        router = router.layer(cors(&config.cors_allowed_origins, config));
     }
     router = router.merge(kairosdb(config, &api, registry));
     // Without headers of CORS: no other site may read it.
@@ -86,13 +88,14 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, handles: &Handles)
     if config.gzip {
         router = router.layer(CompressionLayer::new().compress_when(compressible()));
     }
-    if config.url_prefix.is_empty() {
+    let router = if config.url_prefix.is_empty() {
         router
     } else {
         // Nesting serves the root of `router` only without the last slash.
         let with_slash = format!("{}/", config.url_prefix);
         Router::new().nest(&config.url_prefix, router).route(&with_slash, root(None)).fallback(missing)
-    }
+    };
+    router.layer(from_fn_with_state(users, users::check))
 }
 
 /// The routes of KairosDB's API. Browsers may use them from everywhere, as KairosDB lets them, unless
@@ -113,10 +116,10 @@ fn kairosdb(config: &Config, api: &Arc<Api>, registry: &Registry) -> Router {
     deletes = with_paths(deletes, &["/api/v1/metric/{name}"], endpoint("delete-metric", api, registry));
     let origins = &config.cors_allowed_origins;
     if origins.is_empty() {
-        return open.route_layer(cors(&["*".to_owned()]).max_age(PREFLIGHT_AGE)).merge(deletes);
+        return open.route_layer(cors(&["*".to_owned()], config).max_age(PREFLIGHT_AGE)).merge(deletes);
     }
-    let with_delete = cors(origins).allow_methods([Method::POST, Method::DELETE]);
-    open.route_layer(cors(origins)).merge(deletes.route_layer(with_delete))
+    let with_delete = cors(origins, config).allow_methods([Method::POST, Method::DELETE]);
+    open.route_layer(cors(origins, config)).merge(deletes.route_layer(with_delete))
 }
 
 /// Adds paths, with and without a slash at their end.
@@ -227,8 +230,11 @@ fn compressible() -> impl Predicate {
     SizeAbove::new(u64::from(GZIP_ABOVE_BYTES))
 }
 
-fn cors(origins: &[String]) -> CorsLayer {
-    let layer = CorsLayer::new().allow_methods([Method::GET, Method::POST]).allow_headers(Any);
+fn cors(origins: &[String], config: &Config) -> CorsLayer {
+    // "*" does not stand for the header Authorization.
+    let has_users = !config.users.file.as_os_str().is_empty();
+    let headers = if has_users { AllowHeaders::mirror_request() } else { Any.into() };
+    let layer = CorsLayer::new().allow_methods([Method::GET, Method::POST]).allow_headers(headers);
     if origins.iter().any(|origin| origin == "*") {
         return layer.allow_origin(Any);
     }

@@ -22,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admin::access::Access;
 use crate::admin::{AdminHandles, admin_router};
 use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};
 use crate::limits::LiveLimits;
@@ -29,6 +30,7 @@ use crate::meter::ConnectionMeter;
 use crate::places::{Place, Places};
 use crate::router::api_router;
 use crate::state::Handles;
+use crate::users::{LiveUsers, UsersError};
 
 /// How long a client may take for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -54,6 +56,9 @@ pub enum BindError {
     /// The certificate or key cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
+    /// The file of users cannot be used.
+    #[error("users.file: {0}")]
+    Users(#[from] UsersError),
 }
 
 /// An open port with its routes.
@@ -61,6 +66,7 @@ pub enum BindError {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    users: Option<LiveUsers>,
     shared: Arc<Shared>,
 }
 
@@ -117,12 +123,16 @@ impl Server {
     /// # Errors
     ///
     /// `BindError::Listen` if the address cannot be bound, `BindError::Tls` if certificate or key cannot be
-    /// used.
+    /// used, `BindError::Users` if the file of users cannot.
     pub async fn bind(config: &Config, handles: &Handles) -> Result<Option<Self>, BindError> {
         let limits = LiveLimits::new(config.limits.clone());
-        let router = api_router(config, limits.clone(), handles);
+        let access = handles.status.as_ref().map(|status| Access::new(&status.token, status.secret.clone()));
+        let users = LiveUsers::new(&config.users, access, &handles.registry)?;
+        let router = api_router(config, limits.clone(), users.clone(), handles);
         let limits = CurrentLimits::Live(limits);
-        Self::open("api", &config.listen, &config.tls, limits, router, &handles.registry).await
+        let server =
+            Self::open("api", &config.listen, &config.tls, limits, router, &handles.registry).await?;
+        Ok(server.map(|server| Self { users: Some(users), ..server }))
     }
 
     /// Opens the port for operators. Returns `None` if `config.listen` is empty.
@@ -163,7 +173,7 @@ impl Server {
             shutdown: CancellationToken::new(),
             abort: CancellationToken::new(),
         });
-        Ok(Some(Self { listener, address, shared }))
+        Ok(Some(Self { listener, address, users: None, shared }))
     }
 
     /// Serves connections of other ports like those of this one.
@@ -189,11 +199,16 @@ impl Server {
         }
     }
 
+    /// The users of the API port, whose file can be read again while it is open. `None` for the port of operators.
+    pub fn users(&self) -> Option<LiveUsers> {
+        self.users.clone()
+    }
+
     /// Serves until `shutdown` is cancelled. Then accepts no more connections, waits for requests in progress
     /// for at most `limits.drain`, and closes the connections that are left.
     pub async fn run(self, shutdown: CancellationToken) {
         let connections = TaskTracker::new();
-        let Self { address, listener, shared } = self;
+        let Self { address, listener, shared, .. } = self;
         shared.started.cancel();
         let throttle = Throttle::new(10_000);
         loop {

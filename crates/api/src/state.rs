@@ -25,6 +25,7 @@ use crate::meter::RenderPhases;
 use crate::points::PointWriter;
 use crate::status::StatusHandles;
 use crate::tagging::Tagging;
+use crate::users::LiveUsers;
 
 /// The parts of the process that the API port uses.
 #[derive(Debug, Clone)]
@@ -74,6 +75,7 @@ pub(crate) struct Api {
     pub(crate) metadata_writes: bool,
     pub(crate) point_writes: bool,
     pub(crate) deletes: bool,
+    pub(crate) users: LiveUsers,
     pub(crate) url_prefix: String,
     pub(crate) has_page: bool,
     /// The directory of the page's boards, if there is one.
@@ -115,7 +117,7 @@ const INDEX_WALKS: usize = 4;
 const FINDS: usize = 16;
 
 impl Api {
-    pub(crate) fn new(config: &Config, limits: LiveLimits, handles: &Handles) -> Self {
+    pub(crate) fn new(config: &Config, limits: LiveLimits, users: LiveUsers, handles: &Handles) -> Self {
         let write_memory_kib = WRITE_MEMORY_KIB.max(config.limits.body.bytes().saturating_mul(8) / 1024);
         let write_memory_kib = u32::try_from(write_memory_kib).unwrap_or(u32::MAX).min(u32::MAX >> 3);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -135,6 +137,7 @@ impl Api {
             metadata_writes: config.metadata_writes,
             point_writes: config.point_writes,
             deletes: config.deletes,
+            users,
             url_prefix: config.url_prefix.clone(),
             has_page: config.page.enabled,
             boards: Some(config.page.boards.clone()).filter(|path| !path.as_os_str().is_empty()),

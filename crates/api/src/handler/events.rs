@@ -37,6 +37,7 @@ async fn note(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     if !api.events.is_on() {
         return Err(ApiError::Forbidden("no events are kept here (api.events_bytes)"));
     }
+    api.users.refuse_write(&request)?;
     let body = params::body(request, &api.limits()).await?;
     let malformed =
         |reason: &dyn std::fmt::Display| ApiError::Invalid(format!("the event is no JSON object{reason}"));

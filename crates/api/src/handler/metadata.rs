@@ -53,6 +53,7 @@ async fn change(api: &Api, request: Request) -> Result<Response, ApiError> {
     if !api.metadata_writes {
         return Err(ApiError::Forbidden("settings of metrics are not changed here (api.metadata_writes)"));
     }
+    api.users.refuse_write(&request)?;
     // A HEAD must change nothing.
     let (operations, wrapping) = match *request.method() {
         Method::GET => single(Params::of(request, &api.limits()).await?)?,

@@ -33,6 +33,9 @@ pub(crate) async fn tags(api: Arc<Api>, request: Request) -> Response {
     if writes && !api.tag_writes {
         return failed(&ApiError::Forbidden("series are neither tagged nor untagged here (api.tag_writes)"));
     }
+    if writes && let Err(error) = api.users.refuse_write(&request) {
+        return failed(&error);
+    }
     answer(&api, &path, request).await.unwrap_or_else(|error| failed(&error))
 }
 

@@ -242,6 +242,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     // The API port was bound before the replay but not served yet. Connections made since then wait in its
     // queue.
     let (api_address, limits) = (api.as_ref().map(Server::address), api.as_ref().and_then(Server::limits));
+    let users = api.as_ref().and_then(Server::users);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
     let carbonlink = carbonlink.map(|port| tokio::spawn(port.run(stop.clone())));
     spawn_chores(config, &core, &sources, &stop);
@@ -266,6 +267,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
             stage: stage.as_ref(),
             engine: &core.engine,
             limits: limits.as_ref(),
+            users: users.as_ref(),
         },
     )
     .await;

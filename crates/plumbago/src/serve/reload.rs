@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plumbago_api::{Certificates, LiveLimits};
+use plumbago_api::{Certificates, LiveLimits, LiveUsers};
 use plumbago_engine::Engine;
 use plumbago_relay::Relay;
 use plumbago_telemetry::log::{self, LevelHandle};
@@ -62,6 +62,8 @@ pub(crate) struct Live<'a> {
     pub(crate) engine: &'a Engine,
     /// The limits of the API port, if it is open.
     pub(crate) limits: Option<&'a LiveLimits>,
+    /// The users of the API port, if it is open.
+    pub(crate) users: Option<&'a LiveUsers>,
 }
 
 /// How the results of reloads are seen: the health page and metrics.
@@ -227,6 +229,13 @@ impl Reload {
                 kept.extend(["quotas.rules"]);
                 outcome.fail_with(problems.into_iter(), "the old quotas stay in effect (quotas.rules)");
             }
+        }
+        if let Some(users) = live.users
+            && let Err(error) = users.reload(&config.api.users.file)
+        {
+            kept.extend(["api.users.file"]);
+            let what = "the users stay as they are (api.users.file)";
+            outcome.fail_with(std::iter::once(error.to_string()), what);
         }
         self.apply_limits(config, live);
         for (section, certificates) in &self.certificates {

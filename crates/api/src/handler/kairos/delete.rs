@@ -29,7 +29,11 @@ pub(crate) async fn delete_metric(api: Arc<Api>, request: Request) -> Response {
     let path = request.uri().path().trim_end_matches('/');
     let name = path.rsplit_once('/').map_or("", |(_, name)| name);
     let metric = Metric::named(&percent_decode_str(name).decode_utf8_lossy());
-    shaped(all_of(&api, &[metric]).await)
+    let outcome = match allowed(&api, &request) {
+        Ok(()) => all_of(&api, &[metric]).await,
+        Err(failure) => Err(failure),
+    };
+    shaped(outcome)
 }
 
 fn shaped(outcome: Result<(), Failure>) -> Response {
@@ -40,7 +44,7 @@ fn shaped(outcome: Result<(), Failure>) -> Response {
 }
 
 async fn selected(api: &Arc<Api>, request: Request) -> Result<(), Failure> {
-    allowed(api)?;
+    allowed(api, &request)?;
     let body = params::body(request, &api.limits()).await?;
     let now_ms = api.clock.now_ms();
     let query = parse(&body, now_ms)?;
@@ -53,15 +57,15 @@ async fn selected(api: &Arc<Api>, request: Request) -> Result<(), Failure> {
     all_of(api, &query.metrics).await
 }
 
-fn allowed(api: &Api) -> Result<(), Failure> {
-    if api.deletes {
-        return Ok(());
+fn allowed(api: &Api, request: &Request) -> Result<(), Failure> {
+    if !api.deletes {
+        let text = "nothing is deleted over HTTP here; set api.deletes = true";
+        return Err(Failure::new(StatusCode::FORBIDDEN, text));
     }
-    Err(Failure::new(StatusCode::FORBIDDEN, "nothing is deleted over HTTP here; set api.deletes = true"))
+    Ok(api.users.refuse_write(request)?)
 }
 
 async fn all_of(api: &Arc<Api>, metrics: &[Metric]) -> Result<(), Failure> {
-    allowed(api)?;
     api.check_tags()?;
     let mut names = Vec::new();
     for metric in metrics {

@@ -46,6 +46,7 @@ async fn write(api: &Arc<Api>, request: Request, parse: fn(&[u8]) -> Points) -> 
             "points are not taken over HTTP here; set api.point_writes = true",
         ));
     }
+    api.users.refuse_write(&request)?;
     let taken = body::points(api, request, parse).await?;
     let answer = taken.points.refusals();
     let written = api.writer.write(taken.points, taken.bytes).await;

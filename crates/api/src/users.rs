@@ -1,0 +1,210 @@
+//! Users of the API port: Basic authentication with a file of Apache's htpasswd.
+//!
+//! `file` reads the file and compares passwords. Here stands who must be a user: everybody, or who changes something.
+//! The check runs before the routes and notes its result in the request; a handler that changes something asks
+//! [`LiveUsers::refuse_write`].
+
+mod file;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode};
+use plumbago_telemetry::{Counter, Registry, Throttle};
+use tokio::sync::Semaphore;
+
+use crate::admin::access::Access;
+use crate::config::{RequiredFor, UsersConfig};
+use crate::error::ApiError;
+
+use self::file::Users;
+pub use self::file::UsersError;
+
+/// Passwords that are compared or wait for it. Comparing takes a processor for some milliseconds.
+const WAITING_MAX: usize = 32;
+/// Time between two log lines about wrong passwords, in milliseconds.
+const LOG_EVERY_MS: i64 = 60_000;
+
+/// What a request must know, and the users. Cloning shares them.
+#[derive(Debug, Clone)]
+pub struct LiveUsers(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// `None` if everybody may use the port.
+    users: ArcSwapOption<Users>,
+    required_for: RequiredFor,
+    /// The admin token and the secret of the data directory are as good as a password.
+    admin: Option<Access>,
+    waiting: Semaphore,
+    comparing: Semaphore,
+    refused: Counter,
+    throttle: Throttle,
+}
+
+/// Who sent a request, in its extensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    User,
+    Unknown,
+}
+
+impl LiveUsers {
+    /// Reads the file of users, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be read or used.
+    pub(crate) fn new(
+        config: &UsersConfig,
+        admin: Option<Access>,
+        registry: &Registry,
+    ) -> Result<Self, UsersError> {
+        let users = Self::everybody(config.required_for, admin, registry);
+        users.reload(&config.file)?;
+        Ok(users)
+    }
+
+    /// Lets everybody use the port, until a file of users is read.
+    pub(crate) fn everybody(required_for: RequiredFor, admin: Option<Access>, registry: &Registry) -> Self {
+        Self(Arc::new(Inner {
+            users: ArcSwapOption::new(None),
+            required_for,
+            admin,
+            waiting: Semaphore::new(WAITING_MAX),
+            comparing: Semaphore::new(1),
+            refused: registry.counter(
+                "plumbago_api_unauthorized_total",
+                "requests that were refused because they named no user with the right password",
+                &[],
+            ),
+            throttle: Throttle::new(LOG_EVERY_MS),
+        }))
+    }
+
+    /// Reads the file again. An empty path lets everybody use the port.
+    ///
+    /// # Errors
+    /// If the file cannot be read or used. The users stay as they are then.
+    pub fn reload(&self, file: &Path) -> Result<(), UsersError> {
+        self.0.users.store(read(file)?);
+        Ok(())
+    }
+
+    /// Refuses a request that changes something and comes from nobody who is known.
+    pub(crate) fn refuse_write(&self, request: &Request) -> Result<(), ApiError> {
+        let is_open = self.0.users.load().is_none();
+        if is_open || request.extensions().get() == Some(&Caller::User) {
+            return Ok(());
+        }
+        self.note_refusal(request);
+        Err(ApiError::Unauthorized)
+    }
+
+    async fn caller(&self, headers: &HeaderMap) -> Result<Caller, ApiError> {
+        let Some(users) = self.0.users.load_full() else { return Ok(Caller::Unknown) };
+        if self.0.admin.as_ref().is_some_and(|access| access.is_known(headers)) {
+            return Ok(Caller::User);
+        }
+        let Some((name, password)) = credentials(headers) else { return Ok(Caller::Unknown) };
+        if users.has_seen(&name, &password) {
+            return Ok(Caller::User);
+        }
+        let busy = |_| ApiError::Busy("too many passwords are being compared; try again".to_owned());
+        let _waiting = self.0.waiting.try_acquire().map_err(busy)?;
+        let _comparing = self.0.comparing.acquire().await;
+        let compared = tokio::task::spawn_blocking(move || users.is_user(&name, &password)).await;
+        Ok(if compared.unwrap_or(false) { Caller::User } else { Caller::Unknown })
+    }
+
+    fn note_refusal(&self, request: &Request) {
+        self.0.refused.add(1);
+        let (method, path) = (request.method(), request.uri().path());
+        let Some(unsaid) = self.0.throttle.pass_now() else { return };
+        let unsaid = match unsaid {
+            0 => String::new(),
+            more => format!("; so were {more} more since the last such line"),
+        };
+        tracing::warn!(
+            "{method} {path} was refused: no user with the right password (api.users.file){unsaid}"
+        );
+    }
+}
+
+/// Checks who sends a request, and refuses it if it must come from a user (status 401). Browsers ask without a password
+/// whether they may send a request (OPTIONS).
+pub(crate) async fn check(State(users): State<LiveUsers>, mut request: Request, next: Next) -> Response {
+    if users.0.users.load().is_none() {
+        return next.run(request).await;
+    }
+    let caller = match users.caller(request.headers()).await {
+        Ok(caller) => caller,
+        Err(busy) => return busy.into_response(),
+    };
+    let is_needed = users.0.required_for == RequiredFor::All && request.method() != Method::OPTIONS;
+    if is_needed && caller == Caller::Unknown {
+        users.note_refusal(&request);
+        return challenge(ApiError::Unauthorized.into_response());
+    }
+    request.extensions_mut().insert(caller);
+    challenge(next.run(request).await)
+}
+
+/// Adds to a refusal how to do better, unless it says so.
+fn challenge(mut response: Response) -> Response {
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let basic = HeaderValue::from_static("Basic realm=\"Plumbago\", charset=\"UTF-8\"");
+        response.headers_mut().entry(WWW_AUTHENTICATE).or_insert(basic);
+    }
+    response
+}
+
+/// Name and password, if the request has them (RFC 7617).
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let (scheme, rest) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(6)?;
+    let decoded = BASE64_STANDARD.decode(rest.trim_ascii()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (name, password) = text.split_once(':')?;
+    scheme.eq_ignore_ascii_case(b"basic ").then(|| (name.to_owned(), password.to_owned()))
+}
+
+fn read(file: &Path) -> Result<Option<Arc<Users>>, UsersError> {
+    if file.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Users::read(file)?)))
+}
+
+/// What is wrong with the file of users, if something is.
+pub(crate) fn problem(file: &Path) -> Option<UsersError> {
+    read(file).err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(value: &str) -> Option<(String, String)> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, value.parse().unwrap());
+        credentials(&headers)
+    }
+
+    #[test]
+    fn credentials_are_read_as_the_rfc_says() {
+        let expected = Some(("Aladdin".to_owned(), "open sesame".to_owned()));
+        assert_eq!(of("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), expected);
+        assert_eq!(of("bAsIc  QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), expected);
+        let with_colon = format!("Basic {}", BASE64_STANDARD.encode("a:b:c"));
+        assert_eq!(of(&with_colon), Some(("a".to_owned(), "b:c".to_owned())));
+        for wrong in ["", "Basic", "Basic !", "Basic QWxhZGRpbg==", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ=="] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+}

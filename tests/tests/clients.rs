@@ -1,0 +1,197 @@
+//! Clients of KairosDB and OpenTSDB that know nothing of Plumbago: only host and port are changed.
+
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use plumbago_kairosdb_node::kairosdb;
+use plumbago_tests::child::Guarded;
+use plumbago_tests::counterpart;
+use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::wait::{wait_for, wait_until};
+
+use crate::senders::now;
+use crate::users;
+
+fn start() -> (Setup, Daemon) {
+    let mut setup = Setup::new();
+    setup.schemas("[all]\npattern = .*\nretentions = 1s:1d\n");
+    setup.set("ingest.opentsdb.listen", "127.0.0.1:0");
+    for key in ["api.point_writes", "api.deletes"] {
+        setup.set(key, "true");
+    }
+    let daemon = setup.start();
+    (setup, daemon)
+}
+
+fn run(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {out}{err}");
+    out.into_owned()
+}
+
+fn java(arguments: &[&str]) -> Option<String> {
+    let home = counterpart::clients()?;
+    let mut command = Command::new("java");
+    command.arg("-cp").arg(format!("{}/classes:{}/jars/*", home.display(), home.display()));
+    command.arg("Clients").args(arguments);
+    Some(run(command))
+}
+
+fn api(daemon: &Daemon) -> String {
+    format!("http://{}", daemon.api())
+}
+
+/// Asks until a client's points are there.
+fn points(daemon: &Daemon, target: &str) -> Vec<(i64, f64)> {
+    daemon.wait_points(target, now() - 3000, now() + 60)
+}
+
+/// What the clients of KairosDB print with the daemon equals what they print with a KairosDB.
+#[test]
+fn clients_of_kairosdb_see_no_difference() {
+    let (Some(real), Some(python)) = (kairosdb::for_test(), counterpart::python_clients()) else { return };
+    let (_setup, daemon) = start();
+    let at = now();
+    let servers = [(real.http(), real.telnet()), (daemon.api(), daemon.address("opentsdb tcp"))];
+    let java = servers.map(|(api, _)| java(&["client", &format!("http://{api}"), &at.to_string()]));
+    let [Some(expected), Some(found)] = java else { return };
+    assert!(expected.contains("limited client.load {dc=[x], host=[b]}"), "{expected}");
+    assert_eq!(found, expected);
+
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/clients.py");
+    let [expected, found] = servers.map(|(api, lines)| {
+        let mut command = Command::new(&python);
+        command.arg(script).args([format!("http://{api}"), lines.port().to_string(), at.to_string()]);
+        run(command)
+    });
+    assert_eq!(found, expected);
+    let requests = points(&daemon, "seriesByTag('name=potsdb.requests')");
+    assert_eq!(requests, (0..10).rev().map(|i| (at - i, i as f64 * 1.5)).collect::<Vec<_>>());
+    assert_eq!(points(&daemon, "potsdb.huge;code=200;host=web-2"), [(at, 2f64.powi(40))]);
+    assert_eq!(daemon.ledger().received, 120 + 10 + 11);
+    daemon.stop_well();
+}
+
+/// Both registries send with a user's name and password.
+#[test]
+fn micrometer_publishes() {
+    let mut setup = Setup::new();
+    setup.schemas("[all]\npattern = .*\nretentions = 1s:1d\n").set("api.point_writes", "true");
+    if users::htpasswd(&setup, &["-cbB", "users", "shop", "a password"]).is_none() {
+        return;
+    }
+    let file = setup.path().join("users");
+    setup.set("api.users.file", file.to_str().unwrap()).set("api.users.required_for", "writes");
+    let daemon = setup.start();
+    let url = |path: &str| format!("{}{path}", api(&daemon));
+    let (kairos, opentsdb) = (url("/api/v1/datapoints"), url("/api/put"));
+    for (registry, url, password) in [
+        ("kairos", &kairos, "wrong"),
+        ("kairos", &kairos, "a password"),
+        ("opentsdb", &opentsdb, "a password"),
+    ] {
+        if java(&[registry, url, "shop", password]).is_none() {
+            return;
+        }
+        let taken = daemon.ledger().received;
+        assert_eq!(taken == 0, password == "wrong", "{taken}");
+    }
+    for (target, value) in [
+        ("orders_placed;country=TR;service=shop", 3.0),
+        ("queue_length;service=shop", 17.0),
+        ("http_requests_sum;service=shop;uri=/a%20b", 250.0),
+        ("orders_placed_total;country=TR;service=shop", 3.0),
+        ("http_requests_duration_seconds_sum;service=shop;uri=/a%20b", 0.25),
+    ] {
+        let found = points(&daemon, target);
+        assert!(found.iter().any(|(_, found)| *found == value), "{target}: {found:?}");
+    }
+    assert_eq!(daemon.ledger().rejected, 0);
+    daemon.stop_well();
+}
+
+/// By telnet and by HTTP, whose content type Telegraf misspells.
+#[test]
+fn telegraf_writes() {
+    let Some(home) = counterpart::clients() else { return };
+    for by in ["tcp", "http"] {
+        let (_setup, daemon) = start();
+        let at = now();
+        let address = if by == "tcp" { daemon.address("opentsdb tcp") } else { daemon.api() };
+        let mut command = Command::new(home.join("telegraf"));
+        command.args([format!("{by}://{}", address.ip()), address.port().to_string(), at.to_string()]);
+        run(command);
+        for i in 0..3 {
+            let of = |name: &str| points(&daemon, &format!("tg.cpu_{name};cpu=cpu{i};host=web_1"));
+            assert_eq!(of("usage"), [(at - i, 12.25 + i as f64)], "{by}");
+            assert_eq!(of("count"), [(at - i, (i * 1_000_000_007) as f64)], "{by}");
+        }
+        let ledger = daemon.ledger_at(6);
+        assert_eq!((ledger.received, ledger.rejected), (6, 0), "{by}");
+        daemon.stop_well();
+    }
+}
+
+/// collectd sends the same values to three doors: KairosDB's requests, OpenTSDB's lines and Graphite's lines.
+#[test]
+fn collectd_writes_by_all_its_plugins() {
+    let Some((mut command, root)) = counterpart::debian("collectd") else { return };
+    let (setup, daemon) = start();
+    let base = setup.path().join("collectd");
+    std::fs::create_dir(&base).unwrap();
+    let (api, lines, graphite) = (daemon.api(), daemon.address("opentsdb tcp"), daemon.line());
+    let configuration = setup.file(
+        "collectd.conf",
+        &format!(
+            "Hostname \"host.example\"\nFQDNLookup false\nInterval 1\nBaseDir \"{base}\"\nPIDFile \"{base}/pid\"\n\
+             PluginDir \"{root}/usr/lib/collectd\"\nTypesDB \"{root}/usr/share/collectd/types.db\"\n\
+             LoadPlugin load\nLoadPlugin memory\nLoadPlugin write_http\nLoadPlugin write_tsdb\n\
+             LoadPlugin write_graphite\n\
+             <Plugin write_http>\n<Node \"a\">\nURL \"http://{api}/api/v1/datapoints\"\nFormat \"KAIROSDB\"\n\
+             </Node>\n</Plugin>\n\
+             <Plugin write_tsdb>\n<Node>\nHost \"127.0.0.1\"\nPort \"{}\"\nHostTags \"dc=x\"\n</Node>\n</Plugin>\n\
+             <Plugin write_graphite>\n<Node \"c\">\nHost \"127.0.0.1\"\nPort \"{}\"\nProtocol \"tcp\"\n\
+             </Node>\n</Plugin>\n",
+            lines.port(),
+            graphite.port(),
+            base = base.display(),
+            root = root.display(),
+        ),
+    );
+    command.arg("-f").arg("-C").arg(configuration);
+    let mut collectd = Guarded::start(command, &base.join("log"));
+    wait_until("four seconds of points", || {
+        daemon
+            .render("host_example.load.load.shortterm", now() - 60, now() + 1, now())
+            .iter()
+            .any(|series| series.known().len() >= 4)
+    });
+    collectd.signal(Signal::SIGTERM);
+    collectd.wait();
+    // Whole values, and times to the second: collectd rounds them for lines, and we cut KairosDB's milliseconds.
+    let all = |target: &str, count: usize| {
+        wait_for(target, || Some(points(&daemon, target)).filter(|points| points.len() >= count))
+    };
+    for (plugin, graphite, kairos, tsdb) in [
+        ("load", "load.shortterm", "ds=shortterm;host=host.example;type=load", "load.shortterm"),
+        ("memory", "memory-free", "host=host.example;type=memory;type_instance=free", "free.memory"),
+    ] {
+        let expected = points(&daemon, &format!("host_example.{plugin}.{graphite}"));
+        assert!(expected.len() >= 4);
+        for target in
+            [format!("collectd.{plugin};{kairos}"), format!("{plugin}.{tsdb};dc=x;fqdn=host.example")]
+        {
+            let found = all(&target, expected.len());
+            assert_eq!(found.len(), expected.len(), "{target}");
+            for ((at, value), (expected_at, expected)) in found.iter().zip(&expected) {
+                assert!(
+                    (at - expected_at).abs() <= 1 && value == expected,
+                    "{target}: {found:?} {expected:?}"
+                );
+            }
+        }
+    }
+    assert_eq!(daemon.ledger().rejected, 0);
+    daemon.stop_well();
+}
