@@ -11,6 +11,8 @@ use crate::verb::{VerbError, Work};
 pub struct Known {
     /// Its settings.
     pub config: Arc<MetricConfig>,
+    /// The settings by the rules, as this store keeps them.
+    pub wanted: Arc<MetricConfig>,
     /// When it was created, in seconds since the epoch.
     pub created_on: u32,
     /// Whether `plumbago rules apply` would change it.
@@ -35,5 +37,5 @@ pub async fn known(work: &Work, name: &str) -> Result<Option<Known>, VerbError> 
         None if differs => work.histories.refuses(&config).await?,
         refused => refused,
     };
-    Ok(Some(Known { config: in_use, created_on: meta.created_on, differs, refused }))
+    Ok(Some(Known { config: in_use, wanted, created_on: meta.created_on, differs, refused }))
 }
