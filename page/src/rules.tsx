@@ -184,11 +184,11 @@ function Stages({ metric }: { metric: Metric }) {
       <h3>Stages of a new metric</h3>
       <Values
         label="Stages of a new metric"
-        columns={["stage", "a value every", "kept for", "slots", "bytes when full"]}
+        columns={["stage", "a value every", "kept for", "slots", "bytes when full", "which is"]}
         rows={metric.stages.map((stage) => ({
           key: stage.stage,
           head: stage.stage,
-          cells: [duration(stage.resolution), duration(stage.seconds), count(stage.slots), `${short(stage.bytes, "binary")}B`],
+          cells: [duration(stage.resolution), duration(stage.seconds), count(stage.slots), `${short(stage.bytes, "binary")}B`, stage.origin === "measured" ? "measured" : "estimated"],
         }))}
       />
       <p class="note">{short(metric.bytes, "binary")}B when all are full ({origins.map((origin) => ORIGINS[origin]).join("; ")}).</p>
@@ -260,17 +260,19 @@ function Trial({ inForce }: { inForce: RulesInForce }) {
       >
         <Text label="Storage schemas" file={inForce.schemas.file} id="rule-schemas" text={schemas} />
         <Text label="Storage aggregation" file={inForce.aggregation.file} id="rule-aggregation" text={aggregation} />
-        <button type="submit">Try</button>
-        <button
-          type="button"
-          class="quiet"
-          onClick={() => {
-            schemas.value = inForce.schemas.text;
-            aggregation.value = inForce.aggregation.text;
-          }}
-        >
-          Back to the rules in force
-        </button>
+        <div class="buttons">
+          <button type="submit">Try</button>
+          <button
+            type="button"
+            class="quiet"
+            onClick={() => {
+              schemas.value = inForce.schemas.text;
+              aggregation.value = inForce.aggregation.text;
+            }}
+          >
+            Back to the rules in force
+          </button>
+        </div>
       </form>
       {busy.value && <p class="note" role="status">counting…</p>}
       {problem.value && <Problem refusal={problem.value} />}
