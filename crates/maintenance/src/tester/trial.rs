@@ -69,6 +69,9 @@ pub async fn run(work: &Work, rules: &Arc<StorageRules>, limits: Limits) -> Resu
     let mut stores: BTreeMap<String, Option<String>> = BTreeMap::new();
     let tagged = Which { tags: vec!["name=~.+".to_owned()], ..Which::default() };
     for which in [Which::glob("**"), tagged] {
+        if !trial.complete {
+            break;
+        }
         let mut found = work.names.find(&which);
         while let Some(names) = found.recv().await {
             let names = match names {
@@ -79,6 +82,9 @@ pub async fn run(work: &Work, rules: &Arc<StorageRules>, limits: Limits) -> Resu
                 names => names?,
             };
             work.go_on()?;
+            if names.is_empty() {
+                continue;
+            }
             if trial.metrics >= limits.metrics_max || Instant::now() >= limits.until {
                 trial.complete = false;
                 break;
