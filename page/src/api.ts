@@ -40,11 +40,22 @@ export async function get<T>(path: string, parameters: Pair[], signal?: AbortSig
   } else if (query !== "") {
     url = `${path}?${query}`;
   }
+  return answerOf<T>(path, url, init);
+}
+
+/** Sends a JSON body. */
+export function post<T>(path: string, body: unknown, signal: AbortSignal, token = ""): Promise<T> {
+  const headers: Record<string, string> = { "Content-Type": "application/json" };
+  if (token !== "") headers["Authorization"] = `Bearer ${token}`;
+  return answerOf<T>(path, path, { method: "POST", body: JSON.stringify(body), headers, credentials: "same-origin", signal });
+}
+
+async function answerOf<T>(path: string, url: string, init: RequestInit): Promise<T> {
   let response: Response;
   try {
     response = await fetch(url, init);
   } catch (error) {
-    if (signal?.aborted) throw error;
+    if (init.signal?.aborted) throw error;
     throw new Refusal(0, "the daemon does not answer");
   }
   const text = await response.text();
@@ -63,7 +74,7 @@ function refusal(status: number, text: string): Refusal {
   } catch {
     // Other answers are plain text.
   }
-  return new Refusal(status, text.trim().slice(0, 500) || `the daemon answered ${status}`);
+  return new Refusal(status, text.trim().slice(0, 2000) || `the daemon answered ${status}`);
 }
 
 export interface Axis {
@@ -192,4 +203,82 @@ export interface Status {
   jobs: unknown[];
   maintenance: unknown[];
   figures: Figure[];
+}
+
+/** The text of a file of rules; `file` is null for the built-in ones. */
+export interface RuleText {
+  file: string | null;
+  text: string;
+}
+
+/** What /plumbago/rules answers without a name. */
+export interface RulesInForce {
+  schemas: RuleText;
+  aggregation: RuleText;
+}
+
+export interface MetricSettings {
+  retention: string;
+  aggregation: string;
+  x_files_factor: number;
+}
+
+/** The sections of a file that fit a name, in the order in which they are tried: the first decides. */
+export interface Fits {
+  file: string | null;
+  of: number;
+  sections: { section: string; line: number; pattern: string; place: number; gives: string }[];
+  default: string;
+}
+
+/** What the rules do with a name. */
+export interface RuleExplanation {
+  received: string;
+  passage: {
+    steps: { kind: "blacklist" | "whitelist" | "rewrite" | "post"; file: string; line: number; rule: string; name: string | null }[];
+    refused: { reason: string; text: string } | null;
+    stored: string | null;
+  };
+  schemas?: Fits;
+  aggregations?: Fits;
+  metric: {
+    name: string;
+    settings: MetricSettings;
+    bytes: number;
+    stages: { stage: string; resolution: number; slots: number; seconds: number; bytes: number; origin: "measured" | "embedded" | "cassandra" }[];
+    existing: {
+      settings: MetricSettings;
+      created_on: number;
+      differs: boolean;
+      differences: { what: string; now: string; rules: string }[];
+      refused: string | null;
+      command: string;
+    } | null;
+  } | null;
+}
+
+/** A section with the existing metrics for which it decides; null for carbon's default. */
+export interface SectionUse {
+  section: string | null;
+  line: number | null;
+  pattern: string | null;
+  gives: string;
+  metrics: number;
+  examples: string[];
+}
+
+/** What edited rules would do with the existing metrics. */
+export interface RuleTrial {
+  metrics: number;
+  complete: boolean;
+  tagged: boolean;
+  warnings: string[];
+  schemas: SectionUse[];
+  aggregations: SectionUse[];
+  apply: {
+    metrics: number;
+    changed: number;
+    changes: { from: string; to: string; metrics: number; example: string; loss: string }[];
+    refused: { why: string; metrics: number; example: string }[];
+  };
 }

@@ -7,6 +7,7 @@ import { followDrops, ImportDialog, importing } from "./import";
 import { emptyPanel } from "./link";
 import { PanelView } from "./panel";
 import { freeze, Range } from "./range";
+import { RulesView } from "./rules";
 import { Search } from "./search";
 import { addPanel, change, dark, helping, save, show, showing, sidebar, spoken, theme, view } from "./state";
 import { StatusView } from "./status";
@@ -38,6 +39,7 @@ export function App() {
         <Range />
         <span class="tools">
           <button type="button" aria-pressed={showing.value === "status"} title="What the daemon is doing" onClick={() => show(showing.value === "status" ? "graphs" : "status")}>Status</button>
+          <button type="button" aria-pressed={showing.value === "rules"} title="What the rules do with a name, and what other rules would do" onClick={() => show(showing.value === "rules" ? "graphs" : "rules")}>Rules</button>
           <button type="button" aria-expanded={importing.value !== null} title="Graphs of Grafana or graphite-web" onClick={() => (importing.value = importing.value === null ? "" : null)}>Import</button>
           <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={freeze}>Freeze</button>
           <Copy />
@@ -63,6 +65,7 @@ export function App() {
         )}
         <main>
           {showing.value === "status" && <StatusView />}
+          {showing.value === "rules" && <RulesView />}
           <div class="graphs" hidden={showing.value !== "graphs"}>
             {view.value.panels.map((panel, place) => <PanelView key={place} panel={panel} place={place} />)}
             <div class="more">

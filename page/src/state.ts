@@ -9,8 +9,9 @@ export const current = signal(0);
 export const live = signal(true);
 export const sidebar = signal(window.innerWidth >= 900);
 export const helping = signal(false);
-/** What the page shows: graphs, or the daemon's status. */
-export const showing = signal<"graphs" | "status">("graphs");
+/** What the page shows: graphs, the daemon's status, or the test of its rules. */
+export type Shown = "graphs" | "status" | "rules";
+export const showing = signal<Shown>("graphs");
 export const theme = signal<"auto" | "dark" | "light">("auto");
 /** The range of the newest answer in seconds, and the times that were asked for. */
 export const answered = signal<{ key: string; from: number; until: number } | null>(null);
@@ -29,20 +30,18 @@ export function isAbsolute(time: string): boolean {
   return /^\d{5,}$/.test(time) || /^\d\d:\d\d_\d{8}$/.test(time) || /^\d{8}$/.test(time);
 }
 
-const STATUS = "#status";
-
-/** Shows the status, or the graphs again. Back undoes it. */
-export function show(what: "graphs" | "status"): void {
+/** Shows another part, or the graphs again. Back undoes it. */
+export function show(what: Shown): void {
   if (showing.peek() === what) return;
-  history.pushState(null, "", `${location.pathname}${what === "status" ? STATUS : `#${formatView(view.peek())}`}`);
+  history.pushState(null, "", `${location.pathname}#${what === "graphs" ? formatView(view.peek()) : what}`);
   showing.value = what;
 }
 
 /** Reads the state from the address, and follows it from then on. */
 export function begin(): void {
   const read = () => {
-    showing.value = location.hash === STATUS ? "status" : "graphs";
-    if (showing.value === "status") return;
+    showing.value = location.hash === "#status" ? "status" : location.hash === "#rules" ? "rules" : "graphs";
+    if (showing.value !== "graphs") return;
     const text = location.hash.length > 1 ? location.hash : location.search;
     view.value = parseView(text);
     current.value = Math.min(current.value, Math.max(0, view.value.panels.length - 1));
@@ -61,9 +60,9 @@ export function begin(): void {
 /** Changes the state; Back undoes it. */
 export function change(next: View): void {
   const text = formatView(next);
-  const wasStatus = showing.peek() === "status";
+  const wasOther = showing.peek() !== "graphs";
   showing.value = "graphs";
-  if (wasStatus || text !== formatView(view.peek())) history.pushState(null, "", `${location.pathname}#${text}`);
+  if (wasOther || text !== formatView(view.peek())) history.pushState(null, "", `${location.pathname}#${text}`);
   view.value = next;
 }
 

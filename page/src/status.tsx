@@ -5,10 +5,10 @@ import { useEffect } from "preact/hooks";
 import { get, Refusal, type Figure, type Status } from "./api";
 import { count, duration, many, moment, short, visible } from "./numbers";
 import { addPanel } from "./state";
+import { token, Token } from "./token";
 import { Values } from "./values";
 
 const EVERY = 5000;
-const TOKEN = "plumbago.token";
 
 /** Figures of these beginnings are shown together. */
 const GROUPS: [title: string, beginnings: string[]][] = [
@@ -68,42 +68,10 @@ export function StatusView() {
   return (
     <section class="status" aria-label="Status of the daemon">
       {problem.value && <p class="problem" role="alert">{visible(problem.value.message)}</p>}
-      {problem.value?.status === 401 && <Token done={() => (asked.value += 1)} />}
+      {problem.value?.status === 401 && <Token action="Show the status" done={() => (asked.value += 1)} />}
       {seen.value && <Shown seen={seen.value} />}
       {!seen.value && !problem.value && <p class="note" role="status">asking…</p>}
     </section>
-  );
-}
-
-function token(): string {
-  try {
-    return sessionStorage.getItem(TOKEN) ?? "";
-  } catch {
-    return "";
-  }
-}
-
-function Token({ done }: { done: () => void }) {
-  const text = useSignal("");
-  return (
-    <form
-      class="token"
-      onSubmit={(event) => {
-        event.preventDefault();
-        try {
-          sessionStorage.setItem(TOKEN, text.value.trim());
-        } catch {
-          // Without storage the token is asked for again.
-        }
-        done();
-      }}
-    >
-      <label>
-        Admin token <input type="password" autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
-      </label>
-      <button type="submit">Show the status</button>
-      <p class="note">It is kept until this tab is closed.</p>
-    </form>
   );
 }
 

@@ -59,6 +59,7 @@ mod relay;
 mod relay_trouble;
 mod restart;
 mod restarts;
+mod rule_tester;
 mod rules_apply;
 mod sasi;
 mod scenario;

@@ -19,6 +19,7 @@ mod reading;
 mod render;
 mod render_format;
 mod render_params;
+mod rules;
 mod search;
 mod stages;
 mod status;
@@ -40,6 +41,7 @@ pub(crate) use metadata::{get_metadata, set_metadata};
 pub(crate) use opentsdb::{aggregators, filters, lookup, opentsdb_query, opentsdb_version, suggest};
 pub(crate) use page::{Page, leads_to_page};
 pub(crate) use render::render;
+pub(crate) use rules::rules;
 pub(crate) use status::{Status, status};
 pub(crate) use tags::tags;
 

@@ -84,7 +84,9 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, users: LiveUsers, 
     }
     router = router.merge(kairosdb(config, &api, registry));
     // Without headers of CORS: no other site may read it.
-    router = with_paths(router, &["/plumbago/status"], endpoint("status", &api, registry));
+    for (path, name) in [("/plumbago/status", "status"), ("/plumbago/rules", "rules")] {
+        router = with_paths(router, &[path], endpoint(name, &api, registry));
+    }
     if config.gzip {
         router = router.layer(CompressionLayer::new().compress_when(compressible()));
     }
@@ -164,6 +166,7 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "opentsdb-version" => methods(api, meter, handler::opentsdb_version),
         "plumbago" => methods(api, meter, handler::plumbago),
         "status" => methods(api, meter, handler::status),
+        "rules" => methods(api, meter, handler::rules),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }

@@ -28,6 +28,7 @@ pub mod rows;
 pub mod runs;
 pub mod schedule;
 pub mod select;
+pub mod tester;
 pub mod verb;
 pub mod verbs;
 pub mod windows;

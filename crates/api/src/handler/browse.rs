@@ -30,7 +30,7 @@ pub(crate) async fn plumbago(api: Arc<Api>, request: Request) -> Response {
         "boards" => super::boards::boards(&api).await,
         "explain" => Ok(super::explain::explain(&api, request).await),
         _ => Err(ApiError::Missing(format!(
-            "there is no call {}; there are boards, browse, explain, search and status",
+            "there is no call {}; there are boards, browse, explain, rules, search and status",
             quoted(&call)
         ))),
     };

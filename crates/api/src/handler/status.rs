@@ -1,4 +1,5 @@
-//! `/plumbago/status`: a view of the daemon. It is open to this machine, or to those who know the admin token.
+//! `/plumbago/status`: a view of the daemon. It is open to this machine, or to those who know the admin token, and so is
+//! the test of rules.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::config::{PageConfig, StatusAccess};
 use crate::error::plain;
 use crate::server::Client;
 use crate::state::Api;
-use crate::status::{StatusHandles, StatusSource};
+use crate::status::{RuleTester, StatusHandles, StatusSource};
 
 /// Headers that a proxy adds. The client of such a request is not the one that is connected.
 const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
@@ -26,6 +27,7 @@ const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip
 #[derive(Debug)]
 pub(crate) struct Status {
     source: Arc<dyn StatusSource>,
+    pub(super) rules: Arc<dyn RuleTester>,
     access: Access,
     registry: Registry,
     is_open_here: bool,
@@ -43,11 +45,25 @@ impl Status {
         let handles = handles.filter(|_| config.status != StatusAccess::Off)?;
         Some(Self {
             source: Arc::clone(&handles.source),
+            rules: Arc::clone(&handles.rules),
             access: Access::new(&handles.token, handles.secret.clone()),
             registry: registry.clone(),
             is_open_here: config.status == StatusAccess::Auto,
             hosts: config.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
         })
+    }
+
+    /// Checks that the client of the request may see the status. Fails with the answer to send.
+    pub(super) fn check(&self, request: &Request) -> Result<(), Box<Response>> {
+        let headers = request.headers();
+        if let Some(problem) = of_other_site(request.method(), headers) {
+            return Err(Box::new(plain(StatusCode::FORBIDDEN, format!("{problem}\n"))));
+        }
+        let is_from_here = self.is_open_here && self.is_from_here(request.extensions().get(), headers);
+        if !is_from_here && !self.access.is_known(headers) {
+            return Err(Box::new(refusal()));
+        }
+        Ok(())
     }
 
     /// Whether the request comes from this machine, by a name that only this machine's people give it: a page of
@@ -62,16 +78,9 @@ impl Status {
 
 /// Answers a request to `/plumbago/status`.
 pub(crate) async fn status(api: Arc<Api>, request: Request) -> Response {
-    let Some(status) = &api.status else {
-        return plain(StatusCode::NOT_FOUND, "the status is switched off (api.page.status)\n");
-    };
-    let headers = request.headers();
-    if let Some(problem) = of_other_site(request.method(), headers) {
-        return plain(StatusCode::FORBIDDEN, format!("{problem}\n"));
-    }
-    let is_from_here = status.is_open_here && status.is_from_here(request.extensions().get(), headers);
-    if !is_from_here && !status.access.is_known(headers) {
-        return refusal();
+    let Some(status) = &api.status else { return switched_off() };
+    if let Err(refused) = status.check(&request) {
+        return *refused;
     }
     let mut answer = match status.source.status().await {
         Ok(answer) => answer,
@@ -82,14 +91,23 @@ pub(crate) async fn status(api: Arc<Api>, request: Request) -> Response {
     answer["ready"] = json!(!conditions.iter().any(|condition| condition.severity.blocks()));
     answer["conditions"] = conditions.iter().map(condition).collect();
     answer["figures"] = status.registry.samples().iter().map(figure).collect();
-    let mut response = Json(answer).into_response();
+    unstored(Json(answer).into_response())
+}
+
+/// The answer while nobody may see the status.
+pub(super) fn switched_off() -> Response {
+    plain(StatusCode::NOT_FOUND, "the status is switched off (api.page.status)\n")
+}
+
+/// The answer with a header by which nothing on its way keeps it.
+pub(super) fn unstored(mut response: Response) -> Response {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
 fn refusal() -> Response {
-    let text = "the status is shown to browsers on the daemon's machine, or with the header Authorization and \
-                admin.token (or the content of the file admin-secret of the data directory) as its bearer token\n";
+    let text = "the status and the rules are shown to browsers on the daemon's machine, or with the header \
+                Authorization and admin.token (or the content of the file admin-secret of the data directory) as its bearer token\n";
     let mut response = plain(StatusCode::UNAUTHORIZED, text);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
@@ -114,9 +132,25 @@ mod tests {
     use super::*;
     use crate::admin::AdminSecret;
     use crate::error::AdminError;
+    use crate::status::{RuleTexts, TrialLimits};
 
     #[derive(Debug)]
     struct Empty;
+
+    #[async_trait::async_trait]
+    impl RuleTester for Empty {
+        async fn in_force(&self) -> Result<Value, AdminError> {
+            Ok(json!({}))
+        }
+
+        async fn explain(&self, _: &str) -> Result<Value, AdminError> {
+            Ok(json!({}))
+        }
+
+        async fn try_texts(&self, _: RuleTexts, _: TrialLimits) -> Result<Value, AdminError> {
+            Ok(json!({}))
+        }
+    }
 
     #[async_trait::async_trait]
     impl StatusSource for Empty {
@@ -125,11 +159,14 @@ mod tests {
         }
     }
 
+    fn handles(secret: &str) -> StatusHandles {
+        let secret = AdminSecret { value: secret.to_owned(), file: PathBuf::new() };
+        StatusHandles { source: Arc::new(Empty), rules: Arc::new(Empty), token: String::new(), secret }
+    }
+
     fn status() -> Status {
-        let secret = AdminSecret { value: "secret".to_owned(), file: PathBuf::new() };
-        let handles = StatusHandles { source: Arc::new(Empty), token: String::new(), secret };
         let config = PageConfig { hosts: vec!["Graphite.example".to_owned()], ..PageConfig::default() };
-        Status::new(&config, Some(&handles), &Registry::new()).unwrap()
+        Status::new(&config, Some(&handles("secret")), &Registry::new()).unwrap()
     }
 
     fn is_from_here(client: Option<&str>, headers: &[(&'static str, &str)]) -> bool {
@@ -158,10 +195,8 @@ mod tests {
 
     #[test]
     fn it_can_be_switched_off() {
-        let secret = AdminSecret { value: String::new(), file: PathBuf::new() };
-        let handles = StatusHandles { source: Arc::new(Empty), token: String::new(), secret };
         let off = PageConfig { status: StatusAccess::Off, ..PageConfig::default() };
-        assert!(Status::new(&off, Some(&handles), &Registry::new()).is_none());
+        assert!(Status::new(&off, Some(&handles("")), &Registry::new()).is_none());
         assert!(Status::new(&PageConfig::default(), None, &Registry::new()).is_none());
     }
 }

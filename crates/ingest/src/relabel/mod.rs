@@ -4,6 +4,7 @@
 //! followed by those under `[post]`. With aggregation the latter come after it: see [`Post`].
 
 mod list;
+mod passage;
 mod post;
 mod rewrite;
 mod rules;
@@ -16,6 +17,7 @@ use crate::reject::Reject;
 use list::List;
 use rewrite::Rewrites;
 
+pub use passage::{Passage, Step, Taker};
 pub use post::Post;
 pub use rules::{RuleProblem, Rules, RulesError};
 
@@ -28,6 +30,8 @@ pub struct Relabel {
     rewrites: Rewrites,
     /// The rules under `[post]`, if they apply later.
     post: Rewrites,
+    /// The files of blacklist, whitelist and rewrite rules, as configured.
+    files: [String; 3],
 }
 
 impl Relabel {
@@ -50,6 +54,7 @@ impl Relabel {
             whitelist: List::parse(whitelist, &mut problems[1]),
             rewrites: pre,
             post,
+            files: Default::default(),
         };
         (relabel, problems)
     }

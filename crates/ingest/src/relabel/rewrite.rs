@@ -13,6 +13,10 @@ pub(super) struct Rewrites(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
+    /// Its line, counted from 1.
+    line: usize,
+    /// As written.
+    text: String,
     pattern: Pattern,
     replacement: Vec<Part>,
 }
@@ -50,7 +54,7 @@ impl Rewrites {
                 }
                 continue;
             }
-            match (Rule::parse(line), section) {
+            match (Rule::parse(i + 1, line), section) {
                 (Ok(rule), Some(Section::Pre)) => pre.push(rule),
                 (Ok(rule), Some(Section::Post)) => post.push(rule),
                 (Ok(_), None) => problems
@@ -84,6 +88,27 @@ impl Rewrites {
         }
         Ok(current)
     }
+
+    /// As [`Self::apply`], and calls `taken` with line and text of each rule that matches, and with the name that it
+    /// makes; without one if the name is refused there.
+    pub(super) fn follow(
+        &self,
+        name: &str,
+        mut taken: impl FnMut(usize, &str, Option<&str>),
+    ) -> Result<String, Reject> {
+        let mut current = name.to_owned();
+        for rule in &self.0 {
+            let made = match rule.apply(&current) {
+                Ok(Cow::Borrowed(_)) => continue,
+                Ok(Cow::Owned(made)) if made.len() > NAME_BYTES_MAX => Err(Reject::NameTooLong),
+                Ok(Cow::Owned(made)) => Ok(made),
+                Err(reason) => Err(reason),
+            };
+            taken(rule.line, &rule.text, made.as_deref().ok());
+            current = made?;
+        }
+        Ok(current)
+    }
 }
 
 fn section_of(name: &str) -> Result<Section, String> {
@@ -95,13 +120,13 @@ fn section_of(name: &str) -> Result<Section, String> {
 }
 
 impl Rule {
-    fn parse(line: &str) -> Result<Self, String> {
+    fn parse(line: usize, text: &str) -> Result<Self, String> {
         let (pattern, replacement) =
-            line.split_once('=').ok_or_else(|| format!("{line:?} is not regex = replacement"))?;
+            text.split_once('=').ok_or_else(|| format!("{text:?} is not regex = replacement"))?;
         let (pattern, replacement) = (pattern.trim(), replacement.trim());
         let pattern = Pattern::new(pattern).map_err(|error| format!("pattern {pattern:?}: {error}"))?;
         let replacement = parts(replacement, &pattern)?;
-        Ok(Self { pattern, replacement })
+        Ok(Self { line, text: text.to_owned(), pattern, replacement })
     }
 
     fn apply<'a>(&self, name: &'a str) -> Result<Cow<'a, str>, Reject> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::Relabel;
+use super::{Passage, Relabel};
 use crate::config::Config;
 
 /// The lists and rewrite rules in force. Clones share them: after a reload every listener uses the new
@@ -77,6 +77,11 @@ impl Rules {
         Ok(())
     }
 
+    /// What the lists and rules in force make of a name as it was received. `config` says how names are normalised.
+    pub fn explain(&self, name: &str, config: &Config) -> Passage {
+        self.current().explain(name, config.names())
+    }
+
     /// The lists and rules in force.
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Relabel>> {
         self.current.load()
@@ -102,7 +107,8 @@ fn read(config: &Config, post_is_later: bool) -> Result<Relabel, RulesError> {
             String::new()
         })
     });
-    let (relabel, problems) = Relabel::parse_apart(&texts[0], &texts[1], &texts[2]);
+    let (mut relabel, problems) = Relabel::parse_apart(&texts[0], &texts[1], &texts[2]);
+    relabel.files = files.map(|(_, file)| file.clone());
     for (file, problems) in files.into_iter().zip(problems) {
         problems.into_iter().for_each(|(line, message)| problem(file, line, message));
     }

@@ -12,7 +12,7 @@ use crate::verb::{VerbError, Work};
 /// Most directories and metrics in one answer.
 const NODES_MAX: usize = 100_000;
 /// What BigGraphite takes for the size of a point in Cassandra's tables.
-const POINT_BYTES: u64 = 24;
+pub(crate) const POINT_BYTES: u64 = 24;
 /// The directory that everything is below.
 const ROOT: &str = "/";
 

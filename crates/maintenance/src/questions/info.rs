@@ -80,7 +80,8 @@ impl Question for Info {
     }
 }
 
-async fn info(work: &Work, name: &str) -> Result<Option<MetricInfo>, VerbError> {
+/// Looks up a metric; `None` if there is none.
+pub(crate) async fn info(work: &Work, name: &str) -> Result<Option<MetricInfo>, VerbError> {
     let Some(meta) = work.stores.metadata.get(&[name]).await?.pop().flatten() else { return Ok(None) };
     let row = work.stores.rows.look_up_rows(&[name]).await?.pop().flatten();
     let MetricConfig { retention, aggregation, x_files_factor } = &*meta.config;

@@ -85,7 +85,7 @@ pub struct Applied {
 
 /// An answer that grows.
 #[derive(Debug, Default)]
-struct Growing {
+pub(crate) struct Growing {
     answer: Applied,
     changes: BTreeMap<(String, String), Change>,
     refused: BTreeMap<String, Refused>,
@@ -126,7 +126,7 @@ impl Verb for ApplyRules {
 }
 
 /// A metric that differs from the rules, with its settings before.
-type Differing = (std::sync::Arc<MetricConfig>, SettingsChange);
+pub(crate) type Differing = (std::sync::Arc<MetricConfig>, SettingsChange);
 
 const JOB: &str = "apply_rules";
 
@@ -181,7 +181,11 @@ impl Applied {
 
 impl Growing {
     /// The metrics whose settings are not those of the rules and can be.
-    async fn differing(&mut self, work: &Work, names: &[String]) -> Result<Vec<Differing>, VerbError> {
+    pub(crate) async fn differing(
+        &mut self,
+        work: &Work,
+        names: &[String],
+    ) -> Result<Vec<Differing>, VerbError> {
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         let metadata = &work.stores.metadata;
         let in_use = work.histories.settings_in_use(&refs).await?;
@@ -204,7 +208,7 @@ impl Growing {
     }
 
     /// Leaves out metrics whose new stages the store cannot hold.
-    async fn keep_storable(
+    pub(crate) async fn keep_storable(
         &mut self,
         work: &Work,
         changes: &mut Vec<Differing>,
@@ -248,7 +252,8 @@ impl Growing {
         Ok(())
     }
 
-    fn note(&mut self, old: &MetricConfig, change: &SettingsChange) {
+    /// Counts a metric that changes.
+    pub(crate) fn note(&mut self, old: &MetricConfig, change: &SettingsChange) {
         self.answer.changed += 1;
         let key = (old.to_text(), change.config.to_text());
         if self.changes.len() == CHANGES_MAX && !self.changes.contains_key(&key) {
@@ -267,7 +272,8 @@ impl Growing {
         self.refused.entry(why).or_insert(refused).metrics += 1;
     }
 
-    fn end(self) -> Applied {
+    /// The whole answer.
+    pub(crate) fn end(self) -> Applied {
         let mut answer = self.answer;
         answer.changes = self.changes.into_values().collect();
         answer.changes.sort_by_key(|change| std::cmp::Reverse(change.metrics));

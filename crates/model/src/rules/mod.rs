@@ -7,6 +7,7 @@
 
 mod aggregate;
 mod ini;
+mod listing;
 mod pattern;
 mod problem;
 mod quotas;
@@ -21,6 +22,7 @@ use crate::{Aggregation, MetricConfig, Retention, Stage};
 
 pub use aggregate::{AggregationRule, AggregationRules, RuleMethod};
 pub use ini::{Entry as IniEntry, Section as IniSection};
+pub use listing::RuleSection;
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, RuleFile, Severity};
 pub use quotas::{Quota, QuotaLimits, QuotaRules};
@@ -61,6 +63,8 @@ pub struct StorageRules {
     aggregations: Choices<(Aggregation, f64)>,
     /// One configuration for each pair of a retention and an aggregation. All metrics with the pair share it.
     configs: Vec<Arc<MetricConfig>>,
+    /// The texts of both files.
+    texts: (String, String),
 }
 
 impl StorageRules {
@@ -70,16 +74,18 @@ impl StorageRules {
     pub fn parse(schemas: Option<&str>, aggregation: Option<&str>) -> (Self, Vec<Problem>) {
         let mut found = Vec::new();
         let mut problems = Problems { file: RuleFile::Schemas, found: &mut found };
-        let schemas = sections::schemas(schemas.unwrap_or(BUILT_IN_SCHEMAS), &mut problems);
+        let texts = (schemas.unwrap_or(BUILT_IN_SCHEMAS), aggregation.unwrap_or(BUILT_IN_AGGREGATION));
+        let schemas = sections::schemas(texts.0, &mut problems);
         let (schema_sources, schemas) = apart(schemas);
         let schemas = Choices::new(schemas, default_retention(), &mut problems);
         problems.file = RuleFile::Aggregation;
-        let aggregations = sections::aggregations(aggregation.unwrap_or(BUILT_IN_AGGREGATION), &mut problems);
+        let aggregations = sections::aggregations(texts.1, &mut problems);
         let otherwise = (Aggregation::Average, X_FILES_FACTOR);
         let (aggregation_sources, aggregations) = apart(aggregations);
         let aggregations = Choices::new(aggregations, otherwise, &mut problems);
         found.sort_by_key(|p| (p.file == RuleFile::Aggregation, p.line));
-        (Self { schema_sources, aggregation_sources, ..Self::combine(schemas, aggregations) }, found)
+        let texts = (texts.0.to_owned(), texts.1.to_owned());
+        (Self { schema_sources, aggregation_sources, texts, ..Self::combine(schemas, aggregations) }, found)
     }
 
     /// The rules if neither file is configured.
@@ -95,7 +101,15 @@ impl StorageRules {
                 configs.push(Arc::new(MetricConfig { retention, aggregation, x_files_factor }));
             }
         }
-        Self { schemas, schema_sources: Vec::new(), aggregation_sources: Vec::new(), aggregations, configs }
+        let (schema_sources, aggregation_sources) = (Vec::new(), Vec::new());
+        Self {
+            schemas,
+            schema_sources,
+            aggregation_sources,
+            aggregations,
+            configs,
+            texts: Default::default(),
+        }
     }
 
     /// The configuration for a metric of this name. Equal configurations share one `Arc`.
@@ -113,9 +127,9 @@ impl StorageRules {
     /// Which sections decide the settings of a metric of this name: that of the schemas, and that of the aggregation
     /// rules.
     pub fn explain(&self, name: &str) -> (RuleChoice<'_>, RuleChoice<'_>) {
-        let choice = |place: Option<usize>, sources: &'_ [RuleSource]| place.unwrap_or(sources.len());
-        let schema = choice(self.schemas.patterns.find(name), &self.schema_sources);
-        let aggregation = choice(self.aggregations.patterns.find(name), &self.aggregation_sources);
+        let (schema, aggregation) = self.places(name);
+        let schema = schema.unwrap_or(self.schema_sources.len());
+        let aggregation = aggregation.unwrap_or(self.aggregation_sources.len());
         (
             RuleChoice { source: self.schema_sources.get(schema), tried_before: schema },
             RuleChoice { source: self.aggregation_sources.get(aggregation), tried_before: aggregation },

@@ -20,6 +20,7 @@ mod ready;
 mod relay;
 mod reload;
 mod retention_hint;
+mod rule_tester;
 mod rules;
 mod self_metrics;
 mod sink;
@@ -147,7 +148,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     }
     machine::return_unused_memory();
     let config = &loaded.config;
-    let rules = rules::Live::new(loaded.rules);
+    let rules = rules::Live::new(loaded.rules, config);
     let clock = clock::Setting::from(config.debug.clock);
     let stop = CancellationToken::new();
     let mut hangup = stop_on_signals(&stop)?;
@@ -155,7 +156,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     before.opened();
     let relay = relay::open(config, &core)?;
     let (rules_of_names, stage) = aggregation::open(config, &core)?;
-    let ingest = bind_ingest(config, &core, &relay, rules_of_names, stage.as_ref())?;
+    let ingest = bind_ingest(config, &core, &relay, rules_of_names.clone(), stage.as_ref())?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
     let lease = core.job_lease();
     let work = core.work(config, Arc::clone(&lease));
@@ -195,6 +196,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         answers: core.answers.clone(),
         status: Some(StatusHandles {
             source: Arc::new(status::Inside::new(config, control.clone(), listeners.clone())),
+            rules: Arc::new(rule_tester::Tester::new(config, &core, work.clone(), rules_of_names)),
             token: config.admin.token.clone(),
             secret: secret.clone(),
         }),
@@ -334,7 +336,7 @@ async fn at_rest<T>(
     work: impl AsyncFnOnce(&Config, &Core) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let budget = loaded.divide_memory();
-    let rules = rules::Live::new(loaded.rules);
+    let rules = rules::Live::new(loaded.rules, &loaded.config);
     let (clock, stop) = (clock::Setting::from(loaded.config.debug.clock), CancellationToken::new());
     let core = open(&loaded.config, &budget, &rules, clock.shared(), &stop)?;
     greeting::opened(&loaded.config.data_dir);

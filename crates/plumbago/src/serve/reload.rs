@@ -190,14 +190,16 @@ impl Reload {
             let _ = handle.reload(filter);
         }
         match config::read_rules(config) {
-            Ok(read) if files.iter().any(|key| RULES.contains(key)) => {
-                let count = read.configs().len();
-                live.rules.replace(read);
-                tracing::info!(
-                    "storage rules reloaded, {count} configuration(s); they apply to metrics that are created from now on"
-                );
+            Ok(read) => {
+                live.rules.name_files(config);
+                if files.iter().any(|key| RULES.contains(key)) {
+                    let count = read.configs().len();
+                    live.rules.replace(read);
+                    tracing::info!(
+                        "storage rules reloaded, {count} configuration(s); they apply to metrics that are created from now on"
+                    );
+                }
             }
-            Ok(_) => {}
             Err(problems) => {
                 kept.extend(RULES);
                 outcome.fail_with(
