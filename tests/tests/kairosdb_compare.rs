@@ -4,6 +4,7 @@
 //! `PLUMBAGO_SEED` sets the seed of the queries, `PLUMBAGO_KAIROSDB_QUERIES` their number.
 
 mod answers;
+mod grafana;
 mod points;
 mod queries;
 mod writes;
@@ -162,6 +163,7 @@ fn the_daemon_answers_as_kairosdb() {
     let Some(both) = Both::start() else { return };
     generated_queries(&both);
     tag_queries(&both);
+    grafana_queries(&both);
     lists(&both);
     wrong_queries(&both);
     writes(&both);
@@ -211,6 +213,17 @@ fn tag_queries(both: &Both) {
         tally.add(verdict, &query.body.to_string());
     }
     tally.check("query/tags");
+}
+
+fn grafana_queries(both: &Both) {
+    for (path, queries) in [(QUERY, grafana::panels()), ("/api/v1/datapoints/query/tags", grafana::tags())] {
+        for query in queries {
+            match ask(both.addresses(), path, &query) {
+                Verdict::Equal => {}
+                verdict => panic!("{path}: {verdict:?}: {}", query.body),
+            }
+        }
+    }
 }
 
 /// Names are listed alike. KairosDB has metrics of itself.

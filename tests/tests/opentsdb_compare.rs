@@ -19,6 +19,8 @@ use self::generate::{Query, TAGS, VALUES};
 
 #[path = "opentsdb/generate.rs"]
 mod generate;
+#[path = "opentsdb/grafana.rs"]
+mod grafana;
 
 /// 18:00 UTC on the day on which Rome's clocks went back.
 const NOW: i64 = 1_509_300_000;
@@ -127,6 +129,7 @@ fn generated_queries_are_answered_as_opentsdb_answers_them() {
     });
     assert!(complaints.is_empty(), "{} of {count} differ:\n{shown}", complaints.len());
     assert!(with_points * 2 > count as usize, "too few queries find points");
+    grafana_requests(&both);
     different_on_purpose(&both, &mut agreed);
     agreed.assert_all_seen();
     both.daemon.stop_well();
@@ -155,6 +158,49 @@ fn judged(query: &Query, theirs: &(u16, Value), ours: &(u16, Value)) -> Judged {
     } else {
         Judged::Different(what)
     }
+}
+
+fn grafana_requests(both: &Both) {
+    for (path, body) in grafana::panels() {
+        let [theirs, ours] = both.ask("POST", path, &body.to_string());
+        assert_eq!((theirs.0, difference(&theirs, &ours)), (200, None), "{path} {body}");
+        assert!(has_points(&ours.1), "{path} {body}");
+        let queries = |answer: &Value| {
+            let results = answer.as_array().unwrap().iter();
+            results.map(|result| result["query"]["index"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(queries(&ours.1), queries(&theirs.1), "{path} {body}");
+    }
+    for path in grafana::LISTS {
+        let [theirs, ours] = both.ask("GET", path, "");
+        assert_eq!(theirs.0, 200, "{path}");
+        assert_eq!(listed(&ours.1), listed(&theirs.1), "{path}");
+    }
+    for path in ["/api/aggregators", "/api/config/filters"] {
+        let [theirs, ours] = both.ask("GET", path, "");
+        // We list what we answer. OpenTSDB 2.4.1 lists more.
+        let names = |answer: &Value| match answer {
+            Value::Object(filters) => filters.keys().cloned().collect(),
+            names => listed(names),
+        };
+        let (theirs, ours) = (names(&theirs.1), names(&ours.1));
+        assert!(
+            !ours.is_empty() && ours.iter().all(|name| theirs.contains(name)),
+            "{path}: {ours:?} {theirs:?}"
+        );
+    }
+}
+
+/// The texts of a list, or the metric and tags of what a lookup has found, in order.
+fn listed(answer: &Value) -> Vec<String> {
+    let results = answer.get("results").unwrap_or(answer).as_array().unwrap().iter();
+    let text = |one: &Value| match one {
+        Value::String(text) => text.clone(),
+        found => json!({"metric": found["metric"], "tags": found["tags"]}).to_string(),
+    };
+    let mut texts: Vec<String> = results.map(text).collect();
+    texts.sort();
+    texts
 }
 
 /// What is different on purpose and does not come by chance.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::queries::Query;
 
 /// What the comparison of two answers says.
+#[derive(Debug)]
 pub(super) enum Verdict {
     Equal,
     /// With the reason, which is in docs/kairosdb.md too.

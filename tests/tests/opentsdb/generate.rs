@@ -12,7 +12,7 @@ pub(super) const TAGS: [&str; 3] = ["dc", "host", "rack"];
 pub(super) const VALUES: [&str; 8] = ["H1", "a", "b", "h1", "h2", "h3", "web-1", "web-2"];
 
 /// Where the dense points begin and end, in seconds: four hours around the end of summer time in Rome.
-const DENSE: (i64, i64) = (1_509_231_600, 1_509_246_000);
+pub(super) const DENSE: (i64, i64) = (1_509_231_600, 1_509_246_000);
 
 /// Where the sparse ones do: sixty days.
 const SPARSE: (i64, i64) = (1_504_116_000, 1_509_300_000);

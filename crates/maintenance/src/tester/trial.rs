@@ -1,7 +1,6 @@
 //! What storage rules would do with the metrics that exist: how many fall under each section, and what
 //! `plumbago rules apply` would change.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plumbago_model::rules::RuleSource;
@@ -9,6 +8,7 @@ use plumbago_model::{Aggregation, StorageRules};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::import::Refusals;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 use crate::verbs::rules::{Applied, Growing};
@@ -66,7 +66,7 @@ pub struct Trial {
 pub async fn run(work: &Work, rules: &Arc<StorageRules>, limits: Limits) -> Result<Trial, VerbError> {
     let mut trial = Trial::new(rules);
     let mut growing = Growing::default();
-    let mut stores: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut refusals = Refusals::default();
     let tagged = Which { tags: vec!["name=~.+".to_owned()], ..Which::default() };
     for which in [Which::glob("**"), tagged] {
         if !trial.complete {
@@ -91,7 +91,7 @@ pub async fn run(work: &Work, rules: &Arc<StorageRules>, limits: Limits) -> Resu
             }
             let names = trial.count(rules, names).await?;
             let mut changes = growing.differing(work, &names).await?;
-            growing.keep_storable(work, &mut changes, &mut stores).await?;
+            growing.keep_storable(work, &mut changes, &mut refusals).await?;
             changes.iter().for_each(|(old, change)| growing.note(old, change));
         }
     }
