@@ -2,7 +2,9 @@
 
 pub mod names;
 
+mod http;
 mod progress;
+mod protocol;
 mod sender;
 mod values;
 mod workload;
@@ -14,7 +16,8 @@ use plumbago_model::ByteSize;
 
 use self::names::Shape;
 use self::progress::with_progress;
-use self::sender::Lines;
+pub use self::protocol::Protocol;
+use self::sender::{Endpoint, Lines};
 use self::workload::{Chunks, STEP, Workload};
 use crate::server::{HELD, JOURNALED, Metrics, RECEIVED, process};
 use crate::{BenchError, Report, Server};
@@ -38,14 +41,18 @@ pub struct LoadOptions {
     pub names: Shape,
     /// Put in front of every name.
     pub prefix: String,
-    /// Lines up to this size in all are generated before the clock starts, more of them while sending.
+    /// The form of the points.
+    pub protocol: Protocol,
+    /// Points of a request, for protocols that have requests.
+    pub batch: usize,
+    /// Points up to this size in all are generated before the clock starts, more of them while sending.
     pub buffer: ByteSize,
 }
 
 /// The server that the load is sent to.
 #[derive(Debug)]
 pub struct Target {
-    /// `host:port` of a listener for Graphite lines over TCP.
+    /// `host:port` of a listener for lines, or of the API for requests.
     pub address: String,
     /// How to observe the server.
     pub server: Server,
@@ -60,16 +67,18 @@ pub struct Target {
 pub fn measure(options: &LoadOptions, target: &Target, report: &mut Report) -> Result<(), BenchError> {
     let memory_at_start = target.server.memory();
     let workload = options.workload();
+    let to = Endpoint { address: &target.address, protocol: options.protocol, rate: options.rate };
     if !options.new {
         let first = Workload { start: workload.start - STEP, points: 1, ..workload.clone() };
         let lines = options.lines(&first, ByteSize(0));
         let points = options.metrics as u64;
-        with_progress("creating the metrics", points, |sent| sender::send(&target.address, lines, 0, sent))?;
+        let at_once = Endpoint { rate: 0, ..to };
+        with_progress("creating the metrics", points, |sent| sender::send(at_once, lines, sent))?;
         target.server.wait_until_idle()?;
     }
     let lines = options.lines(&workload, options.buffer);
     let before = Snapshot::take(target);
-    let send = |sent: &_| sender::send(&target.address, lines, options.rate, sent);
+    let send = |sent: &_| sender::send(to, lines, sent);
     with_progress("sending", options.total(), send)?;
     let accepted = Snapshot::take(target);
     let idle = target.server.wait_until_idle()?;
@@ -108,14 +117,16 @@ impl LoadOptions {
             seed: self.seed,
             start,
             points: self.points,
+            protocol: self.protocol,
+            batch: self.batch.max(1),
         }
     }
 
     /// The lines of each connection, generated now if they fit into `buffer`.
     fn lines(&self, workload: &Workload, buffer: ByteSize) -> Vec<Lines> {
-        /// Mean length of a line with a name of about 50 bytes.
-        const LINE_BYTES: u64 = 75;
-        let fits = self.metrics as u64 * u64::from(workload.points) * LINE_BYTES <= buffer.0;
+        // Mean length of a point with a name of about 50 bytes.
+        let bytes = if self.protocol.path().is_some() { 150 } else { 75 };
+        let fits = self.metrics as u64 * u64::from(workload.points) * bytes <= buffer.0;
         let lines = |share| {
             let chunks = Chunks::new(workload.clone(), share);
             if fits { Lines::Ready(chunks.collect()) } else { Lines::OnTheFly(Box::new(chunks)) }

@@ -111,6 +111,28 @@ pub(crate) fn write(out: &mut Vec<u8>, shape: Shape, prefix: &str, number: usize
     }
 }
 
+/// A metric with tags.
+#[derive(Debug)]
+pub(crate) struct Tagged {
+    pub(crate) metric: String,
+    pub(crate) tags: [(&'static str, String); 3],
+}
+
+/// The name of metric `number` with tags for its first components; `prefix` is put in front of the rest.
+pub(crate) fn tagged(shape: Shape, prefix: &str, number: usize) -> Tagged {
+    let mut name = Vec::new();
+    write(&mut name, shape, "", number);
+    let name = String::from_utf8_lossy(&name);
+    let (kind, keys) = match shape {
+        Shape::Hosts => ("", ["dc", "rack", "host"]),
+        Shape::Mixed if name.starts_with("apps.") => ("apps.", ["app", "service", "endpoint"]),
+        Shape::Mixed => ("servers.", ["region", "role", "host"]),
+    };
+    let mut parts = name[kind.len()..].splitn(keys.len() + 1, '.');
+    let tags = keys.map(|key| (key, parts.next().unwrap_or_default().to_owned()));
+    Tagged { metric: format!("{prefix}{}", parts.next().unwrap_or_default()), tags }
+}
+
 /// `write!` without its `Result`: writing to a vector cannot fail.
 fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);

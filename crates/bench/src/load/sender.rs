@@ -1,4 +1,4 @@
-//! Sends lines over several TCP connections.
+//! Sends points over several TCP connections.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::http::Requests;
+use super::protocol::Protocol;
 use super::workload::{Chunk, Chunks};
 use crate::BenchError;
 
@@ -30,27 +32,51 @@ impl Lines {
     }
 }
 
-/// Sends each share over its own connection, and adds the lines sent to `sent`. All connections together send
-/// at most `rate` lines per second (0: no limit). Returns once the server has read everything and closed.
-pub(crate) fn send(address: &str, shares: Vec<Lines>, rate: u64, sent: &AtomicU64) -> Result<(), BenchError> {
-    let rate = rate as f64 / shares.len().max(1) as f64;
+/// Where to send points, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Endpoint<'a> {
+    /// `host:port`.
+    pub(crate) address: &'a str,
+    pub(crate) protocol: Protocol,
+    /// Most points per second of all connections together; 0 for no limit.
+    pub(crate) rate: u64,
+}
+
+/// Sends each share over its own connection, and adds the points sent to `sent`. Returns once the server has read
+/// everything and closed, or answered the last request.
+pub(crate) fn send(to: Endpoint<'_>, shares: Vec<Lines>, sent: &AtomicU64) -> Result<(), BenchError> {
+    let rate = to.rate as f64 / shares.len().max(1) as f64;
     let result = thread::scope(|scope| {
-        let threads: Vec<_> = shares
-            .into_iter()
-            .map(|share| scope.spawn(move || send_one(address, share, rate, sent)))
-            .collect();
+        let threads: Vec<_> =
+            shares.into_iter().map(|share| scope.spawn(move || send_one(to, share, rate, sent))).collect();
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(result) => result,
             Err(_) => Err(io::Error::other("a sending thread panicked")),
         })
     });
-    result.map_err(BenchError::io(format!("send lines to {address}")))
+    result.map_err(BenchError::io(format!("send points to {}", to.address)))
 }
 
-fn send_one(address: &str, lines: Lines, rate: f64, sent: &AtomicU64) -> io::Result<()> {
-    let mut stream = TcpStream::connect(address)?;
+fn send_one(to: Endpoint<'_>, lines: Lines, rate: f64, sent: &AtomicU64) -> io::Result<()> {
+    let mut stream = TcpStream::connect(to.address)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.set_nodelay(true)?;
+    if let Some(path) = to.protocol.path() {
+        let mut requests = Requests::new(stream, to.address, path);
+        return at_rate(lines, rate, sent, |bytes| requests.post(bytes));
+    }
+    at_rate(lines, rate, sent, |bytes| stream.write_all(bytes))?;
+    stream.shutdown(Shutdown::Write)?;
+    read_to_end(&mut stream)
+}
+
+fn at_rate(
+    lines: Lines,
+    rate: f64,
+    sent: &AtomicU64,
+    mut send: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let started = Instant::now();
     let mut count = 0;
     for chunk in lines.into_chunks() {
@@ -58,21 +84,24 @@ fn send_one(address: &str, lines: Lines, rate: f64, sent: &AtomicU64) -> io::Res
             let due = Duration::from_secs_f64(count as f64 / rate);
             thread::sleep(due.saturating_sub(started.elapsed()));
         }
-        stream.write_all(&chunk.bytes)?;
-        count += chunk.lines;
-        sent.fetch_add(chunk.lines, Ordering::Relaxed);
+        send(&chunk.bytes)?;
+        count += chunk.points;
+        sent.fetch_add(chunk.points, Ordering::Relaxed);
     }
-    stream.shutdown(Shutdown::Write)?;
-    read_to_end(&mut stream)
+    Ok(())
 }
 
-/// Reads until the server closes the connection, be it with a reset.
+/// Reads until the server closes the connection, be it with a reset. What it says are complaints.
 fn read_to_end(stream: &mut TcpStream) -> io::Result<()> {
     let mut buffer = [0; 1024];
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(_) => {}
+            Ok(length) => {
+                let text = String::from_utf8_lossy(&buffer[..length]);
+                let first = text.lines().next().unwrap_or_default();
+                return Err(io::Error::other(format!("the server refuses points: {first}")));
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(error),
         }

@@ -1,8 +1,9 @@
-//! The lines of each connection: every metric once a minute, in the same order each minute.
+//! The points of each connection: every metric once a minute, in the same order each minute.
 
 use std::ops::Range;
 
-use super::names::{self, Shape};
+use super::names::Shape;
+use super::protocol::Protocol;
 use super::values::Walk;
 
 /// Seconds between two points of a metric.
@@ -11,7 +12,7 @@ pub(crate) const STEP: u32 = 60;
 /// Largest size of a chunk.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// The points to send, in every detail: the same workload gives the same lines.
+/// The points to send, in every detail: the same workload gives the same bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
     /// The scheme of the names.
@@ -24,22 +25,27 @@ pub(crate) struct Workload {
     pub(crate) start: u32,
     /// Points per metric, [`STEP`] seconds apart.
     pub(crate) points: u32,
+    pub(crate) protocol: Protocol,
+    /// Points of a request.
+    pub(crate) batch: usize,
 }
 
-/// Complete lines, ready to be sent.
+/// Complete lines, or the body of a request.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// The lines as text.
+    /// The text.
     pub(crate) bytes: Vec<u8>,
-    /// Number of lines, and so of points.
-    pub(crate) lines: u64,
+    /// Number of points.
+    pub(crate) points: u64,
 }
 
 /// Generates the chunks of a range of metrics.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    names: Vec<u8>,
-    ends: Vec<usize>,
+    /// What stands in the points of each metric before and after their numbers.
+    texts: Vec<u8>,
+    /// Where each of these texts ends.
+    ends: Vec<[usize; 2]>,
     walks: Vec<Walk>,
     workload: Workload,
     minute: u32,
@@ -47,26 +53,28 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// Generates the lines of these metrics.
+    /// Generates the points of these metrics.
     pub(crate) fn new(workload: Workload, metrics: Range<usize>) -> Self {
-        let (mut names, mut ends) = (Vec::new(), Vec::with_capacity(metrics.len()));
+        let (mut texts, mut ends) = (Vec::new(), Vec::with_capacity(metrics.len()));
+        let Workload { shape, protocol, .. } = workload;
         for number in metrics.clone() {
-            names::write(&mut names, workload.shape, &workload.prefix, number);
-            ends.push(names.len());
+            protocol.write_head(&mut texts, shape, &workload.prefix, number);
+            let head = texts.len();
+            protocol.write_tail(&mut texts, shape, &workload.prefix, number);
+            ends.push([head, texts.len()]);
         }
         let walks = metrics.map(|number| Walk::new(workload.seed, number)).collect();
-        Self { names, ends, walks, workload, minute: 0, metric: 0 }
+        Self { texts, ends, walks, workload, minute: 0, metric: 0 }
     }
 
-    fn line(&mut self, out: &mut Vec<u8>) {
-        let start = self.metric.checked_sub(1).map_or(0, |before| self.ends[before]);
-        out.extend_from_slice(&self.names[start..self.ends[self.metric]]);
-        out.push(b' ');
-        self.walks[self.metric].write(out);
-        out.push(b' ');
+    fn point(&mut self, out: &mut Vec<u8>) {
+        let start = self.metric.checked_sub(1).map_or(0, |before| self.ends[before][1]);
+        let [head, end] = self.ends[self.metric];
+        out.extend_from_slice(&self.texts[start..head]);
         let timestamp = self.workload.start + self.minute * STEP;
-        out.extend_from_slice(itoa::Buffer::new().format(timestamp).as_bytes());
-        out.push(b'\n');
+        let walk = &mut self.walks[self.metric];
+        self.workload.protocol.write_numbers(out, timestamp, |out| walk.write(out));
+        out.extend_from_slice(&self.texts[head..end]);
     }
 }
 
@@ -74,18 +82,29 @@ impl Iterator for Chunks {
     type Item = Chunk;
 
     fn next(&mut self) -> Option<Chunk> {
-        let mut chunk = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), lines: 0 };
-        while self.minute < self.workload.points && chunk.bytes.len() < CHUNK_BYTES - 512 {
+        let mut chunk = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), points: 0 };
+        let is_request = self.workload.protocol.path().is_some();
+        let has_room = |chunk: &Chunk, batch: usize| match is_request {
+            true => chunk.points < batch as u64,
+            false => chunk.bytes.len() < CHUNK_BYTES - 512,
+        };
+        while self.minute < self.workload.points && has_room(&chunk, self.workload.batch) {
             if self.metric == self.ends.len() {
                 self.metric = 0;
                 self.minute += 1;
                 continue;
             }
-            self.line(&mut chunk.bytes);
+            if is_request {
+                chunk.bytes.push(if chunk.points == 0 { b'[' } else { b',' });
+            }
+            self.point(&mut chunk.bytes);
             self.metric += 1;
-            chunk.lines += 1;
+            chunk.points += 1;
         }
-        (chunk.lines > 0).then_some(chunk)
+        if is_request {
+            chunk.bytes.push(b']');
+        }
+        (chunk.points > 0).then_some(chunk)
     }
 }
 
@@ -102,7 +121,8 @@ mod tests {
     use super::*;
 
     fn workload(points: u32) -> Workload {
-        Workload { shape: Shape::Hosts, prefix: "x.".to_owned(), seed: 3, start: 6000, points }
+        let (prefix, protocol) = ("x.".to_owned(), Protocol::Line);
+        Workload { shape: Shape::Hosts, prefix, seed: 3, start: 6000, points, protocol, batch: 7 }
     }
 
     #[test]
@@ -112,7 +132,7 @@ mod tests {
         for share in shares(10_000, 3) {
             for chunk in Chunks::new(workload(3), share) {
                 let text = String::from_utf8(chunk.bytes).unwrap();
-                assert_eq!(text.lines().count() as u64, chunk.lines);
+                assert_eq!(text.lines().count() as u64, chunk.points);
                 for line in text.lines() {
                     let mut fields = line.split(' ');
                     let (name, _, time) = (fields.next().unwrap(), fields.next(), fields.next().unwrap());
@@ -125,6 +145,22 @@ mod tests {
         assert_eq!(seen.len(), 10_000);
         assert!(seen.values().all(|times| *times == [6000, 6060, 6120]));
         assert_eq!(orders[0], orders[1]);
+    }
+
+    #[test]
+    fn a_request_has_as_many_points_as_asked_for() {
+        for (protocol, name) in [(Protocol::Datapoints, "name"), (Protocol::ApiPut, "metric")] {
+            let chunks = Chunks::new(Workload { protocol, ..workload(2) }, 0..10);
+            let sizes: Vec<u64> = chunks
+                .map(|chunk| {
+                    let body: Vec<serde_json::Value> = serde_json::from_slice(&chunk.bytes).unwrap();
+                    assert!(body.iter().all(|point| point[name].is_string()));
+                    assert_eq!(body.len() as u64, chunk.points);
+                    chunk.points
+                })
+                .collect();
+            assert_eq!(sizes, [7, 7, 6]);
+        }
     }
 
     #[test]

@@ -19,36 +19,42 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
-    /// `host:port` of the line listener.
+    /// `host:port` of the listener for Graphite's lines.
     pub line: String,
+    /// `host:port` of the listener for OpenTSDB's lines.
+    pub opentsdb: String,
+    /// `host:port` of the API.
+    pub api: String,
     /// `host:port` of the admin port.
     pub admin: String,
 }
 
 impl Daemon {
     /// Starts `program serve` on a data directory, on free loopback ports, and waits until it is ready.
-    /// `config_file` is passed on as `--config`; listeners other than the line protocol are switched off.
+    /// `config_file` is passed on as `--config`; listeners other than those of the load are switched off.
     ///
     /// # Errors
     /// [`BenchError::Io`] if the program cannot be started, [`BenchError::Ended`] if it exits while
     /// starting, [`BenchError::Timeout`] if it is not ready after five minutes.
     pub fn spawn(program: &Path, data_dir: &Path, config_file: Option<&Path>) -> Result<Self, BenchError> {
-        let [line, api, admin] = free_addresses().map_err(BenchError::io("find free ports"))?;
+        let [line, opentsdb, api, admin] = free_addresses().map_err(BenchError::io("find free ports"))?;
         let child = Command::new(program)
             .arg("serve")
             .args(config_file.map(|file| ["--config".as_ref(), file.as_os_str()]).into_iter().flatten())
             .env("PLUMBAGO__LOG__LEVEL", "warn")
             .env("PLUMBAGO__DATA_DIR", data_dir)
             .env("PLUMBAGO__INGEST__LINE__LISTEN", &line)
+            .env("PLUMBAGO__INGEST__OPENTSDB__LISTEN", &opentsdb)
             .env("PLUMBAGO__INGEST__UDP__LISTEN", "")
             .env("PLUMBAGO__INGEST__PICKLE__LISTEN", "")
             .env("PLUMBAGO__API__LISTEN", &api)
+            .env("PLUMBAGO__API__POINT_WRITES", "true")
             .env("PLUMBAGO__ADMIN__LISTEN", &admin)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .map_err(BenchError::io(format!("start {}", program.display())))?;
-        let mut daemon = Self { child, line, admin };
+        let mut daemon = Self { child, line, opentsdb, api, admin };
         daemon.wait_until_ready()?;
         Ok(daemon)
     }
@@ -115,10 +121,10 @@ impl Drop for Daemon {
     }
 }
 
-/// Three ports that are free now. All are bound before the first is released, so that they differ.
-fn free_addresses() -> io::Result<[String; 3]> {
+/// Ports that are free now. All are bound before the first is released, so that they differ.
+fn free_addresses() -> io::Result<[String; 4]> {
     let bind = || TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let listeners = [bind()?, bind()?, bind()?];
+    let listeners = [bind()?, bind()?, bind()?, bind()?];
     let address = |i: usize| listeners[i].local_addr().map(|a| a.to_string());
-    Ok([address(0)?, address(1)?, address(2)?])
+    Ok([address(0)?, address(1)?, address(2)?, address(3)?])
 }

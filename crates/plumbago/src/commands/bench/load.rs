@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use plumbago_bench::load::{self, LoadOptions, Target};
+use clap::{Args, ValueEnum};
+use plumbago_bench::load::{self, LoadOptions, Protocol, Target};
 use plumbago_bench::{Client, Daemon, Report, Server};
 use plumbago_model::ByteSize;
 
@@ -38,6 +38,12 @@ pub struct LoadArgs {
     /// Put in front of every name, like "bench1."
     #[arg(long, default_value = "")]
     prefix: String,
+    /// The form of the points
+    #[arg(long, value_enum, default_value_t = Form::Line)]
+    protocol: Form,
+    /// Points of a request, with --protocol datapoints or api-put
+    #[arg(long, default_value_t = 1000)]
+    batch: usize,
     /// Start a daemon of this binary for the measurement, on a temporary data directory (or on --data-dir,
     /// which is kept)
     #[arg(long)]
@@ -48,9 +54,9 @@ pub struct LoadArgs {
     /// Merge its blocks into long ones before measuring its disk use
     #[arg(long, requires = "spawn")]
     merge: bool,
-    /// Line listener of the server
-    #[arg(long, default_value = "127.0.0.1:2003", conflicts_with = "spawn")]
-    addr: String,
+    /// Where the server takes the points; by default the usual port of the protocol on this machine
+    #[arg(long, conflicts_with = "spawn")]
+    addr: Option<String>,
     /// Admin port of the server; "" if it has none
     #[arg(long, default_value = "127.0.0.1:8081", conflicts_with = "spawn")]
     admin: String,
@@ -81,7 +87,7 @@ pub fn run(args: &LoadArgs, file: Option<&Path>) -> Result<(), Failure> {
     } else {
         let admin = (!args.admin.is_empty()).then(|| Client::new(&args.admin));
         let server = Server { pid: args.pid, admin };
-        let target = Target { address: args.addr.clone(), server, data_dir: args.data_dir.clone() };
+        let target = Target { address: args.address(), server, data_dir: args.data_dir.clone() };
         load::measure(&args.options(), &target, &mut report)?;
     }
     print_report(&report, args.json)
@@ -92,7 +98,8 @@ fn spawn_and_measure(args: &LoadArgs, file: Option<&Path>, report: &mut Report) 
     let data_dir = args.data_dir.clone().unwrap_or_else(|| temporary.path().join("data"));
     let daemon = Daemon::spawn(&std::env::current_exe()?, &data_dir, file)?;
     let server = Server { pid: Some(daemon.pid()), admin: Some(Client::new(&daemon.admin)) };
-    let target = Target { address: daemon.line.clone(), server, data_dir: Some(data_dir.clone()) };
+    let target =
+        Target { address: args.protocol.address(&daemon).clone(), server, data_dir: Some(data_dir.clone()) };
     load::measure(&args.options(), &target, report)?;
     match args.kill {
         true => daemon.kill()?,
@@ -102,7 +109,50 @@ fn spawn_and_measure(args: &LoadArgs, file: Option<&Path>, report: &mut Report) 
     disk::measure(&Config { data_dir, ..loaded.config }, args.merge, report)
 }
 
+/// The form of the points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Graphite's lines
+    Line,
+    /// OpenTSDB's and KairosDB's lines; three tags take the place of the first components of a name
+    Put,
+    /// Requests to KairosDB's /api/v1/datapoints, as above
+    Datapoints,
+    /// Requests to OpenTSDB's /api/put, as above
+    ApiPut,
+}
+
+impl Form {
+    fn address(self, daemon: &Daemon) -> &String {
+        match self {
+            Self::Line => &daemon.line,
+            Self::Put => &daemon.opentsdb,
+            Self::Datapoints | Self::ApiPut => &daemon.api,
+        }
+    }
+}
+
+impl From<Form> for Protocol {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Line => Self::Line,
+            Form::Put => Self::Put,
+            Form::Datapoints => Self::Datapoints,
+            Form::ApiPut => Self::ApiPut,
+        }
+    }
+}
+
 impl LoadArgs {
+    fn address(&self) -> String {
+        let usual = match self.protocol {
+            Form::Line => "127.0.0.1:2003",
+            Form::Put => "127.0.0.1:4242",
+            Form::Datapoints | Form::ApiPut => "127.0.0.1:8080",
+        };
+        self.addr.clone().unwrap_or_else(|| usual.to_owned())
+    }
+
     fn options(&self) -> LoadOptions {
         LoadOptions {
             metrics: self.metrics,
@@ -113,6 +163,8 @@ impl LoadArgs {
             seed: self.seed,
             names: self.names.into(),
             prefix: self.prefix.clone(),
+            protocol: self.protocol.into(),
+            batch: self.batch,
             buffer: self.buffer,
         }
     }
