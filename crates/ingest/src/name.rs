@@ -44,6 +44,22 @@ pub(crate) fn with_clean(
     Ok(())
 }
 
+/// As [`with_clean`], for a name that `plumbago_kairosdb` has made of a metric and tags. Such a name is in normal form if
+/// it is not too long and has no control characters beyond ASCII.
+#[inline]
+pub(crate) fn with_series(
+    name: &[u8],
+    options: NameOptions,
+    relabel: Option<&Relabel>,
+    push: impl FnOnce(&[u8]),
+) -> Result<(), Reject> {
+    if relabel.is_none() && name.len() <= NAME_BYTES_MAX && name.is_ascii() {
+        push(name);
+        return Ok(());
+    }
+    with_clean(name, options, relabel, push)
+}
+
 /// Passes the normal form of a name that rules have made to `push`.
 pub(crate) fn finish(name: &str, options: NameOptions, push: impl FnOnce(&[u8])) -> Result<(), Reject> {
     with_clean(name.as_bytes(), options, None, push)
@@ -190,6 +206,24 @@ mod tests {
         let mut clean = None;
         with_clean(name, names, None, |name| clean = Some(str::from_utf8(name).unwrap().to_owned()))?;
         Ok(clean.unwrap())
+    }
+
+    proptest! {
+        /// What [`with_series`] passes on is what [`with_clean`] would.
+        #[test]
+        fn series_are_in_normal_form(
+            metric in "[!-~]{1,12}|[.~}a\"]{1,5}|\\PC{1,6}",
+            tags in proptest::collection::btree_map("[!-~]{1,6}|name|\\PC{1,4}", "[!-~]{1,6}|[~\"}]{1,3}|\\PC{1,4}", 0..4),
+        ) {
+            let series = plumbago_kairosdb::names::Series { metric, tags: tags.into_iter().collect() };
+            let name = plumbago_kairosdb::names::series_name(&series);
+            let passed = |result: &mut Option<Vec<u8>>, name: &[u8]| *result = Some(name.to_vec());
+            let (mut quick, mut slow) = (None, None);
+            let options = NameOptions::default();
+            let a = with_series(name.as_bytes(), options, None, |name| passed(&mut quick, name));
+            let b = with_clean(name.as_bytes(), options, None, |name| passed(&mut slow, name));
+            prop_assert_eq!((a, quick), (b, slow), "{}", name);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! digits follow, which makes the way back unique.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 /// A series as KairosDB and OpenTSDB name it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,7 +57,9 @@ pub fn append(name: &mut String, metric_text: &str, tags: &mut [(Cow<'_, str>, C
         encode_in_place(value_text, Part::Value);
     }
     // By whole segments: `a-b=1` stands before `a=1`.
-    tags.sort_by(|a, b| segment(a).cmp(segment(b)));
+    if !tags.is_sorted_by(|a, b| compare(a, b).is_le()) {
+        tags.sort_by(compare);
+    }
     for (tag, value) in tags {
         name.extend([";", tag, "=", value]);
     }
@@ -105,6 +108,19 @@ pub fn decoded(text: &str) -> Cow<'_, str> {
     String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
+/// Compares `tag=value` byte by byte.
+#[inline]
+fn compare(a: &(Cow<'_, str>, Cow<'_, str>), b: &(Cow<'_, str>, Cow<'_, str>)) -> Ordering {
+    let (a_tag, b_tag) = (a.0.as_bytes(), b.0.as_bytes());
+    let common = a_tag.len().min(b_tag.len());
+    match a_tag[..common].cmp(&b_tag[..common]) {
+        Ordering::Equal if a_tag.len() == b_tag.len() => a.1.as_bytes().cmp(b.1.as_bytes()),
+        // One tag begins with the other: what follows is compared with a sign of equality.
+        Ordering::Equal => segment(a).cmp(segment(b)),
+        order => order,
+    }
+}
+
 fn segment<'a>((tag, value): &'a (Cow<'_, str>, Cow<'_, str>)) -> impl Iterator<Item = u8> + 'a {
     tag.bytes().chain([b'=']).chain(value.bytes())
 }
@@ -117,6 +133,9 @@ fn encode_in_place(text: &mut Cow<'_, str>, part: Part) {
 
 fn encoded(text: &str, part: Part) -> Cow<'_, str> {
     let bytes = text.as_bytes();
+    if is_quiet(bytes, part) {
+        return Cow::Borrowed(text);
+    }
     let Some(first) = (0..bytes.len()).find(|at| is_special(bytes, *at, false, part)) else {
         return Cow::Borrowed(text);
     };
@@ -136,6 +155,39 @@ fn encoded(text: &str, part: Part) -> Cow<'_, str> {
     }
     // Only ASCII bytes were replaced, by ASCII.
     String::from_utf8(out).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// True if certainly no byte has to be encoded. Nearly all texts are such.
+#[inline]
+fn is_quiet(bytes: &[u8], part: Part) -> bool {
+    let odd = bytes.iter().fold(0, |odd, byte| odd | ODD[usize::from(*byte)]);
+    odd == 0
+        && match part {
+            Part::Metric => has_no_empty_component(bytes),
+            Part::Tag => bytes != b"name",
+            Part::Value => true,
+        }
+}
+
+/// 1 for each byte that has to be encoded somewhere, apart from dots.
+const ODD: [u8; 256] = {
+    let mut odd = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        odd[byte] =
+            matches!(byte as u8, 0..=b' ' | 0x7f | b';' | b'%' | b'!' | b'^' | b'=' | b'~' | b'}') as u8;
+        byte += 1;
+    }
+    odd
+};
+
+#[inline]
+fn has_no_empty_component(bytes: &[u8]) -> bool {
+    let mut doubled = 0;
+    for (byte, next) in bytes.iter().zip(&bytes[1.min(bytes.len())..]) {
+        doubled |= u8::from(*byte == b'.') & u8::from(*next == b'.');
+    }
+    doubled == 0 && bytes.first() != Some(&b'.') && bytes.last() != Some(&b'.')
 }
 
 /// Whether the byte at `at` has to be encoded. `after_escape` is whether the byte before was.

@@ -232,6 +232,9 @@ pub(crate) struct Mark {
 /// A tag and its value.
 pub(crate) type Tag<'a> = (Cow<'a, str>, Cow<'a, str>);
 
+/// Every whole number up to this has a double.
+const EXACT_MAX: u128 = 1 << 53;
+
 /// A number as it was sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
@@ -244,6 +247,7 @@ impl Number {
     #[inline]
     pub(crate) fn to_double(self) -> (f64, bool) {
         match self {
+            Self::Whole(whole) if whole.unsigned_abs() <= EXACT_MAX => (whole as i64 as f64, false),
             Self::Whole(whole) => (whole as f64, (whole as f64) as i128 != whole),
             Self::Real(real) => (real, false),
         }

@@ -101,7 +101,7 @@ impl OpenTsdb {
 
     #[inline]
     fn put(&mut self, put: Put, line: &[u8], context: &Context<'_>, intake: &mut Intake) {
-        match intake.offer(self.lines.name().as_bytes(), put.timestamp, put.value, context) {
+        match intake.offer_series(self.lines.name(), put.timestamp, put.value, context) {
             Ok(()) => {
                 self.taken += 1;
                 intake.losses.cut += u64::from(put.is_cut);

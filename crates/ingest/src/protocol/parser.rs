@@ -3,7 +3,7 @@
 use plumbago_model::PointBatch;
 
 use super::compressed::Compression;
-use crate::name::{NameOptions, with_clean};
+use crate::name::{NameOptions, with_clean, with_series};
 use crate::reject::{Reject, Tally};
 use crate::relabel::Relabel;
 
@@ -118,6 +118,22 @@ impl Intake {
     /// Number of points, accepted and refused.
     pub fn received(&self) -> u64 {
         self.points.len() as u64 + self.tally.total()
+    }
+
+    /// As [`Self::offer`], for a name that `plumbago_kairosdb` has made.
+    #[inline]
+    pub(crate) fn offer_series(
+        &mut self,
+        name: &str,
+        timestamp: u32,
+        value: f64,
+        context: &Context<'_>,
+    ) -> Result<(), Reject> {
+        if value.is_nan() {
+            return Err(Reject::Nan);
+        }
+        let push = |name: &[u8]| self.points.push_utf8(name, timestamp, value);
+        with_series(name.as_bytes(), context.names, context.relabel, push)
     }
 
     /// Adds a point unless its name or value is refused.

@@ -137,15 +137,16 @@ impl Lines {
         let mut has_ttl = false;
         for word in words {
             let text = &line[word.clone()];
-            let split = text
-                .split_once('=')
-                .filter(|(tag, value)| !tag.is_empty() && !value.is_empty() && !value.contains('='));
-            let Some((tag, _)) = split else { return Err(format!("invalid tag: {}", shortened(text))) };
-            if tag == TTL_TAG {
+            let mut signs = memchr::memchr_iter(b'=', text.as_bytes());
+            let at = match (signs.next(), signs.next()) {
+                (Some(at), None) if at > 0 && at + 1 < text.len() => at,
+                _ => return Err(format!("invalid tag: {}", shortened(text))),
+            };
+            if &text[..at] == TTL_TAG {
                 has_ttl = true;
                 continue;
             }
-            let at = word.start + tag.len();
+            let at = word.start + at;
             self.tags.push((word.start..at, at + 1..word.end));
         }
         // `a-b=1` stands before `a=1` in Graphite's order, so whole segments are compared.
@@ -213,16 +214,14 @@ impl Iterator for Words<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Place> {
-        let bytes = self.line.as_bytes();
-        let is_blank = |byte: u8| matches!(byte, b' ' | b'\t' | b'\r');
-        while self.at < bytes.len() && is_blank(bytes[self.at]) {
-            self.at += 1;
-        }
-        let from = self.at;
-        while self.at < bytes.len() && !is_blank(bytes[self.at]) {
-            self.at += 1;
-        }
-        (from < self.at).then_some(from..self.at)
+        // Nearly all bytes are above the blank: one comparison tells.
+        let is_blank = |byte: u8| byte <= b' ' && matches!(byte, b' ' | b'\t' | b'\r');
+        let rest = &self.line.as_bytes()[self.at..];
+        let from = rest.iter().position(|byte| !is_blank(*byte))?;
+        let length = rest[from..].iter().position(|byte| is_blank(*byte)).unwrap_or(rest.len() - from);
+        let from = self.at + from;
+        self.at = from + length;
+        Some(from..self.at)
     }
 }
 
