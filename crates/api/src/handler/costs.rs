@@ -80,7 +80,8 @@ mod tests {
     use crate::config::Limits;
 
     async fn asked(query: &str) -> Result<CostQuestion, ApiError> {
-        let request = Request::builder().uri(format!("/plumbago/costs?{query}")).body(Body::empty()).unwrap();
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = format!("/plumbago/costs?{query}").parse().unwrap();
         question(&Params::of(request, &Limits::default()).await?)
     }
 
