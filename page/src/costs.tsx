@@ -130,7 +130,7 @@ function known(value: number | null): string {
 }
 
 function percent(share: number): string {
-  return `${short(share * 100)} %`;
+  return share > 0 && share < 0.0005 ? "<0.1 %" : `${(share * 100).toFixed(1)} %`;
 }
 
 function copyOf(text: string | null): ComponentChildren {
