@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use plumbago_model::{MetricId, Stage, StorageRules};
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use self::source::Source;
 use self::tally::{Batch, Tally, counted};
