@@ -126,7 +126,7 @@ fn check_unused(daemon: &Daemon, setup: &Setup) {
     assert_eq!(rows(&found["directories"]["rows"], "unwritten"), [("web", 2), ("db", 1)]);
     // The commands that the page offers list the same, without the tagged ones.
     let list = |options: &[&str]| -> Vec<String> {
-        let arguments = [&["list"], options, &["**"]].concat();
+        let arguments = [&["list"][..], options, &["**"][..]].concat();
         setup.run_well(&arguments).lines().map(str::to_owned).collect()
     };
     assert_eq!(list(&["--unread", "30d"]), ["db.x", "web.a.y", "web.b.x"]);

@@ -38,7 +38,7 @@ impl Created {
     }
 
     fn rank(&self) -> (u32, Reverse<&str>) {
-        (self.created_on, Reverse(&self.name))
+        (self.created_on, Reverse(self.name.as_str()))
     }
 }
 

@@ -116,10 +116,8 @@ impl Tally {
             examples,
             directories: directories.greatest(limit, bytes, of),
         };
-        let unread_of = |counts: &Counts| counts.unread.unwrap_or(0);
-        let both_of = |counts: &Counts| counts.both.unwrap_or(0);
         Tallied {
-            unwritten: unused(total.unwritten, unwritten, |counts| counts.unwritten),
+            unwritten: unused(total.unwritten, unwritten, unwritten_of),
             unread: total.unread.map(|metrics| unused(metrics, unread, unread_of)),
             both: total.both.map(|metrics| unused(metrics, both, both_of)),
             total,
@@ -128,6 +126,18 @@ impl Tally {
             newest: self.newest.into_sorted(),
         }
     }
+}
+
+fn unwritten_of(counts: &Counts) -> u64 {
+    counts.unwritten
+}
+
+fn unread_of(counts: &Counts) -> u64 {
+    counts.unread.unwrap_or(0)
+}
+
+fn both_of(counts: &Counts) -> u64 {
+    counts.both.unwrap_or(0)
 }
 
 /// Those of the rows that count: metrics that readers see, below a directory.
