@@ -282,3 +282,52 @@ export interface RuleTrial {
     refused: { why: string; metrics: number; example: string }[];
   };
 }
+
+/** What metrics cost. `stored_bytes`, `unread` and `both` are null where nobody can tell. */
+export interface Counts {
+  metrics: number;
+  bytes: number;
+  stored_bytes: number | null;
+  unwritten: number;
+  unread: number | null;
+  both: number | null;
+}
+
+export interface CostDirectory extends Counts {
+  path: string;
+  /** Only the metrics directly in it. */
+  direct: boolean;
+  share: number;
+}
+
+export interface Unused {
+  metrics: number;
+  examples: string[];
+  directories: CostDirectory[];
+}
+
+export interface BiggestTags {
+  biggest: { text: string; series: number; values: number }[];
+  total: number;
+}
+
+/** What /plumbago/costs tells. */
+export interface Costs {
+  asked: { days: number; depth: number; under: string; limit: number };
+  now: number;
+  since: number;
+  reads_noted_since: number | null;
+  complete: boolean;
+  origin: "embedded" | "cassandra";
+  /** The file of the storage schemas; null for the built-in rules. */
+  schemas: string | null;
+  total: Counts;
+  tagged: Counts;
+  directories: { rows: CostDirectory[]; total: number; cut: boolean };
+  newest: { name: string; created_on: number; retention: string; section: string | null; line: number | null; differs: boolean }[];
+  unwritten: Unused;
+  unread: Unused | null;
+  both: Unused | null;
+  tags: { tags: BiggestTags; tag: string | null; values: BiggestTags | null } | null;
+  missing: string[];
+}

@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Boards } from "./boards";
+import { CostsView } from "./costs";
 import { followDrops, ImportDialog, importing } from "./import";
 import { emptyPanel } from "./link";
 import { PanelView } from "./panel";
@@ -40,6 +41,7 @@ export function App() {
         <span class="tools">
           <button type="button" aria-pressed={showing.value === "status"} title="What the daemon is doing" onClick={() => show(showing.value === "status" ? "graphs" : "status")}>Status</button>
           <button type="button" aria-pressed={showing.value === "rules"} title="What the rules do with a name, and what other rules would do" onClick={() => show(showing.value === "rules" ? "graphs" : "rules")}>Rules</button>
+          <button type="button" aria-pressed={showing.value === "costs"} title="The biggest directories and tags, the newest metrics, and those that nobody uses" onClick={() => show(showing.value === "costs" ? "graphs" : "costs")}>Costs</button>
           <button type="button" aria-expanded={importing.value !== null} title="Graphs of Grafana or graphite-web" onClick={() => (importing.value = importing.value === null ? "" : null)}>Import</button>
           <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={freeze}>Freeze</button>
           <Copy />
@@ -66,6 +68,7 @@ export function App() {
         <main>
           {showing.value === "status" && <StatusView />}
           {showing.value === "rules" && <RulesView />}
+          {showing.value === "costs" && <CostsView />}
           <div class="graphs" hidden={showing.value !== "graphs"}>
             {view.value.panels.map((panel, place) => <PanelView key={place} panel={panel} place={place} />)}
             <div class="more">

@@ -2,9 +2,10 @@
 
 import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { get, post, Refusal, type Fits, type RuleExplanation, type RulesInForce, type RuleTrial, type SectionUse } from "./api";
+import { get, post, type Fits, type Refusal, type RuleExplanation, type RulesInForce, type RuleTrial, type SectionUse } from "./api";
+import { Problem, refusalOf, useRequest } from "./asking";
+import { Command } from "./command";
 import { count, duration, many, moment, short, visible } from "./numbers";
-import { spoken } from "./state";
 import { token, Token } from "./token";
 import { Values } from "./values";
 
@@ -42,45 +43,6 @@ export function RulesView() {
       {!inForce.value && !problem.value && <p class="note" role="status">asking…</p>}
     </section>
   );
-}
-
-function refusalOf(error: unknown): Refusal {
-  return error instanceof Refusal ? error : new Refusal(-1, String(error));
-}
-
-function Problem({ refusal }: { refusal: Refusal }) {
-  return <div class="problem" role="alert">{refusal.message.split("\n").map((line, place) => <div key={place}>{visible(line)}</div>)}</div>;
-}
-
-/** A request of which only the newest counts, with its answer or why there is none. */
-function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Refusal | null>; busy: Signal<boolean>; send: (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => void } {
-  const answer = useSignal<T | null>(null);
-  const problem = useSignal<Refusal | null>(null);
-  const busy = useSignal(false);
-  const current = useSignal<AbortController | null>(null);
-  useEffect(() => () => current.peek()?.abort(), []);
-  const send = (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => {
-    current.peek()?.abort();
-    const controller = new AbortController();
-    current.value = controller;
-    busy.value = true;
-    request(controller.signal).then(
-      (found) => {
-        if (controller.signal.aborted) return;
-        answer.value = found;
-        problem.value = null;
-        busy.value = false;
-        spoken.value = said(found);
-      },
-      (error: unknown) => {
-        if (controller.signal.aborted) return;
-        answer.value = null;
-        problem.value = refusalOf(error);
-        busy.value = false;
-      },
-    );
-  };
-  return { answer, problem, busy, send };
 }
 
 function Name() {
@@ -216,32 +178,6 @@ function Existing({ metric }: { metric: Metric }) {
         </>
       )}
     </>
-  );
-}
-
-/** A command to copy: the page itself changes nothing. */
-function Command({ text, what }: { text: string; what: string }) {
-  const said = useSignal("");
-  return (
-    <p class="command">
-      {what} <code>{visible(text)}</code>
-      <button
-        type="button"
-        aria-label={`Copy the command ${visible(text)}`}
-        onClick={async () => {
-          try {
-            await navigator.clipboard.writeText(text);
-            said.value = "Copied";
-          } catch {
-            said.value = "Mark and copy it";
-          }
-          spoken.value = said.value;
-          window.setTimeout(() => (said.value = ""), 2000);
-        }}
-      >
-        {said.value || "Copy"}
-      </button>
-    </p>
   );
 }
 

@@ -9,8 +9,9 @@ export const current = signal(0);
 export const live = signal(true);
 export const sidebar = signal(window.innerWidth >= 900);
 export const helping = signal(false);
-/** What the page shows: graphs, the daemon's status, or the test of its rules. */
-export type Shown = "graphs" | "status" | "rules";
+/** What the page shows: graphs, the daemon's status, the test of its rules, or what costs. */
+const SHOWN = ["graphs", "status", "rules", "costs"] as const;
+export type Shown = (typeof SHOWN)[number];
 export const showing = signal<Shown>("graphs");
 export const theme = signal<"auto" | "dark" | "light">("auto");
 /** The range of the newest answer in seconds, and the times that were asked for. */
@@ -40,7 +41,7 @@ export function show(what: Shown): void {
 /** Reads the state from the address, and follows it from then on. */
 export function begin(): void {
   const read = () => {
-    showing.value = location.hash === "#status" ? "status" : location.hash === "#rules" ? "rules" : "graphs";
+    showing.value = SHOWN.find((what) => location.hash === `#${what}`) ?? "graphs";
     if (showing.value !== "graphs") return;
     const text = location.hash.length > 1 ? location.hash : location.search;
     view.value = parseView(text);

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { build } from "esbuild";
 
 const { outputFiles } = await build({
-  stdin: { contents: 'export * from "./src/link"; export * from "./src/imports"; export * from "./src/numbers"; export * from "./src/shape"; export * from "./src/colors"; export * from "./src/functions";', resolveDir: new URL("..", import.meta.url).pathname, loader: "ts" },
+  stdin: { contents: 'export * from "./src/commands"; export * from "./src/link"; export * from "./src/imports"; export * from "./src/numbers"; export * from "./src/shape"; export * from "./src/colors"; export * from "./src/functions";', resolveDir: new URL("..", import.meta.url).pathname, loader: "ts" },
   bundle: true, format: "esm", write: false, platform: "neutral",
 });
 const page = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
@@ -179,4 +179,20 @@ test("what cannot be read says what to do", () => {
       assert.ok(error instanceof page.Unreadable, `${text}: ${error}`);
     }
   }
+});
+
+test("commands name what they are about and nothing else", () => {
+  assert.equal(page.globBelow("a.b", false), "a.b.**");
+  assert.equal(page.globBelow("a.b", true), "a.b.*");
+  assert.deepEqual([page.globBelow("", false), page.globBelow("", true)], ["**", "*"]);
+  assert.equal(page.measure(""), "plumbago du '/'");
+  assert.equal(page.measure("it's"), "plumbago du 'it'\\''s'");
+  assert.equal(page.list("a", false, 90, true, true), "plumbago list 'a.**' --silent 90d --unread 90d");
+  assert.equal(page.deleting(page.list("a", true, 30, false, true)), "plumbago list 'a.*' --unread 30d | plumbago delete --names - --dry-run");
+  for (const other of ["a[1]", "a*", "a{b", "a?", "a\\b", "-a"]) {
+    assert.deepEqual([page.globBelow(other, false), page.measure(other), page.list(other, false, 1, true, false)], [null, null, null]);
+  }
+  assert.equal(page.info("a.b"), "plumbago info 'a.b'");
+  assert.equal(page.info("a;b='c"), "printf '%s\\n' 'a;b='\\''c' | plumbago info --names -");
+  assert.equal(page.tagged("host", "$(reboot)"), "plumbago list --tag='host=$(reboot)'");
 });

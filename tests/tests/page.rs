@@ -1,6 +1,8 @@
 //! The page at `/` in a real browser: names are found and plotted, plots are zoomed, names full of HTML are text,
 //! everything works by keyboard, and axe-core finds no violation.
 
+mod costs;
+
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
@@ -537,6 +539,14 @@ fn axe_finds_no_violation() {
         assert_eq!(violations(&browser, &axe), serde_json::json!([]), "the rules, dark: {dark}");
         let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
         assert!(overflow.as_i64().unwrap() <= 0, "the rules are {overflow} px too wide");
+        browser.open("about:blank");
+        browser.open(&page(&daemon, "#costs"));
+        browser.wait_text(".costs caption", "Metrics that were created last");
+        browser.click_button(".costs th", "host");
+        browser.wait_text(".costs caption", "Values of host");
+        assert_eq!(violations(&browser, &axe), serde_json::json!([]), "what costs, dark: {dark}");
+        let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
+        assert!(overflow.as_i64().unwrap() <= 0, "what costs is {overflow} px too wide");
     }
     browser.check_log(&["400 (Bad Request)"]);
 }

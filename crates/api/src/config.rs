@@ -120,7 +120,7 @@ pub struct PageConfig {
     /// Whether browsers get the page at `/`. Its calls /plumbago/browse and /plumbago/search are answered in
     /// any case.
     pub enabled: bool,
-    /// Who may see the daemon's status and test its rules.
+    /// Who may see the daemon's status and what costs, and test its rules.
     pub status: StatusAccess,
     /// Names in the header `Host` by which people of this machine may reach the status, besides addresses and
     /// localhost.

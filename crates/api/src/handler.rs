@@ -2,6 +2,7 @@
 
 mod boards;
 mod browse;
+mod costs;
 mod dashboard;
 mod events;
 mod expand;
@@ -29,6 +30,7 @@ mod tags;
 use axum::extract::Request;
 
 pub(crate) use browse::plumbago;
+pub(crate) use costs::costs;
 pub(crate) use dashboard::{composer, dashboard};
 pub(crate) use events::events;
 pub(crate) use expand::expand;

@@ -51,6 +51,6 @@ pub use plumbago_tls::{Certificates, TlsError};
 pub use points::{BodyFault, NoWriter, NotTaken, PointWriter};
 pub use server::{BindError, Door, Server};
 pub use state::Handles;
-pub use status::{RuleTester, RuleTexts, StatusHandles, StatusSource, TrialLimits};
+pub use status::{CostQuestion, CostSource, RuleTester, RuleTexts, StatusHandles, StatusSource, TrialLimits};
 pub use tagging::{NoTagging, Tagging, TaggingError};
 pub use users::{LiveUsers, UsersError};

@@ -84,7 +84,9 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, users: LiveUsers, 
     }
     router = router.merge(kairosdb(config, &api, registry));
     // Without headers of CORS: no other site may read it.
-    for (path, name) in [("/plumbago/status", "status"), ("/plumbago/rules", "rules")] {
+    for (path, name) in
+        [("/plumbago/status", "status"), ("/plumbago/rules", "rules"), ("/plumbago/costs", "costs")]
+    {
         router = with_paths(router, &[path], endpoint(name, &api, registry));
     }
     if config.gzip {
@@ -167,6 +169,7 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "plumbago" => methods(api, meter, handler::plumbago),
         "status" => methods(api, meter, handler::status),
         "rules" => methods(api, meter, handler::rules),
+        "costs" => methods(api, meter, handler::costs),
         _ => methods(api, meter, |_, _| async { plain(StatusCode::OK, GRAPHITE_VERSION) }),
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon's status and its test of rules, as the process gives them to the API's port.
+//! The daemon's status, its test of rules and what costs, as the process gives them to the API's port.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct RuleTexts {
     pub aggregation: Option<String>,
 }
 
-/// How much of the daemon a trial of rules may use.
+/// How much of the daemon a trial of rules, or a look at all metrics, may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrialLimits {
     /// Most metrics that are looked at.
@@ -68,6 +68,33 @@ pub trait RuleTester: Send + Sync + Debug {
     async fn try_texts(&self, texts: RuleTexts, limits: TrialLimits) -> Result<Value, AdminError>;
 }
 
+/// What is asked for about costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CostQuestion {
+    /// How many days nobody wrote or read a metric that counts as unused.
+    pub days: u32,
+    /// How many components below `under` directories are, at least 1.
+    pub depth: usize,
+    /// Only metrics below this directory; empty for all.
+    pub under: String,
+    /// Most rows of each list.
+    pub limit: usize,
+    /// The tag whose biggest values are asked for.
+    pub tag: Option<String>,
+}
+
+/// Tells what costs. Changes nothing.
+#[async_trait]
+pub trait CostSource: Send + Sync + Debug {
+    /// Returns the biggest directories and tags, the newest metrics with their rules, and those that nobody writes or reads,
+    /// as a JSON object. Ends early at a limit, and says so.
+    ///
+    /// # Errors
+    ///
+    /// `AdminError` if the store cannot be read, or too many ask at once.
+    async fn costs(&self, question: CostQuestion, limits: TrialLimits) -> Result<Value, AdminError>;
+}
+
 /// Where the status comes from, and what those have to know who may not see it otherwise.
 #[derive(Debug, Clone)]
 pub struct StatusHandles {
@@ -75,6 +102,8 @@ pub struct StatusHandles {
     pub source: Arc<dyn StatusSource>,
     /// Explains and tries rules, for those who may see the status.
     pub rules: Arc<dyn RuleTester>,
+    /// Tells what costs, to those who may see the status.
+    pub costs: Arc<dyn CostSource>,
     /// `admin.token`; empty if there is none.
     pub token: String,
     /// The secret of the data directory, which is as good as the token.

@@ -5,6 +5,7 @@
 //! [`plan`] of the pattern; only `plumbago_model::glob` decides what a pattern matches. Tagged series are in
 //! [`tags`]. [`search`] finds names by words and lists directories, with a [`sweep`] through the tree.
 
+mod biggest;
 mod children;
 mod components;
 pub mod fuzzing;
@@ -21,6 +22,7 @@ mod trie;
 mod walk;
 mod words;
 
+pub use biggest::{BiggestTags, TagSize};
 pub use index::{FindError, FindLimits, Index, Node, NodeRef};
 pub use search::{Listed, Listing, Matches};
 pub use tags::complete::{TagFilter, TagText};

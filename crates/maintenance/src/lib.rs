@@ -14,6 +14,7 @@
 pub mod backup;
 pub mod checkpoint;
 pub mod config;
+pub mod costs;
 pub mod directories;
 pub mod expire;
 pub mod export;
@@ -34,6 +35,7 @@ pub mod verbs;
 pub mod windows;
 
 mod drive;
+mod idle;
 mod jobs;
 mod rate;
 mod report;

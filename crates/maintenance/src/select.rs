@@ -64,6 +64,26 @@ pub struct FoundNode {
     pub is_directory: bool,
 }
 
+/// A tag or a value, with how many series have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TagSize {
+    /// The tag, or the value.
+    pub text: String,
+    /// How many series have it.
+    pub series: u64,
+    /// How many values the tag has; 0 for a value.
+    pub values: u64,
+}
+
+/// The biggest tags, or the biggest values of one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BiggestTags {
+    /// Those with the most series, these first.
+    pub biggest: Vec<TagSize>,
+    /// How many there are.
+    pub total: u64,
+}
+
 /// The names of the metrics that exist.
 #[async_trait]
 pub trait MetricNames: Send + Sync + Debug {
@@ -78,12 +98,17 @@ pub trait MetricNames: Send + Sync + Debug {
     /// If the glob is not valid, or more match.
     async fn nodes(&self, glob: &str, limit: usize) -> Result<Vec<FoundNode>, VerbError>;
 
-    /// The tags with the number of their values; or the values of one tag with the number of their series. Sorted, at
-    /// most `limit`.
+    /// The tags, or the values of one tag, with the number of series that have them. Sorted, at most `limit`.
     ///
     /// # Errors
     /// If the process has no tags in memory.
     async fn tags(&self, tag: Option<&str>, limit: usize) -> Result<Vec<(String, u64)>, VerbError>;
+
+    /// The `limit` tags that most series have, or values of one tag, these first.
+    ///
+    /// # Errors
+    /// If the process has no tags in memory.
+    async fn biggest_tags(&self, tag: Option<&str>, limit: usize) -> Result<BiggestTags, VerbError>;
 }
 
 /// Counts the metrics of a selection.

@@ -3,7 +3,6 @@
 //! The rows help an operator to find metrics that nobody looks at. Nothing else depends on them, so a row that cannot be
 //! read counts as none.
 
-use std::collections::HashSet;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
@@ -21,39 +20,50 @@ pub(crate) const KEYSPACE: &str = "reads";
 /// The row with the day from which on reads were noted. No id is so short.
 const SINCE: &[u8] = b"since";
 const DAY: i64 = 86_400;
-/// Metrics that memory remembers as noted on this day, so that they are not written again. Eight bytes each, and room.
-const KNOWN_MAX: usize = 1 << 20;
+/// Places of metrics that memory remembers as noted on this day, so that they are not looked up again: 1 MiB. A power of two.
+const PLACES: usize = 1 << 17;
 
-/// The metrics that were noted today.
+/// Metrics that were noted today. Each has one place, where another one may take over; the rows tell all of them.
 #[derive(Debug, Default)]
-pub(crate) struct NotedToday(Mutex<(u32, HashSet<u64>)>);
+pub(crate) struct NotedToday(Mutex<(u32, Vec<u64>)>);
 
 impl NotedToday {
-    /// The metrics that are not noted for this day yet.
+    /// The metrics that are not known to be noted for this day.
     fn missing(&self, day: u32, ids: &[MetricId]) -> Vec<MetricId> {
-        let mut known = lock(&self.0);
-        if known.0 != day || known.1.len() >= KNOWN_MAX {
-            *known = (day, HashSet::new());
-        }
-        ids.iter().copied().filter(|id| !known.1.contains(&short(id))).collect()
+        let known = lock(&self.0);
+        let is_known = |id: &MetricId| known.0 == day && known.1.get(place(id)) == Some(&short(id));
+        ids.iter().copied().filter(|id| !is_known(id)).collect()
     }
 
     fn add(&self, day: u32, ids: &[MetricId]) {
         let mut known = lock(&self.0);
-        if known.0 == day {
-            known.1.extend(ids.iter().map(short));
+        if known.0 > day {
+            return;
+        }
+        if known.0 != day || known.1.is_empty() {
+            *known = (day, vec![0; PLACES]);
+        }
+        for id in ids {
+            known.1[place(id)] = short(id);
         }
     }
 
     /// Forgets a metric, because its row was deleted.
     pub(crate) fn remove(&self, id: &MetricId) {
-        lock(&self.0).1.remove(&short(id));
+        let mut known = lock(&self.0);
+        if let Some(noted) = known.1.get_mut(place(id)).filter(|noted| **noted == short(id)) {
+            *noted = 0;
+        }
     }
 }
 
-/// Ids are hashes: a part of one is as good as another hash.
+fn place(id: &MetricId) -> usize {
+    short(id) as usize & (PLACES - 1)
+}
+
+/// Ids are hashes: a part of one is as good as another hash. It is never 0, which stands for no metric.
 fn short(id: &MetricId) -> u64 {
-    id.0[8..].try_into().map_or(0, u64::from_le_bytes)
+    id.0[8..].try_into().map_or(1, u64::from_le_bytes).max(1)
 }
 
 fn day_of(time: i64) -> u32 {
@@ -68,16 +78,24 @@ fn note(core: &Core, open: &Open, ids: &[MetricId], now: i64) -> Result<(), Stor
         return Ok(());
     }
     ids.sort_unstable();
+    ids.dedup();
+    let unnoted: Vec<MetricId> = ids.iter().copied().filter(|id| row(open, &id.0) != Some(day)).collect();
+    if !unnoted.is_empty() {
+        write(core, open, &unnoted, day)?;
+    }
+    core.noted.add(day, &ids);
+    Ok(())
+}
+
+fn write(core: &Core, open: &Open, ids: &[MetricId], day: u32) -> Result<(), StoreError> {
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
-    for id in &ids {
+    for id in ids {
         batch.insert(&open.reads, id.0, day.to_le_bytes());
     }
     batch
         .commit()
         .and_then(|()| pressure::rotate_when_full(&open.reads, core.config.memtable_bytes.0))
-        .map_err(|error| write_error("note which metrics were read", error))?;
-    core.noted.add(day, &ids);
-    Ok(())
+        .map_err(|error| write_error("note which metrics were read", error))
 }
 
 /// Notes the first day of the notes, unless it is known.
@@ -105,9 +123,13 @@ pub(crate) fn noted_since(open: &Open) -> Option<u32> {
 }
 
 fn day_in(open: &Open, key: &[u8]) -> Option<u32> {
+    row(open, key).map(|day| day.saturating_mul(DAY as u32))
+}
+
+/// The day in a row.
+fn row(open: &Open, key: &[u8]) -> Option<u32> {
     let row = open.reads.get(key).ok().flatten()?;
-    let day = u32::from_le_bytes(row.as_ref().try_into().ok()?);
-    Some(day.saturating_mul(DAY as u32))
+    Some(u32::from_le_bytes(row.as_ref().try_into().ok()?))
 }
 
 /// Removes what is noted of a metric, by a row in the batch that deletes it.
@@ -127,5 +149,44 @@ impl ReadNotes for EmbeddedStore {
             store.core.watch(note(&store.core, &open, &ids, now))
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(names: &[&str]) -> Vec<MetricId> {
+        names.iter().map(|name| MetricId::of(name)).collect()
+    }
+
+    #[test]
+    fn a_day_forgets_the_one_before() {
+        let noted = NotedToday::default();
+        let all = ids(&["a", "b", "c"]);
+        assert_eq!(noted.missing(7, &all), all);
+        noted.add(7, &all[..2]);
+        assert_eq!(noted.missing(7, &all), all[2..]);
+        noted.remove(&all[0]);
+        assert_eq!(noted.missing(7, &all), [all[0], all[2]]);
+        assert_eq!(noted.missing(8, &all), all);
+        noted.add(8, &all[2..]);
+        noted.add(7, &all);
+        assert_eq!(noted.missing(8, &all), all[..2], "a late note of the day before");
+    }
+
+    #[test]
+    fn metrics_of_one_place_are_told_apart() {
+        let noted = NotedToday::default();
+        let one = MetricId([7; 16]);
+        let mut other = one;
+        other.0[15] = 8;
+        assert_eq!(place(&one), place(&other));
+        noted.add(1, &[one]);
+        assert_eq!(noted.missing(1, &[one, other]), [other]);
+        noted.add(1, &[other]);
+        assert_eq!(noted.missing(1, &[one, other]), [one], "which its row tells");
+        noted.remove(&one);
+        assert!(noted.missing(1, &[other]).is_empty());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn plumbago(api: Arc<Api>, request: Request) -> Response {
         "boards" => super::boards::boards(&api).await,
         "explain" => Ok(super::explain::explain(&api, request).await),
         _ => Err(ApiError::Missing(format!(
-            "there is no call {}; there are boards, browse, explain, rules, search and status",
+            "there is no call {}; there are boards, browse, costs, explain, rules, search and status",
             quoted(&call)
         ))),
     };
@@ -151,7 +151,7 @@ fn text(params: &Params, name: &str) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-fn amount(params: &Params, name: &str, default: usize) -> Result<usize, ApiError> {
+pub(super) fn amount(params: &Params, name: &str, default: usize) -> Result<usize, ApiError> {
     let number = params.integer(name, default as i64)?;
     usize::try_from(number).map_err(|_| ApiError::Invalid(format!("{name}={number}: must not be negative")))
 }

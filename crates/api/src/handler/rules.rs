@@ -59,7 +59,7 @@ async fn trial(api: &Api, rules: &dyn RuleTester, request: Request) -> Result<Va
     rules.try_texts(texts, limits).await.map_err(api_error)
 }
 
-fn api_error(error: AdminError) -> ApiError {
+pub(super) fn api_error(error: AdminError) -> ApiError {
     match error {
         AdminError::Unknown(text) => ApiError::Missing(text),
         AdminError::Invalid(text) => ApiError::Invalid(text),

@@ -1,5 +1,5 @@
-//! `/plumbago/status`: a view of the daemon. It is open to this machine, or to those who know the admin token, and so is
-//! the test of rules.
+//! `/plumbago/status`: a view of the daemon. It is open to this machine, or to those who know the admin token, and so are
+//! the test of rules and what costs.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::config::{PageConfig, StatusAccess};
 use crate::error::plain;
 use crate::server::Client;
 use crate::state::Api;
-use crate::status::{RuleTester, StatusHandles, StatusSource};
+use crate::status::{CostSource, RuleTester, StatusHandles, StatusSource};
 
 /// Headers that a proxy adds. The client of such a request is not the one that is connected.
 const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
@@ -28,6 +28,7 @@ const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip
 pub(crate) struct Status {
     source: Arc<dyn StatusSource>,
     pub(super) rules: Arc<dyn RuleTester>,
+    pub(super) costs: Arc<dyn CostSource>,
     access: Access,
     registry: Registry,
     is_open_here: bool,
@@ -46,6 +47,7 @@ impl Status {
         Some(Self {
             source: Arc::clone(&handles.source),
             rules: Arc::clone(&handles.rules),
+            costs: Arc::clone(&handles.costs),
             access: Access::new(&handles.token, handles.secret.clone()),
             registry: registry.clone(),
             is_open_here: config.status == StatusAccess::Auto,
@@ -106,7 +108,7 @@ pub(super) fn unstored(mut response: Response) -> Response {
 }
 
 fn refusal() -> Response {
-    let text = "the status and the rules are shown to browsers on the daemon's machine, or with the header \
+    let text = "the status, the rules and what costs are shown to browsers on the daemon's machine, or with the header \
                 Authorization and admin.token (or the content of the file admin-secret of the data directory) as its bearer token\n";
     let mut response = plain(StatusCode::UNAUTHORIZED, text);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
     use crate::admin::AdminSecret;
     use crate::error::AdminError;
-    use crate::status::{RuleTexts, TrialLimits};
+    use crate::status::{CostQuestion, RuleTexts, TrialLimits};
 
     #[derive(Debug)]
     struct Empty;
@@ -153,6 +155,13 @@ mod tests {
     }
 
     #[async_trait::async_trait]
+    impl CostSource for Empty {
+        async fn costs(&self, _: CostQuestion, _: TrialLimits) -> Result<Value, AdminError> {
+            Ok(json!({}))
+        }
+    }
+
+    #[async_trait::async_trait]
     impl StatusSource for Empty {
         async fn status(&self) -> Result<Value, AdminError> {
             Ok(json!({}))
@@ -161,7 +170,13 @@ mod tests {
 
     fn handles(secret: &str) -> StatusHandles {
         let secret = AdminSecret { value: secret.to_owned(), file: PathBuf::new() };
-        StatusHandles { source: Arc::new(Empty), rules: Arc::new(Empty), token: String::new(), secret }
+        StatusHandles {
+            source: Arc::new(Empty),
+            rules: Arc::new(Empty),
+            costs: Arc::new(Empty),
+            token: String::new(),
+            secret,
+        }
     }
 
     fn status() -> Status {

@@ -51,7 +51,7 @@ impl TagFilter {
 pub(crate) struct Listed {
     id: u32,
     pub(crate) text: Arc<str>,
-    series: u64,
+    pub(crate) series: u64,
 }
 
 impl From<Listed> for TagText {
@@ -75,6 +75,11 @@ impl Tags {
     pub(crate) fn tag_text(&self, tag: &str) -> Option<TagText> {
         let (id, known) = self.pairs.tag(tag)?;
         Some(TagText { id, text: tag.to_owned(), series: known.series.len() })
+    }
+
+    /// The number of values of a tag; 0 if no series has it.
+    pub(crate) fn value_count(&self, tag: &str) -> usize {
+        self.pairs.tag(tag).map_or(0, |(_, tag)| tag.values.len())
     }
 
     /// Up to `count` values of a tag after `after`, sorted.

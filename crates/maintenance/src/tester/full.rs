@@ -69,6 +69,17 @@ pub async fn full(work: &Work, name: &str, retention: &Retention) -> Result<Vec<
     Ok(retention.stages().iter().enumerate().map(stage).collect())
 }
 
+/// What a metric with this retention takes in the embedded store, or in Cassandra, when its stages are full. It is estimated,
+/// and reads nothing.
+pub(crate) fn estimate(retention: &Retention, is_embedded: bool) -> u64 {
+    let stages = retention.stages().iter().enumerate();
+    let bytes = stages.map(|(at, stage)| {
+        let each = if is_embedded { EMBEDDED[at.min(1)] } else { du::POINT_BYTES as f64 };
+        f64::from(stage.points) * each
+    });
+    bytes.sum::<f64>().round() as u64
+}
+
 /// The bytes that a raw point and a window of a metric take; `None` where it has too few, or too many to read them.
 async fn measured(work: &Work, name: &str) -> Result<[Option<f64>; 2], VerbError> {
     let none = [None, None];
@@ -94,6 +105,13 @@ fn of_each(stages: &[StageInfo]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn full_stages_are_estimated() {
+        let retention: Retention = "60s:1d,1h:30d".parse().unwrap();
+        assert_eq!(estimate(&retention, true), 5731, "1440 times 1.44 and 720 times 5.08");
+        assert_eq!(estimate(&retention, false), 24 * (1440 + 720));
+    }
 
     #[test]
     fn few_points_measure_nothing() {

@@ -6,6 +6,7 @@ mod aggregation;
 mod backend;
 mod carbonlink;
 mod clock;
+mod costs;
 mod files;
 mod greeting;
 mod health;
@@ -197,6 +198,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         status: Some(StatusHandles {
             source: Arc::new(status::Inside::new(config, control.clone(), listeners.clone())),
             rules: Arc::new(rule_tester::Tester::new(config, &core, work.clone(), rules_of_names)),
+            costs: Arc::new(costs::Costs::new(&core, work.clone())),
             token: config.admin.token.clone(),
             secret: secret.clone(),
         }),

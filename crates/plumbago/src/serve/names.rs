@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use plumbago_api::NameFinder;
 use plumbago_index::{FindLimits, Index, TagExpression};
-use plumbago_maintenance::select::{FoundNode, MetricNames, NAMES_IN_BATCH, NameBatches, Which};
+use plumbago_maintenance::select::{
+    BiggestTags, FoundNode, MetricNames, NAMES_IN_BATCH, NameBatches, TagSize, Which,
+};
 use plumbago_maintenance::verb::VerbError;
 use plumbago_model::sanitize;
 use tokio::sync::mpsc;
@@ -75,6 +77,18 @@ impl MetricNames for Names {
         };
         let found = found.map_err(|error| failed(&error))?;
         Ok(found.into_iter().map(|tag| (tag.text, tag.series)).collect())
+    }
+
+    async fn biggest_tags(&self, tag: Option<&str>, limit: usize) -> Result<BiggestTags, VerbError> {
+        if self.finder.is_some() {
+            return Err(VerbError::Failed("tags need index.mode = \"memory\"".to_owned()));
+        }
+        let (index, tag) = (Arc::clone(&self.index), tag.map(str::to_owned));
+        let found = tokio::task::spawn_blocking(move || index.biggest_tags(tag.as_deref(), limit)).await;
+        let found = found.map_err(|error| failed(&error))?;
+        let size =
+            |tag: plumbago_index::TagSize| TagSize { text: tag.text, series: tag.series, values: tag.values };
+        Ok(BiggestTags { biggest: found.biggest.into_iter().map(size).collect(), total: found.total })
     }
 }
 

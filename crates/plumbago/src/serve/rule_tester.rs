@@ -137,7 +137,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     tokio::task::spawn_blocking(work).await.map_err(|error| AdminError::Failed(error.to_string()))
 }
 
-fn failed(error: VerbError) -> AdminError {
+pub(super) fn failed(error: VerbError) -> AdminError {
     match error {
         VerbError::Invalid(text) => AdminError::Invalid(text),
         error => AdminError::Failed(error.text()),
@@ -237,7 +237,7 @@ fn fitting<T>(section: &RuleSection<'_, T>, gives: String) -> Value {
 }
 
 /// A file for people; `None` for the built-in rules.
-fn shown(file: &Path) -> Option<String> {
+pub(super) fn shown(file: &Path) -> Option<String> {
     (!file.as_os_str().is_empty()).then(|| file.display().to_string())
 }
 

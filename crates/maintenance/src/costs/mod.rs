@@ -1,0 +1,222 @@
+//! What costs: the biggest directories and tags, the newest metrics, and those that nobody writes or reads. Nothing here
+//! changes anything.
+//!
+//! The rows of all metrics pass once, and only sums, the greatest of them and a few names are kept
+//! (`docs/decisions/costs.md`).
+
+mod directories;
+mod newest;
+mod source;
+mod tally;
+mod top;
+
+use std::sync::Arc;
+
+use plumbago_model::{MetricId, Stage, StorageRules};
+use serde::Serialize;
+use tokio::time::timeout_at;
+
+use self::source::Source;
+use self::tally::{Batch, Tally, counted};
+use crate::idle::{DAY, Unread, are_silent};
+use crate::select::BiggestTags;
+use crate::tester::full::Origin;
+use crate::tester::trial::Limits;
+use crate::verb::{VerbError, Work};
+
+pub use self::directories::{Biggest, Counts, Directory};
+pub use self::newest::Newest;
+pub use self::tally::Unused;
+
+/// Most metrics whose points are measured: that reads them.
+const MEASURED_MAX: usize = 2000;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// How long nobody wrote or read a metric that counts as unused.
+    pub days: u32,
+    /// How many components below `under` directories are, at least 1.
+    pub depth: usize,
+    /// Only metrics below this directory; empty for all.
+    pub under: String,
+    /// Most rows of each list.
+    pub limit: usize,
+    /// The tag whose biggest values are asked for.
+    pub tag: Option<String>,
+    /// Whether this process notes which metrics are read.
+    pub reads_are_noted: bool,
+}
+
+/// The biggest tags.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tags {
+    /// The tags that most series have.
+    pub tags: BiggestTags,
+    /// The tag that was asked for.
+    pub tag: Option<String>,
+    /// Its biggest values.
+    pub values: Option<BiggestTags>,
+}
+
+/// What costs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Costs {
+    /// What was looked at.
+    pub total: Counts,
+    /// The tagged series of that, which are in no directory.
+    pub tagged: Counts,
+    /// False if a limit ended the search before it had seen all metrics.
+    pub complete: bool,
+    /// Where the bytes of full stages come from.
+    pub origin: Origin,
+    /// The biggest directories.
+    pub directories: Biggest,
+    /// The newest metrics, these first.
+    pub newest: Vec<Newest>,
+    /// Metrics without a point since `since`.
+    pub unwritten: Unused,
+    /// Metrics that nobody read since then; `None` if nobody can tell.
+    pub unread: Option<Unused>,
+    /// Those that are both.
+    pub both: Option<Unused>,
+    /// The time since which metrics are unused, in seconds since the epoch.
+    pub since: i64,
+    /// Since when reads are noted, in seconds since the epoch; `None` if that is not known.
+    pub reads_noted_since: Option<u32>,
+    /// The biggest tags; `None` if this process has no tags in memory.
+    pub tags: Option<Tags>,
+    /// What cannot be answered, and why.
+    pub missing: Vec<String>,
+}
+
+/// Finds what costs. Ends early at a limit, and says so.
+///
+/// # Errors
+/// If the store cannot be read.
+pub async fn measure(
+    work: &Work,
+    rules: &Arc<StorageRules>,
+    question: Question,
+    limits: Limits,
+) -> Result<Costs, VerbError> {
+    let now = work.context.clock.now();
+    let since = now - i64::from(question.days) * DAY;
+    let mut missing = Vec::new();
+    let reads_noted_since = work.stores.rows.reads_noted_since().await?;
+    let unread = match question.reads_are_noted {
+        true => Unread::since(work, since).await?.map_err(|noted_since| {
+            let (noted, asked) = ((now - noted_since) / DAY, question.days);
+            format!("reads have been noted for {noted} days only, so nobody can tell what was unread for {asked} days")
+        }),
+        false => Err("the store does not note which metrics are read".to_owned()),
+    };
+    let unread = unread.map_err(|why| missing.push(why)).ok();
+    let tags = match tags(work, &question).await {
+        Ok(tags) => Some(tags),
+        Err(why) => {
+            missing.push(why.text());
+            None
+        }
+    };
+    let mut walk =
+        Walk { source: Source::new(work, &question.under), since, unread, room: Some(MEASURED_MAX) };
+    let mut tally = Tally::new(&question, work.sizes.is_some());
+    let mut complete = true;
+    loop {
+        let Ok(batch) = timeout_at(limits.until, walk.next(work, &question.under)).await else {
+            complete = false;
+            break;
+        };
+        let Some(batch) = batch? else { break };
+        work.go_on()?;
+        if batch.rows.is_empty() {
+            continue;
+        }
+        if tally.total.metrics >= limits.metrics_max {
+            complete = false;
+            break;
+        }
+        tally = aside(move || {
+            tally.add(batch);
+            tally
+        })
+        .await?;
+    }
+    let (rules, metadata) = (Arc::clone(rules), Arc::clone(&work.stores.metadata));
+    let (found, newest) = aside(move || {
+        let mut found = tally.end();
+        let newest = newest::with_rules(std::mem::take(&mut found.newest), &rules, &*metadata);
+        (found, newest)
+    })
+    .await?;
+    Ok(Costs {
+        total: found.total,
+        tagged: found.tagged,
+        complete,
+        origin: if work.sizes.is_some() { Origin::Embedded } else { Origin::Cassandra },
+        directories: found.directories,
+        newest,
+        unwritten: found.unwritten,
+        unread: found.unread,
+        both: found.both,
+        since,
+        reads_noted_since,
+        tags,
+        missing,
+    })
+}
+
+/// Does work that takes a while on a thread for it.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, VerbError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| VerbError::Failed(error.to_string()))
+}
+
+async fn tags(work: &Work, question: &Question) -> Result<Tags, VerbError> {
+    let tags = work.names.biggest_tags(None, question.limit).await?;
+    let values = match &question.tag {
+        Some(tag) => Some(work.names.biggest_tags(Some(tag), question.limit).await?),
+        None => None,
+    };
+    Ok(Tags { tags, tag: question.tag.clone(), values })
+}
+
+/// The way through all rows.
+struct Walk {
+    source: Source,
+    since: i64,
+    unread: Option<Unread>,
+    /// Metrics whose points may still be measured; `None` once there were too many.
+    room: Option<usize>,
+}
+
+impl Walk {
+    /// The next rows below a directory, with what is known of them. `None` at the end.
+    async fn next(&mut self, work: &Work, under: &str) -> Result<Option<Batch>, VerbError> {
+        let Some(rows) = self.source.next(work).await? else { return Ok(None) };
+        let rows = counted(rows, under);
+        let unwritten = are_silent(work, &rows, self.since).await?;
+        let unread = match self.unread {
+            Some(unread) => rows.iter().map(|row| unread.is(row)).collect(),
+            None => Vec::new(),
+        };
+        let metrics = rows.iter().filter_map(|row| {
+            let stages = row.config.as_ref()?.retention.stages().to_vec();
+            Some((MetricId::of(&row.name), stages))
+        });
+        let stored = self.stored(work, metrics.collect()).await?;
+        Ok(Some(Batch { rows, stored, unwritten, unread }))
+    }
+
+    /// What the points of each metric take; empty if there were too many, or the store cannot measure.
+    async fn stored(
+        &mut self,
+        work: &Work,
+        metrics: Vec<(MetricId, Vec<Stage>)>,
+    ) -> Result<Vec<u64>, VerbError> {
+        self.room = self.room.and_then(|room| room.checked_sub(metrics.len()));
+        let (Some(sizes), Some(_)) = (&work.sizes, self.room) else { return Ok(Vec::new()) };
+        let sizes = sizes.sizes(&metrics).await?;
+        Ok(sizes.into_iter().map(|stages| stages.into_iter().sum()).collect())
+    }
+}

@@ -1,0 +1,46 @@
+// Requests for an answer that is shown: the newest counts, and what refuses it is said.
+
+import { useSignal, type Signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { Refusal } from "./api";
+import { visible } from "./numbers";
+import { spoken } from "./state";
+
+export function refusalOf(error: unknown): Refusal {
+  return error instanceof Refusal ? error : new Refusal(-1, String(error));
+}
+
+export function Problem({ refusal }: { refusal: Refusal }) {
+  return <div class="problem" role="alert">{refusal.message.split("\n").map((line, place) => <div key={place}>{visible(line)}</div>)}</div>;
+}
+
+/** A request of which only the newest counts, with its answer or why there is none. */
+export function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Refusal | null>; busy: Signal<boolean>; send: (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => void } {
+  const answer = useSignal<T | null>(null);
+  const problem = useSignal<Refusal | null>(null);
+  const busy = useSignal(false);
+  const current = useSignal<AbortController | null>(null);
+  useEffect(() => () => current.peek()?.abort(), []);
+  const send = (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => {
+    current.peek()?.abort();
+    const controller = new AbortController();
+    current.value = controller;
+    busy.value = true;
+    request(controller.signal).then(
+      (found) => {
+        if (controller.signal.aborted) return;
+        answer.value = found;
+        problem.value = null;
+        busy.value = false;
+        spoken.value = said(found);
+      },
+      (error: unknown) => {
+        if (controller.signal.aborted) return;
+        answer.value = null;
+        problem.value = refusalOf(error);
+        busy.value = false;
+      },
+    );
+  };
+  return { answer, problem, busy, send };
+}

@@ -1,0 +1,37 @@
+// Commands to copy: the page itself changes nothing.
+
+import { useSignal } from "@preact/signals";
+import { visible } from "./numbers";
+import { spoken } from "./state";
+
+/** A command with what it does. */
+export function Command({ text, what }: { text: string; what: string }) {
+  return (
+    <p class="command">
+      {what} <code>{visible(text)}</code> <CopyCommand text={text} />
+    </p>
+  );
+}
+
+/** A button that copies a command, which is its name. */
+export function CopyCommand({ text }: { text: string }) {
+  const said = useSignal("");
+  return (
+    <button
+      type="button"
+      aria-label={`Copy the command ${visible(text)}`}
+      onClick={async () => {
+        try {
+          await navigator.clipboard.writeText(text);
+          said.value = "Copied";
+        } catch {
+          said.value = "Mark and copy it";
+        }
+        spoken.value = said.value;
+        window.setTimeout(() => (said.value = ""), 2000);
+      }}
+    >
+      {said.value || "Copy"}
+    </button>
+  );
+}
