@@ -91,19 +91,17 @@ fn at_rate(
     Ok(())
 }
 
-/// Reads until the server closes the connection, be it with a reset. What it says are complaints.
+/// Waits until the server closes the connection, be it with a reset. What it says before are complaints.
 fn read_to_end(stream: &mut TcpStream) -> io::Result<()> {
     let mut buffer = [0; 1024];
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(length) => {
-                let text = String::from_utf8_lossy(&buffer[..length]);
-                let first = text.lines().next().unwrap_or_default();
-                return Err(io::Error::other(format!("the server refuses points: {first}")));
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
-            Err(error) => return Err(error),
+    match stream.read(&mut buffer) {
+        Ok(0) => Ok(()),
+        Ok(length) => {
+            let text = String::from_utf8_lossy(&buffer[..length]);
+            let first = text.lines().next().unwrap_or_default();
+            Err(io::Error::other(format!("the server refuses points: {first}")))
         }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+        Err(error) => Err(error),
     }
 }
