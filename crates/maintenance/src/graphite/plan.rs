@@ -120,8 +120,17 @@ impl<'a> Collected<'a> {
         fit
     }
 
-    /// The stages, the finest first, without empty ones.
-    pub(super) fn history(self) -> Vec<HistoryStage> {
+    /// The stages, the finest first, without empty ones. Without raw points, windows that have not ended at `now` are left
+    /// out: later points complete a window only if the raw slots of its begin are here.
+    pub(super) fn history(mut self, now: i64) -> Vec<HistoryStage> {
+        let raw = self.config.retention.finest().resolution;
+        self.stages.retain(|_, slots| !slots.is_empty());
+        if let Some(mut finest) = self.stages.first_entry()
+            && *finest.key() != raw
+        {
+            let resolution = i64::from(*finest.key());
+            finest.get_mut().retain(|time, _| i64::from(*time) + resolution <= now);
+        }
         let stages = self.stages.into_iter().filter(|(_, slots)| !slots.is_empty());
         let stage = |(resolution, slots): (u32, BTreeMap<u32, (bool, f64)>)| HistoryStage {
             resolution,
@@ -236,7 +245,7 @@ mod tests {
             HistoryStage { resolution: 60, points: vec![(time, 1.5)] },
             HistoryStage { resolution: 3600, points: vec![(time, 7.0)] },
         ];
-        assert_eq!(collected.history(), expected);
+        assert_eq!(collected.history(NOW), expected);
     }
 
     #[test]
@@ -256,8 +265,8 @@ mod tests {
         other.take(&request(3600, begin), &own);
         let time = u32::try_from(begin).unwrap();
         let stage = |value: f64| [HistoryStage { resolution: 3600, points: vec![(time, value)] }];
-        assert_eq!(collected.history(), stage(6.0));
-        assert_eq!(other.history(), stage(8.0));
+        assert_eq!(collected.history(NOW), stage(6.0));
+        assert_eq!(other.history(NOW), stage(8.0));
     }
 
     #[test]
@@ -275,7 +284,17 @@ mod tests {
             HistoryStage { resolution: 60, points: vec![(time, 4.0)] },
             HistoryStage { resolution: 3600, points: vec![(time, 5.0)] },
         ];
-        assert_eq!(collected.history(), expected);
+        assert_eq!(collected.history(NOW), expected);
+    }
+
+    #[test]
+    fn a_window_without_raw_slots_is_taken_when_it_has_ended() {
+        let config = config("60s:86400s,3600s:31536000s sum 0");
+        let begin = NOW - NOW % 3600;
+        let mut collected = Collected::new(&config, false, Part::default());
+        collected.take(&request(3600, begin - 3600), &series(3600, &[(begin - 3600, 1.0), (begin, 2.0)]));
+        let points = collected.history(NOW)[0].points.clone();
+        assert_eq!(points, [(u32::try_from(begin - 3600).unwrap(), 1.0)]);
     }
 
     #[test]
@@ -285,6 +304,6 @@ mod tests {
         let mut collected = Collected::new(&config, false, part);
         let points = [(1140, 1.0), (1200, 2.0), (1260, 3.0), (1320, 4.0)];
         collected.take(&request(60, 0), &series(60, &points));
-        assert_eq!(collected.history()[0].points, [(1200, 2.0), (1260, 3.0)]);
+        assert_eq!(collected.history(NOW)[0].points, [(1200, 2.0), (1260, 3.0)]);
     }
 }

@@ -16,6 +16,8 @@ pub struct ImportGraphiteReport {
     pub metrics: u64,
     /// Those of them that a run before this one has stored, which was cut off.
     pub stored_before: u64,
+    /// Files of tagged series, whose names say nothing. Tagged series are found by tag expressions.
+    pub tagged: u64,
     /// Metrics of which the server has no points.
     pub without_points: u64,
     /// Requests for points.

@@ -21,6 +21,8 @@ use crate::verbs::graphite::ImportGraphite;
 const TARGETS_MAX: usize = 20;
 /// Bytes of their names, at most: some servers read lines of 4,094 bytes only, and escaped names are longer.
 const NAMES_BYTES: usize = 1200;
+/// How the names of whisper's files of tagged series begin, which graphite-web lists too.
+const TAGGED: &str = "_tagged.";
 /// Values that one answer has, about.
 const VALUES_MAX: u64 = 200_000;
 
@@ -96,7 +98,7 @@ impl<'a> Run<'a> {
         let mut names = Vec::new();
         let said = |error: SourceError| VerbError::Failed(error.to_string());
         for glob in &self.plan.globs {
-            names.extend(heard(self.work, self.source.names(Some(glob))).await?.map_err(said)?);
+            names.extend(heard(self.work, self.source.names(Some(glob.as_str()))).await?.map_err(said)?);
         }
         if !self.plan.tags.is_empty() {
             names.extend(heard(self.work, self.source.tagged(&self.plan.tags)).await?.map_err(said)?);
@@ -112,7 +114,9 @@ impl<'a> Run<'a> {
         report.metrics = names.len() as u64;
         let mut due = Vec::with_capacity(names.len());
         for name in names {
-            if let Some((reason, text)) = unfit(&name) {
+            if name.starts_with(TAGGED) {
+                report.tagged += 1;
+            } else if let Some((reason, text)) = unfit(&name) {
                 report.skip(skipped, reason, &name, &text)?;
             } else if done.has(&name) {
                 report.stored_before += 1;
@@ -274,6 +278,7 @@ impl<'a> Run<'a> {
         metrics: &[Metric],
         collected: Vec<Result<Collected<'_>, Why>>,
     ) -> Result<(), VerbError> {
+        let now = self.work.context.clock.now();
         let (mut histories, mut stored) = (Vec::new(), Vec::new());
         let mut done: Vec<&str> = Vec::new();
         for (metric, collected) in metrics.iter().zip(collected) {
@@ -285,7 +290,7 @@ impl<'a> Run<'a> {
                 }
             };
             self.lock().report.points += collected.points;
-            let stages = collected.history();
+            let stages = collected.history(now);
             if stages.is_empty() {
                 self.lock().report.without_points += 1;
                 done.push(&metric.name);

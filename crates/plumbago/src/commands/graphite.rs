@@ -201,6 +201,7 @@ fn summary(report: &ImportGraphiteReport) -> String {
     );
     let counts = [
         (report.stored_before, "metrics left out: the run before this one has stored them"),
+        (report.tagged, "tagged series left out; --tags 'name=~.+' imports them"),
         (report.without_points, "metrics left out: the server has no points of them"),
         (report.kept, "points left out: their slots were stored already"),
         (report.folded, "windows folded anew from stored and imported points"),
