@@ -28,6 +28,7 @@ Examples:
   plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago
   plumbago import-whisper /opt/graphite/storage/whisper
   plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz
+  plumbago import-graphite --dry-run http://graphite.example
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
