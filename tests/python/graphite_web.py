@@ -1,4 +1,5 @@
-"""graphite-web on port 8888 of 127.0.0.1, for the guides. Its storage is that of GRAPHITE_STORAGE_DIR."""
+"""graphite-web on 127.0.0.1, on the port that is given or on 8888, which the guides take; 0 means any free port. Its storage
+is that of GRAPHITE_STORAGE_DIR."""
 import os
 import sys
 import types
@@ -21,6 +22,8 @@ call_command("migrate", run_syncdb=True, verbosity=0)
 
 from graphite.wsgi import application  # noqa: E402
 
-server = make_server("127.0.0.1", 8888, application)
+server = make_server("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 8888, application)
+if len(sys.argv) > 1:
+    print(f"listening http 127.0.0.1:{server.server_port}", flush=True)
 print("ready", flush=True)
 server.serve_forever()

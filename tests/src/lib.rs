@@ -20,6 +20,7 @@ pub mod crash;
 pub mod daemon;
 pub mod differences;
 pub mod fold;
+pub mod graphite_web;
 pub mod guide;
 pub mod http;
 pub mod json_lines;

@@ -21,6 +21,7 @@ mod explain;
 mod faults;
 mod figures;
 mod find_time;
+mod graphite_import;
 mod guides;
 mod hostile;
 mod interop;

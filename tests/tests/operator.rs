@@ -440,6 +440,9 @@ const HELPS: &[&[&str]] = &[
     &["test"],
     &["import-whisper"],
     &["import-kairosdb"],
+    &["import-graphite"],
+    &["import-names"],
+    &["import-events"],
     &["export-whisper"],
     &["bench"],
     &["bench", "load"],
@@ -496,6 +499,7 @@ fn the_examples_of_the_help_work() {
     for file in ["export.txt", "export.txt.gz"] {
         setup.file(file, row);
     }
+    setup.file("names.txt", "servers.b.load 60s:1d average 0.5\n");
     setup.file("scan.txt", "sys.cpu 1700000000 1 host=a\n");
     let shell = |line: &str, kind: &str| {
         let mut command = Command::new("bash");
@@ -578,6 +582,7 @@ fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
         ".toml test",
         "--tagged-names http",
         "--keyspace kairosdb",
+        "graphite.example",
     ];
     let needs_server = of_servers.iter().any(|part| has(part));
     let is_long = has("dev cassandra") || (has("bench load") && !has("--spawn")) || needs_server;

@@ -5,6 +5,7 @@
 
 mod file;
 mod list;
+mod missing;
 
 use std::io;
 use std::path::Path;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use file::EventFile;
 use list::List;
+pub use missing::{AddedEvents, NewEvent};
 
 /// Largest line of an event in the file, in bytes.
 pub(crate) const EVENT_BYTES_MAX: usize = 64 << 10;

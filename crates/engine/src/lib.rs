@@ -18,6 +18,7 @@
 pub mod bench;
 mod change;
 pub mod config;
+mod create;
 mod engine;
 mod import;
 mod late;

@@ -2,7 +2,8 @@
 //! delete rows that no reader can use and metrics that no longer get points, and correct windows that differ from
 //! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]), such
 //! as storing whisper files ([`import`]) and writing them ([`export`]), and storing the history of a KairosDB
-//! ([`kairosdb`]). And backups of a data directory ([`backup`]).
+//! ([`kairosdb`]) or of another Graphite server ([`graphite`]), its events ([`events`]), and lists of names ([`names`]).
+//! And backups of a data directory ([`backup`]).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
 //! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion
@@ -16,12 +17,15 @@ pub mod checkpoint;
 pub mod config;
 pub mod costs;
 pub mod directories;
+pub mod events;
 pub mod expire;
 pub mod export;
+pub mod graphite;
 pub mod import;
 pub mod job;
 pub mod kairosdb;
 pub mod live;
+pub mod names;
 pub mod question;
 pub mod questions;
 pub mod quotas;

@@ -16,6 +16,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::{BackupError, DataFiles};
+use crate::events::EventKeeper;
+use crate::graphite::GraphiteConnector;
 use crate::import::Histories;
 use crate::job::{Context, JobError, Stores};
 use crate::quotas::DirectoryQuotas;
@@ -68,6 +70,10 @@ pub struct Work {
     pub histories: Arc<dyn Histories>,
     /// Connects to the tables of KairosDBs.
     pub kairosdbs: Arc<dyn KairosConnector>,
+    /// Asks other Graphite servers.
+    pub graphites: Arc<dyn GraphiteConnector>,
+    /// The events of the data directory.
+    pub events: Arc<dyn EventKeeper>,
     /// Decides which process runs a maintenance job.
     pub lease: Arc<dyn JobLease>,
     /// The section `[maintenance]`.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, config_import, delete, dev, diff, kairosdb, list, maintain, replay, restore, rules,
-    schema, show, test, whisper,
+    backup, bench, config_import, delete, dev, diff, graphite, kairosdb, list, maintain, names, replay,
+    restore, rules, schema, show, test, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -28,6 +28,7 @@ Examples:
   plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago
   plumbago import-whisper /opt/graphite/storage/whisper
   plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz
+  plumbago import-graphite --dry-run http://graphite.example
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
@@ -95,6 +96,12 @@ pub enum Command {
     ExportWhisper(whisper::ExportArgs),
     /// Store the history of a KairosDB or an OpenTSDB
     ImportKairosdb(kairosdb::ImportArgs),
+    /// Store the points of another Graphite server, asked for by /render
+    ImportGraphite(graphite::ImportArgs),
+    /// Create metrics from a list of names with their settings
+    ImportNames(names::ImportArgs),
+    /// Add the events of another Graphite server
+    ImportEvents(graphite::EventsArgs),
     /// Measure a running server
     #[command(subcommand)]
     Bench(bench::BenchCommand),

@@ -62,6 +62,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::ImportWhisper(args) => commands::whisper::import(&args, file),
         Command::ExportWhisper(args) => commands::whisper::export(&args, file),
         Command::ImportKairosdb(args) => commands::kairosdb::import(&args, file),
+        Command::ImportGraphite(args) => commands::graphite::import(&args, file),
+        Command::ImportNames(args) => commands::names::import(&args, file),
+        Command::ImportEvents(args) => commands::graphite::events(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),
         Command::Dev(command) => commands::dev::run(command),
     }

@@ -50,7 +50,7 @@ pub use points::{
     BlockLayout, Column, OtherWriters, PointStore, ReadRequest, Run, SlotRange, WriteBatch, WriteLimits,
 };
 pub use remote::{RemotePoints, WriteRefusal};
-pub use settings::{SettingsChange, SettingsChanger, SettingsReport};
+pub use settings::{Creation, MetricCreator, SettingsChange, SettingsChanger, SettingsReport};
 pub use shared::{
     ChangeFeed, Changes, Lease, NodeStart, SchemaNeeds, SchemaStatus, SharedFeatures, SharedStore,
 };

@@ -47,3 +47,30 @@ pub trait SettingsChanger: Send + Sync + Debug {
     /// If the store fails. Each of the metrics has its old or its new settings then, with all its points.
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError>;
 }
+
+/// What became of a metric that was to be created.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Creation {
+    /// It was created.
+    Created,
+    /// It existed, with these settings, which stay.
+    Known(Arc<MetricConfig>),
+    /// It exists, but is not in the metadata store yet: its first points have just arrived.
+    Starting,
+    /// Why it was not created.
+    Refused(String),
+}
+
+/// Creates metrics that have no points yet.
+#[async_trait]
+pub trait MetricCreator: Send + Sync + Debug {
+    /// Creates different metrics with these settings. The results have the same order. A dry run changes nothing.
+    ///
+    /// # Errors
+    /// If the store fails. Some of the metrics may be created by then.
+    async fn create_metrics(
+        &self,
+        metrics: Vec<SettingsChange>,
+        dry_run: bool,
+    ) -> Result<Vec<Creation>, StoreError>;
+}

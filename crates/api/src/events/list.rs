@@ -39,6 +39,26 @@ impl List {
         }
     }
 
+    /// The time of the newest event for which there is no room, if these are added, each given as time and bytes; `None`
+    /// if there is room for all. Events of the same time go together.
+    pub(super) fn newest_without_room(&self, new: impl Iterator<Item = (i64, usize)>) -> Option<i64> {
+        let known = self.events.iter().map(|(event, bytes)| (event.when, *bytes));
+        let mut all: Vec<(i64, usize)> = known.chain(new).collect();
+        all.sort_unstable_by_key(|(when, _)| std::cmp::Reverse(*when));
+        let mut bytes = 0;
+        let has_no_room = |(_, more): &&(i64, usize)| {
+            bytes += more;
+            bytes > self.bytes_max
+        };
+        all.iter().find(has_no_room).map(|(when, _)| *when)
+    }
+
+    /// Drops the events up to this time.
+    pub(super) fn drop_until(&mut self, time: i64) {
+        self.events.retain(|(event, _)| event.when > time);
+        self.bytes = self.events.iter().map(|(_, bytes)| bytes).sum();
+    }
+
     pub(super) fn get(&self, id: u64) -> Option<Arc<Event>> {
         let at = self.events.binary_search_by_key(&id, |(event, _)| event.id).ok()?;
         self.events.get(at).map(|(event, _)| Arc::clone(event))

@@ -98,3 +98,48 @@ fn nothing_is_kept_when_events_are_off() {
     let log = EventLog::off();
     assert!(!log.is_on() && log.add(event(1, "a", &[])).is_err() && log.find(&all()).is_empty());
 }
+
+fn new(when: i64, what: &str, tags: &[&str]) -> NewEvent {
+    let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    NewEvent { when, what: what.to_owned(), data: String::new(), tags }
+}
+
+#[test]
+fn missing_events_are_added_once_in_the_order_of_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("events");
+    let log = EventLog::open(&path, 1 << 20).unwrap();
+    log.add(event(20, "b", &["x", "y"])).unwrap();
+    let events = || vec![new(30, "c", &[]), new(10, "a", &[]), new(20, "b", &["y", "x"]), new(30, "c", &[])];
+    let expected = AddedEvents { added: 2, known: 2, ..AddedEvents::default() };
+    assert_eq!(log.add_missing(events(), true).unwrap(), expected);
+    assert_eq!(texts(&log, &all()), ["b"]);
+    assert_eq!(log.add_missing(events(), false).unwrap(), expected);
+    assert_eq!(log.get(2).unwrap().what, "a");
+    let again = AddedEvents { known: 4, ..AddedEvents::default() };
+    assert_eq!(log.add_missing(events(), false).unwrap(), again);
+    drop(log);
+    let log = EventLog::open(&path, 1 << 20).unwrap();
+    assert_eq!(texts(&log, &all()), ["a", "b", "c"]);
+    let long = NewEvent { data: "x".repeat(EVENT_BYTES_MAX), ..new(40, "d", &[]) };
+    assert_eq!(log.add_missing(vec![long], false).unwrap().too_long, 1);
+    assert!(EventLog::off().add_missing(events(), false).is_err());
+}
+
+#[test]
+fn the_newest_events_stay_if_there_is_no_room_for_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("events");
+    let log = EventLog::open(&path, 2000).unwrap();
+    log.add(event(1, "first", &[])).unwrap();
+    log.add(event(1000, "last", &[])).unwrap();
+    let events = (2..=100).map(|when| new(when, &format!("event {when}"), &[])).collect();
+    let added = log.add_missing(events, false).unwrap();
+    assert_eq!(added.added + added.no_room, 99);
+    assert!(added.added > 5 && added.no_room > 5, "{added:?}");
+    let kept = texts(&log, &all());
+    assert_eq!(kept.len() as u64, added.added + 1);
+    assert_eq!(kept[kept.len() - 2..], ["event 100", "last"]);
+    drop(log);
+    assert_eq!(texts(&EventLog::open(&path, 2000).unwrap(), &all()), kept);
+}

@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// Why a metric cannot be created; `None` if it can.
-    fn refuses(&self, name: &str, dry_run: bool) -> Option<String> {
+    pub(crate) fn refuses(&self, name: &str, dry_run: bool) -> Option<String> {
         if (self.parts().name_check)(name).is_err() {
             return Some("name: the store cannot hold this name".to_owned());
         }

@@ -3,7 +3,9 @@
 pub mod backup;
 pub mod clean;
 pub mod delete;
+pub mod graphite;
 pub mod kairosdb;
+pub mod names;
 pub mod rules;
 pub mod whisper;
 pub mod write;
@@ -26,6 +28,9 @@ pub const CATALOGUE: &[(&str, Read)] = &[
     entry::<write::Write>(),
     entry::<whisper::ImportWhisper>(),
     entry::<kairosdb::ImportKairosdb>(),
+    entry::<graphite::ImportGraphite>(),
+    entry::<graphite::ImportEvents>(),
+    entry::<names::ImportNames>(),
     entry::<whisper::ExportWhisper>(),
 ];
 

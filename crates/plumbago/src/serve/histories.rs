@@ -9,8 +9,8 @@ use plumbago_engine::Engine;
 use plumbago_maintenance::import::Histories;
 use plumbago_model::MetricConfig;
 use plumbago_store::{
-    History, HistoryOptions, HistoryReport, HistorySink, RangeDeleter, RangeReport, SettingsChange,
-    SettingsChanger, SettingsReport, StoreError, TimeRange,
+    Creation, History, HistoryOptions, HistoryReport, HistorySink, MetricCreator, RangeDeleter, RangeReport,
+    SettingsChange, SettingsChanger, SettingsReport, StoreError, TimeRange,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -75,6 +75,17 @@ impl SettingsChanger for EngineHistories {
         // Even after an error: a part may be changed.
         self.answers.forget();
         changed
+    }
+}
+
+#[async_trait]
+impl MetricCreator for EngineHistories {
+    async fn create_metrics(
+        &self,
+        metrics: Vec<SettingsChange>,
+        dry_run: bool,
+    ) -> Result<Vec<Creation>, StoreError> {
+        self.engine.create_metrics(metrics, dry_run).await
     }
 }
 

@@ -1,9 +1,9 @@
-//! Gives the API and the carbonlink port the settings of metrics, and the API its events.
+//! Gives the API and the carbonlink port the settings of metrics.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use plumbago_api::{EventLog, KeptAnswers, Metadata, MetadataError};
+use plumbago_api::{KeptAnswers, Metadata, MetadataError};
 use plumbago_engine::Engine;
 use plumbago_model::{Aggregation, MetricConfig};
 use plumbago_store::MetadataStore;
@@ -11,11 +11,6 @@ use plumbago_telemetry::with_causes;
 
 use super::Core;
 use super::tagging::canonical_name;
-use crate::config::Config;
-use crate::error::{Exit, Failure};
-
-/// Name of the events file in the data directory.
-const EVENTS: &str = "events.jsonl";
 
 /// The one setting that graphite-web and carbon know, by their name for it.
 const AGGREGATION: &str = "aggregationMethod";
@@ -87,16 +82,4 @@ fn check_key(key: &str) -> Result<(), MetadataError> {
     }
     let shown: String = key.chars().take(200).collect();
     Err(MetadataError(format!("Unsupported metadata key \"{shown}\"")))
-}
-
-/// Opens the log of events, with those of earlier runs. It keeps none if `api.events_bytes` is 0.
-pub(super) fn events(config: &Config) -> Result<Arc<EventLog>, Failure> {
-    let bytes_max = config.api.events_bytes.bytes();
-    if bytes_max == 0 {
-        return Ok(Arc::new(EventLog::off()));
-    }
-    let path = config.data_dir.join(EVENTS);
-    let failed = |error| anyhow::Error::new(error).context(format!("cannot open {}", path.display()));
-    let log = EventLog::open(&path, bytes_max).map_err(|error| Failure::new(Exit::Store, failed(error)))?;
-    Ok(Arc::new(log))
 }

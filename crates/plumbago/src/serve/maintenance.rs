@@ -13,6 +13,7 @@ use plumbago_model::{PointBatch, has_glob};
 use plumbago_store::{ErrorKind, FetchError, MetricMeta, SeriesSource, StoreError};
 use plumbago_store_cassandra::KairosServers;
 
+use super::events::Events;
 use super::histories::EngineHistories;
 use super::{Core, Files, names};
 
@@ -113,7 +114,12 @@ impl Core {
     }
 
     /// Returns what verbs work with. `lease` decides which process runs a maintenance job.
-    pub(crate) fn work(&self, config: &crate::config::Config, lease: Arc<dyn JobLease>) -> Work {
+    pub(crate) fn work(
+        &self,
+        config: &crate::config::Config,
+        lease: Arc<dyn JobLease>,
+        events: Events,
+    ) -> Work {
         Work {
             stores: self.stores.clone(),
             source: self.verb_source(),
@@ -128,6 +134,8 @@ impl Core {
                 answers: self.answers.clone(),
             }),
             kairosdbs: Arc::new(KairosServers(config.store.cassandra.clone())),
+            graphites: Arc::new(plumbago_graphite_client::Client),
+            events: Arc::new(events),
             lease,
             files: Arc::new(Files::live(config, self)),
             config: config.maintenance.clone(),

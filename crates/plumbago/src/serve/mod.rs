@@ -7,6 +7,7 @@ mod backend;
 mod carbonlink;
 mod clock;
 mod costs;
+mod events;
 mod files;
 mod greeting;
 mod health;
@@ -160,7 +161,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let ingest = bind_ingest(config, &core, &relay, rules_of_names.clone(), stage.as_ref())?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
     let lease = core.job_lease();
-    let work = core.work(config, Arc::clone(&lease));
+    let events = events::open(config)?;
+    let work = core.work(config, Arc::clone(&lease), events::Events::open(Arc::clone(&events)));
     let mut jobs = plumbago_maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
     jobs.push((Arc::new(ApplyRulesJob(work.clone())), config.maintenance.apply_rules_every));
     let scheduler = Scheduler::new(jobs, core.job_context(config), lease);
@@ -191,7 +193,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         writer: Arc::new(writes::Requests { writes: ingest.writes(), runs: runs.clone() }),
         readiness: Arc::new(health.clone()),
         metadata: Arc::new(info::Settings::new(&core)),
-        events: info::events(config)?,
+        events,
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
         answers: core.answers.clone(),
@@ -363,7 +365,8 @@ pub(crate) async fn work_at_rest<T>(
     work: impl AsyncFnOnce(Work) -> Result<T, Failure>,
 ) -> Result<(T, Damage), Failure> {
     at_rest(loaded, async |config: &Config, core: &Core| {
-        let done = work(core.work(config, core.job_lease())).await?;
+        let events = events::Events::at_rest(config);
+        let done = work(core.work(config, core.job_lease(), events)).await?;
         Ok((done, core.damage()))
     })
     .await

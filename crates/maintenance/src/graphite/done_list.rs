@@ -1,0 +1,105 @@
+//! The metrics that a run has stored, so that one that was killed goes on. The list is removed at the end of a run.
+
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::skipped::unwritable;
+use crate::verb::VerbError;
+
+/// The list, and the file that it is appended to.
+pub(super) struct DoneList {
+    path: PathBuf,
+    known: HashSet<String>,
+    out: Option<BufWriter<fs::File>>,
+}
+
+impl DoneList {
+    /// Goes on with the list in a file if it was made for the same options, else begins a new one. Without a file, nothing
+    /// is kept.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn open(path: Option<PathBuf>, made_for: &Value) -> Result<Self, VerbError> {
+        let mut list = Self { path: path.clone().unwrap_or_default(), known: HashSet::new(), out: None };
+        let Some(path) = path else { return Ok(list) };
+        let failed = |error| unwritable(&path, &error);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(failed)?;
+        }
+        let found = read(&path, made_for);
+        let goes_on = found.is_some();
+        list.known = found.unwrap_or_default();
+        let mut options = OpenOptions::new();
+        let file = options.create(true).write(true).append(goes_on).truncate(!goes_on).open(&path);
+        let mut out = BufWriter::new(file.map_err(failed)?);
+        // A line that a crash has cut off must not spoil the next one.
+        let first = if goes_on { "\n".to_owned() } else { format!("{made_for}\n") };
+        out.write_all(first.as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
+        list.out = Some(out);
+        Ok(list)
+    }
+
+    /// True if it goes on with the list of a run that was cut off.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.known.is_empty()
+    }
+
+    /// True if the metric was stored by the run that was cut off.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.known.contains(name)
+    }
+
+    /// Notes metrics that were stored.
+    pub(super) fn note(&mut self, names: &[&str]) -> Result<(), VerbError> {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let written = names.iter().try_for_each(|name| writeln!(out, "{}", Value::from(*name)));
+        written.and_then(|()| out.flush()).map_err(|error| unwritable(&self.path, &error))
+    }
+
+    /// Removes the list: the run came to its end.
+    pub(super) fn remove(self) -> Result<(), VerbError> {
+        let Some(out) = self.out else { return Ok(()) };
+        drop(out);
+        fs::remove_file(&self.path).map_err(|error| unwritable(&self.path, &error))
+    }
+}
+
+/// The names in a list; `None` if it was made for something else. Lines that cannot be read are ignored: their metrics are
+/// stored again, which changes nothing.
+fn read(path: &Path, made_for: &Value) -> Option<HashSet<String>> {
+    let mut lines = BufReader::new(fs::File::open(path).ok()?).lines().map_while(Result::ok);
+    let first: Value = serde_json::from_str(&lines.next()?).ok()?;
+    (first == *made_for).then(|| lines.filter_map(|line| serde_json::from_str(&line).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_with_the_same_options_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/list");
+        let open = |options: &Value| DoneList::open(Some(path.clone()), options).unwrap();
+        let (same, other) = (json!({"url": "http://a"}), json!({"url": "http://b"}));
+        open(&same).note(&["a.b", "c\"d"]).unwrap();
+        // A line that was cut off.
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"\"e.").unwrap();
+        let mut list = open(&same);
+        assert!(list.has("a.b") && list.has("c\"d") && !list.has("e."));
+        list.note(&["f"]).unwrap();
+        drop(list);
+        assert!(open(&same).has("f"));
+        assert!(!open(&other).has("f"));
+        assert!(!open(&same).has("f"), "the other run has begun a new list");
+        open(&same).remove().unwrap();
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,63 @@
+//! Stores the history of the metrics of another Graphite server, which is asked for it by `/render`.
+//!
+//! `source` is the server, `plan` says what it is asked for and where the answers go, `run` does it, `done_list` lets a run
+//! that was killed go on. The reasons are in `docs/decisions/import-from-graphite.md`.
+
+mod done_list;
+mod plan;
+mod report;
+mod run;
+mod source;
+
+use std::time::Instant;
+
+pub use self::report::ImportGraphiteReport;
+pub(crate) use self::run::heard;
+pub use self::source::{
+    GraphiteConnector, GraphiteSource, SourceError, SourceEvent, SourceRange, SourceSeries, SourceServer,
+};
+
+use self::done_list::DoneList;
+use self::run::Run;
+use crate::import::side_by_side;
+use crate::skipped::Skipped;
+use crate::verb::{VerbError, Work};
+use crate::verbs::graphite::ImportGraphite;
+
+/// The list of the metrics that were stored, in the directory of the jobs.
+const DONE_LIST: &str = "import-graphite.list";
+/// Metrics that a worker takes at a time.
+const CHUNK: usize = 100;
+/// Times of the options are compared by the day: periods like `30d` move on between a run and the one that goes on.
+const DAY: i64 = 86_400;
+
+/// Imports.
+///
+/// # Errors
+/// If the server does not answer any more, the store fails, or the run is cancelled.
+pub(crate) async fn import(plan: &ImportGraphite, work: &Work) -> Result<ImportGraphiteReport, VerbError> {
+    let began = Instant::now();
+    let source = work.graphites.connect(&plan.server).map_err(VerbError::Invalid)?;
+    let made_for = serde_json::json!({
+        "url": plan.server.url, "from": plan.from.map(|from| from / DAY), "until": plan.until.map(|until| until / DAY),
+        "overwrite": plan.overwrite, "retentions": plan.retentions,
+    });
+    let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), &made_for)?;
+    let skipped = Skipped::open(plan.skipped.as_deref(), done.goes_on())?;
+    let mut run = Run::new(plan, work, source, done, skipped)?;
+    work.progress.begin("looking for metrics", None);
+    let due = run.due().await?;
+    work.progress.begin("metrics", Some(due.len() as u64));
+    let chunks: Vec<&[String]> = due.chunks(CHUNK).collect();
+    let result = side_by_side(&chunks, plan.workers, |chunk| run.chunk(chunk)).await;
+    let (mut report, mut skipped, done) = run.end();
+    skipped.flush()?;
+    result?;
+    if !plan.dry_run {
+        work.progress.begin("waiting until the servers have all rows", None);
+        work.histories.all_sent(work.stop()).await?;
+    }
+    done.remove()?;
+    report.seconds = began.elapsed().as_secs_f64();
+    Ok(report)
+}

@@ -1,0 +1,237 @@
+//! Creates metrics from a list of names with their settings. They have no points yet.
+
+mod line;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use plumbago_store::{Creation, SettingsChange};
+use serde::{Deserialize, Serialize};
+
+use self::line::Line;
+use crate::import::Refusals;
+use crate::rate::Rate;
+use crate::skipped::{Counts, Skipped};
+use crate::verb::{VerbError, Work};
+use crate::verbs::names::ImportNames;
+
+/// Names that are created together.
+const BATCH: usize = 500;
+/// The longest line that is read, in bytes.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The results of an import of names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportNamesReport {
+    /// Lines with a name.
+    pub names: u64,
+    /// Metrics that were created; in a dry run, that would be.
+    pub created: u64,
+    /// Names of metrics that exist, or that were in the list before.
+    pub known: u64,
+    /// Metrics that exist with other settings than their line has, which stay.
+    pub other_settings: u64,
+    /// Lines that were skipped, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// A few of them for each reason, and of the metrics with other settings.
+    pub examples: BTreeMap<String, Vec<String>>,
+    /// True if nothing was changed.
+    pub dry_run: bool,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Creates the metrics of a list.
+///
+/// # Errors
+/// If the list cannot be read, the store fails, or the run is cancelled.
+pub(crate) async fn import(plan: &ImportNames, work: &Work) -> Result<ImportNamesReport, VerbError> {
+    let began = Instant::now();
+    let mut run = Run {
+        plan,
+        work,
+        rate: Rate::new(plan.rate),
+        refusals: Refusals::default(),
+        skipped: Skipped::open(plan.skipped.as_deref(), false)?,
+        report: ImportNamesReport { dry_run: plan.dry_run, ..ImportNamesReport::default() },
+    };
+    let mut lines = Lines::open(&plan.file)?;
+    work.progress.begin("names", None);
+    loop {
+        let mut batch = Vec::with_capacity(BATCH);
+        while batch.len() < BATCH
+            && let Some((number, line)) = lines.next()?
+        {
+            match line.and_then(|text| Line::parse(&text)) {
+                Ok(line) => batch.extend(line),
+                Err(why) => run.skip("unreadable_line", &format!("line {number}"), &why)?,
+            }
+        }
+        if batch.is_empty() {
+            break;
+        }
+        run.batch(batch).await?;
+    }
+    run.skipped.flush()?;
+    if !plan.dry_run {
+        work.stores.metadata.sync_names().await?;
+    }
+    run.report.seconds = began.elapsed().as_secs_f64();
+    Ok(run.report)
+}
+
+struct Run<'a> {
+    plan: &'a ImportNames,
+    work: &'a Work,
+    rate: Rate,
+    refusals: Refusals,
+    skipped: Skipped,
+    report: ImportNamesReport,
+}
+
+impl Run<'_> {
+    async fn batch(&mut self, lines: Vec<Line>) -> Result<(), VerbError> {
+        let total = lines.len() as u64;
+        self.report.names += total;
+        let lines = self.storable(lines).await?;
+        let histories = &self.work.histories;
+        let metric = |line: &Line| SettingsChange {
+            name: line.name.clone(),
+            config: Arc::new(line.config(&histories.config_for(&line.name))),
+        };
+        let metrics = lines.iter().map(metric).collect();
+        let turn = self.work.stop().run_until_cancelled(self.rate.take(lines.len())).await;
+        turn.ok_or(VerbError::Cancelled)?;
+        let creations = self.work.histories.create_metrics(metrics, self.plan.dry_run).await?;
+        for (line, creation) in lines.iter().zip(creations) {
+            self.note(line, creation)?;
+        }
+        self.work.progress.add(total);
+        Ok(())
+    }
+
+    /// The lines of names that the batch does not have twice, and whose settings the store can hold.
+    async fn storable(&mut self, lines: Vec<Line>) -> Result<Vec<Line>, VerbError> {
+        let mut seen = HashSet::new();
+        let mut storable = Vec::with_capacity(lines.len());
+        for line in lines {
+            let config = line.config(&self.work.histories.config_for(&line.name));
+            if !seen.insert(line.name.clone()) {
+                self.report.known += 1;
+            } else if let Some(why) = self.refusals.of(&*self.work.histories, &config).await? {
+                self.skip("tables", &line.name, &why)?;
+            } else {
+                storable.push(line);
+            }
+        }
+        Ok(storable)
+    }
+
+    fn note(&mut self, line: &Line, creation: Creation) -> Result<(), VerbError> {
+        match creation {
+            Creation::Created => self.report.created += 1,
+            Creation::Starting => self.report.known += 1,
+            Creation::Known(config) if line.fits(&config) => self.report.known += 1,
+            Creation::Known(config) => {
+                self.report.known += 1;
+                self.report.other_settings += 1;
+                let rules = self.work.histories.config_for(&line.name);
+                let text = format!(
+                    "it has {} here, {} in the list",
+                    config.to_text(),
+                    line.config(&rules).to_text()
+                );
+                // Listed beside the skipped lines, but not counted as one.
+                let mut uncounted = BTreeMap::new();
+                let counts = Counts { skipped: &mut uncounted, examples: &mut self.report.examples };
+                self.skipped.note(counts, "other_settings", &line.name, &text)?;
+            }
+            Creation::Refused(why) => {
+                let reason = why.split(':').next().unwrap_or("refused").to_owned();
+                self.skip(&reason, &line.name, &why)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, reason: &str, what: &str, text: &str) -> Result<(), VerbError> {
+        let counts = Counts { skipped: &mut self.report.skipped, examples: &mut self.report.examples };
+        self.skipped.note(counts, reason, what, text)
+    }
+}
+
+/// The lines of a file, one at a time.
+struct Lines<'a> {
+    path: &'a Path,
+    reader: BufReader<File>,
+    number: u64,
+}
+
+/// A line with its number, or why it cannot be read.
+type NumberedLine = (u64, Result<String, String>);
+
+impl<'a> Lines<'a> {
+    fn open(path: &'a Path) -> Result<Self, VerbError> {
+        let file = File::open(path);
+        let file = file.map_err(|error| VerbError::Invalid(format!("{}: {error}", path.display())))?;
+        Ok(Self { path, reader: BufReader::new(file), number: 0 })
+    }
+
+    /// `None` at the end of the file.
+    fn next(&mut self) -> Result<Option<NumberedLine>, VerbError> {
+        let failed = |error: std::io::Error| VerbError::Failed(format!("{}: {error}", self.path.display()));
+        let mut line = Vec::new();
+        let mut is_too_long = false;
+        loop {
+            let part = self.reader.fill_buf().map_err(failed)?;
+            if part.is_empty() {
+                break;
+            }
+            let end = part.iter().position(|byte| *byte == b'\n');
+            let len = end.map_or(part.len(), |at| at + 1);
+            is_too_long |= line.len() + len > LINE_BYTES_MAX;
+            if !is_too_long {
+                line.extend_from_slice(&part[..len]);
+            }
+            self.reader.consume(len);
+            if end.is_some() {
+                break;
+            }
+        }
+        if line.is_empty() && !is_too_long {
+            return Ok(None);
+        }
+        self.number += 1;
+        let text = match is_too_long {
+            true => Err(format!("it is longer than {LINE_BYTES_MAX} bytes")),
+            false => String::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned()),
+        };
+        Ok(Some((self.number, text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_left_out_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("names");
+        let long = "x".repeat(LINE_BYTES_MAX + 1);
+        std::fs::write(&path, [b"a\n", long.as_bytes(), b"\n\xff\n\nb"].concat()).unwrap();
+        let mut lines = Lines::open(&path).unwrap();
+        let mut next = || lines.next().unwrap().map(|(number, text)| (number, text.ok()));
+        assert_eq!(next(), Some((1, Some("a\n".to_owned()))));
+        assert_eq!(next(), Some((2, None)));
+        assert_eq!(next(), Some((3, None)));
+        assert_eq!(next(), Some((4, Some("\n".to_owned()))));
+        assert_eq!(next(), Some((5, Some("b".to_owned()))));
+        assert_eq!(next(), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! The verb `import-names`.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::names::{ImportNamesReport, import};
+use crate::verb::{Verb, VerbError, Work};
+
+/// Creates the metrics of a list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportNames {
+    /// A file with a name, a retention, a method and a factor a line, as an absolute path.
+    pub file: PathBuf,
+    /// Most names in a second; 0 for no limit.
+    pub rate: u32,
+    /// Where to list what was skipped.
+    pub skipped: Option<PathBuf>,
+    /// Count what would be done and change nothing.
+    pub dry_run: bool,
+}
+
+#[async_trait]
+impl Verb for ImportNames {
+    const NAME: &'static str = "import-names";
+    const NEEDS_DATA: bool = false;
+    type Answer = ImportNamesReport;
+
+    fn check(&self) -> Result<(), String> {
+        match self.file.is_absolute() {
+            true => Ok(()),
+            false => Err(format!("{} is not an absolute path", self.file.display())),
+        }
+    }
+
+    async fn run(&self, work: &Work) -> Result<ImportNamesReport, VerbError> {
+        import(self, work).await
+    }
+}

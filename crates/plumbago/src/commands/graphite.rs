@@ -1,0 +1,233 @@
+//! `plumbago import-graphite` and `plumbago import-events`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use plumbago_graphite_client::split_user;
+use plumbago_maintenance::events::EventsReport;
+use plumbago_maintenance::graphite::{ImportGraphiteReport, SourceServer};
+use plumbago_maintenance::verbs::graphite::{ImportEvents, ImportGraphite};
+
+use super::ask::print_json;
+use super::own_file::OwnFile;
+use super::summary::{add_counts, add_skipped};
+use super::verb::{self, Outcome};
+use super::{moment, whisper::absolute};
+use crate::config::Config;
+use crate::error::{Exit, Failure};
+use crate::output::print;
+
+const IMPORT_EXAMPLES: &str = "\
+URL is the address before /render, of graphite-web, carbonapi, BigGraphite, another Plumbago or any server like them. Each
+metric is asked for once for every stage of its retention here, as far back as the stage reaches. Points whose step is that
+of a stage go to this stage. Finer ones are folded, coarser ones go to a coarser stage of their step, if there is one. If the
+server keeps its metrics with another retention, name it by --retentions.
+
+A new metric gets the settings of the storage rules, one that exists keeps its own. A point that is stored already stays,
+unless --overwrite is given. Nothing but the number of requests limits what the server has to do: begin with few workers, or
+with --rate. A request that it has no time for is made again.
+
+A run that was killed goes on if the same command is given. If a daemon uses the data directory, it does the work, and the
+server must be reached from there.
+
+Examples:
+  plumbago import-graphite --dry-run http://graphite.example 'servers.**'    count what would be stored
+  plumbago import-graphite http://graphite.example
+  plumbago import-graphite --retentions 10s:6h,60s:7d,10m:5y http://graphite.example 'servers.*.cpu.*'
+  plumbago import-graphite --tags 'name=~disk\\..*' --tags dc=eu http://graphite.example
+  plumbago import-graphite --from 2024-01-01 --rate 20 --user me:secret https://graphite.example/graphite";
+
+/// How a server is reached.
+#[derive(Debug, Clone, Args)]
+pub struct ServerArgs {
+    /// The address of the server, http or https; name and password may stand before the host
+    #[arg(value_name = "URL")]
+    url: String,
+    /// Name and password for the server
+    #[arg(long, value_name = "NAME:PASSWORD")]
+    user: Option<String>,
+    /// The authorities to trust with https, in PEM format; by default those of the system
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+/// Options of `import-graphite`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = IMPORT_EXAMPLES)]
+pub struct ImportArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Only metrics that match one of these globs
+    #[arg(value_name = "GLOB")]
+    globs: Vec<String>,
+    /// Only metrics that match this glob; can be given several times
+    #[arg(long, value_name = "GLOB")]
+    query: Vec<String>,
+    /// Tagged series that match this tag expression, and all others that are given
+    #[arg(long, value_name = "EXPRESSION")]
+    tags: Vec<String>,
+    /// Leave out earlier points: a date, a period back from now like 400d, or seconds since the epoch
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    from: Option<i64>,
+    /// Leave out points from this time on
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<i64>,
+    /// The retention of the metrics on the server, like 60s:1d,1h:1y; by default each has the one that it has here
+    #[arg(long, value_name = "RETENTION")]
+    retentions: Option<String>,
+    /// Requests that are under way at a time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    workers: usize,
+    /// Make at most this many requests in a second; 0 means no limit
+    #[arg(long, value_name = "REQUESTS", default_value_t = 0)]
+    rate: u32,
+    /// Let the points of the server win over points that are stored already
+    #[arg(long)]
+    overwrite: bool,
+    /// Write what was skipped to this file: reason, name and text, separated by tabs
+    #[arg(long, value_name = "FILE")]
+    skipped: Option<PathBuf>,
+    /// Read everything, print what would be done and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EVENTS_EXAMPLES: &str = "\
+Events that are here already, with the same time, title, text and tags, are left out, so the command can be given again. If
+there is no room for all (api.events_bytes), the newest stay.
+
+Examples:
+  plumbago import-events --dry-run http://graphite.example    count what would be added
+  plumbago import-events --from 400d http://graphite.example";
+
+/// Options of `import-events`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EVENTS_EXAMPLES)]
+pub struct EventsArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Leave out earlier events: a date, a period back from now like 400d, or seconds since the epoch
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    from: Option<i64>,
+    /// Leave out later events
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<i64>,
+    /// Print what would be done and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago import-graphite`.
+///
+/// # Errors
+///
+/// If the configuration has errors, an option cannot be used, the server does not answer, or the store or the daemon
+/// fails. Metrics that were skipped are no error: the report counts and names them, and the exit code is 5.
+pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let loaded = verb::load(file)?;
+    let (server, _user) = server(&args.server, &loaded.config, "import-graphite.user")?;
+    let skipped = args.skipped.as_deref().map(absolute).transpose().context("--skipped");
+    let verb = ImportGraphite {
+        server,
+        globs: [args.globs.as_slice(), &args.query].concat(),
+        tags: args.tags.clone(),
+        from: args.from,
+        until: args.until,
+        retentions: args.retentions.clone(),
+        workers: args.workers,
+        rate: args.rate,
+        overwrite: args.overwrite,
+        skipped: skipped.map_err(|error| Failure::new(Exit::Usage, error))?,
+        dry_run: args.dry_run,
+    };
+    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
+    match args.json {
+        true => print_json(&report)?,
+        false => print(&summary(&report))?,
+    }
+    damage.iter().for_each(|line| eprintln!("{line}"));
+    if report.skipped.is_empty() && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+}
+
+/// Runs `plumbago import-events`.
+///
+/// # Errors
+///
+/// If the configuration has errors, an option cannot be used, the server does not answer, no events are kept here, or they
+/// cannot be written.
+pub fn events(args: &EventsArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let loaded = verb::load(file)?;
+    let (server, _user) = server(&args.server, &loaded.config, "import-events.user")?;
+    let verb = ImportEvents { server, from: args.from, until: args.until, dry_run: args.dry_run };
+    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
+    match args.json {
+        true => print_json(&report)?,
+        false => print(&events_summary(&report))?,
+    }
+    damage.iter().for_each(|line| eprintln!("{line}"));
+    if damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+}
+
+/// The server, and the file with its user, which has to stay until the command ends.
+fn server(
+    args: &ServerArgs,
+    config: &Config,
+    name: &str,
+) -> Result<(SourceServer, Option<OwnFile>), Failure> {
+    let usage = |error: anyhow::Error| Failure::new(Exit::Usage, error);
+    let (url, in_address) = split_user(&args.url).map_err(|why| usage(anyhow!(why)))?;
+    let user = args.user.clone().or(in_address);
+    if user.as_ref().is_some_and(|user| !user.contains(':')) {
+        return Err(usage(anyhow!("the user has no password; write NAME:PASSWORD")));
+    }
+    let file = user.map(|user| OwnFile::write(config, name, user.as_bytes())).transpose()?;
+    let user_file = file.as_ref().map(|file| file.path().to_owned());
+    let ca = args.ca.as_deref().map(absolute).transpose().context("--ca").map_err(usage)?;
+    Ok((SourceServer { url, user_file, ca }, file))
+}
+
+fn summary(report: &ImportGraphiteReport) -> String {
+    let rate = report.stored as f64 / report.seconds.max(0.001);
+    let mut text = format!(
+        "{} metrics, {} new; {} points read by {} requests, {} stored in {:.1} s ({rate:.0} per second)\n",
+        report.metrics, report.created, report.points, report.requests, report.stored, report.seconds
+    );
+    let counts = [
+        (report.stored_before, "metrics left out: the run before this one has stored them"),
+        (report.tagged, "tagged series left out; --tags 'name=~.+' imports them"),
+        (report.without_points, "metrics left out: the server has no points of them"),
+        (report.kept, "points left out: their slots were stored already"),
+        (report.folded, "windows folded anew from stored and imported points"),
+        (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
+    ];
+    add_counts(&mut text, &counts);
+    for (what, count) in &report.other_steps {
+        text.push_str(&format!("  {count} answers with another step: {what}\n"));
+    }
+    add_skipped(&mut text, "metrics need attention", &report.skipped, &report.examples);
+    if report.dry_run {
+        text.push_str("dry run, nothing is changed\n");
+    }
+    text
+}
+
+fn events_summary(report: &EventsReport) -> String {
+    let mut text = format!("{} events, {} added\n", report.events, report.added);
+    let counts = [
+        (report.known, "left out: they are here already"),
+        (report.no_room, "left out: there is no room for them (api.events_bytes)"),
+        (report.too_long, "left out: they are too long"),
+    ];
+    add_counts(&mut text, &counts);
+    if report.dry_run {
+        text.push_str("dry run, nothing is changed\n");
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! `plumbago import-names`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use plumbago_maintenance::names::ImportNamesReport;
+use plumbago_maintenance::verbs::names::ImportNames;
+
+use super::ask::print_json;
+use super::own_file::OwnFile;
+use super::summary::{add_counts, add_skipped};
+use super::verb::{self, Outcome};
+use super::whisper::absolute;
+use crate::error::{Exit, Failure};
+use crate::output::print;
+
+const EXAMPLES: &str = "\
+A line is: name [retention [method [xFilesFactor]]], separated by blanks or tabs. Empty lines and those that begin with #
+are left out. A retention is written as here, 60s:1d,1h:1y, or as BigGraphite does, 1440*60s:8760*3600s. What a line lacks
+is that of the storage rules. The metrics have no points yet; with BigGraphite's tables, they show the points that are there.
+A metric that exists keeps its settings. If they differ from those of the list, it is counted and named.
+
+If a daemon uses the data directory, it does the work: the path is one that it sees, and it has to be allowed to read it.
+
+Examples:
+  plumbago import-names --dry-run names.txt    count what would be created
+  plumbago import-names --rate 2000 names.txt
+  cat names.txt | plumbago import-names -";
+
+/// Options of `import-names`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ImportArgs {
+    /// The list; - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Create at most this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
+    /// Write what was skipped to this file: reason, place and text, separated by tabs
+    #[arg(long, value_name = "FILE")]
+    skipped: Option<PathBuf>,
+    /// Print what would be done and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `plumbago import-names`.
+///
+/// # Errors
+///
+/// If the configuration has errors, the list cannot be read, or the store or the daemon fails. Lines that cannot be read
+/// are no error: the report counts and names them, and the exit code is 5.
+pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
+    let loaded = verb::load(file)?;
+    let usage = |error| Failure::new(Exit::Usage, error);
+    let piped = match args.file.as_os_str() == "-" {
+        true => Some(OwnFile::write(&loaded.config, "import-names.txt", std::io::stdin().lock())?),
+        false => None,
+    };
+    let list = match &piped {
+        Some(piped) => piped.path().to_owned(),
+        None => absolute(&args.file).map_err(usage)?,
+    };
+    let verb = ImportNames {
+        file: list,
+        rate: args.rate,
+        skipped: args.skipped.as_deref().map(absolute).transpose().context("--skipped").map_err(usage)?,
+        dry_run: args.dry_run,
+    };
+    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
+    match args.json {
+        true => print_json(&report)?,
+        false => print(&summary(&report))?,
+    }
+    damage.iter().for_each(|line| eprintln!("{line}"));
+    if report.skipped.is_empty() && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+}
+
+fn summary(report: &ImportNamesReport) -> String {
+    let mut text = format!("{} names, {} created in {:.1} s\n", report.names, report.created, report.seconds);
+    let counts = [
+        (report.known, "exist already, or stand in the list twice"),
+        (report.other_settings, "of them have other settings than the list, and keep theirs"),
+    ];
+    add_counts(&mut text, &counts);
+    for example in report.examples.get("other_settings").into_iter().flatten() {
+        text.push_str(&format!("    {example}\n"));
+    }
+    add_skipped(&mut text, "lines need attention", &report.skipped, &report.examples);
+    if report.dry_run {
+        text.push_str("dry run, nothing is changed\n");
+    }
+    text
+}
