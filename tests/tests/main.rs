@@ -12,6 +12,7 @@ mod conditions;
 mod config_import;
 mod crash;
 mod damage;
+mod debian;
 mod deletion;
 mod deletion_ranges;
 mod dev;
