@@ -471,7 +471,10 @@ struct Container {
 
 impl Container {
     fn run(&self, arguments: &[&str]) -> String {
-        let output = Command::new(self.engine).args(arguments).stdin(Stdio::null()).output().unwrap();
+        let mut command = Command::new(self.engine);
+        // Without it, podman drops the health check.
+        command.args(arguments).env("BUILDAH_FORMAT", "docker").stdin(Stdio::null());
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{} {arguments:?}: {}", self.engine, said(&output));
         String::from_utf8(output.stdout).unwrap()
     }
