@@ -232,7 +232,7 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     let (user, group) = (user.to_string(), group.to_string());
     let place = ["nsenter", "--target", &daemon, "--mount", "--", "setpriv", "--clear-groups"];
     let touch = ["--reuid", &user, "--regid", &group, "touch"];
-    let touching = |path| [&place[..], &touch, &[path]].concat();
+    let touching = |path: &'static str| [&place[..], &touch, &[path]].concat();
     for path in ["/usr/bin/x", "/etc/x", "/etc/plumbago/x", "/var/lib/x"] {
         let refused = machine.run_badly(&touching(path));
         assert!(
