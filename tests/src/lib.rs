@@ -18,6 +18,7 @@ pub mod counterpart;
 pub mod counters;
 pub mod crash;
 pub mod daemon;
+pub mod debian;
 pub mod differences;
 pub mod fold;
 pub mod graphite_web;

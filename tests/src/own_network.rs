@@ -12,12 +12,30 @@ pub fn inside(name: &str) -> bool {
     if child_directory().is_some() {
         return true;
     }
+    run(name, &["--map-root-user"]);
+    false
+}
+
+/// Like [`inside`], for a test that becomes other users of the machine and mounts file systems, which nobody else
+/// sees. This needs root.
+pub fn inside_as_root(name: &str) -> bool {
+    if child_directory().is_some() {
+        return true;
+    }
+    if counterpart::root("to mount and to become other users").is_some() {
+        run(name, &[]);
+    }
+    false
+}
+
+fn run(name: &str, options: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let test = child_test(name, directory.path());
     // The shell stays as the first process, which takes in those that others leave behind.
     let up = "ip link set lo up || exit 77; \"$@\"; exit $?";
     let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(options)
+        .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
         .args(["sh", "-c", up, "sh"])
         .arg(test.get_program())
         .args(test.get_args())
@@ -30,7 +48,7 @@ pub fn inside(name: &str) -> bool {
                 [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             let has_run = text[0].contains("running 1 test");
             if has_run && output.status.success() {
-                return false;
+                return;
             }
             assert!(!has_run, "{name}:\n{}", text.concat());
             text.concat()
@@ -38,5 +56,4 @@ pub fn inside(name: &str) -> bool {
         Err(error) => error.to_string(),
     };
     let _: Option<()> = counterpart::skip(&format!("a network namespace, with iproute2: {reason}"));
-    false
 }

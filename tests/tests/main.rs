@@ -13,6 +13,7 @@ mod config_import;
 mod costs;
 mod crash;
 mod damage;
+mod debian;
 mod deletion;
 mod deletion_ranges;
 mod dev;
