@@ -192,12 +192,41 @@ export interface Figure {
   value: number;
 }
 
+/** What the store has of a stage. `null` is not known. */
+export interface StoreStage {
+  stage: string;
+  holds: "raw" | "windows";
+  step: number;
+  slots: number;
+  bytes: number | null;
+  /** Of the embedded store. */
+  blocks?: number;
+  long_blocks?: number;
+  buckets?: number;
+  since?: number;
+  /** Of Cassandra. */
+  table?: string;
+  used?: boolean;
+  trouble?: string | null;
+  rows?: number | null;
+}
+
+export interface StoreStages {
+  kind: "embedded" | "cassandra";
+  keyspace?: string;
+  stages: StoreStage[];
+  state_bytes?: number | null;
+  names_bytes?: number | null;
+  log_bytes?: number | null;
+}
+
 /** What /plumbago/status tells. Times are in seconds since the epoch. */
 export interface Status {
   now: number;
   ready: boolean;
   conditions: { name: string; severity: string; since: number; text: string }[];
   about: { version: string; started: number; store: string; memory_bytes: number; memory_max_bytes: number; self_metrics: string | null; self_metrics_interval: number };
+  store: StoreStages;
   ledger: { received: number; derived: number; recovered: number; stored: number; held: number; replaced: number; consumed: number; rejected: number; missing: number; lost: number; rejected_by_reason: Record<string, number> };
   refused: { listener: string; reason: string; sender: string | null; text: string; at: number }[];
   jobs: unknown[];

@@ -399,6 +399,7 @@ fn the_status_is_shown() {
     let Some(browser) = Browser::start() else { return };
     let (mut setup, daemon) = daemon();
     let port = daemon.api().port();
+    daemon.flush();
     daemon.sender().try_bytes(format!("{EVIL} no-number {NOW}\n").as_bytes()).unwrap();
     wait_until("the refusal", || daemon.get("/plumbago/status").body.contains("no-number"));
     browser.open(&page(&daemon, "#target=servers.db01.Requests"));
@@ -407,6 +408,8 @@ fn the_status_is_shown() {
     browser.wait_text(".status h2", "Ready");
     browser.wait_text(".status .note", "missing 0");
     browser.wait_text(".status", "onerror=alert(1)");
+    browser.wait_text(".status [aria-label='Store by stage'] th", "1min:1d");
+    browser.wait_text(".status [aria-label='Store by stage'] td", "windows");
     browser.wait(
         "a rate",
         "[...document.querySelectorAll('.status td')].some((cell) => cell.textContent === '0')",
