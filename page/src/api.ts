@@ -152,6 +152,19 @@ export interface ExplainedPart {
   known?: number;
   ms?: number;
   own_ms?: number;
+  /** The targets that the function of this call made, and how many more. */
+  made?: MadePart[];
+  more_made?: number;
+}
+
+/** A target that a function made from names. It has no place in the text. */
+export interface MadePart extends Omit<ExplainedPart, "kind" | "begin" | "end"> {
+  kind: "made";
+  /** Whether the text is the whole target. */
+  whole: boolean;
+  /** Whether it can be plotted alone. */
+  plots: boolean;
+  more_fetches: number;
 }
 
 export interface ExplainedFetch {
@@ -178,6 +191,8 @@ export interface ExplainedFetch {
 }
 
 export interface Explained {
+  from: number;
+  until: number;
   targets: ExplainedPart[];
   fetches: ExplainedFetch[];
   series: { total: number; first: { name: string; step: number; values: number; shown_step: number; shown_values: number; consolidation: string; hidden: number }[] };

@@ -312,6 +312,24 @@ fn a_graph_is_explained() {
     browser.check_log(&[]);
 }
 
+/// A target that a function made is below its call, and a click plots it alone.
+#[test]
+fn made_targets_are_explained() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    let target = "useSeriesAbove(servers.web01.cpu.user,0,%27user%27,%27system%27)";
+    browser.open(&page(&daemon, &format!("#target={target}")));
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    browser.click_button(".options", "Explain");
+    browser.wait_text(".explain .made", "made by useSeriesAbove: group(servers.web01.cpu.system)");
+    browser.wait_text(".explain .made .facts", "fetch 2");
+    browser.script("document.querySelector('.explain .made .part').click()");
+    browser.wait("a second plot", &format!("{DRAWN} === 2"));
+    browser.wait_text(".legend", "servers.web01.cpu.system");
+    assert!(browser.url().contains("&panel=&target=group"), "{}", browser.url());
+    browser.check_log(&[]);
+}
+
 /// Dashboards of Grafana are taken in, with their variables; what cannot be read says so; a panel goes out again.
 #[test]
 fn dashboards_are_imported() {
