@@ -80,7 +80,7 @@ fn it_tells_the_embedded_store_by_stage() {
     let before = status(&daemon)["store"].clone();
     assert_eq!((&before["kind"], &before["stages"]), (&"embedded".into(), &Value::Array(Vec::new())));
     assert!(before["log_bytes"].is_u64(), "{before}");
-    let points = |name: &str| (0..60).map(move |minute| Point::new(name, NOW - minute * 60, 1.0));
+    let points = |name: &'static str| (0..60).map(move |minute| Point::new(name, NOW - minute * 60, 1.0));
     daemon.put(&["a.b", "a.c"].into_iter().flat_map(points).collect::<Vec<_>>());
     daemon.flush();
     let raw = ("60s:86400s".to_owned(), "raw".to_owned());

@@ -50,8 +50,8 @@ fn days_are_merged_when_they_are_over_and_dropped_when_they_have_expired() {
     assert!(usage.stages[0].merged_points > 20 * 6 * 1440);
     assert!(usage.stages[0].buckets <= 9);
     store.store.write_tables().unwrap();
-    let tables = store.store.table_usage().unwrap();
-    let (stage, counted) = (&tables.stages[0], &store.store.usage().unwrap().stages[0]);
+    let (tables, usage) = (store.store.table_usage().unwrap(), store.store.usage().unwrap());
+    let (stage, counted) = (&tables.stages[0], &usage.stages[0]);
     assert_eq!((tables.stages.len(), stage.stage, stage.coarse), (1, WEEK, false));
     assert_eq!((stage.buckets, stage.merged_rows), (counted.buckets, counted.merged_rows), "{tables:?}");
     assert!(stage.fresh_rows >= counted.fresh_rows, "{tables:?}");
