@@ -152,6 +152,19 @@ export interface ExplainedPart {
   known?: number;
   ms?: number;
   own_ms?: number;
+  /** The targets that the function of this call made, and how many more. */
+  made?: MadePart[];
+  more_made?: number;
+}
+
+/** A target that a function made from names. It has no place in the text. */
+export interface MadePart extends Omit<ExplainedPart, "kind" | "begin" | "end"> {
+  kind: "made";
+  /** Whether the text is the whole target. */
+  whole: boolean;
+  /** Whether it can be plotted alone. */
+  plots: boolean;
+  more_fetches: number;
 }
 
 export interface ExplainedFetch {
@@ -178,6 +191,8 @@ export interface ExplainedFetch {
 }
 
 export interface Explained {
+  from: number;
+  until: number;
   targets: ExplainedPart[];
   fetches: ExplainedFetch[];
   series: { total: number; first: { name: string; step: number; values: number; shown_step: number; shown_values: number; consolidation: string; hidden: number }[] };
@@ -192,12 +207,41 @@ export interface Figure {
   value: number;
 }
 
+/** What the store has of a stage. `null` is not known. */
+export interface StoreStage {
+  stage: string;
+  holds: "raw" | "windows";
+  step: number;
+  slots: number;
+  bytes: number | null;
+  /** Of the embedded store. */
+  blocks?: number;
+  long_blocks?: number;
+  buckets?: number;
+  since?: number;
+  /** Of Cassandra. */
+  table?: string;
+  used?: boolean;
+  trouble?: string | null;
+  rows?: number | null;
+}
+
+export interface StoreStages {
+  kind: "embedded" | "cassandra";
+  keyspace?: string;
+  stages: StoreStage[];
+  state_bytes?: number | null;
+  names_bytes?: number | null;
+  log_bytes?: number | null;
+}
+
 /** What /plumbago/status tells. Times are in seconds since the epoch. */
 export interface Status {
   now: number;
   ready: boolean;
   conditions: { name: string; severity: string; since: number; text: string }[];
   about: { version: string; started: number; store: string; memory_bytes: number; memory_max_bytes: number; self_metrics: string | null; self_metrics_interval: number };
+  store: StoreStages;
   ledger: { received: number; derived: number; recovered: number; stored: number; held: number; replaced: number; consumed: number; rejected: number; missing: number; lost: number; rejected_by_reason: Record<string, number> };
   refused: { listener: string; reason: string; sender: string | null; text: string; at: number }[];
   jobs: unknown[];

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useAnswer } from "./answer";
-import type { Explained, ExplainedFetch, ExplainedPart } from "./api";
+import type { Explained, ExplainedFetch, ExplainedPart, MadePart } from "./api";
 import { parameters } from "./fetcher";
 import type { Panel } from "./link";
 import { count, duration, many, moment, retention, visible } from "./numbers";
@@ -30,7 +30,7 @@ export function Explain({ panel, points }: Props) {
         {answer.kept && " /render answers this from its cache at the moment."}
       </p>
       {answer.targets.map((part, place) => <Target key={place} part={part} text={panelTargets(panel)[place] ?? part.text} />)}
-      {answer.fetches.map((fetch, place) => <Fetch key={place} fetch={fetch} number={place} zone={tz} />)}
+      {answer.fetches.map((fetch, place) => <Fetch key={place} fetch={fetch} number={place} zone={tz} answer={answer} />)}
       <Fitted answer={answer} />
       <Limits answer={answer} />
     </div>
@@ -80,28 +80,51 @@ function Part({ part, mark }: { part: ExplainedPart; mark: (part: ExplainedPart 
       </button>
       <span class="facts">{facts(part)}</span>
       {inner.length > 0 && <ul>{inner.map((argument, place) => <Part key={place} part={argument} mark={mark} />)}</ul>}
+      {part.made && <MadeParts part={part} made={part.made} />}
     </li>
   );
 }
 
-function facts(part: ExplainedPart): string {
+/** The targets that a call's function made. They are nowhere in the text, so nothing is marked in it. */
+function MadeParts({ part, made }: { part: ExplainedPart; made: MadePart[] }) {
+  const more = part.more_made ?? 0;
+  return (
+    <ul class="made" aria-label={`Targets made by ${part.function ?? ""}`}>
+      {made.map((one, place) => {
+        const text = <bdi>{visible(one.text)}{!one.whole && "…"}</bdi>;
+        return (
+          <li key={place}>
+            <span class="facts">made by {part.function}: </span>
+            {one.plots ? <button type="button" class="quiet part" title="Plot this target alone" onClick={() => addPanel([one.text])}>{text}</button> : <code>{text}</code>}
+            <span class="facts">{facts(one)}{one.more_fetches > 0 && ` and ${count(one.more_fetches)} more`}</span>
+          </li>
+        );
+      })}
+      {more > 0 && <li class="facts">and {count(more)} more</li>}
+    </ul>
+  );
+}
+
+function facts(part: ExplainedPart | MadePart): string {
   const out: string[] = [];
   if (part.series !== undefined && part.values !== undefined && part.known !== undefined) {
     out.push(`${count(part.series)} series`, `${count(part.known)} of ${count(part.values)} points known`);
   }
   if (part.own_ms !== undefined && part.kind === "call") out.push(ms(part.own_ms));
+  if (part.ms !== undefined && part.kind === "made") out.push(ms(part.ms));
   if ((part.evaluations ?? 0) > 1) out.push(`evaluated ${part.evaluations} times`);
   if (part.fetches !== undefined && part.fetches.length > 0) out.push(`fetch ${part.fetches.map((number) => number + 1).join(", ")}`);
   return out.join(" · ");
 }
 
-function Fetch({ fetch, number, zone }: { fetch: ExplainedFetch; number: number; zone: string }) {
+function Fetch({ fetch, number, zone, answer }: { fetch: ExplainedFetch; number: number; zone: string; answer: Explained }) {
+  const isOther = fetch.from !== answer.from || fetch.until !== answer.until;
   return (
     <details class="explain-fetch" open={number === 0}>
       <summary>
         Fetch {number + 1}: <bdi>{visible(fetch.expression)}</bdi>{" "}
         <span class="facts">
-          {fetch.names === 0 ? "no name matches" : `${many(fetch.names, "name")} found in ${ms(fetch.find_ms)}, read in ${ms(fetch.read_ms)}`}, from {moment(fetch.from, zone)} to {moment(fetch.until, zone)}
+          {fetch.names === 0 ? "no name matches" : `${many(fetch.names, "name")} found in ${ms(fetch.find_ms)}, read in ${ms(fetch.read_ms)}`}, from {moment(fetch.from, zone)} to {moment(fetch.until, zone)}{isOther && ", a range that a function needs"}
         </span>
       </summary>
       {fetch.metrics.length > 0 && (

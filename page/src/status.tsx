@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get, Refusal, type Figure, type Status } from "./api";
 import { count, duration, many, moment, short, visible } from "./numbers";
+import { Stages } from "./stages";
 import { addPanel } from "./state";
 import { token, Token } from "./token";
 import { Values } from "./values";
@@ -107,6 +108,7 @@ function Shown({ seen }: { seen: Seen }) {
           <span class="facts">of <code>{visible(about.self_metrics)}.*</code>, every {duration(about.self_metrics_interval)}</span>
         </p>
       )}
+      <Stages store={status.store} />
       <Jobs title="Jobs that were asked for" jobs={status.jobs} />
       <Jobs title="Scheduled jobs" jobs={status.maintenance} />
       {GROUPS.map(([title, beginnings]) => <Group key={title} title={title} seen={seen} beginnings={beginnings} />)}

@@ -125,6 +125,53 @@ fn agrees_with_render_and_the_reader() {
     daemon.stop_well();
 }
 
+/// Targets that functions make from names are below the call that made them, with their fetches.
+#[test]
+fn made_targets_are_explained() {
+    let setup = setup(NOW);
+    let daemon = setup.start();
+    daemon.set_clock(NOW);
+    let points = |name: &'static str| {
+        let times = (0..30).filter(move |minute| name == "r1.sum" || minute % 3 == 0);
+        times.map(move |minute| Point::new(name, NOW - 60 * minute, minute as f64))
+    };
+    daemon.put(&["r1.sum", "r1.last"].into_iter().flat_map(points).collect::<Vec<_>>());
+    let from = NOW - 1800;
+    let fetches = |answer: &Value, made: &Value| -> Vec<Value> {
+        let numbers = made["fetches"].as_array().unwrap().iter();
+        numbers.map(|number| answer["fetches"][number.as_u64().unwrap() as usize].clone()).collect()
+    };
+
+    let target = "useSeriesAbove(r1.sum,5,'sum','last')";
+    let (answer, rendered) =
+        (explained(&daemon, target, from, NOW, NOW), daemon.render(target, from, NOW, NOW));
+    let call = &answer["targets"][0];
+    assert_eq!((call["made"].as_array().unwrap().len(), &call["more_made"]), (1, &0.into()), "{answer}");
+    let made = &call["made"][0];
+    assert_eq!((&made["text"], &made["plots"]), (&"group(r1.last)".into(), &true.into()));
+    let known = rendered[0].known().len();
+    assert!(known > 0 && known < 30, "{known}");
+    assert_eq!((&made["known"], &call["known"]), (&known.into(), &known.into()), "{answer}");
+    let of_made = fetches(&answer, made);
+    assert_eq!(of_made.len(), 1, "{answer}");
+    let metric = &of_made[0]["metrics"][0];
+    assert_eq!((&metric["name"], &metric["stage"]), (&"r1.last".into(), &0.into()));
+    assert_eq!(metric["known"], known, "{answer}");
+    let names = &call["arguments"][0];
+    assert_eq!((&names["known"], &names["made"]), (&30.into(), &Value::Null), "{answer}");
+
+    let target = "applyByNode(r1.*,0,'diffSeries(%.sum,%.last)')";
+    let (answer, rendered) =
+        (explained(&daemon, target, from, NOW, NOW), daemon.render(target, from, NOW, NOW));
+    let made = &answer["targets"][0]["made"][0];
+    assert_eq!(made["text"], "diffSeries(r1.sum,r1.last)", "{answer}");
+    assert_eq!(made["known"], rendered[0].known().len(), "{answer}");
+    let of_made = fetches(&answer, made);
+    let expressions: Vec<_> = of_made.iter().map(|fetch| &fetch["expression"]).collect();
+    assert_eq!(expressions, ["r1.sum", "r1.last"], "{answer}");
+    daemon.stop_well();
+}
+
 #[test]
 fn points_in_the_spool_and_on_the_server_are_told_apart() {
     const KEYSPACE: &str = "explain";

@@ -2,6 +2,7 @@
 //! everything works by keyboard, and axe-core finds no violation.
 
 mod costs;
+mod explain;
 
 use std::time::Instant;
 
@@ -283,35 +284,6 @@ fn everything_works_by_keyboard() {
     browser.check_log(&[]);
 }
 
-/// Explain shows what each call gave, where the points are and why; a click on a part plots it alone.
-#[test]
-fn a_graph_is_explained() {
-    let Some(browser) = Browser::start() else { return };
-    let (_setup, daemon) = daemon();
-    daemon.flush();
-    let target = "movingAverage(sumSeries(servers.*.cpu.user),'5min')&target=evil.*";
-    browser.open(&page(&daemon, &format!("#from=-2d&target={}", target.replace('\'', "%27"))));
-    browser.wait("a plot", &format!("{DRAWN} === 1"));
-    let explain =
-        "[...document.querySelectorAll('.options button')].find((b) => b.textContent === 'Explain').click()";
-    browser.script(explain);
-    browser.wait_text(".explain .facts", "4 series");
-    browser.wait_text(".explain td", "1 of 1min:1d,5min:30d");
-    browser.wait_text(".explain .note", "the raw stage reaches only 1d back");
-    browser.wait_text(".explain", EVIL);
-    browser.wait_text(".explain", "api.limits.points");
-    browser
-        .script("[...document.querySelectorAll('.part')].find((b) => b.textContent === 'sumSeries').focus()");
-    browser.wait_text(".explain-target mark", "sumSeries(servers.*.cpu.user)");
-    browser.picture("explain");
-    browser.press(&Key::Enter.to_string());
-    browser.wait("a second plot", &format!("{DRAWN} === 2"));
-    browser.wait_text(".legend", "sumSeries(servers.*.cpu.user)");
-    assert!(browser.url().contains("&panel=&target=sumSeries"), "{}", browser.url());
-    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
-    browser.check_log(&[]);
-}
-
 /// Dashboards of Grafana are taken in, with their variables; what cannot be read says so; a panel goes out again.
 #[test]
 fn dashboards_are_imported() {
@@ -399,6 +371,7 @@ fn the_status_is_shown() {
     let Some(browser) = Browser::start() else { return };
     let (mut setup, daemon) = daemon();
     let port = daemon.api().port();
+    daemon.flush();
     daemon.sender().try_bytes(format!("{EVIL} no-number {NOW}\n").as_bytes()).unwrap();
     wait_until("the refusal", || daemon.get("/plumbago/status").body.contains("no-number"));
     browser.open(&page(&daemon, "#target=servers.db01.Requests"));
@@ -407,6 +380,8 @@ fn the_status_is_shown() {
     browser.wait_text(".status h2", "Ready");
     browser.wait_text(".status .note", "missing 0");
     browser.wait_text(".status", "onerror=alert(1)");
+    browser.wait_text(".status [aria-label='Store by stage'] th", "1min:1d");
+    browser.wait_text(".status [aria-label='Store by stage'] td", "windows");
     browser.wait(
         "a rate",
         "[...document.querySelectorAll('.status td')].some((cell) => cell.textContent === '0')",

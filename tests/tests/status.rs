@@ -2,7 +2,9 @@
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, Response};
 use plumbago_tests::send::Point;
@@ -61,6 +63,76 @@ fn it_tells_what_became_of_the_points() {
     assert_eq!(figure("plumbago_ingest_received_total", Some(("listener", "line"))), 4.0);
     assert_eq!(figure("plumbago_engine_received_points_total", None), 2.0);
     assert!(status["conditions"].is_array() && status["jobs"].is_array(), "{status}");
+}
+
+/// The stages of the store in a status: stage and what it holds, in their order.
+fn stages(status: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let stages = status["store"]["stages"].as_array().unwrap().iter();
+    stages.map(|stage| (text(&stage["stage"]), text(&stage["holds"]))).collect()
+}
+
+#[test]
+fn it_tells_the_embedded_store_by_stage() {
+    let mut setup = Setup::new();
+    setup.clock(NOW).schemas("[all]\npattern = .*\nretentions = 60s:1d,5m:30d\n");
+    let daemon = setup.start();
+    let before = status(&daemon)["store"].clone();
+    assert_eq!((&before["kind"], &before["stages"]), (&"embedded".into(), &Value::Array(Vec::new())));
+    assert!(before["log_bytes"].is_u64(), "{before}");
+    let points = |name: &'static str| (0..60).map(move |minute| Point::new(name, NOW - minute * 60, 1.0));
+    daemon.put(&["a.b", "a.c"].into_iter().flat_map(points).collect::<Vec<_>>());
+    daemon.flush();
+    let raw = ("60s:86400s".to_owned(), "raw".to_owned());
+    let windows = ("300s:2592000s".to_owned(), "windows".to_owned());
+    let flushed = status(&daemon);
+    assert_eq!(stages(&flushed), [raw.clone(), windows.clone()], "{flushed}");
+    for stage in flushed["store"]["stages"].as_array().unwrap() {
+        assert!(stage["blocks"].as_u64().unwrap() >= 2, "a block of each metric: {stage}");
+        let since = stage["since"].as_i64().unwrap();
+        assert!(since > 0 && since <= NOW - 3300, "{stage}");
+    }
+    daemon.stop_well();
+    let daemon = setup.start();
+    let again = status(&daemon);
+    assert_eq!(stages(&again), [raw, windows], "{again}");
+    for stage in again["store"]["stages"].as_array().unwrap() {
+        assert!(stage["bytes"].as_u64().unwrap() > 0, "a stop writes all blocks into tables: {stage}");
+    }
+    assert!(again["store"]["names_bytes"].as_u64().unwrap() > 0, "{again}");
+    daemon.stop_well();
+}
+
+#[test]
+fn on_cassandra_it_tells_the_tables_and_guesses_no_sizes() {
+    const KEYSPACE: &str = "status_stages";
+    let Some(server) = server::for_tests() else { return };
+    server.drop_keyspaces(KEYSPACE).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    let mut setup = Setup::new();
+    setup.clock(now).schemas("[all]\npattern = .*\nretentions = 60s:1d,5m:30d\n");
+    setup.on_cassandra(&server.contact_point(), KEYSPACE);
+    let daemon = setup.start();
+    daemon.put(&(0..60).map(|minute| Point::new("a.b", now - minute * 60, 1.0)).collect::<Vec<_>>());
+    daemon.flush();
+    let status = wait_for("both tables to be used", || {
+        let status = status(&daemon);
+        let stages = status["store"]["stages"].as_array().unwrap();
+        (stages.len() == 2 && stages.iter().all(|stage| stage["used"] == true)).then_some(status)
+    });
+    let store = &status["store"];
+    assert_eq!((&store["kind"], &store["keyspace"]), (&"cassandra".into(), &KEYSPACE.into()));
+    let tables: Vec<&str> =
+        store["stages"].as_array().unwrap().iter().map(|stage| stage["table"].as_str().unwrap()).collect();
+    assert!(tables.contains(&"datapoints_1440p_60s_0"), "{tables:?}");
+    assert!(tables.contains(&"datapoints_8640p_300s_aggr"), "{tables:?}");
+    for stage in store["stages"].as_array().unwrap() {
+        assert_eq!(
+            (&stage["rows"], &stage["bytes"], &stage["trouble"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
+    }
+    daemon.stop_well();
 }
 
 #[test]

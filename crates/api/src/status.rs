@@ -15,7 +15,7 @@ use crate::error::AdminError;
 #[async_trait]
 pub trait StatusSource: Send + Sync + Debug {
     /// Returns what the process says of itself, as a JSON object: `about` (version, start, store, memory),
-    /// `ledger`, `refused` (samples of refused points), `jobs` and `maintenance`.
+    /// `store` (its stages), `ledger`, `refused` (samples of refused points), `jobs` and `maintenance`.
     ///
     /// # Errors
     ///

@@ -176,7 +176,15 @@ impl<'a> Context<'a> {
             Fault::Error(error) => Fault::Argument(format!("made the target {text:?}: {error}")),
             other => other,
         };
-        self.shared.evaluator.series(&mut context, &target, &target.expr, &Rc::default()).map_err(positioned)
+        let observer = self.shared.observed.map(|(_, observer)| observer);
+        if let Some(observer) = observer {
+            observer.begins_made(&target);
+        }
+        let result = self.shared.evaluator.series(&mut context, &target, &target.expr, &Rc::default());
+        if let Some(observer) = observer {
+            observer.ends_made(&target, result.as_ref().ok().map(Vec::as_slice));
+        }
+        result.map_err(positioned)
     }
 
     /// Calls a function with values in place of expressions.

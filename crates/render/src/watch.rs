@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::fault::{EvalError, Fault};
 use crate::series::TimeSeries;
+use crate::target::Target;
 
 /// Decides whether an evaluation may continue.
 pub trait Watch: Debug {
@@ -13,8 +14,8 @@ pub trait Watch: Debug {
     fn may_hold(&self, bytes: usize) -> bool;
 }
 
-/// Sees what each part of the targets gives, to explain an answer. Targets that functions make from names are not
-/// shown apart; they belong to the call that made them.
+/// Sees what each part of the targets gives, to explain an answer. Targets that functions make from names are shown as
+/// wholes; their parts are not.
 pub trait Observer: Debug {
     /// A call or path is about to be evaluated. Calls nest, and one that is read over several ranges is evaluated
     /// several times.
@@ -22,6 +23,12 @@ pub trait Observer: Debug {
 
     /// It gave these series; `None` if it gave something else or failed.
     fn ends(&self, place: &Place, series: Option<&[TimeSeries]>);
+
+    /// A function made this target, and it is about to be evaluated. It belongs to the innermost call that has begun.
+    fn begins_made(&self, target: &Target);
+
+    /// The target that a function made gave these series; `None` if it failed.
+    fn ends_made(&self, target: &Target, series: Option<&[TimeSeries]>);
 
     /// The evaluation has ended. It evaluated so many calls, and its functions made so many points.
     fn is_done(&self, calls: usize, points: usize);

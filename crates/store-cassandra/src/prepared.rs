@@ -1,6 +1,6 @@
 //! Prepared statements. Each is prepared when it is first needed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,8 @@ pub(crate) struct Tables {
     refused: DashMap<Table, (Instant, String)>,
     /// Tables that were needed for a write. A missing table that is only read needs no attention.
     written: DashSet<Table>,
+    /// Tables that could be used at least once.
+    used: DashSet<Table>,
     /// Tables that the last check found unusable, with the reason. Replaced as a whole, so it has one lock.
     unfit: RwLock<HashMap<Table, String>>,
 }
@@ -66,6 +68,7 @@ impl Tables {
             ready: DashMap::new(),
             refused: DashMap::new(),
             written: DashSet::new(),
+            used: DashSet::new(),
             unfit: RwLock::default(),
         }
     }
@@ -107,6 +110,7 @@ impl Tables {
             Ok(statements) => {
                 let statements = Arc::new(statements);
                 self.ready.insert(table, statements.clone());
+                self.used.insert(table);
                 Ok(statements)
             }
             Err(error) if error::is_invalid(&error) => {
@@ -139,6 +143,11 @@ impl Tables {
         all.sort();
         all.dedup_by_key(|(table, _)| *table);
         all
+    }
+
+    /// Tables that were used since the start.
+    pub(crate) fn used(&self) -> BTreeSet<Table> {
+        self.used.iter().map(|table| *table).collect()
     }
 
     fn refusal(&self, table: Table) -> Option<String> {

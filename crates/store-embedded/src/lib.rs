@@ -37,4 +37,4 @@ pub use config::Config;
 pub use maintain::{Report, Step};
 pub use plumbago_fjall_host::{HeldFile, HostError, RescueStep, damaged_files, hold, link_or_copy, rescue};
 pub use store::EmbeddedStore;
-pub use usage::{StageUsage, Usage};
+pub use usage::{StageTables, StageUsage, TableUsage, Usage};

@@ -4,7 +4,7 @@ use plumbago_model::Stage;
 use plumbago_store::StoreError;
 
 use crate::EmbeddedStore;
-use crate::catalogue::{Kind, Layer};
+use crate::catalogue::{Kind, Layer, StageBuckets, StageKey};
 use crate::row::{Block, parse_key};
 use crate::store::read;
 
@@ -51,7 +51,56 @@ impl StageUsage {
     }
 }
 
+/// What the tables say of themselves, without a row being read.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct TableUsage {
+    /// Each stage by its role, raw ones first.
+    pub stages: Vec<StageTables>,
+    /// Bytes of the tables of state rows.
+    pub state_bytes: u64,
+    /// Bytes of the tables of names.
+    pub metadata_bytes: u64,
+    /// Bytes of fjall's write-ahead logs, which hold the rows that are in no table yet.
+    pub log_bytes: u64,
+}
+
+/// The tables of a stage in one role.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageTables {
+    /// The stage.
+    pub stage: Stage,
+    /// True for windows (a coarse stage), false for raw points.
+    pub coarse: bool,
+    /// The number of time buckets.
+    pub buckets: u64,
+    /// When the oldest bucket begins, in seconds since the epoch.
+    pub since: u64,
+    /// Rows of blocks as they were flushed, also those in memory. A row that was replaced counts once more until
+    /// fjall has compacted its tables.
+    pub fresh_rows: u64,
+    /// Rows of long blocks, counted alike.
+    pub merged_rows: u64,
+    /// Bytes of their tables on the disk.
+    pub bytes: u64,
+}
+
 impl EmbeddedStore {
+    /// Returns what the tables say of themselves; `None` while the database is closed. Reads no row, but lists the
+    /// files of the logs, so it may block for a moment.
+    pub fn table_usage(&self) -> Option<TableUsage> {
+        // A database that has to be opened again stays closed: who asks for figures need not wait for it.
+        let open = self.core.host.get().ok()?;
+        let mut stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();
+        stages.retain(|stage| !stage.buckets.is_empty());
+        stages.sort_by_key(|stage| (stage.key.coarse, stage.key.stage));
+        Some(TableUsage {
+            stages: stages.iter().map(|stage| StageTables::of(stage)).collect(),
+            state_bytes: open.state.disk_space(),
+            metadata_bytes: open.names.rows.disk_space() + open.names.copy.disk_space(),
+            log_bytes: open.fjall.journal_disk_space().unwrap_or(0),
+        })
+    }
+
     /// Counts what is stored. Blocks, and reads every row.
     ///
     /// # Errors
@@ -73,6 +122,25 @@ impl EmbeddedStore {
             usage.stages.push(of_stage);
         }
         Ok(usage)
+    }
+}
+
+impl StageTables {
+    fn of(stage: &StageBuckets) -> Self {
+        let StageKey { stage: of, coarse } = stage.key;
+        let oldest = stage.buckets.keys().next().map_or(0, |number| stage.start_of(*number));
+        let (mut fresh_rows, mut merged_rows, mut bytes) = (0, 0, 0);
+        for layer in stage.buckets.values().flat_map(|bucket| &bucket.layers) {
+            let rows = layer.keyspace.approximate_len() as u64;
+            bytes += layer.keyspace.disk_space();
+            match layer.kind {
+                Kind::Fresh { .. } => fresh_rows += rows,
+                Kind::Merged { .. } => merged_rows += rows,
+            }
+        }
+        let buckets = stage.buckets.len() as u64;
+        let since = u64::from(oldest) * u64::from(of.resolution);
+        Self { stage: of, coarse, buckets, since, fresh_rows, merged_rows, bytes }
     }
 }
 

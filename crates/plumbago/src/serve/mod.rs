@@ -198,7 +198,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         registry: core.registry.clone(),
         answers: core.answers.clone(),
         status: Some(StatusHandles {
-            source: Arc::new(status::Inside::new(config, control.clone(), listeners.clone())),
+            source: Arc::new(status::Inside::new(config, &core, control.clone(), listeners.clone())),
             rules: Arc::new(rule_tester::Tester::new(config, &core, work.clone(), rules_of_names)),
             costs: Arc::new(costs::Costs::new(&core, work.clone())),
             token: config.admin.token.clone(),

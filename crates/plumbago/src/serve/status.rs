@@ -1,5 +1,6 @@
 //! What the page shows of the process.
 
+use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -9,13 +10,15 @@ use plumbago_model::Period;
 use serde_json::{Value, json};
 
 use super::admin::Control;
-use super::{process, self_metrics};
+use super::backend::Keeper;
+use super::{Core, process, rules, self_metrics};
 use crate::config::Config;
 
 /// Gives the status of the process.
-#[derive(Debug)]
 pub(super) struct Inside {
     control: Control,
+    keeper: Keeper,
+    rules: rules::Live,
     listeners: Handle,
     /// When the process started, in seconds since the epoch.
     started: u64,
@@ -26,12 +29,20 @@ pub(super) struct Inside {
     self_metrics_interval: Period,
 }
 
+impl fmt::Debug for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inside")
+    }
+}
+
 impl Inside {
-    pub(super) fn new(config: &Config, control: Control, listeners: Handle) -> Self {
+    pub(super) fn new(config: &Config, core: &Core, control: Control, listeners: Handle) -> Self {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let interval = config.self_metrics.interval;
         Self {
             control,
+            keeper: core.keeper.clone(),
+            rules: core.rules.clone(),
             listeners,
             started,
             store: config.store.kind.name(),
@@ -56,6 +67,7 @@ impl StatusSource for Inside {
         });
         Ok(json!({
             "about": about,
+            "store": self.keeper.by_stage(&self.rules.load()).await,
             "ledger": self.control.ledger().await?,
             "refused": self.listeners.stats().refusals().iter().map(refusal).collect::<Value>(),
             "jobs": self.control.jobs().await?,

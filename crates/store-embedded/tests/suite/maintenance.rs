@@ -49,6 +49,17 @@ fn days_are_merged_when_they_are_over_and_dropped_when_they_have_expired() {
     assert_eq!(usage.stages.len(), 1);
     assert!(usage.stages[0].merged_points > 20 * 6 * 1440);
     assert!(usage.stages[0].buckets <= 9);
+    store.store.write_tables().unwrap();
+    let (tables, usage) = (store.store.table_usage().unwrap(), store.store.usage().unwrap());
+    let (stage, counted) = (&tables.stages[0], &usage.stages[0]);
+    assert_eq!((tables.stages.len(), stage.stage, stage.coarse), (1, WEEK, false));
+    assert_eq!((stage.buckets, stage.merged_rows), (counted.buckets, counted.merged_rows), "{tables:?}");
+    assert!(stage.fresh_rows >= counted.fresh_rows, "{tables:?}");
+    assert_eq!(stage.bytes, counted.fresh_bytes + counted.merged_bytes);
+    let oldest = u64::from(now - WEEK.points) * 60;
+    assert!(stage.since <= oldest && stage.since + 2 * 86_400 > oldest, "{tables:?}");
+    store.store.close().unwrap();
+    assert_eq!(store.store.table_usage(), None);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What each part of the targets gave, and how long it took.
 
+mod made;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,14 +9,27 @@ use std::time::{Duration, Instant};
 use plumbago_render::{Expr, ExprKind, Observer, Place, Target, TimeSeries};
 use serde_json::{Value, json};
 
+use self::made::MadeTargets;
+
 /// The parts of one round of an evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    /// The parts that are being evaluated, the innermost last: when each began, and the time of its own parts so far.
-    open: RefCell<Vec<(Instant, Duration)>>,
+    /// The parts that are being evaluated, the innermost last.
+    open: RefCell<Vec<Open>>,
     seen: RefCell<HashMap<Place, Seen>>,
+    made: RefCell<MadeTargets>,
     pub(super) calls: Cell<usize>,
     pub(super) points: Cell<usize>,
+}
+
+/// A part that is being evaluated.
+#[derive(Debug)]
+struct Open {
+    /// `None` for a target that a function made.
+    place: Option<Place>,
+    began: Instant,
+    /// The time of its own parts so far.
+    of_parts: Duration,
 }
 
 /// What a part gave.
@@ -44,24 +59,47 @@ impl Amount {
     }
 }
 
+impl Seen {
+    fn add(&mut self, (total, of_parts): (Duration, Duration), series: Option<&[TimeSeries]>) {
+        self.evaluations += 1;
+        self.total += total;
+        self.own += total.saturating_sub(of_parts);
+        self.result = series.map(Amount::of);
+    }
+
+    fn show(&self, node: &mut Value) {
+        node["evaluations"] = json!(self.evaluations);
+        node["ms"] = millis(self.total);
+        node["own_ms"] = millis(self.own);
+        if let Some(Amount { series, values, known }) = self.result {
+            node["series"] = json!(series);
+            node["values"] = json!(values);
+            node["known"] = json!(known);
+        }
+    }
+}
+
 impl Observer for Trace {
-    fn begins(&self, _: &Place) {
-        self.open.borrow_mut().push((Instant::now(), Duration::ZERO));
+    fn begins(&self, place: &Place) {
+        self.open(Some(place.clone()));
     }
 
     fn ends(&self, place: &Place, series: Option<&[TimeSeries]>) {
-        let mut open = self.open.borrow_mut();
-        let Some((began, of_parts)) = open.pop() else { return };
-        let total = began.elapsed();
-        if let Some((_, of_parts)) = open.last_mut() {
-            *of_parts += total;
+        let Some(time) = self.close() else { return };
+        self.seen.borrow_mut().entry(place.clone()).or_default().add(time, series);
+    }
+
+    fn begins_made(&self, _: &Target) {
+        self.open(None);
+    }
+
+    fn ends_made(&self, target: &Target, series: Option<&[TimeSeries]>) {
+        let Some(time) = self.close() else { return };
+        let open = self.open.borrow();
+        let Some(maker) = open.iter().rev().find_map(|open| open.place.as_ref()) else { return };
+        if let Some(seen) = self.made.borrow_mut().seen(maker, target) {
+            seen.add(time, series);
         }
-        let mut seen = self.seen.borrow_mut();
-        let seen = seen.entry(place.clone()).or_default();
-        seen.evaluations += 1;
-        seen.total += total;
-        seen.own += total.saturating_sub(of_parts);
-        seen.result = series.map(Amount::of);
     }
 
     fn is_done(&self, calls: usize, points: usize) {
@@ -71,6 +109,22 @@ impl Observer for Trace {
 }
 
 impl Trace {
+    fn open(&self, place: Option<Place>) {
+        let open = Open { place, began: Instant::now(), of_parts: Duration::ZERO };
+        self.open.borrow_mut().push(open);
+    }
+
+    /// Closes the innermost part. Returns its time, and that of its own parts.
+    fn close(&self) -> Option<(Duration, Duration)> {
+        let mut open = self.open.borrow_mut();
+        let Open { began, of_parts, .. } = open.pop()?;
+        let total = began.elapsed();
+        if let Some(outer) = open.last_mut() {
+            outer.of_parts += total;
+        }
+        Some((total, of_parts))
+    }
+
     /// The tree of a target's parts. `fetches` returns the numbers of the fetches with an expression.
     pub(super) fn tree(&self, number: usize, target: &Target, fetches: &dyn Fn(&str) -> Vec<usize>) -> Value {
         self.node(number, target, &target.expr, fetches)
@@ -108,16 +162,11 @@ impl Trace {
                 node["arguments"] = json!([part(body)]);
             }
         }
-        if let Some(seen) = self.seen.borrow().get(&Place { target: number, span: expr.span.clone() }) {
-            node["evaluations"] = json!(seen.evaluations);
-            node["ms"] = millis(seen.total);
-            node["own_ms"] = millis(seen.own);
-            if let Some(Amount { series, values, known }) = seen.result {
-                node["series"] = json!(series);
-                node["values"] = json!(values);
-                node["known"] = json!(known);
-            }
+        let place = Place { target: number, span: expr.span.clone() };
+        if let Some(seen) = self.seen.borrow().get(&place) {
+            seen.show(&mut node);
         }
+        self.made.borrow().show(&place, &mut node, fetches);
         node
     }
 }
@@ -144,9 +193,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_call_of_a_target_is_in_the_tree() {
-        let targets = [parse("alias(sum(constantLine(2), constantLine(3)), 'ä')").unwrap()];
+    /// The trace of a target that needs no fetch and gives so many series, and its tree.
+    fn traced(text: &str, count: usize) -> (Trace, Value) {
+        let targets = [parse(text).unwrap()];
         let request = Request {
             range: TimeRange { from: 0, until: 600 },
             now: 600,
@@ -157,8 +206,15 @@ mod tests {
         };
         let trace = Trace::default();
         let step = evaluate_observed(&targets, &request, &Fetched::default(), &Always, &trace).unwrap();
-        assert!(matches!(step, Step::Done(series) if series.len() == 1));
+        assert!(matches!(step, Step::Done(series) if series.len() == count));
+        assert!(trace.open.borrow().is_empty());
         let tree = trace.tree(0, &targets[0], &|_| Vec::new());
+        (trace, tree)
+    }
+
+    #[test]
+    fn every_call_of_a_target_is_in_the_tree() {
+        let (trace, tree) = traced("alias(sum(constantLine(2), constantLine(3)), 'ä')", 1);
         assert_eq!(tree["function"], "alias");
         assert_eq!((&tree["begin"], &tree["end"]), (&json!(0), &json!(49)));
         assert_eq!(tree["arguments"][1], json!({"text": "'ä'", "begin": 45, "end": 48, "kind": "literal"}));
@@ -167,6 +223,37 @@ mod tests {
         assert_eq!(sum["arguments"].as_array().unwrap().len(), 2);
         assert_eq!(sum["arguments"][1]["known"], sum["arguments"][1]["values"]);
         assert_eq!(trace.calls.get(), 4);
-        assert!(trace.open.borrow().is_empty());
+        assert_eq!((&tree["made"], &sum["made"]), (&Value::Null, &Value::Null));
+    }
+
+    #[test]
+    fn targets_that_a_function_made_are_below_its_call() {
+        let text = "alias(applyByNode(constantLine(2), 0, \"scale(constantLine(%), 3)\"), 'x')";
+        let (_, tree) = traced(text, 1);
+        assert_eq!(tree["made"], Value::Null);
+        let call = &tree["arguments"][0];
+        let made = call["made"].as_array().unwrap();
+        assert_eq!(made.len(), 1, "{call}");
+        assert_eq!(made[0]["text"], "scale(constantLine(2), 3)");
+        assert_eq!((&made[0]["kind"], &made[0]["plots"]), (&json!("made"), &json!(true)));
+        assert_eq!((&made[0]["series"], &made[0]["evaluations"]), (&json!(1), &json!(1)));
+        assert_eq!((&made[0]["fetches"], &call["more_made"]), (&json!([]), &json!(0)));
+        assert!(made[0]["ms"].as_f64().unwrap() <= call["ms"].as_f64().unwrap());
+    }
+
+    #[test]
+    fn what_one_function_made_belongs_to_the_call_even_inside_another() {
+        let inner = "applyByNode(constantLine(%), 0, 'constantLine(5)')";
+        let (_, tree) = traced(&format!("applyByNode(constantLine(2), 0, \"{inner}\")"), 1);
+        let texts: Vec<_> = tree["made"].as_array().unwrap().iter().map(|made| &made["text"]).collect();
+        assert_eq!(texts, ["constantLine(5)", &inner.replace('%', "2")]);
+    }
+
+    #[test]
+    fn only_the_first_dozens_are_shown() {
+        let lines: Vec<_> = (100..140).map(|value| format!("constantLine({value})")).collect();
+        let (_, tree) = traced(&format!("applyByNode(group({}), 0, 'constantLine(%)')", lines.join(",")), 40);
+        assert_eq!(tree["made"].as_array().unwrap().len(), made::SHOWN);
+        assert_eq!(tree["more_made"], 40 - made::SHOWN);
     }
 }

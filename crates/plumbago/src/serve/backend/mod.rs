@@ -3,6 +3,7 @@
 pub(super) mod adapters;
 mod cassandra;
 mod sasi;
+mod stages;
 
 use std::sync::Arc;
 use std::time::Duration;

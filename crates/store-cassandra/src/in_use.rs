@@ -1,0 +1,43 @@
+//! Which tables for points this process uses, as it knows without asking the servers.
+
+use std::collections::HashMap;
+
+use plumbago_model::Retention;
+
+use crate::layout::Table;
+use crate::schema;
+use crate::store::CassandraStore;
+
+/// A table for points, and what this process knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableInUse {
+    /// The table.
+    pub table: Table,
+    /// Whether this process has written or read it since its start.
+    pub is_used: bool,
+    /// Why it cannot be used; `None` if nothing is wrong as far as known.
+    pub trouble: Option<String>,
+}
+
+impl CassandraStore {
+    /// The keyspace with the tables for points.
+    pub fn keyspace(&self) -> &str {
+        &self.config.keyspace
+    }
+
+    /// Returns the tables that metrics of these retentions need, and all others that were used since the start. Asks
+    /// no server.
+    pub fn tables_in_use<'a>(&self, retentions: impl IntoIterator<Item = &'a Retention>) -> Vec<TableInUse> {
+        let mut tables = schema::tables_of(retentions);
+        let used = self.tables.used();
+        let mut troubles: HashMap<Table, String> = self.tables.refused().into_iter().collect();
+        tables.extend(used.iter().copied());
+        tables.extend(troubles.keys().copied());
+        let in_use = |table: Table| TableInUse {
+            table,
+            is_used: used.contains(&table),
+            trouble: troubles.remove(&table),
+        };
+        tables.into_iter().map(in_use).collect()
+    }
+}
