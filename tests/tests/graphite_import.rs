@@ -90,12 +90,20 @@ impl WhisperSource {
                         continue;
                     };
                     assert_eq!(ours.len(), theirs.len(), "{name} {step}");
+                    // Windows after the last one that the answer has are folded from raw points, and shown by the rules'
+                    // xFilesFactor: an answer does not tell that of the file.
+                    let last_known =
+                        theirs.iter().rev().find(|(_, value)| value.is_some()).map(|(at, _)| *at);
                     for (ours, theirs) in ours.iter().zip(theirs) {
+                        let is_folded = index > 0 && last_known.is_none_or(|last| theirs.0 > last);
                         let is_open = index > 0 && theirs.0 == NOW / step * step;
                         let is_old = ours.0 <= NOW - retention + MARGIN + step;
                         let is_same =
                             ours.0 == theirs.0 && ours.1.map(f64::to_bits) == theirs.1.map(f64::to_bits);
-                        assert!(is_same || is_open || is_old, "{name} {step}: {ours:?}, whisper {theirs:?}");
+                        assert!(
+                            is_same || is_open || is_old || is_folded,
+                            "{name} {step}: {ours:?}, whisper {theirs:?}"
+                        );
                     }
                     compared += theirs.len();
                 }
@@ -175,7 +183,7 @@ fn plumbago_source(names: &[String]) -> (Setup, Daemon) {
             times.map(|time| Point::new(name, time, (time % 9973) as f64 / 7.0)).collect();
         daemon.put(&points);
     }
-    daemon.wait_names(names.len());
+    daemon.wait_names(names.iter().filter(|name| !name.contains(';')).count());
     daemon.flush();
     (setup, daemon)
 }

@@ -499,7 +499,7 @@ fn the_examples_of_the_help_work() {
     for file in ["export.txt", "export.txt.gz"] {
         setup.file(file, row);
     }
-    setup.file("names.txt", "servers.b.load 60s:1d average 0.5\n");
+    setup.file("names.txt", "apps.shop.orders 60s:1d average 0.5\n");
     setup.file("scan.txt", "sys.cpu 1700000000 1 host=a\n");
     let shell = |line: &str, kind: &str| {
         let mut command = Command::new("bash");
