@@ -64,7 +64,12 @@ pub(super) const ALL: [Entry; 19] = [
         "at most 1.2 times the time before",
     ),
     absent(13, "expiry of whole tables", "0 expired cells read", OF_CASSANDRA),
-    absent(14, "the newest points without a sort", "descending order at least 1.5 times as fast", OF_CASSANDRA),
+    absent(
+        14,
+        "the newest points without a sort",
+        "descending order at least 1.5 times as fast",
+        OF_CASSANDRA,
+    ),
     absent(15, "altering a table", "below 1 s, whatever its size", OF_CASSANDRA),
     absent(16, "sparse columns", "within 2 % of a table of 4 columns", OF_CASSANDRA),
     entry(17, "hourly sums after a kill within the hour; one daemon, so no replicas", "every sum exact"),

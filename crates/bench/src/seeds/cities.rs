@@ -66,6 +66,9 @@ fn send_weeks(running: &Running, year: Year, later: bool) -> Result<Written, Ben
         running.send(|out| year.write_week(week, out))?;
         running.wait_for(TAGGED, year.series() as f64)?;
     }
+    if !later {
+        running.wait_created(year.series())?;
+    }
     let (names, memory_after) = (running.metric(CREATED)?, running.metric(INDEX_BYTES)?);
     Ok(Written { names, memory_before, memory_after, disk: Disk::default() })
 }
@@ -139,8 +142,10 @@ fn delete_weeks(setup: &Setup<'_>, running: &Running, year: Year) -> Result<Figu
     let before = running.time(year_of("Antalya", year))?.p50_ms;
     let among_all = deletions(running, year)?;
     let after = running.time(year_of("Antalya", year))?.p50_ms;
-    let left = DELETED_WEEKS.iter().try_fold(0, |sum, week| Ok(sum + points_of(running, year, *week)?));
-    let left: usize = left?;
+    let mut left = 0;
+    for week in DELETED_WEEKS {
+        left += points_of(running, year, week)?;
+    }
     let neighbours = points_of(running, year, DELETED_WEEKS[0] + 1)?;
     let site = Site::new(setup, "one-city", SCHEMAS)?;
     let few = Year { cities: 0, ..year };
@@ -232,9 +237,8 @@ mod tests {
     fn names_are_written_once() {
         let year = Year { start: 0, cities: 8 };
         let of = |names| Written { names, memory_before: 1.0, memory_after: 1.0, disk: Disk::default() };
-        let text = |later: f64| {
-            super::super::text(&[names_written(year, &of(30.0), &of(later), Disk::default())])
-        };
+        let text =
+            |later: f64| super::super::text(&[names_written(year, &of(30.0), &of(later), Disk::default())]);
         assert!(text(0.0).ends_with("     met\n"), "{}", text(0.0));
         assert!(text(1.0).ends_with("     not met\n"), "{}", text(1.0));
     }
