@@ -103,8 +103,9 @@ fn same_names(setup: &Setup<'_>, running: &Running, now: i64) -> Result<Figure, 
     running.wait_created(count)?;
     let one = count as f64 / begun.elapsed().as_secs_f64();
     let begun = Instant::now();
+    let line = running.line();
+    let send = move || send_lines(line, move |out| write_names(out, "all", count, now));
     thread::scope(|scope| {
-        let send = || send_lines(running.line(), |out| write_names(out, "all", count, now));
         let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(send)).collect();
         senders.into_iter().try_for_each(|sender| match sender.join() {
             Ok(sent) => sent.map(drop),

@@ -1,6 +1,8 @@
 //! H1, H2 and H4: names of many components, ever more names, and globs that fix the ends of a component.
 
 use std::io::{self, Write};
+use std::thread::sleep;
+use std::time::Duration;
 
 use super::site::{Running, Site};
 use super::{Figure, Setup, wall_clock};
@@ -16,6 +18,9 @@ const DEPTHS: [usize; 4] = [3, 10, 32, 63];
 const TOO_DEEP: [usize; 2] = [64, 70];
 /// Names in millions. 50 million of the article are left out: they need more memory than a small machine has.
 const MILLIONS: [u64; 4] = [1, 5, 10, 20];
+
+/// By when an accepted name is in the index.
+const CREATION: Duration = Duration::from_millis(500);
 
 /// H1.
 pub(super) fn depths(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
@@ -51,8 +56,7 @@ fn too_deep(running: &Running, depth: usize, now: i64, figure: &mut Figure) -> R
     running.send(|out| write_deep(out, depth, 1, now))?;
     let refused = rejected()? - before;
     if refused == 0.0 {
-        running.wait_for(NAMES, running.metric(NAMES)?)?;
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        sleep(CREATION);
     }
     let found = running.time(Query::find(&deep(depth, 0)))?.results as f64;
     figure.read(format!("{depth} components: names found"), found, "");

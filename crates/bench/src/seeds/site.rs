@@ -17,7 +17,9 @@ use crate::{BenchError, Client, Daemon};
 
 /// Guard against waiting for ever.
 const TIMEOUT: Duration = Duration::from_secs(1800);
-const POLL: Duration = Duration::from_millis(1);
+/// Pause between two looks at a job that is timed, and at anything else.
+const JOB_POLL: Duration = Duration::from_millis(1);
+const POLL: Duration = Duration::from_millis(5);
 /// How often each query is timed.
 const REPEAT: Repeat = Repeat { count: 200, time_limit: Duration::from_secs(2) };
 
@@ -103,7 +105,7 @@ impl Running {
     /// Waits until so many more points are in the heads.
     pub(super) fn expect(&self, points: u64) -> Result<(), BenchError> {
         self.sent.set(self.sent.get() + points);
-        self.wait("for the points to be accepted", || {
+        self.wait("for the points to be accepted", POLL, || {
             let ledger = accepted("/admin/ledger", &self.admin.get("/admin/ledger")?)?;
             let number = |name: &str| ledger.get(name).and_then(Value::as_u64);
             Ok(number("received").is_some_and(|n| n >= self.sent.get()) && number("queued") == Some(0))
@@ -112,17 +114,17 @@ impl Running {
 
     /// Waits until so many names were created by this process.
     pub(super) fn wait_created(&self, names: u64) -> Result<(), BenchError> {
-        self.wait("for the names to be created", || Ok(self.metric(CREATED)? >= names as f64))
+        self.wait("for the names to be created", POLL, || Ok(self.metric(CREATED)? >= names as f64))
     }
 
     /// Waits until a gauge or counter has reached a value.
     pub(super) fn wait_for(&self, name: &str, wanted: f64) -> Result<(), BenchError> {
-        self.wait("for the index", || Ok(self.metric(name)? >= wanted))
+        self.wait("for the index", POLL, || Ok(self.metric(name)? >= wanted))
     }
 
     /// Waits until the journal has all points that were sent.
     pub(super) fn wait_journaled(&self) -> Result<(), BenchError> {
-        self.wait("for the journal", || Ok(self.metric(JOURNALED)? >= self.sent.get() as f64))
+        self.wait("for the journal", POLL, || Ok(self.metric(JOURNALED)? >= self.sent.get() as f64))
     }
 
     /// The value of one of the daemon's metrics, summed over its labels; 0 if it is missing.
@@ -154,7 +156,7 @@ impl Running {
         let started = accepted(&path, &self.admin.post_json(&path, &parameters.to_string())?)?;
         let path = format!("/admin/jobs/{}", started["id"].as_str().unwrap_or_default());
         let mut job = Value::Null;
-        self.wait("for a job", || {
+        self.wait("for a job", JOB_POLL, || {
             job = accepted(&path, &self.admin.get(&path)?)?;
             Ok(!matches!(job["state"].as_str(), Some("waiting" | "running")))
         })?;
@@ -178,6 +180,7 @@ impl Running {
     fn wait(
         &self,
         what: &'static str,
+        pause: Duration,
         mut done: impl FnMut() -> Result<bool, BenchError>,
     ) -> Result<(), BenchError> {
         let begun = Instant::now();
@@ -185,7 +188,7 @@ impl Running {
             if begun.elapsed() > TIMEOUT {
                 return Err(BenchError::Timeout { what, seconds: TIMEOUT.as_secs() });
             }
-            sleep(POLL);
+            sleep(pause);
         }
         Ok(())
     }
