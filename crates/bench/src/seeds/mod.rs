@@ -39,6 +39,8 @@ pub struct Disk {
 pub struct Setup<'a> {
     /// The program that is started as `PROGRAM serve`.
     pub program: &'a Path,
+    /// Configuration file of the daemons.
+    pub config_file: Option<&'a Path>,
     /// Where the daemons' directories are made.
     pub directory: &'a Path,
     /// Numbers of the figures; empty for all.

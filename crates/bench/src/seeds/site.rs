@@ -27,6 +27,7 @@ const REPEAT: Repeat = Repeat { count: 200, time_limit: Duration::from_secs(2) }
 #[derive(Debug)]
 pub(super) struct Site<'a> {
     program: &'a Path,
+    config_file: Option<&'a Path>,
     directory: PathBuf,
 }
 
@@ -52,7 +53,7 @@ impl<'a> Site<'a> {
         fs::write(directory.join("schemas.conf"), schemas).map_err(failed())?;
         let sums = "[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n";
         fs::write(directory.join("aggregation.conf"), sums).map_err(failed())?;
-        Ok(Self { program: setup.program, directory })
+        Ok(Self { program: setup.program, config_file: setup.config_file, directory })
     }
 
     /// The daemon's data directory.
@@ -71,7 +72,7 @@ impl<'a> Site<'a> {
             ("PLUMBAGO__MAINTENANCE__ROWS_PER_SECOND", "0".to_owned()),
             ("PLUMBAGO__STORE__KIND", "embedded".to_owned()),
         ];
-        let daemon = Daemon::spawn_with(self.program, &self.data(), None, &variables)?;
+        let daemon = Daemon::spawn_with(self.program, &self.data(), self.config_file, &variables)?;
         let secret = self.data().join("admin-secret");
         let token =
             fs::read_to_string(&secret).map_err(BenchError::io(format!("read {}", secret.display())))?;

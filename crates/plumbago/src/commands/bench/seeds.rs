@@ -61,8 +61,10 @@ pub fn run(args: &SeedsArgs, file: Option<&Path>) -> Result<(), Failure> {
         None => temporary.path().to_owned(),
     };
     let disk = |data_dir: &Path| disk(&config, data_dir);
+    let program = std::env::current_exe()?;
     let setup = Setup {
-        program: &std::env::current_exe()?,
+        program: &program,
+        config_file: file,
         directory: &directory,
         only: &args.only,
         scale: args.scale,
