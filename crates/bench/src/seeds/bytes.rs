@@ -45,7 +45,7 @@ fn fill(setup: &Setup<'_>, name: &str, schemas: &str, series: Series) -> Result<
     let running = site.start(now)?;
     running.send(|out| series.write(now, out))?;
     running.stop()?;
-    (setup.disk)(&site.data())
+    (setup.disk)(&site.data(), true)
 }
 
 impl Series {

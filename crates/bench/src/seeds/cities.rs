@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::site::{CREATED, Running, Site};
 use super::year::{METRICS, SCHEMAS, Year, city};
 use super::{Disk, Figure, Setup, wall_clock};
 use crate::BenchError;
 use crate::http::encode;
-use crate::query::Query;
-use crate::seeds::site::{CREATED, Running, Site};
+use crate::query::{Query, Timing};
 
 /// Weeks of Antalya that are deleted one by one.
 const DELETED_WEEKS: [i64; 5] = [5, 14, 23, 32, 41];
@@ -36,7 +36,7 @@ pub(super) fn measure(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     }
     running.stop()?;
     if setup.wants(8) {
-        let disk = (setup.disk)(&site.data())?;
+        let disk = (setup.disk)(&site.data(), false)?;
         figures.insert(0, names_written(year, &first, &later, disk));
     }
     Ok(figures)
@@ -56,7 +56,7 @@ fn first_period(setup: &Setup<'_>, site: &Site<'_>, year: Year) -> Result<Writte
     let running = site.start(year.start)?;
     let written = send_weeks(&running, year, false)?;
     running.stop()?;
-    Ok(Written { disk: (setup.disk)(&site.data())?, ..written })
+    Ok(Written { disk: (setup.disk)(&site.data(), false)?, ..written })
 }
 
 fn send_weeks(running: &Running, year: Year, later: bool) -> Result<Written, BenchError> {
@@ -131,7 +131,7 @@ fn targets(running: &Running, year: Year) -> Result<Figure, BenchError> {
         times.push((count as f64, timing));
     }
     let found = times.iter().all(|(count, timing)| timing.results as f64 == *count);
-    let each = |(count, timing): &(f64, crate::query::Timing)| timing.p50_ms / count;
+    let each = |(count, timing): &(f64, Timing)| timing.p50_ms / count;
     let (first, last) = (times.first().map_or(f64::NAN, each), times.last().map_or(f64::NAN, each));
     figure.judge(found && last <= first);
     Ok(figure)

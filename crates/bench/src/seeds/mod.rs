@@ -25,7 +25,7 @@ use crate::BenchError;
 /// What a stopped daemon has on the disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk {
-    /// Rows of the raw stages, after all blocks were merged.
+    /// Rows of the raw stages.
     pub rows: u64,
     /// Points in them.
     pub points: u64,
@@ -47,8 +47,8 @@ pub struct Setup<'a> {
     pub only: &'a [u8],
     /// Multiplies all sizes.
     pub scale: f64,
-    /// Merges the blocks of a stopped daemon's data directory, and looks at its disk use.
-    pub disk: &'a dyn Fn(&Path) -> Result<Disk, BenchError>,
+    /// Looks at the disk use of a stopped daemon's data directory; if told so, merges its blocks first.
+    pub disk: &'a dyn Fn(&Path, bool) -> Result<Disk, BenchError>,
 }
 
 /// Measures the chosen figures, and returns them by number. A bar on the terminal shows how far it is.

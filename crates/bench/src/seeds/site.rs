@@ -42,14 +42,12 @@ pub(super) struct Running {
 }
 
 impl<'a> Site<'a> {
-    /// An empty directory with these storage rules.
+    /// A new directory with these storage rules. One that exists is left alone: it may hold something else.
     pub(super) fn new(setup: &'a Setup<'_>, name: &str, schemas: &str) -> Result<Self, BenchError> {
         let directory = setup.directory.join(name);
         let failed = || BenchError::io(format!("prepare {}", directory.display()));
-        if directory.exists() {
-            fs::remove_dir_all(&directory).map_err(failed())?;
-        }
-        fs::create_dir_all(&directory).map_err(failed())?;
+        fs::create_dir_all(setup.directory).map_err(failed())?;
+        fs::create_dir(&directory).map_err(failed())?;
         fs::write(directory.join("schemas.conf"), schemas).map_err(failed())?;
         let sums = "[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n";
         fs::write(directory.join("aggregation.conf"), sums).map_err(failed())?;

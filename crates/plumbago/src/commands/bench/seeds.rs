@@ -36,7 +36,7 @@ pub struct SeedsArgs {
     /// Multiplies all sizes; 1 is the full size, 300,000 cities
     #[arg(long, default_value_t = 0.01)]
     scale: f64,
-    /// Where the daemons' directories are made, and kept; by default a temporary directory
+    /// A directory for those of the daemons, which must be new there and are kept; by default a temporary one
     #[arg(long)]
     data_dir: Option<PathBuf>,
     /// Print a JSON list instead of text
@@ -60,7 +60,7 @@ pub fn run(args: &SeedsArgs, file: Option<&Path>) -> Result<(), Failure> {
         Some(directory) => std::path::absolute(directory)?,
         None => temporary.path().to_owned(),
     };
-    let disk = |data_dir: &Path| disk(&config, data_dir);
+    let disk = |data_dir: &Path, merge: bool| disk(&config, data_dir, merge);
     let program = std::env::current_exe()?;
     let setup = Setup {
         program: &program,
@@ -74,19 +74,21 @@ pub fn run(args: &SeedsArgs, file: Option<&Path>) -> Result<(), Failure> {
     Ok(print(&if args.json { seeds::json_list(&figures) } else { seeds::text(&figures) })?)
 }
 
-/// Merges the blocks of a stopped daemon and looks at its disk use.
-fn disk(config: &Config, data_dir: &Path) -> Result<Disk, BenchError> {
+/// Looks at the disk use of a stopped daemon, with its blocks merged or as they are.
+fn disk(config: &Config, data_dir: &Path, merge: bool) -> Result<Disk, BenchError> {
     let config = Config { data_dir: data_dir.to_owned(), ..config.clone() };
-    usage(&config).map_err(|error| BenchError::Io {
+    usage(&config, merge).map_err(|error| BenchError::Io {
         action: format!("measure the disk use of {}", data_dir.display()),
         source: io::Error::other(error),
     })
 }
 
-fn usage(config: &Config) -> Result<Disk, StoreError> {
+fn usage(config: &Config, merge: bool) -> Result<Disk, StoreError> {
     let settings = config.store.embedded.clone();
     let store = EmbeddedStore::open(config.store_dir(), settings, Arc::new(SystemClock), &Registry::new())?;
-    store.merge_all(&mut |_| true)?;
+    if merge {
+        store.merge_all(&mut |_| true)?;
+    }
     store.write_tables()?;
     let usage = store.usage()?;
     let mut disk = Disk { names_bytes: usage.metadata_bytes, ..Disk::default() };
