@@ -57,7 +57,7 @@ pub struct Setup<'a> {
 /// If a daemon cannot be started, stopped or asked.
 pub fn measure(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     type Group = (&'static str, &'static [u8], fn(&Setup<'_>) -> Result<Vec<Figure>, BenchError>);
-    const GROUPS: [Group; 7] = [
+    static GROUPS: [Group; 7] = [
         ("cities", &[8, 9, 10, 11, 12], cities::measure),
         ("bytes", &[5, 6], bytes::measure),
         ("depths", &[1], names::depths),
