@@ -13,7 +13,7 @@ pub(super) const METRICS: [&str; 3] = ["Temperature", "Humidity", "Wind"];
 pub(super) const FINE: [&str; 2] = ["Antalya", "Izmir"];
 pub(super) const FINE_STEP: i64 = 600;
 /// Storage rules that fit.
-pub(super) const SCHEMAS: &str = "[fine]\npattern = ;city=(Antalya|Izmir)$\nretentions = 10m:2y\n\
+pub(super) const SCHEMAS: &str = "[fine]\npattern = city=(Antalya|Izmir)$\nretentions = 10m:2y\n\
      [all]\npattern = .*\nretentions = 1d:2y\n";
 
 /// A year that ends with the last whole week.
