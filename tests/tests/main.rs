@@ -66,6 +66,7 @@ mod rule_tester;
 mod rules_apply;
 mod sasi;
 mod scenario;
+mod seeds;
 mod senders;
 mod service;
 mod sizing;

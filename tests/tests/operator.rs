@@ -449,6 +449,7 @@ const HELPS: &[&[&str]] = &[
     &["bench", "find"],
     &["bench", "render"],
     &["bench", "disk"],
+    &["bench", "seeds"],
     &["dev"],
     &["dev", "cassandra"],
 ];

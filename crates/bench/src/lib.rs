@@ -4,13 +4,15 @@
 //! Any server that accepts Graphite lines and answers Graphite's API can be measured; figures that come
 //! from Plumbago's admin port are left out for others. Must not know: the daemon's crates, the command
 //! line. Start at [`load::measure`] and [`query::time_all`]. [`diff`] compares the answers of two servers,
-//! [`smoke`] sends a point and waits for it.
+//! [`smoke`] sends a point and waits for it. [`seeds`] measures the figures of the articles that the project
+//! began with.
 
 pub mod diff;
 pub mod http;
 pub mod load;
 pub mod query;
 pub mod report;
+pub mod seeds;
 pub mod server;
 pub mod smoke;
 

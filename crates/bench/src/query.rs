@@ -80,6 +80,11 @@ impl Query {
         Self { label: format!("render {target}"), path }
     }
 
+    /// A path with its query, reported under `label`.
+    pub(crate) fn path(label: impl Into<String>, path: String) -> Self {
+        Self { label: label.into(), path }
+    }
+
     /// Searches that match the names that [`crate::load`] sends.
     pub fn defaults(shape: Shape) -> Vec<Self> {
         let mut exact = Vec::new();

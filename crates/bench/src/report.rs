@@ -48,7 +48,7 @@ fn shown(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Number(n) if n.is_u64() => grouped(n.as_u64().unwrap_or_default()),
         Value::Number(n) => match n.as_f64().unwrap_or(f64::NAN) {
-            x if x.abs() >= 1000.0 => grouped(x.round() as u64),
+            x if x >= 1000.0 => grouped(x.round() as u64),
             x if x.abs() >= 10.0 => format!("{x:.1}"),
             x => format!("{x:.3}"),
         },
@@ -79,7 +79,14 @@ mod tests {
         report.count("points", 1_234_567, "");
         report.figure("speed", 2_500_000.4, "points/s");
         report.figure("cpu", f64::NAN, "s");
-        assert_eq!(report.table(), "points  1,234,567\nspeed   2,500,000 points/s\ncpu             - s\n");
-        assert_eq!(report.json(), "{\"cpu_s\":null,\"points\":1234567,\"speed_points_s\":2500000.4}\n");
+        report.figure("growth", -2500.0, "B");
+        assert_eq!(
+            report.table(),
+            "points  1,234,567\nspeed   2,500,000 points/s\ncpu             - s\ngrowth    -2500.0 B\n"
+        );
+        assert_eq!(
+            report.json(),
+            "{\"cpu_s\":null,\"growth_B\":-2500.0,\"points\":1234567,\"speed_points_s\":2500000.4}\n"
+        );
     }
 }

@@ -6,7 +6,7 @@ mod http;
 mod progress;
 mod protocol;
 mod sender;
-mod values;
+pub(crate) mod values;
 mod workload;
 
 use std::path::PathBuf;

@@ -37,6 +37,19 @@ impl Daemon {
     /// [`BenchError::Io`] if the program cannot be started, [`BenchError::Ended`] if it exits while
     /// starting, [`BenchError::Timeout`] if it is not ready after five minutes.
     pub fn spawn(program: &Path, data_dir: &Path, config_file: Option<&Path>) -> Result<Self, BenchError> {
+        Self::spawn_with(program, data_dir, config_file, &[])
+    }
+
+    /// As [`Daemon::spawn`], with further variables of its environment, like `PLUMBAGO__API__DELETES`.
+    ///
+    /// # Errors
+    /// As [`Daemon::spawn`].
+    pub fn spawn_with(
+        program: &Path,
+        data_dir: &Path,
+        config_file: Option<&Path>,
+        variables: &[(&str, String)],
+    ) -> Result<Self, BenchError> {
         let [line, opentsdb, api, admin] = free_addresses().map_err(BenchError::io("find free ports"))?;
         let child = Command::new(program)
             .arg("serve")
@@ -50,6 +63,7 @@ impl Daemon {
             .env("PLUMBAGO__API__LISTEN", &api)
             .env("PLUMBAGO__API__POINT_WRITES", "true")
             .env("PLUMBAGO__ADMIN__LISTEN", &admin)
+            .envs(variables.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()

@@ -1,8 +1,9 @@
-//! `plumbago bench load | find | render | disk`.
+//! `plumbago bench load | find | render | disk | seeds`.
 
 mod disk;
 mod load;
 mod query;
+mod seeds;
 
 use std::path::Path;
 
@@ -24,6 +25,8 @@ pub enum BenchCommand {
     Render(query::RenderArgs),
     /// Report the disk use of a stopped daemon's points, by stage
     Disk(disk::DiskArgs),
+    /// Measure the figures of the articles that the project began with
+    Seeds(seeds::SeedsArgs),
 }
 
 /// Runs a `plumbago bench` command.
@@ -37,6 +40,7 @@ pub fn run(command: BenchCommand, file: Option<&Path>) -> Result<(), Failure> {
         BenchCommand::Find(args) => query::find(&args),
         BenchCommand::Render(args) => query::render(&args),
         BenchCommand::Disk(args) => disk::run(&args, file),
+        BenchCommand::Seeds(args) => seeds::run(&args, file),
     }
 }
 
