@@ -57,8 +57,8 @@ impl Figure {
         let mut report = Report::default();
         for Reading { name, value, unit } in &self.readings {
             match value.fract() == 0.0 && *value >= 0.0 {
-                true => report.count(name, *value as u64, *unit),
-                false => report.figure(name, *value, *unit),
+                true => report.count(name, *value as u64, unit),
+                false => report.figure(name, *value, unit),
             }
         }
         let Entry { number, what, target, .. } = self.entry;
