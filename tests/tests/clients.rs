@@ -1,6 +1,7 @@
 //! Clients of KairosDB and OpenTSDB that know nothing of Plumbago: only host and port are changed.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use plumbago_kairosdb_node::kairosdb;
@@ -193,5 +194,41 @@ fn collectd_writes_by_all_its_plugins() {
         }
     }
     assert_eq!(daemon.ledger().rejected, 0);
+    daemon.stop_well();
+}
+
+/// Lines and requests over TLS on the one port.
+#[test]
+fn lines_and_requests_come_over_tls() {
+    let (Some(mut curl), Some(mut openssl)) = (counterpart::on_path("curl"), counterpart::on_path("openssl"))
+    else {
+        return;
+    };
+    let certificate =
+        |name: &str| format!("{}/../crates/ingest/testdata/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut setup = Setup::new();
+    setup.schemas("[all]\npattern = .*\nretentions = 1s:1d\n").set("api.point_writes", "true");
+    setup.set("ingest.opentsdb.listen", "127.0.0.1:0");
+    setup.set("ingest.opentsdb.tls.cert", &certificate("server.pem"));
+    setup.set("ingest.opentsdb.tls.key", &certificate("server.key"));
+    let daemon = setup.start();
+    let (at, port) = (now(), daemon.address("opentsdb tcp").port());
+    let point = format!(r#"{{"metric":"tls.request","timestamp":{at},"value":1.5,"tags":{{"h":"a"}}}}"#);
+    curl.args(["--silent", "--show-error", "--fail", "--cacert", &certificate("ca.pem"), "--data", &point]);
+    curl.arg(format!("https://localhost:{port}/api/put"));
+    run(curl);
+    assert_eq!(points(&daemon, "tls.request;h=a"), [(at, 1.5)]);
+
+    openssl.args(["s_client", "-quiet", "-verify_return_error", "-servername", "localhost"]);
+    openssl.args(["-CAfile", &certificate("ca.pem"), "-connect", &format!("127.0.0.1:{port}")]);
+    let mut child =
+        openssl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    write!(child.stdin.as_mut().unwrap(), "put tls.line {at} 2.5 h=b\nput tls.line x 1 h=b\n").unwrap();
+    let mut answer = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut answer).unwrap();
+    assert!(answer.starts_with("put: illegal argument: invalid timestamp"), "{answer}");
+    assert_eq!(points(&daemon, "tls.line;h=b"), [(at, 2.5)]);
+    child.kill().unwrap();
+    child.wait().unwrap();
     daemon.stop_well();
 }
