@@ -22,6 +22,9 @@ use crate::graphite::DoneList;
 use crate::select::Which;
 use crate::verb::{FailureKind, VerbError, Work};
 
+/// The entry of the list that says that the old name is a metric. No name has a blank.
+const IS_METRIC: &str = "is metric";
+
 /// What is copied, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -75,9 +78,9 @@ pub(crate) async fn copy(plan: &CopyPlan, old: Old, work: &Work) -> Result<Copie
     let retention = plan.retention().map_err(VerbError::Invalid)?;
     let mut report = CopiesReport { dry_run: plan.dry_run, ..CopiesReport::default() };
     work.progress.begin("finding metrics", None);
-    let names = find(&mapping, work, &mut report).await?;
+    let mut done = open_list(plan, old, work)?;
+    let names = find(&mapping, &mut done, work, &mut report).await?;
     report.metrics = names.len() as u64;
-    let done = open_list(plan, old, work)?;
     if names.is_empty() && !done.goes_on() {
         return Err(VerbError::NotFound);
     }
@@ -113,9 +116,11 @@ fn open_list(plan: &CopyPlan, old: Old, work: &Work) -> Result<DoneList, VerbErr
     DoneList::open((!plan.dry_run).then(|| work.dir.join(name)), &made_for)
 }
 
-/// The metrics that the old name means: the metric with this name and the tagged series of this name, else all below.
+/// The metrics that the old name means: the metric with this name and the tagged series of this name, else all below. A
+/// run that goes on takes the name as the run before: its metric may be gone by now.
 async fn find(
     mapping: &Mapping,
+    done: &mut DoneList,
     work: &Work,
     report: &mut CopiesReport,
 ) -> Result<BTreeSet<String>, VerbError> {
@@ -129,7 +134,8 @@ async fn find(
         }
         let is_metric = !names.is_empty();
         add_tagged(&tags(mapping.same_name()), work, &mut names, report).await?;
-        if is_metric {
+        if is_metric || done.has(IS_METRIC) {
+            done.note(&[IS_METRIC])?;
             return Ok(names);
         }
     }

@@ -179,11 +179,14 @@ impl<'a> Run<'a> {
     /// Copies what came since, or all, and deletes the old names. `is_first` if they were not copied before.
     async fn move_last(&mut self, copies: &[MetricCopy], is_first: bool) -> Result<(), VerbError> {
         let options = CopyOptions { overwrites: false, moves: true, dry_run: false };
+        // Read before a deletion begins, so that the metrics can be loaded again if the store fails.
+        let names: Vec<&str> = copies.iter().map(|copy| copy.from.as_str()).collect();
+        let known = self.work.stores.metadata.get(&names).await?;
         let reports = self.work.histories.copy_metrics(copies.to_vec(), options).await?;
-        let gone = copies.iter().zip(&reports).filter(|(_, report)| report.is_going);
-        let gone: Vec<&str> = gone.map(|(copy, _)| copy.from.as_str()).collect();
+        let going = names.into_iter().zip(known).zip(&reports).filter(|(_, report)| report.is_going);
+        let going = going.map(|(metric, _)| metric).collect();
         // Before anything that can fail: deletions that have begun have to be ended.
-        let deleted = delete::finish(self.work, &gone, &mut self.deleted, &mut self.directories).await;
+        let deleted = delete::finish(self.work, going, &mut self.deleted, &mut self.directories).await;
         if is_first {
             self.note(copies, &reports);
         } else {

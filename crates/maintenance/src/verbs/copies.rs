@@ -9,7 +9,7 @@ use crate::verb::{Verb, VerbError, Work};
 /// Copies metrics to other names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Copy {
+pub struct CopyMetrics {
     /// What, and how.
     #[serde(flatten)]
     pub plan: CopyPlan,
@@ -18,14 +18,14 @@ pub struct Copy {
 /// Copies metrics to other names, and deletes them under the old ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Move {
+pub struct MoveMetrics {
     /// What, and how.
     #[serde(flatten)]
     pub plan: CopyPlan,
 }
 
 #[async_trait]
-impl Verb for Copy {
+impl Verb for CopyMetrics {
     const NAME: &'static str = "copy";
     type Answer = CopiesReport;
 
@@ -39,7 +39,7 @@ impl Verb for Copy {
 }
 
 #[async_trait]
-impl Verb for Move {
+impl Verb for MoveMetrics {
     const NAME: &'static str = "move";
     type Answer = CopiesReport;
 

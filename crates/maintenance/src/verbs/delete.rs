@@ -145,20 +145,16 @@ impl Delete {
 /// If the store fails; the metrics are loaded again then.
 pub(crate) async fn finish(
     work: &Work,
-    names: &[&str],
+    metrics: Vec<(&str, Option<MetricMeta>)>,
     answer: &mut Deleted,
     directories: &mut BTreeSet<String>,
 ) -> Result<(), VerbError> {
-    if names.is_empty() {
+    if metrics.is_empty() {
         return Ok(());
     }
-    let known = match retry(|| work.stores.metadata.get(names)).await {
-        Ok(known) => known,
-        // Whatever happens, they have to be ended.
-        Err(_) => vec![None; names.len()],
-    };
-    delete_begun(work, names, known).await?;
-    count(work, names, answer, directories);
+    let (names, known): (Vec<&str>, Vec<Option<MetricMeta>>) = metrics.into_iter().unzip();
+    delete_begun(work, &names, known).await?;
+    count(work, &names, answer, directories);
     Ok(())
 }
 
