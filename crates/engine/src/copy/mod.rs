@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plumbago_model::{PointBatch, Window};
 use plumbago_store::{
-    CopyOptions, CopyReport, ErrorKind, FetchError, History, HistoryOptions, MetricCopier, MetricCopy,
-    ReadRequest, SlotRange, StoreError, TimeRange,
+    CopyOptions, CopyReport, Creation, ErrorKind, FetchError, History, HistoryOptions, MetricCopier,
+    MetricCopy, MetricCreator, ReadRequest, SettingsChange, SlotRange, StoreError, TimeRange,
 };
 
 use crate::engine::Engine;
@@ -149,14 +149,21 @@ impl Engine {
         self.refuse_settings(works, reports).await?;
         let fit: Vec<&Work> = works.iter().filter(|work| reports[work.place].refused.is_empty()).collect();
         let stored = self.read_all(&fit).await?;
-        let histories = fit.iter().zip(stored).map(|(work, stored)| History {
-            name: work.copy.to.clone(),
-            config: Arc::clone(&work.head.layout.config),
-            stages: snapshot::history(&work.head, stored),
-        });
+        let (mut full, mut histories, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+        for (work, stored) in fit.iter().copied().zip(stored) {
+            let stages = snapshot::history(&work.head, stored);
+            if stages.iter().all(|stage| stage.points.is_empty()) {
+                empty.push(work);
+                continue;
+            }
+            let (name, config) = (work.copy.to.clone(), Arc::clone(&work.head.layout.config));
+            histories.push(History { name, config, stages });
+            full.push(work);
+        }
+        self.create_empty(&empty, reports, options.dry_run).await?;
         let as_history = HistoryOptions { overwrites: options.overwrites, dry_run: options.dry_run };
-        let taken = self.take_histories(histories.collect(), as_history).await?;
-        for (work, taken) in fit.iter().zip(taken) {
+        let taken = self.take_histories(histories, as_history).await?;
+        for (work, taken) in full.into_iter().zip(taken) {
             let report = &mut reports[work.place];
             report.created = taken.created;
             (report.stored, report.kept) = (taken.stored, taken.kept);
@@ -173,6 +180,31 @@ impl Engine {
         self.accept(batch_of(ahead)).await?;
         self.make_durable().await?;
         if options.moves { self.begin_moves_of(&copied, reports).await } else { Ok(()) }
+    }
+
+    /// Copies metrics without points: only their names and settings.
+    async fn create_empty(
+        &self,
+        works: &[&Work],
+        reports: &mut [CopyReport],
+        dry_run: bool,
+    ) -> Result<(), StoreError> {
+        if works.is_empty() {
+            return Ok(());
+        }
+        let metric = |work: &&Work| SettingsChange {
+            name: work.copy.to.clone(),
+            config: Arc::clone(&work.head.layout.config),
+        };
+        let metrics = works.iter().map(metric).collect();
+        for (work, creation) in works.iter().zip(self.create_metrics(metrics, dry_run).await?) {
+            match creation {
+                Creation::Created => reports[work.place].created = true,
+                Creation::Known(_) | Creation::Starting => {}
+                Creation::Refused(why) => reports[work.place].refused = why,
+            }
+        }
+        Ok(())
     }
 
     /// Refuses copies to metrics whose settings do not fit.

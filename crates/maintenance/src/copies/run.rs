@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
             refused.for_each(|(copy, report)| refuse(&mut self.report, copy, &report.refused));
         }
         for (copy, _) in copies.iter().zip(&reports).filter(|(_, report)| report.stays) {
-            let text = "it goes on getting points; stop its senders and give the same command again";
+            let text = "its copy is whole, but points of it go on coming; change its senders and give the same command again";
             self.report.skip("stays", &copy.from, text);
         }
         deleted
