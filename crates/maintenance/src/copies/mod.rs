@@ -19,6 +19,7 @@ pub use self::report::CopiesReport;
 use self::names::Mapping;
 use self::run::Run;
 use crate::graphite::DoneList;
+use crate::import::name_hash;
 use crate::select::Which;
 use crate::verb::{FailureKind, VerbError, Work};
 
@@ -112,8 +113,11 @@ fn open_list(plan: &CopyPlan, old: Old, work: &Work) -> Result<DoneList, VerbErr
     let made_for = serde_json::json!({
         "from": plan.from, "to": plan.to, "retention": plan.retention, "overwrite": plan.overwrite,
     });
-    let name = if old == Old::Goes { "move.list" } else { "copy.list" };
-    DoneList::open((!plan.dry_run).then(|| work.dir.join(name)), &made_for)
+    let verb = if old == Old::Goes { "move" } else { "copy" };
+    // Each pair of names has its own, since several runs may be under way.
+    let hash = name_hash(&format!("{} {}", plan.from, plan.to));
+    let path = work.dir.join(format!("{verb}-{}.list", &hash[..16]));
+    DoneList::open((!plan.dry_run).then_some(path), &made_for)
 }
 
 /// The metrics that the old name means: the metric with this name and the tagged series of this name, else all below. A
