@@ -10,6 +10,7 @@ mod clients;
 mod compare;
 mod conditions;
 mod config_import;
+mod copy_move;
 mod costs;
 mod crash;
 mod damage;

@@ -435,6 +435,8 @@ const HELPS: &[&[&str]] = &[
     &["rules", "explain"],
     &["backup"],
     &["restore"],
+    &["copy"],
+    &["move"],
     &["delete"],
     &["diff"],
     &["test"],

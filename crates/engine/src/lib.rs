@@ -9,6 +9,7 @@
 //! * `read`: series from heads, store and peers.
 //! * `quotas`: what the metrics below a directory may take, and take.
 //! * `import`: the history of metrics from another program, stored beside the points that they get meanwhile.
+//! * `copy`: metrics get other names.
 //! * `ranges`: a range of time of a metric is deleted.
 //! * `recover`: a start after a stop or a crash.
 //!
@@ -18,6 +19,7 @@
 pub mod bench;
 mod change;
 pub mod config;
+mod copy;
 mod create;
 mod engine;
 mod import;

@@ -2,7 +2,8 @@
 //! delete rows that no reader can use and metrics that no longer get points, and correct windows that differ from
 //! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]), such
 //! as storing whisper files ([`import`]) and writing them ([`export`]), and storing the history of a KairosDB
-//! ([`kairosdb`]) or of another Graphite server ([`graphite`]), its events ([`events`]), and lists of names ([`names`]).
+//! ([`kairosdb`]) or of another Graphite server ([`graphite`]), its events ([`events`]), and lists of names ([`names`]), and
+//! giving metrics other names ([`copies`]).
 //! And backups of a data directory ([`backup`]).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
@@ -15,6 +16,7 @@
 pub mod backup;
 pub mod checkpoint;
 pub mod config;
+pub mod copies;
 pub mod costs;
 pub mod directories;
 pub mod events;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, config_import, delete, dev, diff, graphite, kairosdb, list, maintain, names, replay,
-    restore, rules, schema, show, test, whisper,
+    backup, bench, config_import, copies, delete, dev, diff, graphite, kairosdb, list, maintain, names,
+    replay, restore, rules, schema, show, test, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -23,6 +23,8 @@ Examples:
                                              count aggregates that differ from their raw points
   plumbago delete --dry-run 'servers.old01.**'
                                              count the metrics that would be deleted
+  plumbago move --dry-run servers.a servers.b
+                                             count the metrics that would get other names
   plumbago replay --since 30m                send rows again that a node may have lost
   plumbago backup /mnt/backup/plumbago       back up the running daemon; only what is new is copied
   plumbago restore /mnt/backup/plumbago --data-dir /var/lib/plumbago
@@ -78,6 +80,10 @@ pub enum Command {
     /// Explain the storage rules, and bring existing metrics to them
     #[command(subcommand)]
     Rules(rules::RulesCommand),
+    /// Copy metrics to other names, with all their points
+    Copy(copies::CopyArgs),
+    /// Give metrics other names
+    Move(copies::MoveArgs),
     /// Delete metrics with all their points
     Delete(delete::DeleteArgs),
     /// Back up the data directory, of a running daemon too

@@ -53,6 +53,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Du(args) => commands::list::du(&args, file),
         Command::Tags(args) => commands::list::tags(&args, file),
         Command::Rules(command) => commands::rules::run(&command, file),
+        Command::Copy(args) => commands::copies::copy(&args, file),
+        Command::Move(args) => commands::copies::rename(&args, file),
         Command::Delete(args) => commands::delete::run(&args, file),
         Command::Backup(args) => commands::backup::run(&args, file),
         Command::Restore(args) => commands::restore::run(&args),

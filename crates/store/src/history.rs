@@ -14,8 +14,10 @@ pub struct HistoryStage {
     /// Seconds per slot.
     pub resolution: u32,
     /// Known slots in the order of time: when each begins, in seconds since the epoch, and the value that readers got
-    /// of it. Never NaN.
+    /// of it; with `counts`, the value as it is stored. Never NaN.
     pub points: Vec<(u32, f64)>,
+    /// Of a coarse stage how many raw slots each of the points was folded from, if that is known of all; else empty.
+    pub counts: Vec<u32>,
 }
 
 /// The history of one metric.

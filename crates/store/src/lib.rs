@@ -8,6 +8,7 @@
 //! Must not know: CQL, fjall, sockets, downsampling.
 
 pub mod capabilities;
+pub mod copy;
 pub mod correct;
 pub mod count;
 pub mod deletion;
@@ -33,6 +34,7 @@ pub mod windows;
 pub mod writer;
 
 pub use capabilities::{Capabilities, Store};
+pub use copy::{CopyOptions, CopyReport, MetricCopier, MetricCopy};
 pub use count::RowCount;
 pub use deletion::{RangeDeleter, RangeReport, TimeRange};
 pub use directories::{

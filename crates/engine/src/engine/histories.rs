@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::router::NameHash;
+use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::import::{Begin, Begun, End};
 use crate::shard::ranges::BeginRange;
 use crate::worker::{ShardCommand, ask};
@@ -19,6 +20,25 @@ impl Engine {
     /// The same for metrics of which a range is deleted.
     pub(crate) async fn begin_range(&self, begins: Vec<BeginRange>) -> Result<Vec<Begun>, FetchError> {
         self.ask_heads(begins, |begin| begin.hash, ShardCommand::BeginRange).await
+    }
+
+    /// Begins the deletion of metrics that were copied. The answers are in the same order.
+    pub(crate) async fn begin_moves(&self, moves: &[BeginMove]) -> Result<Vec<Moved>, FetchError> {
+        let hashes: Vec<NameHash> = moves.iter().map(|moved| moved.hash).collect();
+        let questions = self.0.router.group(&hashes).into_iter().map(|(shard, places)| async move {
+            let asked = places.iter().map(|place| moves[*place].clone()).collect();
+            let answer =
+                ask(&self.0.workers[shard], |sender| ShardCommand::BeginMoves(asked, sender)).await?;
+            Ok::<_, FetchError>((places, answer))
+        });
+        let mut answers: Vec<Moved> = Vec::new();
+        answers.resize_with(moves.len(), Moved::default);
+        for (places, part) in try_join_all(questions).await? {
+            for (place, answer) in places.into_iter().zip(part) {
+                answers[place] = answer;
+            }
+        }
+        Ok(answers)
     }
 
     async fn ask_heads<B: Copy>(

@@ -15,6 +15,7 @@ use super::*;
 use plumbago_store::{FetchRequest, SeriesSource};
 
 mod change;
+mod copy;
 mod history;
 mod late;
 mod quotas;

@@ -13,6 +13,8 @@ pub(crate) struct Cell {
     pub(crate) window: Window,
     /// True if readers of the history saw the slot, so that xFilesFactor must not hide it.
     pub(crate) is_shown: bool,
+    /// Value and count are those that the history has stored.
+    pub(crate) is_exact: bool,
 }
 
 /// A history by the stages of its metric.
@@ -42,12 +44,18 @@ pub(crate) fn arrange(layout: &MetricLayout, history: &[HistoryStage], now: i64)
             None => Vec::new(),
             Some(at) => {
                 is_used[at] = true;
-                let points = history[at].points.iter().copied().filter(|(time, _)| is_kept(*time));
-                if same.is_some() {
-                    let cell = |(time, value)| direct(layout, index, stage.slot(time), value);
-                    points.map(cell).collect()
-                } else {
-                    fold(config, history[at].resolution, stage.resolution, points)
+                let from = &history[at];
+                let points = from.points.iter().copied().filter(|(time, _)| is_kept(*time));
+                let windows = windows(from).filter(|(time, _)| is_kept(*time));
+                let is_exact = !from.counts.is_empty();
+                let slot = |time: u32| stage.slot(time);
+                match (same.is_some(), is_exact) {
+                    (true, true) => windows.map(|(time, window)| exact(slot(time), window)).collect(),
+                    (true, false) => {
+                        points.map(|(time, value)| direct(layout, index, slot(time), value)).collect()
+                    }
+                    (false, true) => merge(config, stage.resolution, windows),
+                    (false, false) => fold(config, from.resolution, stage.resolution, points),
                 }
             }
         };
@@ -65,7 +73,36 @@ fn direct(layout: &MetricLayout, stage: usize, slot: u32, value: f64) -> Cell {
         // A sum beyond the largest number: one slot shows the value, unless xFilesFactor hides it.
         _ => shown(layout, stage, value, 1).unwrap_or(raw),
     };
-    Cell { slot, window, is_shown: true }
+    Cell { slot, window, is_shown: true, is_exact: false }
+}
+
+fn exact(slot: u32, window: Window) -> Cell {
+    Cell { slot, window, is_shown: false, is_exact: true }
+}
+
+/// The windows of a stage whose counts are known.
+fn windows(from: &HistoryStage) -> impl Iterator<Item = (u32, Window)> {
+    let counted = from.points.iter().zip(&from.counts);
+    counted.map(|((time, value), count)| (*time, Window { value: *value, count: *count }))
+}
+
+/// Merges the windows of a finer stage.
+fn merge(config: &MetricConfig, resolution: u32, windows: impl Iterator<Item = (u32, Window)>) -> Vec<Cell> {
+    let mut merged: Vec<(u32, Vec<Window>)> = Vec::new();
+    for (time, window) in windows {
+        let slot = time / resolution;
+        match merged.last_mut().filter(|(last, _)| *last == slot) {
+            Some((_, windows)) => windows.push(window),
+            None => merged.push((slot, vec![window])),
+        }
+    }
+    let cell = |(slot, windows): (u32, Vec<Window>)| Cell {
+        slot,
+        window: config.aggregation.merge_all(windows.into_iter()),
+        is_shown: false,
+        is_exact: false,
+    };
+    merged.into_iter().map(cell).collect()
 }
 
 /// The window of a coarse stage that shows a value as whisper does, with at least this many slots. It counts as full,
@@ -97,7 +134,12 @@ fn fold(
         let window = method.fold_all(values.into_iter());
         let weighs = matches!(method, Aggregation::Average | Aggregation::AvgZero);
         let value = if weighs { window.value * f64::from(weight) } else { window.value };
-        Cell { slot, window: Window { value, count: window.count * weight }, is_shown: false }
+        Cell {
+            slot,
+            window: Window { value, count: window.count * weight },
+            is_shown: false,
+            is_exact: false,
+        }
     };
     cells.into_iter().map(cell).collect()
 }
@@ -118,7 +160,7 @@ mod tests {
     }
 
     fn stage(resolution: u32, points: &[(u32, f64)]) -> HistoryStage {
-        HistoryStage { resolution, points: points.to_vec() }
+        HistoryStage { resolution, points: points.to_vec(), ..HistoryStage::default() }
     }
 
     #[test]
@@ -141,5 +183,27 @@ mod tests {
         assert_eq!(cells(2), [(16, 30.0, 6, true), (17, 36.0, 6, true)]);
         assert_eq!(cells(3), [(7, 9.0, 1, false), (8, 10.0, 3, false)]);
         assert_eq!(arranged.left_out, 1);
+    }
+
+    #[test]
+    fn windows_with_counts_are_taken_as_they_are() {
+        let counted = |resolution: u32, points: &[(u32, f64)], counts: &[u32]| HistoryStage {
+            counts: counts.to_vec(),
+            ..stage(resolution, points)
+        };
+        let history = [stage(10, &[(1000, 1.0)]), counted(30, &[(960, 7.0), (990, 5.0)], &[2, 3])];
+        let layout = layout("10s:60s,30s:120s,60s:600s");
+        let arranged = arrange(&layout, &history, 1005);
+        let cells = |stage: usize| {
+            let cells = arranged.stages[stage].iter();
+            cells
+                .map(|cell| (cell.slot, cell.window.value, cell.window.count, cell.is_exact))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(cells(1), [(32, 7.0, 2, true), (33, 5.0, 3, true)]);
+        // The finest stage that fits is the raw one.
+        assert_eq!(cells(2), [(16, 1.0, 1, false)]);
+        let arranged = arrange(&layout, &history[1..], 1005);
+        assert_eq!(arranged.stages[2][0].window, Window { value: 12.0, count: 5 });
     }
 }

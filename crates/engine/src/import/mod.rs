@@ -65,7 +65,8 @@ impl HistorySink for Engine {
 }
 
 impl Engine {
-    async fn take_histories(
+    /// As [`HistorySink::take`].
+    pub(crate) async fn take_histories(
         &self,
         histories: Vec<History>,
         options: HistoryOptions,

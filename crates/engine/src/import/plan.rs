@@ -123,6 +123,9 @@ impl Subject<'_> {
     }
 
     fn shows_the_same(&self, stage: usize, known: Window, cell: &Cell) -> bool {
+        if cell.is_exact {
+            return known.count == cell.window.count && known.value.to_bits() == cell.window.value.to_bits();
+        }
         let (method, per) = (self.layout().config.aggregation, self.layout().per[stage - 1]);
         method.finish(known, per).to_bits() == method.finish(cell.window, per).to_bits()
     }
@@ -134,7 +137,16 @@ impl Subject<'_> {
             return known;
         }
         let from = cell.slot * per;
+        let fuller = known.count.max(cell.window.count);
         match self.fold_raw(from, from + per) {
+            // Where raw slots are gone, the fuller window says more than a fold of the others.
+            Some(folded) if cell.is_exact && folded.count < fuller => {
+                if cell.window.count > known.count {
+                    cell.window
+                } else {
+                    known
+                }
+            }
             Some(folded) => self.visible(stage, folded, cell),
             None if cell.window.count > known.count => cell.window,
             None => known,
@@ -157,6 +169,9 @@ impl Subject<'_> {
         let (layout, per) = (self.layout(), self.layout().per[stage - 1]);
         let base = self.head.base;
         let passed = base - slot * per;
+        if let Some(cell) = cell.filter(|cell| cell.is_exact && known.count == 0 && !is_held) {
+            return cell.window;
+        }
         if passed == 0 && (is_held || cell.is_none()) {
             return known;
         }

@@ -31,7 +31,11 @@ pub(super) async fn histories(engine: &Engine, names: &[&str]) -> Result<Vec<Opt
                 let time = move |at: usize| u32::try_from(start + step * at as i64).unwrap_or(0);
                 known.map(move |(at, value)| (time(at), value)).collect::<Vec<_>>()
             });
-            stages.push(HistoryStage { resolution: stage.resolution, points: points.collect() });
+            stages.push(HistoryStage {
+                resolution: stage.resolution,
+                points: points.collect(),
+                ..HistoryStage::default()
+            });
         }
         histories.push(Some(History { name: (*name).to_owned(), config: meta.config, stages }));
     }

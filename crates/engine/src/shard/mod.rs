@@ -3,6 +3,7 @@
 
 mod accept;
 pub(crate) mod chunked;
+pub(crate) mod copy;
 pub(crate) mod creation;
 pub(crate) mod crowded;
 pub(crate) mod deletion;

@@ -36,6 +36,8 @@ pub(crate) enum Ask {
     Begin,
     /// Do not wait for the metric any longer.
     Leave,
+    /// Begin to copy the metric: drop nothing. Late points on their way have to be in the store.
+    Copy,
 }
 
 /// The slots of the raw stage that begin within a range of time.
@@ -54,6 +56,9 @@ impl Shard {
     /// Drops what a head holds in the range, keeps the metric from being flushed, and tells what the head has now; in a
     /// dry run what it has. Dropped points count as rejected.
     pub(crate) fn begin_range(&mut self, begin: &BeginRange, writer: &mut JournalWriter) -> Begun {
+        if begin.ask == Ask::Copy {
+            return self.begin_copy(&begin.hash);
+        }
         if begin.ask != Ask::Look {
             self.late.awaited.remove(&begin.hash);
         }
@@ -89,7 +94,7 @@ impl Shard {
     }
 
     /// The head of a metric of which nothing is on its way to the store. Late points may be pending in memory.
-    fn at_rest(&self, hash: &NameHash) -> Result<u32, Begun> {
+    pub(super) fn at_rest(&self, hash: &NameHash) -> Result<u32, Begun> {
         if self.deletions.contains(hash) {
             return Err(Begun::Busy);
         }

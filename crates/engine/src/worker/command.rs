@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::ledger::Ledger;
 use crate::router::NameHash;
+use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::import::{Begin, Begun, End};
 use crate::shard::jobs::Done;
@@ -57,6 +58,8 @@ pub(crate) enum ShardCommand {
     BeginImport(Vec<Begin>, oneshot::Sender<Vec<Begun>>),
     /// What do the heads of these metrics have, of which a range is about to be deleted?
     BeginRange(Vec<BeginRange>, oneshot::Sender<Vec<Begun>>),
+    /// Begin the deletion of these metrics, which are held still and were copied, if the copies have everything.
+    BeginMoves(Vec<BeginMove>, oneshot::Sender<Vec<Moved>>),
     /// What has storing histories changed, or deleting ranges?
     EndImport(Vec<End>, oneshot::Sender<()>),
     /// Answers once the points that were queued before are in the journal's file.

@@ -16,6 +16,7 @@ use super::create::Gate;
 use super::flush_all::FlushAll;
 use crate::ledger::Ledger;
 use crate::router::{NameHash, ShardBatch};
+use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::head_state::LifeEvent;
 use crate::shard::import::{Begun, End};
 use crate::shard::jobs::{Done, Job};
@@ -222,6 +223,9 @@ impl ShardWorker {
                     self.abandon_import(begun);
                 }
             }
+            ShardCommand::BeginMoves(moves, answer) => {
+                let _ = answer.send(self.begin_moves(&moves));
+            }
             ShardCommand::EndImport(ends, answer) => {
                 self.end_import(ends);
                 let _ = answer.send(());
@@ -265,6 +269,17 @@ impl ShardWorker {
             return vec![false; hashes.len()];
         }
         let begun = self.shard.begin_deletions(hashes, &mut self.writer);
+        self.write_out();
+        self.update_gauges();
+        begun
+    }
+
+    /// The same for metrics that were copied.
+    fn begin_moves(&mut self, moves: &[BeginMove]) -> Vec<Moved> {
+        if self.state.flush_all.is_some() || self.state.stopping.is_some() {
+            return moves.iter().map(|_| Moved::Busy).collect();
+        }
+        let begun = moves.iter().map(|moved| self.shard.begin_move(moved, &mut self.writer)).collect();
         self.write_out();
         self.update_gauges();
         begun

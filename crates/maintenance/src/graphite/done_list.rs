@@ -11,7 +11,7 @@ use crate::skipped::unwritable;
 use crate::verb::VerbError;
 
 /// The list, and the file that it is appended to.
-pub(super) struct DoneList {
+pub(crate) struct DoneList {
     path: PathBuf,
     known: HashSet<String>,
     out: Option<BufWriter<fs::File>>,
@@ -23,7 +23,7 @@ impl DoneList {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn open(path: Option<PathBuf>, made_for: &Value) -> Result<Self, VerbError> {
+    pub(crate) fn open(path: Option<PathBuf>, made_for: &Value) -> Result<Self, VerbError> {
         let mut list = Self { path: path.clone().unwrap_or_default(), known: HashSet::new(), out: None };
         let Some(path) = path else { return Ok(list) };
         let failed = |error| unwritable(&path, &error);
@@ -44,24 +44,24 @@ impl DoneList {
     }
 
     /// True if it goes on with the list of a run that was cut off.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         !self.known.is_empty()
     }
 
     /// True if the metric was stored by the run that was cut off.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.known.contains(name)
     }
 
     /// Notes metrics that were stored.
-    pub(super) fn note(&mut self, names: &[&str]) -> Result<(), VerbError> {
+    pub(crate) fn note(&mut self, names: &[&str]) -> Result<(), VerbError> {
         let Some(out) = &mut self.out else { return Ok(()) };
         let written = names.iter().try_for_each(|name| writeln!(out, "{}", Value::from(*name)));
         written.and_then(|()| out.flush()).map_err(|error| unwritable(&self.path, &error))
     }
 
     /// Removes the list: the run came to its end.
-    pub(super) fn remove(self) -> Result<(), VerbError> {
+    pub(crate) fn remove(self) -> Result<(), VerbError> {
         let Some(out) = self.out else { return Ok(()) };
         drop(out);
         fs::remove_file(&self.path).map_err(|error| unwritable(&self.path, &error))

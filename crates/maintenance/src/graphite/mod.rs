@@ -11,13 +11,13 @@ mod source;
 
 use std::time::Instant;
 
+pub(crate) use self::done_list::DoneList;
 pub use self::report::ImportGraphiteReport;
 pub(crate) use self::run::heard;
 pub use self::source::{
     GraphiteConnector, GraphiteSource, SourceError, SourceEvent, SourceRange, SourceSeries, SourceServer,
 };
 
-use self::done_list::DoneList;
 use self::run::Run;
 use crate::import::side_by_side;
 use crate::skipped::Skipped;

@@ -135,6 +135,7 @@ impl<'a> Collected<'a> {
         let stage = |(resolution, slots): (u32, BTreeMap<u32, (bool, f64)>)| HistoryStage {
             resolution,
             points: slots.into_iter().map(|(time, (_, value))| (time, value)).collect(),
+            ..HistoryStage::default()
         };
         stages.map(stage).collect()
     }
@@ -242,8 +243,8 @@ mod tests {
         assert_eq!(collected.points, 4);
         let time = u32::try_from(begin).unwrap();
         let expected = [
-            HistoryStage { resolution: 60, points: vec![(time, 1.5)] },
-            HistoryStage { resolution: 3600, points: vec![(time, 7.0)] },
+            HistoryStage { resolution: 60, points: vec![(time, 1.5)], ..HistoryStage::default() },
+            HistoryStage { resolution: 3600, points: vec![(time, 7.0)], ..HistoryStage::default() },
         ];
         assert_eq!(collected.history(NOW), expected);
     }
@@ -264,7 +265,9 @@ mod tests {
         other.take(&request(3600, begin), &series(600, &points));
         other.take(&request(3600, begin), &own);
         let time = u32::try_from(begin).unwrap();
-        let stage = |value: f64| [HistoryStage { resolution: 3600, points: vec![(time, value)] }];
+        let stage = |value: f64| {
+            [HistoryStage { resolution: 3600, points: vec![(time, value)], ..HistoryStage::default() }]
+        };
         assert_eq!(collected.history(NOW), stage(6.0));
         assert_eq!(other.history(NOW), stage(8.0));
     }
@@ -281,8 +284,8 @@ mod tests {
         assert_eq!(collected.take(&request(7200, begin), &series(7200, &[(begin, 5.0)])), Fit::None);
         let time = u32::try_from(begin).unwrap();
         let expected = [
-            HistoryStage { resolution: 60, points: vec![(time, 4.0)] },
-            HistoryStage { resolution: 3600, points: vec![(time, 5.0)] },
+            HistoryStage { resolution: 60, points: vec![(time, 4.0)], ..HistoryStage::default() },
+            HistoryStage { resolution: 3600, points: vec![(time, 5.0)], ..HistoryStage::default() },
         ];
         assert_eq!(collected.history(NOW), expected);
     }

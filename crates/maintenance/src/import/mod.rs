@@ -18,7 +18,8 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use plumbago_model::MetricConfig;
 use plumbago_store::{
-    History, HistoryReport, HistorySink, MetricCreator, RangeDeleter, SettingsChanger, StoreError,
+    History, HistoryReport, HistorySink, MetricCopier, MetricCreator, RangeDeleter, SettingsChanger,
+    StoreError,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -41,9 +42,9 @@ const GROUP_BYTES: u64 = 6 << 20;
 /// Metrics that one call of the sink gets, at most.
 const GROUP_METRICS: usize = 256;
 
-/// Where histories are stored and read, metrics created, ranges of them deleted, and settings changed.
+/// Where histories are stored and read, metrics created and copied, ranges of them deleted, and settings changed.
 #[async_trait]
-pub trait Histories: HistorySink + MetricCreator + RangeDeleter + SettingsChanger {
+pub trait Histories: HistorySink + MetricCopier + MetricCreator + RangeDeleter + SettingsChanger {
     /// The configuration of a new metric by the storage rules.
     fn config_for(&self, name: &str) -> Arc<MetricConfig>;
 

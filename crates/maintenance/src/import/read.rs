@@ -79,7 +79,9 @@ impl Reading {
             self.unknown_values += (all - known.len()) as u64;
             let resolution = archive.stage.resolution;
             match history.stages.iter_mut().find(|stage| stage.resolution == resolution) {
-                None => history.stages.push(HistoryStage { resolution, points: known }),
+                None => {
+                    history.stages.push(HistoryStage { resolution, points: known, ..HistoryStage::default() })
+                }
                 Some(stage) => stage.points = filled(&stage.points, &known),
             }
         }

@@ -104,7 +104,8 @@ impl Found {
             unlisted_rows,
         });
         if !slots.is_empty() {
-            let stages = vec![HistoryStage { resolution: raw.resolution, points: slots }];
+            let stages =
+                vec![HistoryStage { resolution: raw.resolution, points: slots, ..HistoryStage::default() }];
             self.series.push(History { name, config, stages });
         }
     }

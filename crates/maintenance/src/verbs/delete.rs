@@ -114,9 +114,7 @@ impl Verb for Delete {
         };
         // Directories that became empty go even if the run was cancelled: the names above them are gone.
         let cleaned = clean_directories(work, directories, &mut answer).await;
-        if let Some(flush) = work.stores.states.clone() {
-            blocking("make the deletion durable", move || flush.sync()).await?;
-        }
+        make_durable(work).await?;
         result.and(cleaned).map(|()| answer)
     }
 }
@@ -139,6 +137,36 @@ impl Delete {
         let is_chosen_one_by_one = self.which.names.is_some();
         metrics > 0 && (is_everything || metrics > UNCONFIRMED_MAX && !is_chosen_one_by_one)
     }
+}
+
+/// Deletes metrics whose deletion has begun, ends it, and counts them.
+///
+/// # Errors
+/// If the store fails; the metrics are loaded again then.
+pub(crate) async fn finish(
+    work: &Work,
+    metrics: Vec<(&str, Option<MetricMeta>)>,
+    answer: &mut Deleted,
+    directories: &mut BTreeSet<String>,
+) -> Result<(), VerbError> {
+    if metrics.is_empty() {
+        return Ok(());
+    }
+    let (names, known): (Vec<&str>, Vec<Option<MetricMeta>>) = metrics.into_iter().unzip();
+    delete_begun(work, &names, known).await?;
+    count(work, &names, answer, directories);
+    Ok(())
+}
+
+/// Waits until a power cut cannot bring back what was deleted.
+///
+/// # Errors
+/// If the store cannot be synced.
+pub(crate) async fn make_durable(work: &Work) -> Result<(), VerbError> {
+    if let Some(flush) = work.stores.states.clone() {
+        blocking("make the deletion durable", move || flush.sync()).await?;
+    }
+    Ok(())
 }
 
 async fn delete_each(
@@ -177,8 +205,12 @@ async fn delete_each(
 }
 
 fn note(work: &Work, names: &[&str], answer: &mut Deleted, directories: &mut BTreeSet<String>) {
-    answer.metrics += names.len() as u64;
     work.progress.add(names.len() as u64);
+    count(work, names, answer, directories);
+}
+
+fn count(work: &Work, names: &[&str], answer: &mut Deleted, directories: &mut BTreeSet<String>) {
+    answer.metrics += names.len() as u64;
     let room = EXAMPLES_MAX.saturating_sub(answer.examples.len());
     answer.examples.extend(names.iter().take(room).map(|name| (*name).to_owned()));
     if work.stores.directories.is_some() {
@@ -264,7 +296,7 @@ async fn retry<T, F: Future<Output = Result<T, StoreError>>>(
 
 /// Deletes the rows of directories without metrics, the deepest first. A writer may have found one of them just before,
 /// and have created its metric just after, so they are looked at again after `settle`, and created again where needed.
-async fn clean_directories(
+pub(crate) async fn clean_directories(
     work: &Work,
     directories: BTreeSet<String>,
     answer: &mut Deleted,

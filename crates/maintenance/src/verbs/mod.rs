@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod clean;
+pub mod copies;
 pub mod delete;
 pub mod graphite;
 pub mod kairosdb;
@@ -23,6 +24,8 @@ pub const CATALOGUE: &[(&str, Read)] = &[
     entry::<backup::Backup>(),
     entry::<clean::Clean>(),
     entry::<clean::Repair>(),
+    entry::<copies::CopyMetrics>(),
+    entry::<copies::MoveMetrics>(),
     entry::<delete::Delete>(),
     entry::<rules::ApplyRules>(),
     entry::<write::Write>(),

@@ -6,6 +6,7 @@ pub mod bench;
 mod cassandra;
 pub mod config;
 pub mod config_import;
+pub mod copies;
 pub mod delete;
 pub mod dev;
 pub mod diff;

@@ -9,8 +9,9 @@ use plumbago_engine::Engine;
 use plumbago_maintenance::import::Histories;
 use plumbago_model::MetricConfig;
 use plumbago_store::{
-    Creation, History, HistoryOptions, HistoryReport, HistorySink, MetricCreator, RangeDeleter, RangeReport,
-    SettingsChange, SettingsChanger, SettingsReport, StoreError, TimeRange,
+    CopyOptions, CopyReport, Creation, History, HistoryOptions, HistoryReport, HistorySink, MetricCopier,
+    MetricCopy, MetricCreator, RangeDeleter, RangeReport, SettingsChange, SettingsChanger, SettingsReport,
+    StoreError, TimeRange,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -75,6 +76,22 @@ impl SettingsChanger for EngineHistories {
         // Even after an error: a part may be changed.
         self.answers.forget();
         changed
+    }
+}
+
+#[async_trait]
+impl MetricCopier for EngineHistories {
+    async fn copy_metrics(
+        &self,
+        copies: Vec<MetricCopy>,
+        options: CopyOptions,
+    ) -> Result<Vec<CopyReport>, StoreError> {
+        let copied = self.engine.copy_metrics(copies, options).await;
+        if !options.dry_run {
+            // Even after an error: a part may be copied.
+            self.answers.forget();
+        }
+        copied
     }
 }
 

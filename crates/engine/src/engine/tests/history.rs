@@ -32,8 +32,10 @@ fn history(name: &str, method: &str, known: &[i64]) -> History {
         ((times[0] / 10 * 10) as u32, aggregation.finish(aggregation.fold_all(slots), 10))
     };
     let coarse = known.chunk_by(|a, b| a / 10 == b / 10).map(window).collect();
-    let stages =
-        vec![HistoryStage { resolution: 1, points: raw }, HistoryStage { resolution: 10, points: coarse }];
+    let stages = vec![
+        HistoryStage { resolution: 1, points: raw, ..HistoryStage::default() },
+        HistoryStage { resolution: 10, points: coarse, ..HistoryStage::default() },
+    ];
     History { name: name.to_owned(), config: config(method), stages }
 }
 

@@ -1,0 +1,378 @@
+//! Copies metrics to other names, and begins to delete those that move, while points of both may arrive.
+//!
+//! `snapshot` says what a metric has. The copy is stored as a history is (`import`). What happens in a head is in
+//! `shard/copy.rs`; the order and its reasons are in `docs/decisions/copy-and-move.md`.
+
+mod snapshot;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plumbago_model::{PointBatch, Window};
+use plumbago_store::{
+    CopyOptions, CopyReport, Creation, ErrorKind, FetchError, History, HistoryOptions, MetricCopier,
+    MetricCopy, MetricCreator, ReadRequest, SettingsChange, SlotRange, StoreError, TimeRange,
+};
+
+use crate::engine::Engine;
+use crate::read::read_merged;
+use crate::shard::ALLOWANCE;
+use crate::shard::copy::{BeginMove, Moved};
+use crate::shard::import::{Begun, End, ImportHead};
+use crate::shard::ranges::{Ask, BeginRange};
+use crate::slots::Stored;
+
+/// How often metrics are asked for of which points are on their way to the store.
+const TRIES: u32 = 400;
+/// Pause between two of them.
+const PAUSE: Duration = Duration::from_millis(25);
+/// How often the points that a metric got since its copy are copied too, before it stays.
+const MOVE_TRIES: u32 = 20;
+/// Slots that are read at a time, about.
+const READ_SLOTS: u64 = 1 << 20;
+
+/// The reason for refusing a metric that is never at rest.
+const BUSY: &str = "busy: it is being flushed or gets late points all the time; give the same command again";
+
+/// A metric on its way. It is held still.
+struct Work {
+    place: usize,
+    copy: MetricCopy,
+    head: Box<ImportHead>,
+}
+
+#[async_trait]
+impl MetricCopier for Engine {
+    async fn copy_metrics(
+        &self,
+        copies: Vec<MetricCopy>,
+        options: CopyOptions,
+    ) -> Result<Vec<CopyReport>, StoreError> {
+        // A task of its own: heads that are held still have to be released even if the caller goes away.
+        let engine = self.clone();
+        let copying = tokio::spawn(async move { engine.copy_all(&copies, options).await });
+        match copying.await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::with(ErrorKind::Internal, "copy metrics", error)),
+        }
+    }
+}
+
+impl Engine {
+    async fn copy_all(
+        &self,
+        copies: &[MetricCopy],
+        options: CopyOptions,
+    ) -> Result<Vec<CopyReport>, StoreError> {
+        let mut reports = vec![CopyReport::default(); copies.len()];
+        let names: Vec<Arc<str>> = copies.iter().map(|copy| Arc::from(copy.from.as_str())).collect();
+        self.load_missing(&names).await?;
+        let mut left: Vec<usize> = (0..copies.len()).collect();
+        let mut held = Vec::new();
+        for try_number in 0..TRIES {
+            let result = self.hold(copies, &mut left, &mut reports, options, &mut held).await;
+            let is_last = try_number + 1 == TRIES;
+            // Those that are at rest wait for the others only for a moment.
+            if result.is_err() || left.is_empty() || is_last || try_number % 8 == 7 {
+                let works = std::mem::take(&mut held);
+                let copied = self.copy_held(works, &mut reports, options).await;
+                if let Err(error) = result.and(copied) {
+                    return unless_going(reports, error);
+                }
+            }
+            if left.is_empty() {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        left.into_iter().for_each(|place| BUSY.clone_into(&mut reports[place].refused));
+        Ok(reports)
+    }
+
+    /// Asks for metrics and holds those still that are at rest. The others stay in the list.
+    async fn hold(
+        &self,
+        copies: &[MetricCopy],
+        left: &mut Vec<usize>,
+        reports: &mut [CopyReport],
+        options: CopyOptions,
+        held: &mut Vec<Work>,
+    ) -> Result<(), StoreError> {
+        let range = TimeRange { from: 0, until: 0 };
+        let ask = if options.dry_run { Ask::Look } else { Ask::Copy };
+        let begin = |place: &usize| BeginRange { hash: self.router().hash(&copies[*place].from), range, ask };
+        let answers = self.begin_range(left.iter().map(begin).collect()).await.map_err(stopping)?;
+        let asked = std::mem::take(left);
+        for (place, begun) in asked.into_iter().zip(answers) {
+            match begun {
+                Begun::Busy => left.push(place),
+                Begun::Unknown => {
+                    "deleted: there is no such metric any more".clone_into(&mut reports[place].refused);
+                }
+                Begun::Ready(head) => held.push(Work { place, copy: copies[place].clone(), head }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies metrics that are held still, and lets them go on.
+    async fn copy_held(
+        &self,
+        works: Vec<Work>,
+        reports: &mut [CopyReport],
+        options: CopyOptions,
+    ) -> Result<(), StoreError> {
+        if works.is_empty() {
+            return Ok(());
+        }
+        let result = self.copy_and_move(&works, reports, options).await;
+        if options.dry_run {
+            return result;
+        }
+        let held = works.into_iter().filter(|work| !reports[work.place].is_going);
+        let end = |work: Work| {
+            let shard = self.router().shard(&self.router().hash(&work.copy.from));
+            let (at, name) = (work.head.at, work.copy.from.as_str().into());
+            (shard, End { at, name, open: None, fill: Vec::new(), config: None })
+        };
+        self.end_import(held.map(end).collect()).await.map_err(stopping)?;
+        result
+    }
+
+    async fn copy_and_move(
+        &self,
+        works: &[Work],
+        reports: &mut [CopyReport],
+        options: CopyOptions,
+    ) -> Result<(), StoreError> {
+        self.refuse_settings(works, reports).await?;
+        let fit: Vec<&Work> = works.iter().filter(|work| reports[work.place].refused.is_empty()).collect();
+        let stored = self.read_all(&fit).await?;
+        let (mut full, mut histories, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+        for (work, stored) in fit.iter().copied().zip(stored) {
+            let stages = snapshot::history(&work.head, stored);
+            if stages.iter().all(|stage| stage.points.is_empty()) {
+                empty.push(work);
+                continue;
+            }
+            let (name, config) = (work.copy.to.clone(), Arc::clone(&work.head.layout.config));
+            histories.push(History { name, config, stages });
+            full.push(work);
+        }
+        self.create_empty(&empty, reports, options.dry_run).await?;
+        let as_history = HistoryOptions { overwrites: options.overwrites, dry_run: options.dry_run };
+        let taken = self.take_histories(histories, as_history).await?;
+        for (work, taken) in full.into_iter().zip(taken) {
+            let report = &mut reports[work.place];
+            report.created = taken.created;
+            (report.stored, report.kept) = (taken.stored, taken.kept);
+            (report.folded, report.left_out) = (taken.folded, taken.left_out);
+            report.refused = taken.refused;
+        }
+        if options.dry_run {
+            return Ok(());
+        }
+        let copied: Vec<&Work> =
+            fit.into_iter().filter(|work| reports[work.place].refused.is_empty()).collect();
+        // Points ahead of now have no slot yet.
+        let ahead = copied.iter().map(|work| (work.copy.to.as_str(), work.head.state.future.as_slice()));
+        self.accept(batch_of(ahead)).await?;
+        self.make_durable().await?;
+        if options.moves { self.begin_moves_of(&copied, reports).await } else { Ok(()) }
+    }
+
+    /// Copies metrics without points: only their names and settings.
+    async fn create_empty(
+        &self,
+        works: &[&Work],
+        reports: &mut [CopyReport],
+        dry_run: bool,
+    ) -> Result<(), StoreError> {
+        if works.is_empty() {
+            return Ok(());
+        }
+        let metric = |work: &&Work| SettingsChange {
+            name: work.copy.to.clone(),
+            config: Arc::clone(&work.head.layout.config),
+        };
+        let metrics = works.iter().map(metric).collect();
+        for (work, creation) in works.iter().zip(self.create_metrics(metrics, dry_run).await?) {
+            match creation {
+                Creation::Created => reports[work.place].created = true,
+                Creation::Known(_) | Creation::Starting => {}
+                Creation::Refused(why) => reports[work.place].refused = why,
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses copies to metrics whose settings do not fit.
+    async fn refuse_settings(&self, works: &[Work], reports: &mut [CopyReport]) -> Result<(), StoreError> {
+        let names: Vec<&str> = works.iter().map(|work| work.copy.to.as_str()).collect();
+        for (work, known) in works.iter().zip(self.parts().metadata.get(&names).await?) {
+            let Some(known) = known else { continue };
+            if let Some(why) = known.config.refuses_points_of(&work.head.layout.config) {
+                reports[work.place].refused = format!("settings: {} exists with others: {why}", known.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the known slots of each stage of metrics, in pieces.
+    async fn read_all(&self, works: &[&Work]) -> Result<Vec<Vec<Vec<(u32, Window)>>>, StoreError> {
+        let now = self.parts().clock.now();
+        let stages = |work: &&Work| vec![Vec::new(); work.head.layout.coarse() + 1];
+        let mut found: Vec<Vec<Vec<(u32, Window)>>> = works.iter().map(stages).collect();
+        let mut pieces: Vec<(usize, usize, SlotRange)> = Vec::new();
+        for (at, work) in works.iter().enumerate() {
+            for stage in 0..=work.head.layout.coarse() {
+                pieces.extend(ranges_of(&work.head, stage, now).into_iter().map(|range| (at, stage, range)));
+            }
+        }
+        let mut rest = pieces.as_slice();
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(pieces_at_once(rest));
+            let ranges = some.iter().map(|(_, _, range)| *range).collect();
+            let request = ReadRequest { ranges, include_retained: true, ..ReadRequest::default() };
+            let columns = read_merged(&*self.parts().points, &request).await?;
+            for ((at, stage, range), column) in some.iter().zip(columns) {
+                let stored = Stored { from: range.from, column };
+                let slots = (range.from..range.until).map(|slot| (slot, stored.get(slot)));
+                found[*at][*stage].extend(slots.filter(|(_, window)| window.count > 0));
+            }
+            rest = others;
+        }
+        Ok(found)
+    }
+
+    /// Takes points as from a sender.
+    async fn accept(&self, batch: PointBatch) -> Result<(), StoreError> {
+        if batch.is_empty() || self.push(batch).await { Ok(()) } else { Err(stopping(FetchError::Stopping)) }
+    }
+
+    /// Waits until neither a kill nor a power cut loses what was stored and accepted.
+    async fn make_durable(&self) -> Result<(), StoreError> {
+        self.journaled().await.map_err(stopping)?;
+        let (flush, journal) = (Arc::clone(&self.parts().flush), self.parts().journal.clone());
+        let synced = tokio::task::spawn_blocking(move || {
+            flush.sync()?;
+            journal.sync().map_err(|error| StoreError::with(ErrorKind::Internal, "sync the journal", error))
+        });
+        let synced = synced.await;
+        synced.unwrap_or_else(|error| Err(StoreError::with(ErrorKind::Internal, "sync copies", error)))?;
+        self.parts().metadata.sync_names().await
+    }
+
+    /// Begins to delete metrics whose copies are durable. Points that came since are copied first. A metric to which they
+    /// go on coming stays.
+    async fn begin_moves_of(&self, works: &[&Work], reports: &mut [CopyReport]) -> Result<(), StoreError> {
+        let mut known: Vec<Vec<(u32, f64)>> = works.iter().map(|work| in_memory(&work.head)).collect();
+        let mut left: Vec<usize> = (0..works.len()).collect();
+        for try_number in 0..MOVE_TRIES {
+            if left.is_empty() {
+                break;
+            }
+            if try_number > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            self.try_moves(works, &mut left, &mut known, reports).await?;
+        }
+        left.into_iter().for_each(|at| reports[works[at].place].stays = true);
+        Ok(())
+    }
+
+    async fn try_moves(
+        &self,
+        works: &[&Work],
+        left: &mut Vec<usize>,
+        known: &mut [Vec<(u32, f64)>],
+        reports: &mut [CopyReport],
+    ) -> Result<(), StoreError> {
+        self.apply_queued().await.map_err(stopping)?;
+        let begin = |at: &usize| BeginMove {
+            hash: self.router().hash(&works[*at].copy.from),
+            at: works[*at].head.at,
+            known: known[*at].clone(),
+        };
+        let moves: Vec<BeginMove> = left.iter().map(begin).collect();
+        let answers = self.begin_moves(&moves).await.map_err(stopping)?;
+        let (mut again, mut grown) = (Vec::new(), Vec::new());
+        for (at, moved) in std::mem::take(left).into_iter().zip(answers) {
+            match moved {
+                Moved::Begun => {
+                    self.parts().index.remove(&works[at].copy.from);
+                    reports[works[at].place].is_going = true;
+                }
+                Moved::Grown(points) => {
+                    known[at].extend_from_slice(&points);
+                    grown.push((at, points));
+                    again.push(at);
+                }
+                Moved::Busy => again.push(at),
+            }
+        }
+        *left = again;
+        let points = grown.iter().map(|(at, points)| (works[*at].copy.to.as_str(), points.as_slice()));
+        self.accept(batch_of(points)).await?;
+        // The removals too, and the points before the next look at their metrics.
+        self.make_durable().await
+    }
+}
+
+/// What an error in the middle leaves: deletions that have begun have to be carried out, since their copies are durable.
+fn unless_going(mut reports: Vec<CopyReport>, error: StoreError) -> Result<Vec<CopyReport>, StoreError> {
+    if !reports.iter().any(|report| report.is_going) {
+        return Err(error);
+    }
+    let is_open = |report: &&mut CopyReport| !report.is_going && report.refused.is_empty();
+    reports.iter_mut().filter(is_open).for_each(|report| report.refused = format!("store: {error}"));
+    Ok(reports)
+}
+
+fn batch_of<'a>(points: impl Iterator<Item = (&'a str, &'a [(u32, f64)])>) -> PointBatch {
+    let mut batch = PointBatch::with_capacity(0);
+    for (name, points) in points {
+        points.iter().for_each(|(time, value)| batch.push(name, *time, *value));
+    }
+    batch
+}
+
+/// The ranges in which a stage of a metric may have slots.
+fn ranges_of(head: &ImportHead, stage: usize, now: i64) -> Vec<SlotRange> {
+    let of = head.layout.stage(stage);
+    let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
+    let oldest = of.slot(seconds(now - of.duration() as i64));
+    let ahead = of.slot(seconds(now)).saturating_add(ALLOWANCE);
+    let base = stage.checked_sub(1).map_or(head.base, |coarse| head.base / head.layout.per[coarse]);
+    let until = ahead.max(base.saturating_add(1));
+    let mut ranges = Vec::new();
+    let mut from = oldest;
+    while from < until {
+        let end = until.min(from.saturating_add(READ_SLOTS as u32));
+        ranges.push(head.layout.range(head.id, stage, from, end));
+        from = end;
+    }
+    ranges
+}
+
+/// How many ranges are read at once.
+fn pieces_at_once(pieces: &[(usize, usize, SlotRange)]) -> usize {
+    let mut slots = 0;
+    let fits = |(_, _, range): &&(usize, usize, SlotRange)| {
+        slots += u64::from(range.until - range.from);
+        slots <= READ_SLOTS
+    };
+    pieces.iter().take_while(fits).count().max(1)
+}
+
+/// The points of a head that its copy has.
+fn in_memory(head: &ImportHead) -> Vec<(u32, f64)> {
+    let raw = head.layout.raw.resolution;
+    let held = head.pairs.iter().map(|(slot, value)| (slot.saturating_mul(raw), *value));
+    held.chain(head.state.future.iter().copied()).collect()
+}
+
+fn stopping(_: FetchError) -> StoreError {
+    StoreError::new(ErrorKind::Closed, "copy metrics: the engine is stopping")
+}

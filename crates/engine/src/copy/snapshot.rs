@@ -1,0 +1,159 @@
+//! What a metric has, as a history with values and counts: its rows and what is in memory only. Pure.
+
+use std::collections::BTreeMap;
+
+use plumbago_model::Window;
+use plumbago_store::HistoryStage;
+
+use crate::shard::downsample::{Closed, fold};
+use crate::shard::import::ImportHead;
+
+/// The known slots of a stage.
+pub(crate) type Slots = BTreeMap<u32, Window>;
+
+/// The history of a metric. `stored` has the known slots of each stage as the store has them; the head wins a slot.
+pub(crate) fn history(head: &ImportHead, stored: Vec<Vec<(u32, Window)>>) -> Vec<HistoryStage> {
+    let mut stages: Vec<Slots> = stored.into_iter().map(|slots| slots.into_iter().collect()).collect();
+    stages.resize_with(head.layout.coarse() + 1, Slots::new);
+    for (slot, value) in &head.pairs {
+        stages[0].insert(*slot, Window { value: *value, count: 1 });
+    }
+    match is_placed(head) && !head.layout.config.aggregation.needs_all_slots() {
+        true => add_windows(head, &mut stages),
+        false => fold_rest(head, &mut stages),
+    }
+    stages.into_iter().enumerate().map(|(stage, slots)| as_stage(head, stage, slots)).collect()
+}
+
+/// False if the head has no base: the store has all of the metric then.
+fn is_placed(head: &ImportHead) -> bool {
+    head.base > 0 && !head.is_refolded
+}
+
+/// Adds the windows that are not in the store: those that are open, with the slots that the head holds.
+fn add_windows(head: &ImportHead, stages: &mut [Slots]) {
+    let layout = &head.layout;
+    let mut open = head.open.clone();
+    open.resize(layout.coarse(), Window::default());
+    let until = head.pairs.last().map_or(head.base, |(slot, _)| slot + 1).max(head.base);
+    let mut closed = Vec::new();
+    fold(layout, head.base, until, &mut open, &head.pairs, &mut closed);
+    let still_open = open.iter().zip(&layout.per).enumerate();
+    closed.extend(still_open.filter(|(_, (value, _))| value.count > 0).map(|(k, (value, per))| Closed {
+        stage: k + 1,
+        window: until / per,
+        value: *value,
+    }));
+    for Closed { stage, window, value } in closed {
+        stages[stage].insert(window, value);
+    }
+}
+
+/// Folds the windows that the store does not have yet from all raw slots: the head has nothing to go on with.
+fn fold_rest(head: &ImportHead, stages: &mut [Slots]) {
+    let layout = &head.layout;
+    let Some((raw, coarse)) = stages.split_first_mut() else { return };
+    for (slots, per) in coarse.iter_mut().zip(&layout.per) {
+        let from = match is_placed(head) {
+            true => head.base / per * per,
+            false => slots.last_key_value().map_or(0, |(last, _)| (last + 1) * per),
+        };
+        let mut parts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for (slot, window) in raw.range(from..) {
+            parts.entry(slot / per).or_default().push(window.value);
+        }
+        for (slot, values) in parts {
+            slots.insert(slot, layout.config.aggregation.fold_all(values.into_iter()));
+        }
+    }
+}
+
+fn as_stage(head: &ImportHead, stage: usize, slots: Slots) -> HistoryStage {
+    let resolution = head.layout.stage(stage).resolution;
+    let counts = if stage == 0 { Vec::new() } else { slots.values().map(|window| window.count).collect() };
+    let points = slots.into_iter().map(|(slot, window)| (slot.saturating_mul(resolution), window.value));
+    HistoryStage { resolution, points: points.collect(), counts }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    use plumbago_model::{MetricConfig, MetricId};
+
+    use super::*;
+    use crate::shard::downsample::MetricLayout;
+    use crate::shard::state_row::State;
+
+    fn head(method: &str, base: u32, pairs: &[(u32, f64)], open: &[(f64, u32)]) -> ImportHead {
+        let config = MetricConfig {
+            retention: "10s:100s,60s:600s".parse().unwrap(),
+            aggregation: method.parse().unwrap(),
+            x_files_factor: 0.0,
+        };
+        let state = State {
+            number: 0,
+            sequence: 0,
+            base,
+            newest: base,
+            resolution: 10,
+            open: Vec::new(),
+            resolutions: Vec::new(),
+            future: Vec::new(),
+            held: 0,
+            chain: Cow::Borrowed(&[]),
+            octet: [f64::NAN; 8],
+        };
+        ImportHead {
+            at: 0,
+            id: MetricId::of("a"),
+            layout: Arc::new(MetricLayout::new(Arc::new(config))),
+            base,
+            pairs: pairs.to_vec(),
+            open: open.iter().map(|(value, count)| Window { value: *value, count: *count }).collect(),
+            open_at: base,
+            state,
+            dropped: 0,
+            is_refolded: false,
+        }
+    }
+
+    fn one(value: f64) -> Window {
+        Window { value, count: 1 }
+    }
+
+    #[test]
+    fn open_windows_go_on_with_the_slots_of_the_head() {
+        // Slots 600 and 601 are in the store and in the open window; 603 and 607 in the head.
+        let head = head("sum", 602, &[(603, 4.0), (607, 8.0)], &[(3.0, 2)]);
+        let stored =
+            vec![vec![(600, one(1.0)), (601, one(2.0))], vec![(99, Window { value: 9.0, count: 5 })]];
+        let stages = history(&head, stored);
+        assert_eq!(stages[0].points, [(6000, 1.0), (6010, 2.0), (6030, 4.0), (6070, 8.0)]);
+        assert_eq!(stages[1].points, [(5940, 9.0), (6000, 7.0), (6060, 8.0)]);
+        assert!(stages[0].counts.is_empty());
+        assert_eq!(stages[1].counts, [5, 3, 1]);
+    }
+
+    #[test]
+    fn without_a_head_the_newest_windows_are_folded_from_raw_slots() {
+        let head = head("max", 0, &[], &[]);
+        let stored = vec![
+            vec![(595, one(1.0)), (600, one(5.0)), (601, one(2.0))],
+            vec![(99, Window { value: 9.0, count: 6 })],
+        ];
+        let stages = history(&head, stored);
+        assert_eq!(stages[1].points, [(5940, 9.0), (6000, 5.0)]);
+        assert_eq!(stages[1].counts, [6, 2]);
+    }
+
+    #[test]
+    fn percentiles_are_folded_from_all_slots() {
+        let head = head("median", 602, &[(602, 4.0), (606, 8.0)], &[(0.0, 0)]);
+        let stored = vec![vec![(599, one(9.0)), (600, one(1.0)), (601, one(2.0))], vec![(99, one(9.0))]];
+        let stages = history(&head, stored);
+        assert_eq!(stages[1].counts, [1, 3, 1]);
+        assert_eq!(stages[1].points, [(5940, 9.0), (6000, 2.0), (6060, 8.0)]);
+    }
+}

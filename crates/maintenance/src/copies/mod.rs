@@ -1,0 +1,173 @@
+//! Copies metrics to other names, with all stages, values and counts, and moves them.
+//!
+//! `names` says which metrics an old name means and how they are called then, `run` does it. The reasons are in
+//! `docs/decisions/copy-and-move.md`.
+
+mod names;
+mod report;
+mod run;
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use plumbago_model::Retention;
+use plumbago_store::MetricCopy;
+use serde::{Deserialize, Serialize};
+
+pub use self::report::CopiesReport;
+
+use self::names::Mapping;
+use self::run::Run;
+use crate::graphite::DoneList;
+use crate::import::name_hash;
+use crate::select::Which;
+use crate::verb::{FailureKind, VerbError, Work};
+
+/// The entry of the list that says that the old name is a metric. No name has a blank.
+const IS_METRIC: &str = "is metric";
+
+/// What is copied, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CopyPlan {
+    /// A metric or a directory.
+    pub from: String,
+    /// Its new name.
+    pub to: String,
+    /// The retention of the copies; `None` for that of the metrics, or of those that exist.
+    pub retention: Option<String>,
+    /// The copied slots win over those that the new name has already.
+    pub overwrite: bool,
+    /// Metrics per second, at most; 0 for no limit.
+    pub rate: u32,
+    /// Count what would be done and change nothing.
+    pub dry_run: bool,
+}
+
+/// What becomes of the metrics that were copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Old {
+    /// They stay.
+    Stays,
+    /// They are deleted.
+    Goes,
+}
+
+impl CopyPlan {
+    /// Checks the names and the retention.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        Mapping::new(&self.from, &self.to)?;
+        self.retention().map(drop)
+    }
+
+    fn retention(&self) -> Result<Option<Retention>, String> {
+        let parsed = self.retention.as_deref().map(Retention::from_text).transpose();
+        parsed.map_err(|error| format!("--retention: {error}"))
+    }
+}
+
+/// Copies or moves.
+///
+/// # Errors
+/// If there is no such metric, the store fails, or the run is cancelled.
+pub(crate) async fn copy(plan: &CopyPlan, old: Old, work: &Work) -> Result<CopiesReport, VerbError> {
+    let began = Instant::now();
+    let mapping = Mapping::new(&plan.from, &plan.to).map_err(VerbError::Invalid)?;
+    let retention = plan.retention().map_err(VerbError::Invalid)?;
+    let mut report = CopiesReport { dry_run: plan.dry_run, ..CopiesReport::default() };
+    work.progress.begin("finding metrics", None);
+    let mut done = open_list(plan, old, work)?;
+    let names = find(&mapping, &mut done, work, &mut report).await?;
+    report.metrics = names.len() as u64;
+    if names.is_empty() && !done.goes_on() {
+        return Err(VerbError::NotFound);
+    }
+    let mut copies = Vec::with_capacity(names.len());
+    for from in names {
+        match mapping.apply(&from) {
+            Ok(to) => copies.push(MetricCopy { from, to }),
+            Err((reason, text)) => report.skip(reason, &from, &text),
+        }
+    }
+    work.progress.begin(if old == Old::Goes { "moving" } else { "copying" }, Some(copies.len() as u64));
+    let mut run = Run::new(plan, old, work, retention, done, report);
+    let result = run.all(&copies).await;
+    // Directories that became empty go even if the run was cancelled: the names above them are gone.
+    let cleaned = run.clean_directories().await;
+    result.and(cleaned)?;
+    let (mut report, done) = run.end();
+    if !plan.dry_run {
+        work.progress.begin("waiting until the servers have all rows", None);
+        work.histories.all_sent(work.stop()).await?;
+    }
+    done.remove()?;
+    report.seconds = began.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// The list of the metrics that were copied, in the directory of the jobs.
+fn open_list(plan: &CopyPlan, old: Old, work: &Work) -> Result<DoneList, VerbError> {
+    let made_for = serde_json::json!({
+        "from": plan.from, "to": plan.to, "retention": plan.retention, "overwrite": plan.overwrite,
+    });
+    let verb = if old == Old::Goes { "move" } else { "copy" };
+    // Each pair of names has its own, since several runs may be under way.
+    let hash = name_hash(&format!("{} {}", plan.from, plan.to));
+    let path = work.dir.join(format!("{verb}-{}.list", &hash[..16]));
+    DoneList::open((!plan.dry_run).then_some(path), &made_for)
+}
+
+/// The metrics that the old name means: the metric with this name and the tagged series of this name, else all below. A
+/// run that goes on takes the name as the run before: its metric may be gone by now.
+async fn find(
+    mapping: &Mapping,
+    done: &mut DoneList,
+    work: &Work,
+    report: &mut CopiesReport,
+) -> Result<BTreeSet<String>, VerbError> {
+    let mut names = BTreeSet::new();
+    let tags = |expression: String| Which { tags: vec![expression], ..Which::default() };
+    if let Some(metric) = mapping.metric() {
+        let which = Which { names: Some(vec![metric]), ..Which::default() };
+        add(&which, work, &mut names).await?;
+        if mapping.is_series() {
+            return Ok(names);
+        }
+        let is_metric = !names.is_empty();
+        add_tagged(&tags(mapping.same_name()), work, &mut names, report).await?;
+        if is_metric || done.has(IS_METRIC) {
+            done.note(&[IS_METRIC])?;
+            return Ok(names);
+        }
+    }
+    add(&Which::glob(&mapping.below()), work, &mut names).await?;
+    add_tagged(&tags(mapping.tagged_below()), work, &mut names, report).await?;
+    Ok(names)
+}
+
+async fn add(which: &Which, work: &Work, names: &mut BTreeSet<String>) -> Result<(), VerbError> {
+    let mut found = work.names.find(which);
+    while let Some(batch) = found.recv().await {
+        names.extend(batch?);
+    }
+    Ok(())
+}
+
+/// Adds tagged series. Where tags are not in memory, nobody can find them.
+async fn add_tagged(
+    which: &Which,
+    work: &Work,
+    names: &mut BTreeSet<String>,
+    report: &mut CopiesReport,
+) -> Result<(), VerbError> {
+    match add(which, work, names).await {
+        Err(error) if error.kind() == FailureKind::Invalid => {
+            report.without_tags = true;
+            Ok(())
+        }
+        result => result,
+    }
+}
