@@ -22,7 +22,8 @@ mount -t overlay none -o "lowerdir=$base,upperdir=$work/upper,workdir=$work/work
 cd "$work/root"
 mount -t proc none proc
 mount -t sysfs -o ro none sys
-mount -t tmpfs none dev
+# Not sticky, as tmpfs is by default: writing to a device there that another user has made would be refused.
+mount -t tmpfs -o mode=755 none dev
 for device in null zero full random urandom tty; do
     touch "dev/$device"
     mount --bind "/dev/$device" "dev/$device"

@@ -113,7 +113,7 @@ fn on_cassandra_it_tells_the_tables_and_guesses_no_sizes() {
     setup.clock(now).schemas("[all]\npattern = .*\nretentions = 60s:1d,5m:30d\n");
     setup.on_cassandra(&server.contact_point(), KEYSPACE);
     let daemon = setup.start();
-    daemon.put(&(0..60).map(|minute| Point::new("a.b", now - minute * 60, 1.0)).collect::<Vec<_>>());
+    daemon.put(&(0..60).rev().map(|minute| Point::new("a.b", now - minute * 60, 1.0)).collect::<Vec<_>>());
     daemon.flush();
     let status = wait_for("both tables to be used", || {
         let status = status(&daemon);

@@ -80,7 +80,11 @@ impl Reading {
             let resolution = archive.stage.resolution;
             match history.stages.iter_mut().find(|stage| stage.resolution == resolution) {
                 None => {
-                    history.stages.push(HistoryStage { resolution, points: known, ..HistoryStage::default() })
+                    history.stages.push(HistoryStage {
+                        resolution,
+                        points: known,
+                        ..HistoryStage::default()
+                    });
                 }
                 Some(stage) => stage.points = filled(&stage.points, &known),
             }
