@@ -63,17 +63,28 @@ pub struct Browser {
 impl Browser {
     /// Starts a browser; `None`, and a recorded skip, if Chromium or chromedriver is not installed.
     pub fn start() -> Option<Self> {
-        let mut command = counterpart::on_path("chromedriver")?;
+        counterpart::on_path("chromedriver")?;
         counterpart::on_path("chromium")?;
         let directory = tempfile::Builder::new().prefix("plumbago-browser-").tempdir().unwrap();
         let log = directory.path().join("chromedriver.log");
-        // Chromium keeps its profile and sockets here.
-        command.arg("--port=0").env("TMPDIR", directory.path()).env("HOME", directory.path());
-        let process = Guarded::start(command, &log);
+        let launch = || {
+            let mut command = counterpart::on_path("chromedriver")?;
+            // Chromium keeps its profile and sockets here.
+            command.arg("--port=0").env("TMPDIR", directory.path()).env("HOME", directory.path());
+            Some(Guarded::start(command, &log))
+        };
+        let mut process = launch()?;
+        // It takes a port that is free for IPv6, and ends if the same one is in use for IPv4.
         let control: SocketAddr = wait_for("chromedriver to start", || {
             let output = process.output();
-            let port = output.split("started successfully on port ").nth(1)?.split('.').next()?;
-            Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+            if let Some(rest) = output.split("started successfully on port ").nth(1) {
+                let port = rest.split('.').next()?;
+                return Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)));
+            }
+            if !process.runs() {
+                process = launch()?;
+            }
+            None
         });
         let arguments = json!([
             "--headless=new",

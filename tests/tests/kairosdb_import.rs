@@ -1,6 +1,6 @@
 //! The history of a real KairosDB, imported: every point is the one that it answers with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -383,7 +383,12 @@ fn compare_before_1_2(server: &Server, from: &str) {
     // Rows that no index lists are found by the scan, and named by the dry run.
     cql.query(&format!("TRUNCATE {keyspace}.row_key_index")).unwrap();
     let dry = import(&setup, &["--keyspace", keyspace, "--contact-points", &contact, "--dry-run"]);
-    assert_eq!(dry["unlisted_rows"], dry["rows"], "{dry}");
+    // Those of KairosDB's own metrics it has listed meanwhile, in the index of its version.
+    let ours: BTreeSet<&[u8]> =
+        cells.iter().map(|[key, ..]| key.as_slice()).filter(|key| !key.starts_with(b"kairosdb.")).collect();
+    let count = |field: &str| dry[field].as_u64().unwrap();
+    assert!(ours.len() > 10 && count("unlisted_rows") >= ours.len() as u64, "{} {dry}", ours.len());
+    assert_eq!(count("unlisted_rows") + count("listed_rows"), count("rows"), "{dry}");
     assert!(
         dry["rules"].as_array().unwrap().iter().all(|rule| rule["unlisted_rows"].as_u64() > Some(0)),
         "{dry}"

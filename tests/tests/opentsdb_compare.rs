@@ -191,14 +191,10 @@ fn grafana_requests(both: &Both) {
     }
 }
 
-/// The texts of a list, or the metric and tags of what a lookup has found, in order.
+/// The texts of a list, in order.
 fn listed(answer: &Value) -> Vec<String> {
-    let results = answer.get("results").unwrap_or(answer).as_array().unwrap().iter();
-    let text = |one: &Value| match one {
-        Value::String(text) => text.clone(),
-        found => json!({"metric": found["metric"], "tags": found["tags"]}).to_string(),
-    };
-    let mut texts: Vec<String> = results.map(text).collect();
+    let mut texts: Vec<String> =
+        answer.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect();
     texts.sort();
     texts
 }

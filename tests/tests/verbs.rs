@@ -199,7 +199,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
     wait_until("the job to end", || jobs(&daemon).last().unwrap()["state"] == "done");
     assert!(jobs(&daemon).last().unwrap()["result"].to_string().contains("clean_rows"));
     for (path, status, part) in [
-        ("/admin/jobs?job=coffee", 404, "clean, repair, delete"),
+        ("/admin/jobs?job=coffee", 404, "clean, repair, copy, move, delete"),
         ("/admin/jobs?job=delete", 400, "one way"),
         ("/admin/jobs?job=clean&rate=fast", 400, "fast"),
         ("/admin/jobs", 400, "job: want"),
