@@ -1,6 +1,5 @@
 //! `plumbago copy` and `plumbago move`: every stage under another name, and no point lost or counted twice.
 
-use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,13 +9,13 @@ use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use serde_json::Value;
 
+use crate::slots::{Slots, put, shown_at, slots, windows};
+
 const T0: i64 = 1_700_000_040;
 const DAY: i64 = 86_400;
 
 /// Pause between two rounds of points: a metric gets one every minute in life, and has to come to rest between two.
 const PAUSE: Duration = Duration::from_millis(300);
-
-type Slots = BTreeMap<i64, f64>;
 
 fn setup() -> Setup {
     let mut setup = Setup::new();
@@ -25,32 +24,12 @@ fn setup() -> Setup {
     setup
 }
 
-fn slots(times: impl IntoIterator<Item = i64>) -> Slots {
-    times.into_iter().map(|time| (time / 60 * 60, (time / 60 % 97 + 1) as f64)).collect()
-}
-
-fn put(daemon: &Daemon, name: &str, slots: &Slots) {
-    daemon.put(&slots.iter().map(|(time, value)| Point::new(name, *time, *value)).collect::<Vec<_>>());
-}
-
-fn shown_at(daemon: &Daemon, name: &str, seconds: i64, now: i64) -> Slots {
-    let series = daemon.render(name, now - seconds, now, now);
-    let known = |(time, value): &(i64, Option<f64>)| value.map(|value| (*time, value));
-    series.iter().flat_map(|series| series.slots.iter().filter_map(known)).collect()
-}
-
 fn raw(daemon: &Daemon, name: &str) -> Slots {
     shown_at(daemon, name, 2 * DAY - 60, T0)
 }
 
 fn coarse(daemon: &Daemon, name: &str) -> Slots {
     shown_at(daemon, name, 29 * DAY, T0)
-}
-
-fn windows(slots: &Slots, seconds: i64) -> Slots {
-    let mut windows = Slots::new();
-    slots.iter().for_each(|(time, value)| *windows.entry(time / seconds * seconds).or_default() += value);
-    windows
 }
 
 fn check(daemon: &Daemon, name: &str, wanted: &Slots) {
@@ -273,12 +252,8 @@ fn on_cassandra_metrics_are_copied_and_moved() {
     let mut setup = Setup::new();
     setup.schemas("[all]\npattern = .*\nretentions = 60s:2d,1h:30d\n");
     setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n");
-    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
-    setup.set("store.cassandra.contact_points", &server.contact_point());
-    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
-    setup.set("store.cassandra.request_timeout", "60s").set("maintenance.settle", "100ms");
-    setup.set("engine.flush_interval", "1s");
-    setup.run_well(&["syncdb"]);
+    setup.set("maintenance.settle", "100ms").set("engine.flush_interval", "1s");
+    setup.on_cassandra(&server.contact_point(), KEYSPACE);
     let daemon = setup.start_for_commands();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     let now = now / 60 * 60;

@@ -261,12 +261,8 @@ fn on_cassandra_every_row_goes() {
     server.drop_keyspaces(KEYSPACE).unwrap();
     let mut setup = Setup::new();
     setup.schemas("[all]\npattern = .*\nretentions = 60s:7d,1h:2y\n");
-    setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
-    setup.set("store.cassandra.contact_points", &server.contact_point());
-    setup.set("store.cassandra.components", "4").set("store.cassandra.indexes", "none");
-    setup.set("store.cassandra.request_timeout", "60s").set("maintenance.settle", "100ms");
-    setup.set("engine.flush_interval", "1s");
-    setup.run_well(&["syncdb"]);
+    setup.set("maintenance.settle", "100ms").set("engine.flush_interval", "1s");
+    setup.on_cassandra(&server.contact_point(), KEYSPACE);
     let daemon = setup.start_for_commands();
     let other_dir = setup.path().join("other");
     let own_dir = setup.data();

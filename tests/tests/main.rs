@@ -71,6 +71,7 @@ mod seeds;
 mod senders;
 mod service;
 mod sizing;
+mod slots;
 mod smoke;
 mod status;
 mod unread;

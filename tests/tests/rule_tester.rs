@@ -1,14 +1,13 @@
 //! `/plumbago/rules`: what the rules do with a name, what edited rules would do with existing metrics, and who may ask.
 
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
-
 use nix::sys::signal::Signal;
 use plumbago_tests::daemon::{Daemon, Setup};
-use plumbago_tests::http::{self, Response};
+use plumbago_tests::http;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use serde_json::{Value, json};
+
+use crate::status;
 
 const NOW: i64 = 1_700_000_040;
 
@@ -217,44 +216,8 @@ fn edited_rules_are_tried() {
     daemon.stop_well();
 }
 
-/// A request with just these headers.
-fn asked(address: SocketAddr, method: &str, headers: &str) -> Response {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let path = "/plumbago/rules?name=a";
-    write!(stream, "{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n{headers}\r\n{{}}")
-        .unwrap();
-    http::read_response(&mut stream).unwrap()
-}
-
 #[test]
 fn only_those_who_may_see_the_status_may_ask() {
     let mut setup = setup();
-    setup.set("api.cors_allowed_origins", "*");
-    let daemon = setup.start();
-    let address = daemon.api();
-    let own = format!("Host: {address}\r\n");
-    for method in ["GET", "POST"] {
-        let code = |headers: &str| asked(address, method, headers).status;
-        assert_eq!(code(&own), 200, "{method}");
-        assert_eq!(code("Host: evil.example\r\n"), 401, "a name that was rebound to this machine");
-        assert_eq!(code(&format!("{own}X-Forwarded-For: 10.0.0.7\r\n")), 401, "a client of a proxy");
-        assert_eq!(code(&format!("{own}Origin: http://evil.example\r\n")), 403);
-        assert_eq!(code(&format!("Host: evil.example\r\n{}", daemon.authorization())), 200);
-    }
-    let answer = asked(address, "GET", &own);
-    assert_eq!(answer.header("access-control-allow-origin"), None, "no other site may read it");
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    daemon.stop_well();
-
-    setup.set("api.page.status", "token");
-    let daemon = setup.start();
-    let own = format!("Host: {}\r\n", daemon.api());
-    assert_eq!(asked(daemon.api(), "POST", &own).status, 401);
-    assert_eq!(asked(daemon.api(), "POST", &format!("{own}{}", daemon.authorization())).status, 200);
-    daemon.stop_well();
-
-    setup.set("api.page.status", "off");
-    let daemon = setup.start();
-    assert_eq!(asked(daemon.api(), "GET", &own).status, 404);
-    daemon.stop_well();
+    status::assert_open_as_the_status(&mut setup, "/plumbago/rules?name=a", "{}");
 }

@@ -1,6 +1,5 @@
 //! `plumbago rules apply`: existing metrics get the settings of today's rules, in a running daemon, and no point is lost.
 
-use std::collections::BTreeMap;
 use std::process::Stdio;
 
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -9,10 +8,10 @@ use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use serde_json::Value;
 
+use crate::slots::{Slots, put, shown_at, slots, windows};
+
 const T0: i64 = 1_700_000_040;
 const DAY: i64 = 86_400;
-
-type Slots = BTreeMap<i64, f64>;
 
 /// Rounds of one point for each metric that are sent while nothing else happens.
 const QUIET_ROUNDS: i64 = 5;
@@ -27,24 +26,8 @@ fn setup() -> Setup {
     setup
 }
 
-fn slots(times: impl IntoIterator<Item = i64>) -> Slots {
-    times.into_iter().map(|time| (time / 60 * 60, (time / 60 % 97 + 1) as f64)).collect()
-}
-
-fn put(daemon: &Daemon, name: &str, slots: &Slots) {
-    daemon.put(&slots.iter().map(|(time, value)| Point::new(name, *time, *value)).collect::<Vec<_>>());
-}
-
 fn shown(daemon: &Daemon, name: &str, seconds: i64) -> Slots {
-    let series = daemon.render(name, T0 - seconds, T0, T0);
-    let known = |(time, value): &(i64, Option<f64>)| value.map(|value| (*time, value));
-    series.iter().flat_map(|series| series.slots.iter().filter_map(known)).collect()
-}
-
-fn windows(slots: &Slots, seconds: i64) -> Slots {
-    let mut windows = Slots::new();
-    slots.iter().for_each(|(time, value)| *windows.entry(time / seconds * seconds).or_default() += value);
-    windows
+    shown_at(daemon, name, seconds, T0)
 }
 
 /// The stages after the change.

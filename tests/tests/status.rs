@@ -15,9 +15,7 @@ const NOW: i64 = 1_700_000_040;
 
 /// A request with just these headers.
 fn asked(address: SocketAddr, headers: &str) -> Response {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /plumbago/status HTTP/1.1\r\nConnection: close\r\n{headers}\r\n").unwrap();
-    http::read_response(&mut stream).unwrap()
+    asked_for(address, ("GET", "/plumbago/status", ""), headers)
 }
 
 fn status(daemon: &Daemon) -> Value {
@@ -179,5 +177,50 @@ fn only_this_machine_or_the_token_opens_it() {
     setup.set("api.page.status", "off");
     let daemon = setup.start();
     assert_eq!(asked(daemon.api(), &right).status, 404);
+    daemon.stop_well();
+}
+
+/// A request with just these headers.
+fn asked_for(address: SocketAddr, (method, path, body): (&str, &str, &str), headers: &str) -> Response {
+    let (mut stream, length) = (TcpStream::connect(address).unwrap(), body.len());
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
+    .unwrap();
+    http::read_response(&mut stream).unwrap()
+}
+
+/// Checks that a path below `/plumbago` is open to those who may see the status, and to nobody else.
+pub(crate) fn assert_open_as_the_status(setup: &mut Setup, path: &str, body: &str) {
+    setup.set("api.cors_allowed_origins", "*");
+    let daemon = setup.start();
+    let address = daemon.api();
+    let own = format!("Host: {address}\r\n");
+    for method in ["GET", "POST"] {
+        let code = |headers: &str| asked_for(address, (method, path, body), headers).status;
+        assert_eq!(code(&own), 200, "{method}");
+        assert_eq!(code("Host: evil.example\r\n"), 401, "a name that was rebound to this machine");
+        assert_eq!(code(&format!("{own}X-Forwarded-For: 10.0.0.7\r\n")), 401, "a client of a proxy");
+        assert_eq!(code(&format!("{own}Origin: http://evil.example\r\n")), 403);
+        assert_eq!(code(&format!("Host: evil.example\r\n{}", daemon.authorization())), 200);
+    }
+    let answer = asked_for(address, ("GET", path, body), &own);
+    assert_eq!(answer.header("access-control-allow-origin"), None, "no other site may read it");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    daemon.stop_well();
+
+    setup.set("api.page.status", "token");
+    let daemon = setup.start();
+    let own = format!("Host: {}\r\n", daemon.api());
+    for method in ["GET", "POST"] {
+        let code = |headers: &str| asked_for(daemon.api(), (method, path, body), headers).status;
+        assert_eq!((code(&own), code(&format!("{own}{}", daemon.authorization()))), (401, 200), "{method}");
+    }
+    daemon.stop_well();
+
+    setup.set("api.page.status", "off");
+    let daemon = setup.start();
+    assert_eq!(asked_for(daemon.api(), ("GET", path, body), &own).status, 404);
     daemon.stop_well();
 }

@@ -11,6 +11,7 @@ use plumbago_maintenance::verbs::backup::Backup;
 use plumbago_model::{ByteSize, SystemClock};
 use serde::Serialize;
 
+use super::ask::print_json;
 use super::maintain::is_held;
 use super::verb::{self, Daemon, on_files};
 use crate::config::{Loaded, is_used, shown_dir};
@@ -242,9 +243,4 @@ pub(super) fn generation(directory: &Directory, number: Option<u32>) -> Result<G
         return Err(Failure::new(Exit::Data, error));
     };
     directory.generation(number).map_err(verb::backup_failure)
-}
-
-pub(super) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    print(&format!("{}\n", serde_json::to_string(value).map_err(anyhow::Error::from)?))?;
-    Ok(())
 }

@@ -6,11 +6,9 @@ use clap::Args;
 use plumbago_maintenance::copies::{CopiesReport, CopyPlan};
 use plumbago_maintenance::verbs::copies::{CopyMetrics, MoveMetrics};
 
-use super::ask::print_json;
 use super::summary::{add_counts, add_skipped};
 use super::verb::{self, Outcome};
-use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::error::Failure;
 
 const COPY_EXAMPLES: &str = "\
 OLD is a metric, with its tagged series, or a directory: then everything below it is copied, and the rest of each name stays,
@@ -117,13 +115,7 @@ pub fn rename(args: &MoveArgs, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn show(done: &str, args: &PlanArgs, outcome: Outcome<CopiesReport>) -> Result<(), Failure> {
-    let Outcome { answer: report, damage } = outcome;
-    match args.json {
-        true => print_json(&report)?,
-        false => print(&summary(done, &report))?,
-    }
-    damage.iter().for_each(|line| eprintln!("{line}"));
-    if report.skipped.is_empty() && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    outcome.show(args.json, |report| summary(done, report), |report| report.skipped.is_empty())
 }
 
 fn summary(done: &str, report: &CopiesReport) -> String {

@@ -9,14 +9,12 @@ use plumbago_maintenance::events::EventsReport;
 use plumbago_maintenance::graphite::{ImportGraphiteReport, SourceServer};
 use plumbago_maintenance::verbs::graphite::{ImportEvents, ImportGraphite};
 
-use super::ask::print_json;
 use super::own_file::OwnFile;
 use super::summary::{add_counts, add_skipped};
-use super::verb::{self, Outcome};
+use super::verb;
 use super::{moment, whisper::absolute};
 use crate::config::Config;
 use crate::error::{Exit, Failure};
-use crate::output::print;
 
 const IMPORT_EXAMPLES: &str = "\
 URL is the address before /render, of graphite-web, carbonapi, BigGraphite, another Plumbago or any server like them. Each
@@ -147,13 +145,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         skipped: skipped.map_err(|error| Failure::new(Exit::Usage, error))?,
         dry_run: args.dry_run,
     };
-    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
-    match args.json {
-        true => print_json(&report)?,
-        false => print(&summary(&report))?,
-    }
-    damage.iter().for_each(|line| eprintln!("{line}"));
-    if report.skipped.is_empty() && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skipped.is_empty())
 }
 
 /// Runs `plumbago import-events`.
@@ -166,13 +158,7 @@ pub fn events(args: &EventsArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let (server, _user) = server(&args.server, &loaded.config, "import-events.user")?;
     let verb = ImportEvents { server, from: args.from, until: args.until, dry_run: args.dry_run };
-    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
-    match args.json {
-        true => print_json(&report)?,
-        false => print(&events_summary(&report))?,
-    }
-    damage.iter().for_each(|line| eprintln!("{line}"));
-    if damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    verb::carry_out(&verb, loaded)?.show(args.json, events_summary, |_| true)
 }
 
 /// The server, and the file with its user, which has to stay until the command ends.

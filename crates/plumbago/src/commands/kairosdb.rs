@@ -7,12 +7,10 @@ use clap::Args;
 use plumbago_maintenance::kairosdb::{ImportKairosdbReport, RuleCounts};
 use plumbago_maintenance::verbs::kairosdb::ImportKairosdb;
 
-use super::ask::print_json;
 use super::summary::{add_counts, add_skipped};
-use super::verb::{self, Outcome};
+use super::verb;
 use super::{moment, whisper::absolute};
 use crate::error::{Exit, Failure};
-use crate::output::print;
 
 const EXAMPLES: &str = "\
 A metric with tags becomes the series name;tag=value, with the settings of the storage rules. Write the rules first:
@@ -103,14 +101,8 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         skipped: args.skipped.as_deref().map(absolute).transpose().context("--skipped").map_err(usage)?,
         dry_run: args.dry_run,
     };
-    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
-    match args.json {
-        true => print_json(&report)?,
-        false => print(&summary(&report, args.dry_run))?,
-    }
-    damage.iter().for_each(|line| eprintln!("{line}"));
-    let is_whole = report.skipped.is_empty() && damage.is_empty();
-    if is_whole { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    let text = |report: &ImportKairosdbReport| summary(report, args.dry_run);
+    verb::carry_out(&verb, loaded)?.show(args.json, text, |report| report.skipped.is_empty())
 }
 
 fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {

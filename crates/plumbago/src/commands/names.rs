@@ -7,13 +7,11 @@ use clap::Args;
 use plumbago_maintenance::names::ImportNamesReport;
 use plumbago_maintenance::verbs::names::ImportNames;
 
-use super::ask::print_json;
 use super::own_file::OwnFile;
 use super::summary::{add_counts, add_skipped};
-use super::verb::{self, Outcome};
+use super::verb;
 use super::whisper::absolute;
 use crate::error::{Exit, Failure};
-use crate::output::print;
 
 const EXAMPLES: &str = "\
 A line is: name [retention [method [xFilesFactor]]], separated by blanks or tabs. Empty lines and those that begin with #
@@ -72,13 +70,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         skipped: args.skipped.as_deref().map(absolute).transpose().context("--skipped").map_err(usage)?,
         dry_run: args.dry_run,
     };
-    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
-    match args.json {
-        true => print_json(&report)?,
-        false => print(&summary(&report))?,
-    }
-    damage.iter().for_each(|line| eprintln!("{line}"));
-    if report.skipped.is_empty() && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skipped.is_empty())
 }
 
 fn summary(report: &ImportNamesReport) -> String {

@@ -10,7 +10,8 @@ use plumbago_maintenance::backup::{BackupError, Generation, restore};
 use plumbago_model::ByteSize;
 use serde::Serialize;
 
-use super::backup::{generation, open, print_json, time};
+use super::ask::print_json;
+use super::backup::{generation, open, time};
 use super::verb::on_files;
 use crate::error::{Exit, Failure};
 use crate::output::print;

@@ -14,14 +14,17 @@ use plumbago_maintenance::question::Question;
 use plumbago_maintenance::runs::{RunState, RunStatus};
 use plumbago_maintenance::verb::{FailureKind, Moment, Tracker, Verb, VerbError, Work};
 use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::ask::print_json;
 use super::expect_data;
 use super::maintain::is_held;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
+use crate::output::print;
 use crate::secret;
 use crate::serve;
 
@@ -36,6 +39,27 @@ pub(super) struct Outcome<T> {
     pub(super) answer: T,
     /// Damaged files that are known now, as lines for people.
     pub(super) damage: Vec<String>,
+}
+
+impl<T: Serialize> Outcome<T> {
+    /// Prints the answer as JSON or as a text, and the damage that is known now. `is_whole` tells whether nothing was skipped.
+    ///
+    /// # Errors
+    ///
+    /// If standard output cannot be written; with exit code 5 if something was skipped or is damaged.
+    pub(super) fn show(
+        &self,
+        json: bool,
+        text: impl FnOnce(&T) -> String,
+        is_whole: impl FnOnce(&T) -> bool,
+    ) -> Result<(), Failure> {
+        match json {
+            true => print_json(&self.answer)?,
+            false => print(&text(&self.answer))?,
+        }
+        self.damage.iter().for_each(|line| eprintln!("{line}"));
+        if is_whole(&self.answer) && self.damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    }
 }
 
 /// Loads the configuration.

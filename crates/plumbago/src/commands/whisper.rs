@@ -12,9 +12,8 @@ use plumbago_maintenance::verbs::whisper::{ExportWhisper, ImportWhisper};
 
 use super::since;
 use super::summary::{add_counts, add_skipped};
-use super::verb::{self, Outcome};
+use super::verb;
 use crate::error::{Exit, Failure};
-use crate::output::print;
 
 const IMPORT_EXAMPLES: &str = "\
 A file a/b/c.wsp of a tree becomes the metric a.b.c. Every archive goes to the stage of its resolution, with the values
@@ -123,10 +122,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         skipped: args.skipped.as_deref().map(absolute).transpose().map_err(usage)?,
         dry_run: args.dry_run,
     };
-    let Outcome { answer: report, damage } = verb::carry_out(&verb, loaded)?;
-    print(&if args.json { to_json(&report)? } else { summary(&report) })?;
-    damage.iter().for_each(|line| eprintln!("{line}"));
-    if skipped(&report) == 0 && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| skipped(report) == 0)
 }
 
 /// Runs `plumbago export-whisper`.
@@ -139,11 +135,8 @@ pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let directory = absolute(&args.directory).map_err(|error| Failure::new(Exit::Usage, error))?;
     let (which, replace, dry_run) = (Which::glob(&args.glob), args.replace, args.dry_run);
-    let Outcome { answer: report, damage } =
-        verb::carry_out(&ExportWhisper { directory, which, replace, dry_run }, loaded)?;
-    print(&if args.json { to_json(&report)? } else { export_summary(&report, dry_run) })?;
-    damage.iter().for_each(|line| eprintln!("{line}"));
-    if report.skipped == 0 && damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+    let outcome = verb::carry_out(&ExportWhisper { directory, which, replace, dry_run }, loaded)?;
+    outcome.show(args.json, |report| export_summary(report, dry_run), |report| report.skipped == 0)
 }
 
 /// The path for a daemon, which has another working directory.
@@ -167,10 +160,6 @@ fn tagged_names(from: &str, directory: &Path) -> anyhow::Result<PathBuf> {
     let file = directory.join("import-whisper.names");
     std::fs::write(&file, names.join("\n")).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
-}
-
-fn to_json(report: &impl serde::Serialize) -> anyhow::Result<String> {
-    Ok(serde_json::to_string(report)? + "\n")
 }
 
 fn skipped(report: &ImportReport) -> u64 {
