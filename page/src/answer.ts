@@ -2,25 +2,34 @@
 
 import { useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { get, Refusal } from "./api";
+import { get, Refusal, RETRY } from "./api";
 import type { Pair } from "./link";
 
-/** The answer, and why there is none: "" if there is no problem. It is asked for anew when `key` changes. */
+/** The answer, and why there is none: "" if there is no problem. It is asked for anew when `key` changes, and after a failure that may pass. */
 export function useAnswer<T>(path: string, parameters: () => Pair[], key: string): { found: ReadonlySignal<T | null>; problem: ReadonlySignal<string> } {
   const found = useSignal<T | null>(null);
   const problem = useSignal("");
   useEffect(() => {
     const controller = new AbortController();
-    get<T>(path, parameters(), controller.signal).then(
-      (answer) => {
-        found.value = answer;
-        problem.value = "";
-      },
-      (error: unknown) => {
-        if (!controller.signal.aborted) problem.value = error instanceof Refusal ? error.message : String(error);
-      },
-    );
-    return () => controller.abort();
+    let timer: number | undefined;
+    const ask = () => {
+      get<T>(path, parameters(), controller.signal).then(
+        (answer) => {
+          found.value = answer;
+          problem.value = "";
+        },
+        (error: unknown) => {
+          if (controller.signal.aborted) return;
+          problem.value = error instanceof Refusal ? error.message : String(error);
+          if (error instanceof Refusal && error.passes) timer = window.setTimeout(ask, RETRY);
+        },
+      );
+    };
+    ask();
+    return () => {
+      controller.abort();
+      window.clearTimeout(timer);
+    };
   }, [key]);
   return { found, problem };
 }

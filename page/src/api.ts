@@ -1,5 +1,6 @@
 // Requests to the daemon. All addresses are relative, so that any prefix of a proxy works.
 
+import { signal } from "@preact/signals";
 import type { Pair } from "./link";
 
 /** An answer that is no success. */
@@ -19,6 +20,19 @@ export class Refusal extends Error {
   }
 }
 
+/** How many requests have waited long for an answer. */
+export const waiting = signal(0);
+/** Counts how often the daemon answered again after it had not. */
+export const returned = signal(0);
+let isAway = false;
+
+/** After this many milliseconds without an answer the page says so. */
+const SLOW = 5000;
+/** After this many it gives a request up: twice the time that the daemon by default has for one (api.limits.request_time). */
+const SILENT_MAX = 120_000;
+/** How long to wait before a failed request of a list is sent again, in milliseconds. */
+export const RETRY = 3000;
+
 /** A mistake in a target. */
 export interface Fault {
   target: string;
@@ -36,7 +50,7 @@ export async function get<T>(path: string, parameters: Pair[], signal?: AbortSig
   if (token !== "") init.headers = { Authorization: `Bearer ${token}` };
   let url = path;
   if (query.length > QUERY_MAX) {
-    Object.assign(init, { method: "POST", body: query, headers: { "Content-Type": "application/x-www-form-urlencoded" } });
+    Object.assign(init, { method: "POST", body: query, headers: { ...init.headers, "Content-Type": "application/x-www-form-urlencoded" } });
   } else if (query !== "") {
     url = `${path}?${query}`;
   }
@@ -51,19 +65,47 @@ export function post<T>(path: string, body: unknown, signal: AbortSignal, token 
 }
 
 async function answerOf<T>(path: string, url: string, init: RequestInit): Promise<T> {
-  let response: Response;
-  try {
-    response = await fetch(url, init);
-  } catch (error) {
-    if (init.signal?.aborted) throw error;
-    throw new Refusal(0, "the daemon does not answer");
-  }
-  const text = await response.text();
-  if (!response.ok) throw refusal(response.status, text);
+  const { status, ok, text } = await received(url, init);
+  if (!ok) throw refusal(status, text);
   try {
     return JSON.parse(text) as T;
   } catch {
-    throw new Refusal(response.status, `the answer of ${path} is no JSON`);
+    throw new Refusal(status, `the answer of ${path} is no JSON`);
+  }
+}
+
+/** Sends a request, and gives up a daemon that is silent for too long. */
+async function received(url: string, init: RequestInit): Promise<{ status: number; ok: boolean; text: string }> {
+  const { signal: wished } = init;
+  const controller = new AbortController();
+  const abort = () => controller.abort();
+  wished?.addEventListener("abort", abort);
+  let isSlow = false;
+  let isSilent = false;
+  const slow = window.setTimeout(() => {
+    isSlow = true;
+    waiting.value++;
+  }, SLOW);
+  const silent = window.setTimeout(() => {
+    isSilent = true;
+    abort();
+  }, SILENT_MAX);
+  try {
+    if (wished?.aborted) abort();
+    const response = await fetch(url, { ...init, signal: controller.signal });
+    const text = await response.text();
+    if (isAway) returned.value++;
+    isAway = false;
+    return { status: response.status, ok: response.ok, text };
+  } catch (error) {
+    if (wished?.aborted) throw error;
+    isAway = true;
+    throw new Refusal(0, isSilent ? `the daemon has not answered for ${SILENT_MAX / 1000} s` : "the daemon does not answer");
+  } finally {
+    window.clearTimeout(slow);
+    window.clearTimeout(silent);
+    wished?.removeEventListener("abort", abort);
+    if (isSlow) waiting.value--;
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { waiting } from "./api";
 import { Boards } from "./boards";
 import { CostsView } from "./costs";
 import { followDrops, ImportDialog, importing } from "./import";
@@ -10,10 +11,12 @@ import { PanelView } from "./panel";
 import { freeze, Range } from "./range";
 import { RulesView } from "./rules";
 import { Search } from "./search";
-import { addPanel, change, dark, helping, save, show, showing, sidebar, spoken, theme, view } from "./state";
+import { addPanel, change, dark, helping, save, show, showing, sidebar, spoken, theme, unread, view } from "./state";
 import { StatusView } from "./status";
 import { Tags } from "./tags";
 import { Tree } from "./tree";
+import { visible } from "./numbers";
+import { isOld } from "./version";
 
 export function App() {
   const tab = useSignal<"names" | "tags" | "boards">("names");
@@ -22,7 +25,7 @@ export function App() {
     if (view.peek().panels.length === 0) view.value = { ...view.peek(), panels: [emptyPanel()] };
     const onKey = (event: KeyboardEvent) => {
       const target = event.target;
-      const types = target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+      const types = target instanceof HTMLElement && (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.shadowRoot !== null);
       if (event.key === "?" && !types) helping.value = !helping.value;
       else if (event.key === "Escape" && helping.value) helping.value = false;
       else return;
@@ -43,7 +46,7 @@ export function App() {
           <button type="button" aria-pressed={showing.value === "rules"} title="What the rules do with a name, and what other rules would do" onClick={() => show(showing.value === "rules" ? "graphs" : "rules")}>Rules</button>
           <button type="button" aria-pressed={showing.value === "costs"} title="The biggest directories and tags, the newest metrics, and those that nobody uses" onClick={() => show(showing.value === "costs" ? "graphs" : "costs")}>Costs</button>
           <button type="button" aria-expanded={importing.value !== null} title="Graphs of Grafana or graphite-web" onClick={() => (importing.value = importing.value === null ? "" : null)}>Import</button>
-          <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={freeze}>Freeze</button>
+          <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={() => void freeze()}>Freeze</button>
           <Copy />
           <button type="button" class="icon" aria-label={dark.value ? "Light colours" : "Dark colours"} title="Dark or light" onClick={() => {
             theme.value = dark.value ? "light" : "dark";
@@ -66,6 +69,7 @@ export function App() {
           </nav>
         )}
         <main>
+          <Notices />
           {showing.value === "status" && <StatusView />}
           {showing.value === "rules" && <RulesView />}
           {showing.value === "costs" && <CostsView />}
@@ -81,6 +85,25 @@ export function App() {
       {helping.value && <Help />}
       {importing.value !== null && <ImportDialog />}
       <div class="sr" role="status" aria-live="polite">{spoken.value}</div>
+    </>
+  );
+}
+
+/** What holds for the whole page: a daemon that hangs or has a newer page, and a link that is not understood. */
+function Notices() {
+  return (
+    <>
+      {waiting.value > 0 && <p class="problem notice" role="status">The daemon has not answered for 5 s. The page waits; what it shows is from before.</p>}
+      {isOld.value && (
+        <p class="problem notice" role="status">
+          The daemon has a newer page than this one. Run what you have typed, then load it; the view is in the address. <button type="button" onClick={() => location.reload()}>Load it</button>
+        </p>
+      )}
+      {unread.value.length > 0 && (
+        <p class="problem notice" role="alert">
+          Parts of the link cannot be read: {visible(unread.value.join("; "))}. <button type="button" onClick={() => (unread.value = [])}>Close</button>
+        </p>
+      )}
     </>
   );
 }

@@ -1,9 +1,10 @@
 // Views that are kept as files in the directory api.page.boards.
 
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { useAnswer } from "./answer";
-import { parseView } from "./link";
 import { visible } from "./numbers";
-import { change } from "./state";
+import { openText } from "./state";
 
 interface Board {
   name: string;
@@ -11,8 +12,16 @@ interface Board {
   error?: string;
 }
 
+/** How often the list is read anew while it is shown, in milliseconds. */
+const EVERY = 10_000;
+
 export function Boards() {
-  const { found: boards, problem } = useAnswer<Board[]>("plumbago/boards", () => [], "");
+  const asked = useSignal(0);
+  useEffect(() => {
+    const timer = window.setInterval(() => document.visibilityState === "visible" && asked.value++, EVERY);
+    return () => window.clearInterval(timer);
+  }, []);
+  const { found: boards, problem } = useAnswer<Board[]>("plumbago/boards", () => [], String(asked.value));
   return (
     <div class="boards">
       {problem.value !== "" && <p class="problem" role="alert">{visible(problem.value)}</p>}
@@ -23,7 +32,7 @@ export function Boards() {
             {board.text === undefined ? (
               <span><bdi>{visible(board.name)}</bdi>: {visible(board.error ?? "")}</span>
             ) : (
-              <button type="button" class="quiet" onClick={() => change(viewOfBoard(board.text ?? ""))}><bdi>{visible(board.name)}</bdi></button>
+              <button type="button" class="quiet" onClick={() => openText(linkOfBoard(board.text ?? ""))}><bdi>{visible(board.name)}</bdi></button>
             )}
           </li>
         ))}
@@ -33,7 +42,7 @@ export function Boards() {
 }
 
 /** Parameters may stand on lines of their own. */
-function viewOfBoard(text: string) {
+function linkOfBoard(text: string): string {
   const lines = text.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== "");
-  return parseView(lines.map((line) => line.replace(/^[?#&]+/, "").replace(/&+$/, "")).join("&"));
+  return lines.map((line) => line.replace(/^[?#&]+/, "").replace(/&+$/, "")).join("&");
 }

@@ -4,9 +4,9 @@ import { autocompletion, completionKeymap, startCompletion, type Completion, typ
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
 import { EditorState, StateEffect, StateField } from "@codemirror/state";
-import { Decoration, EditorView, keymap, placeholder, type DecorationSet } from "@codemirror/view";
+import { Decoration, EditorView, highlightSpecialChars, keymap, placeholder, type DecorationSet } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import { callAt, type Described } from "./functions";
+import { callAt, literal, parameterAt, valuesOf, type Described } from "./functions";
 
 export interface Wishes {
   text: string;
@@ -98,6 +98,8 @@ export function mount(host: HTMLElement, wishes: Wishes): Handle {
         history(),
         language,
         bracketMatching(),
+        // What cannot be seen or turns the writing direction is shown as a dot.
+        highlightSpecialChars(),
         syntaxHighlighting(colours),
         look,
         fault,
@@ -143,8 +145,7 @@ async function complete(context: CompletionContext, wishes: Wishes): Promise<Com
       const found = await wishes.tags(call.word, others);
       return { from: call.from, options: found.map((label) => ({ label })), filter: false };
     }
-    const param = described?.params[Math.min(call.argument, described.params.length - 1)];
-    const values = [...(param?.options ?? []), ...(param?.suggestions ?? [])].map(String);
+    const values = valuesOf(parameterAt(text, call, described)).map(String);
     return values.length > 0 ? { from: call.from, options: values.map((label) => ({ label })) } : null;
   }
   if (call.word === "" && !context.explicit) return null;
@@ -170,7 +171,13 @@ async function complete(context: CompletionContext, wishes: Wishes): Promise<Com
         apply: (editor, _, from, to) => editor.dispatch({ changes: { from, to, insert: `${one.name}()` }, selection: { anchor: from + one.name.length + 1 } }),
       });
     }
-    for (const param of described?.params ?? []) options.push({ label: `${param.name}=`, detail: param.type, boost: -2 });
+    const param = parameterAt(text, call, described);
+    for (const value of valuesOf(param)) {
+      options.push({ label: literal(value), type: "constant", detail: value === param?.default ? `${param?.name}, the default` : (param?.name ?? ""), boost: value === param?.default ? 3 : 1 });
+    }
+    for (const one of described?.params ?? []) {
+      options.push({ label: `${one.name}=`, detail: one.default === undefined ? one.type : `${one.type}, ${literal(one.default)} by default`, boost: -2 });
+    }
   }
   return { from: call.from + dot + 1, options, validFor: /^[\w-]*$/ };
 }

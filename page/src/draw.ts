@@ -10,6 +10,7 @@ import { shape, type Shaped } from "./shape";
 export interface Mark {
   when: number;
   what: string;
+  tags: string[];
 }
 
 export interface Asked {
@@ -34,6 +35,8 @@ export interface Followed {
   nearest: number | null;
   left: number;
   top: number;
+  /** The events at the pointer. */
+  marks: Mark[];
 }
 
 export interface Wishes {
@@ -161,7 +164,7 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
           const nearest = plot.series.findIndex((one, place) => place > 0 && (one as { _focus?: boolean })._focus === true);
           const focused = plot.series.filter((one, place) => place > 0 && (one as { _focus?: boolean })._focus === true).length;
           const inside = left !== undefined && left !== null && left >= 0;
-          wishes.follow({ at: inside ? (idx ?? null) : null, nearest: focused === 1 ? nearest - 1 : null, left: left ?? 0, top: top ?? 0 });
+          wishes.follow({ at: inside ? (idx ?? null) : null, nearest: focused === 1 ? nearest - 1 : null, left: left ?? 0, top: top ?? 0, marks: inside ? marksNear(plot, asked.marks, left) : [] });
         },
       ],
       draw: [(plot) => infinite(plot, asked, shaped), (plot) => marks(plot, asked)],
@@ -231,6 +234,11 @@ function infinite(plot: uPlot, asked: Asked, shaped: Shaped): void {
     ctx.stroke();
     ctx.restore();
   });
+}
+
+/** The events within a few pixels of a place. */
+export function marksNear(plot: uPlot, marks: Mark[], left: number): Mark[] {
+  return marks.filter((mark) => Math.abs(plot.valToPos(mark.when, "x") - left) <= 6);
 }
 
 function marks(plot: uPlot, asked: Asked): void {

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { get } from "./api";
 import type { Mark } from "./draw";
-import { view } from "./state";
+import { view, zone } from "./state";
 
 export const marks = signal<Mark[]>([]);
 export const showsMarks = signal(false);
@@ -16,12 +16,19 @@ export async function loadMarks(): Promise<void> {
     marks.value = [];
     return;
   }
-  const { from, until, tz } = view.value;
+  const { from, until } = view.value;
+  const tz = zone.value;
   try {
     const found = await get<Mark[]>("events/get_data", [["from", from], ["until", until], ...(tz === "" ? [] : [["tz", tz] as [string, string]])]);
-    marks.value = found.slice(0, MARKS_MAX).map(({ when, what }) => ({ when, what }));
+    marks.value = found.slice(0, MARKS_MAX).map(({ when, what, tags }) => ({ when, what: String(what), tags: Array.isArray(tags) ? tags.map(String) : [] }));
     marksProblem.value = "";
   } catch (error) {
+    marks.value = [];
     marksProblem.value = error instanceof Error ? error.message : String(error);
   }
+}
+
+/** An event in words. */
+export function said({ what, tags }: Mark): string {
+  return tags.length > 0 ? `${what} (${tags.join(", ")})` : what;
 }

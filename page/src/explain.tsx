@@ -49,9 +49,9 @@ function Target({ part, text }: { part: ExplainedPart; text: string }) {
   return (
     <div class="explain-target">
       <code>
-        {letters.slice(0, begin).join("")}
-        <mark>{letters.slice(begin, end).join("")}</mark>
-        {letters.slice(end).join("")}
+        {visible(letters.slice(0, begin).join(""))}
+        <mark>{visible(letters.slice(begin, end).join(""))}</mark>
+        {visible(letters.slice(end).join(""))}
       </code>
       <ul aria-label="Parts of the target">
         <Part part={part} mark={(next) => (marked.value = next)} />

@@ -4,6 +4,7 @@ import { get, Refusal, type Columns } from "./api";
 import type { Panel, View } from "./link";
 import { option } from "./link";
 import { SERIES_MAX } from "./shape";
+import { zone } from "./state";
 
 export type Outcome = { answer: Columns } | { problem: Refusal; retryIn: number | null };
 
@@ -69,7 +70,9 @@ export function parameters(view: View, panel: Panel, width: number): [string, st
   }
   for (const [name, value] of panel.options) if (name.startsWith("template[")) asked.push([name, value]);
   asked.push(["from", view.from], ["until", view.until]);
-  if (view.tz !== "") asked.push(["tz", view.tz]);
+  // Words like "midnight" and days mean those of the zone that the axis is in.
+  const tz = view.tz || zone.peek();
+  if (tz !== "") asked.push(["tz", tz]);
   asked.push(["format", "columns"], ["maxDataPoints", String(width)], ["seriesMax", String(SERIES_MAX)], ["errors", "json"]);
   return asked;
 }

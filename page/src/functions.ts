@@ -59,6 +59,24 @@ export function callAt(text: string, at: number): Call {
   return { name: last?.name ?? "", argument: last?.argument ?? 0, from, word: text.slice(from, at), quote };
 }
 
+/** The parameter that the argument at a place is for: by its keyword, or by its number. */
+export function parameterAt(text: string, call: Call, described: Described | undefined): Parameter | undefined {
+  const keyword = /([a-zA-Z_]\w*)\s*=\s*['"]?$/.exec(text.slice(0, call.from))?.[1];
+  return described?.params.find((param) => param.name === keyword) ?? described?.params[Math.min(call.argument, described.params.length - 1)];
+}
+
+/** The values that a parameter is known to take, its default first. */
+export function valuesOf(param: Parameter | undefined): unknown[] {
+  if (!param) return [];
+  const known = [...(param.default === undefined || param.default === null ? [] : [param.default]), ...(param.options ?? []), ...(param.suggestions ?? []), ...(param.type === "boolean" ? [true, false] : [])];
+  return [...new Set(known)];
+}
+
+/** A value as it stands in a target. */
+export function literal(value: unknown): string {
+  return typeof value === "string" ? `'${value}'` : String(value);
+}
+
 /** A function with its parameters: the current one is marked by the caller. */
 export function signature(described: Described): { before: string; params: string[] } {
   const shown = described.params.map((param) => {

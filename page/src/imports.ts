@@ -1,7 +1,7 @@
 // What other programs call a graph, as panels of this page: addresses of /render, dashboards of graphite-web, dashboards,
 // panels and Explore links of Grafana. Pure: knows no browser.
 
-import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, viewOfAddress, type Pair, type Panel, type View } from "./link";
+import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, PANELS_MAX, viewOfAddress, type Pair, type Panel, type View } from "./link";
 
 export interface Imported {
   view: View;
@@ -13,9 +13,6 @@ export interface Imported {
 
 /** A text that holds no graph that can be shown. */
 export class Unreadable extends Error {}
-
-/** More panels stall the browser. */
-export const PANELS_MAX = 100;
 
 const TEXT_MAX = 20_000_000;
 
@@ -80,7 +77,9 @@ function readJson(json: unknown): Imported {
   if (typeof outer["error"] === "string") throw new Unreadable(`graphite-web answered: ${outer["error"]}`);
   const state = fields(outer["state"]) ?? outer;
   if (Array.isArray(state["graphs"])) return readGraphiteDashboard(state);
-  const dashboard = fields(outer["dashboard"]) ?? outer;
+  // Since version 12 Grafana wraps a dashboard as a resource with a `spec`.
+  const dashboard = fields(outer["dashboard"]) ?? fields(outer["spec"]) ?? outer;
+  if (fields(dashboard["elements"])) throw new Unreadable("this is a dashboard in Grafana's schema v2; export it in the classic model (Export, Classic)");
   if (Array.isArray(dashboard["panels"]) || Array.isArray(dashboard["rows"])) return readGrafanaDashboard(dashboard);
   if (Array.isArray(outer["targets"])) return readGrafanaDashboard({ panels: [outer] });
   throw new Unreadable("this JSON has none of graphs (graphite-web), panels, rows or targets (Grafana)");
@@ -176,7 +175,9 @@ function readGrafanaDashboard(dashboard: Fields): Imported {
       const panel = fields(one);
       if (!panel) continue;
       const title = string(panel["title"]) || `panel ${string(panel["id"]) || panels.length + 1}`;
-      const targets = targetsOf(list(panel["targets"]), title, leftOut);
+      const library = fields(panel["libraryPanel"]);
+      if (library && list(panel["targets"]).length === 0) leftOut.push(`${title}: it is the library panel ${string(library["name"])}, whose JSON is elsewhere`);
+      const targets = targetsOf(list(panel["targets"]), title, leftOut, sourceOf(panel));
       if (targets.length > 0) panels.push({ title: string(panel["title"]), targets, options: grafanaOptions(panel) });
       // A collapsed row holds its panels.
       read(list(panel["panels"]));
@@ -191,25 +192,62 @@ function readGrafanaDashboard(dashboard: Fields): Imported {
 }
 
 /** The targets of queries; what is no query of Graphite is left out. `#A` in a target is the target of query A. */
-function targetsOf(queries: unknown[], what: string, leftOut: string[]): string[] {
+function targetsOf(queries: unknown[], what: string, leftOut: string[], panelSource = ""): string[] {
+  // A query may refer to a later one.
   const known = new Map<string, string>();
+  queries.forEach((one, place) => {
+    const query = fields(one) ?? {};
+    known.set(string(query["refId"]) || String(place + 1), string(query["targetFull"]) || string(query["target"]));
+  });
+  const whole = (target: string) => expanded(target, known);
   const targets: string[] = [];
   queries.forEach((one, place) => {
     const query = fields(one) ?? {};
     const name = string(query["refId"]) || String(place + 1);
     const target = string(query["targetFull"]) || string(query["target"]);
-    if (target === "") {
-      const source = string(fields(query["datasource"])?.["type"]) || string(query["datasource"]);
-      const isEmpty = query["target"] !== undefined || Object.keys(query).length <= 1;
+    const source = sourceOf(query) || panelSource;
+    if (target === "" || isOther(source)) {
+      const isEmpty = !isOther(source) && (query["target"] !== undefined || Object.keys(query).length <= 1);
       leftOut.push(`${what}, query ${name}: ${isEmpty ? "it is empty" : `no query of Graphite${source === "" ? "" : ` (${source})`}`}`);
       return;
     }
-    const whole = target.replace(/#([A-Z])\b/g, (reference, letter: string) => known.get(letter) ?? reference);
-    known.set(name, whole);
-    if (query["hide"] !== true) targets.push(whole);
+    if (query["hide"] !== true) targets.push(whole(target));
   });
   return targets;
 }
+
+/** What references may add to a target in characters: references to references could grow without end. */
+const EXPANSION_MAX = 100_000;
+
+/** A target with `#A` replaced by the target of query A. */
+function expanded(target: string, known: Map<string, string>): string {
+  let text = target;
+  let left = EXPANSION_MAX;
+  for (let round = 0; round < 5; round++) {
+    const before = text;
+    text = text.replace(/#([A-Z])\b/g, (reference, letter: string) => {
+      const found = known.get(letter) ?? "";
+      if (found === "" || found.length > left) return reference;
+      left -= found.length;
+      return found;
+    });
+    if (text === before) break;
+  }
+  return text;
+}
+
+/** The type of a data source, or its name in older dashboards; "" if none is named. */
+function sourceOf(value: Fields): string {
+  return string(fields(value["datasource"])?.["type"]) || string(value["datasource"]);
+}
+
+/** Whether a data source is known to be no Graphite. A name or a variable may be anything. */
+function isOther(source: string): boolean {
+  return OTHERS.has(source.toLowerCase());
+}
+
+/** Types of data sources whose queries may have a `target`, too, or none at all. */
+const OTHERS = new Set(["prometheus", "loki", "influxdb", "elasticsearch", "opentsdb", "mysql", "postgres", "grafana-postgresql-datasource", "mssql", "cloudwatch", "stackdriver", "tempo", "jaeger", "zipkin", "grafana-testdata-datasource", "testdata", "grafana-simple-json-datasource", "simpod-json-datasource", "marcusolsson-json-datasource", "yesoreyeram-infinity-datasource", "__expr__"]);
 
 function grafanaOptions(panel: Fields): Pair[] {
   const options: Pair[] = [];

@@ -18,8 +18,14 @@ export interface View {
   panels: Panel[];
 }
 
+/** Where a view begins that has no target yet. */
 export const DEFAULT_FROM = "-1h";
+/** Where a link with targets begins if it does not say so, as in /render. */
+const RENDER_FROM = "-24h";
 export const DEFAULT_UNTIL = "now";
+
+/** More panels stall the browser. */
+export const PANELS_MAX = 100;
 
 /** Parameters that say how an answer is sent. A picture's size means nothing here either. */
 const DROPPED = new Set(["format", "width", "height", "maxDataPoints", "jsonp", "pretty", "rawData", "_salt", "_t", "noCache"]);
@@ -29,7 +35,7 @@ export function emptyPanel(): Panel {
 }
 
 export function parseView(text: string): View {
-  const view: View = { from: DEFAULT_FROM, until: DEFAULT_UNTIL, tz: "", panels: [] };
+  const view: View = { from: "", until: DEFAULT_UNTIL, tz: "", panels: [] };
   let panel = emptyPanel();
   let begun = false;
   const close = () => {
@@ -54,12 +60,38 @@ export function parseView(text: string): View {
     }
   }
   close();
+  if (view.from === "") view.from = defaultFrom(view);
   return view;
+}
+
+function defaultFrom(view: View): string {
+  return view.panels.some((panel) => panel.targets.length > 0) ? RENDER_FROM : DEFAULT_FROM;
+}
+
+/** The parts of a link that say nothing that can be understood. The others count. */
+export function unreadable(text: string): string[] {
+  const found: string[] = [];
+  for (const part of text.replace(/^[?#]/, "").split("&")) {
+    if (part === "" || part === "panel" || DROPPED.has(part)) continue;
+    const shown = part.length > 60 ? `${part.slice(0, 60)}…` : part;
+    if (!part.includes("=")) found.push(`“${shown}” is no parameter with a value`);
+    else if (!isEncoded(part)) found.push(`“${shown}” has a % that encodes no character`);
+  }
+  return found.length > 5 ? [...found.slice(0, 5), `${found.length - 5} more`] : found;
+}
+
+function isEncoded(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** The view of an address of any Graphite's /render or composer, or of this page; null for other texts. */
 export function viewOfAddress(text: string): View | null {
-  const found = /^\s*(?:https?:\/\/[^\s?#]*|\/[^\s?#]*)?[?#](\S*target(?:\[\]|%5B%5D)?=\S*)\s*$/i.exec(text);
+  const found = /^\s*(?:https?:\/\/[^\s?#]*|\/[^\s?#]*)?[?#]((?:\S*&)?target(?:\[\]|%5B%5D)?=[^\r\n]*?)\s*$/i.exec(text);
   if (!found) return null;
   const view = parseView(found[1] ?? "");
   return view.panels.some((panel) => panel.targets.length > 0) ? view : null;
@@ -67,7 +99,7 @@ export function viewOfAddress(text: string): View | null {
 
 export function formatView(view: View): string {
   const out: Pair[] = [];
-  if (view.from !== DEFAULT_FROM) out.push(["from", view.from]);
+  if (view.from !== defaultFrom(view)) out.push(["from", view.from]);
   if (view.until !== DEFAULT_UNTIL) out.push(["until", view.until]);
   if (view.tz !== "") out.push(["tz", view.tz]);
   view.panels.forEach((panel, place) => {

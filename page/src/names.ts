@@ -1,7 +1,7 @@
 // The tree of names as rows of one long list. Directories load their children in pages, when these are shown.
 
 import { signal } from "@preact/signals";
-import { get, Refusal, type BrowsePage, type Entry } from "./api";
+import { get, Refusal, RETRY, type BrowsePage, type Entry } from "./api";
 
 export const PAGE = 200;
 
@@ -11,6 +11,7 @@ export class Directory {
   total = 0;
   filter = "";
   problem = "";
+  isClosed = false;
   private pages = new Map<number, Entry[] | "asked">();
   /** Open directories among the children, by place. */
   readonly open = new Map<number, Directory>();
@@ -50,8 +51,10 @@ export class Directory {
       this.problem = "";
       this.pages.set(page, answer.children);
     } catch (error) {
+      if (filter !== this.filter) return;
       this.pages.delete(page);
       this.problem = error instanceof Refusal ? error.message : String(error);
+      if (error instanceof Refusal && error.passes) window.setTimeout(() => !this.isClosed && filter === this.filter && void this.load(page), RETRY);
     }
     changed.value++;
   }
@@ -95,6 +98,7 @@ export function rowAt(number: number, directory: Directory = root): Row {
 export function toggle(row: Row): void {
   if (row.kind !== "entry" || !row.entry.branch) return;
   if (row.open) {
+    row.open.isClosed = true;
     row.directory.open.delete(row.place);
   } else {
     const directory = new Directory(row.path, row.directory.depth + 1);

@@ -2,7 +2,7 @@
 
 import { grafanaPanel } from "./imports";
 import { formatView, option, type Panel } from "./link";
-import { setOption, setPanel, view } from "./state";
+import { setOption, setOptions, setPanel, view, zone } from "./state";
 
 const SHAPES: [name: string, lineMode: string, areaMode: string][] = [
   ["Line", "", ""],
@@ -17,8 +17,8 @@ const FORMATS = ["png", "svg", "csv", "json"];
 
 /** The address of the panel in a format of /render. */
 function address(panel: Panel, format: string): string {
-  const { from, until, tz } = view.value;
-  const text = formatView({ from, until, tz, panels: [panel] });
+  const { from, until } = view.value;
+  const text = formatView({ from, until, tz: zone.value, panels: [panel] });
   return `render?${text}&format=${format}${format === "png" || format === "svg" ? "&width=1000&height=400" : ""}`;
 }
 
@@ -56,8 +56,7 @@ export function Options({ panel, place, table, toTable, explained, explain }: Pr
         onChange={(event) => {
           const chosen = SHAPES[Number(event.currentTarget.value)];
           if (!chosen) return;
-          setOption(place, "lineMode", chosen[1]);
-          setOption(place, "areaMode", chosen[2]);
+          setOptions(place, [["lineMode", chosen[1]], ["areaMode", chosen[2]]]);
         }}
       >
         {shape < 0 && <option value={-1}>as asked</option>}

@@ -4,20 +4,22 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Refusal, type Columns } from "./api";
 import { colorOf } from "./colors";
-import { Drawn, update, type Asked, type Followed } from "./draw";
+import { Drawn, marksNear, update, type Asked, type Followed } from "./draw";
 import { Editor } from "./editor";
-import { marks } from "./events";
+import { marks, said } from "./events";
 import { Explain } from "./explain";
 import { Fetcher } from "./fetcher";
 import { Legend } from "./legend";
 import { option, type Panel } from "./link";
-import { duration, moment, short, visible } from "./numbers";
+import { count, duration, moment, short, visible } from "./numbers";
 import { Options } from "./options";
 import { summary } from "./shape";
-import { answered, current, dark, isAbsolute, live, removePanel, setPanel, setRange, spoken, view } from "./state";
+import { answered, current, dark, isAbsolute, live, removePanel, setPanel, setRange, showing, spoken, view } from "./state";
+import { Values } from "./values";
 
 const HEIGHT = 260;
 const TIPS = 12;
+const MARKS_SHOWN = 5;
 
 export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   const answer = useSignal<Columns | null>(null);
@@ -35,13 +37,15 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   const { from, until, tz } = view.value;
   const key = JSON.stringify([panel.targets, panel.options, from, until, tz]);
   const isEmpty = panel.targets.every((target) => target.trim() === "");
-  const follows = live.value && !isAbsolute(until);
+  const follows = live.value && !isAbsolute(until) && showing.value === "graphs";
 
   useEffect(() => {
     const element = host.current;
     if (!element) return;
-    width.value = element.clientWidth;
-    const observer = new ResizeObserver(() => (width.value = element.clientWidth));
+    // While a table or another view is shown, the plot has no width; that of before holds.
+    const measure = () => element.clientWidth > 0 && (width.value = element.clientWidth);
+    measure();
+    const observer = new ResizeObserver(measure);
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
@@ -54,7 +58,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       isLoading.value = false;
       if ("answer" in outcome) {
         answer.value = outcome.answer;
-        answered.value = { key: `${view.peek().from} ${view.peek().until}`, from: outcome.answer.from, until: outcome.answer.until };
+        answered.value = { key: `${view.peek().from} ${view.peek().until} ${view.peek().tz}`, from: outcome.answer.from, until: outcome.answer.until };
         problem.value = null;
       } else {
         problem.value = { refusal: outcome.problem, retryIn: outcome.retryIn };
@@ -144,13 +148,13 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
         aria-label={`Plot of panel ${place + 1}. Arrow keys move the cursor, plus and minus zoom, Shift and arrows pan.`}
         tabIndex={0}
         style={shows.value === "table" ? { display: "none" } : { minHeight: found || !problem.value ? `${HEIGHT}px` : "0" }}
-        onKeyDown={(event) => onKey(event, drawn.current?.drawn ?? null, found, tz)}
+        onKeyDown={(event) => onKey(event, drawn.current?.drawn ?? null, found, tz, option(panel, "yUnitSystem"))}
       >
         {isEmpty && <p class="hint">Search a name above, choose one in the tree, or type a target.</p>}
         {!isEmpty && found?.series.length === 0 && <p class="hint">No series: no name matches, or there are no points in this range.</p>}
         {found && own && followed.value && <Tip found={found} own={own} times={drawn.current?.drawn.shaped.times ?? []} followed={followed.value} zone={tz} unit={option(panel, "yUnitSystem")} hidden={hidden.value} width={width.value} />}
       </div>
-      {found && found.series.length > 0 && shows.value === "table" && <Table found={found} zone={tz} />}
+      {found && found.series.length > 0 && shows.value === "table" && <Table found={found} zone={tz} unit={option(panel, "yUnitSystem")} />}
       {found && found.series.length > 0 && (
         <Legend
           answer={found}
@@ -215,39 +219,56 @@ function Tip({ found, own, times, followed, zone, unit, hidden, width }: TipProp
         </div>
       ))}
       {rows.length > shown.length && <div class="note">{rows.length - shown.length} more</div>}
+      {followed.marks.slice(0, MARKS_SHOWN).map((mark, number) => <div key={`mark ${number}`} class="mark"><bdi>{visible(said(mark))}</bdi></div>)}
     </div>
   );
 }
 
-function Table({ found, zone }: { found: Columns; zone: string }) {
-  const ROWS = 200;
-  const axis = found.axes[0];
-  const columns = found.series.filter((column) => column.axis === 0).slice(0, 20);
-  if (!axis) return null;
-  const places = Array.from({ length: axis.count }, (_, at) => axis.count - 1 - at).slice(0, ROWS);
+const TABLE_ROWS = 200;
+const TABLE_COLUMNS = 20;
+
+/** The values as tables, one for each step, and the events. */
+function Table({ found, zone, unit }: { found: Columns; zone: string; unit: string }) {
   return (
-    <div class="values" tabIndex={0} role="group" aria-label="Values, newest first">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">time</th>
-            {columns.map((column, place) => <th key={place} scope="col"><bdi>{visible(column.name)}</bdi></th>)}
-          </tr>
-        </thead>
-        <tbody>
-          {places.map((at) => (
-            <tr key={at}>
-              <th scope="row">{moment(axis.start + at * axis.step, zone)}</th>
-              {columns.map((column, place) => <td key={place}>{column.values[at] ?? "–"}</td>)}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <>
+      {found.axes.map((axis, number) => {
+        const all = found.series.filter((column) => column.axis === number);
+        const columns = all.slice(0, TABLE_COLUMNS);
+        const places = Array.from({ length: Math.min(axis.count, TABLE_ROWS) }, (_, at) => axis.count - 1 - at);
+        if (columns.length === 0) return null;
+        const left = [...(all.length > columns.length ? [`the first ${columns.length} of ${count(all.length)} series`] : []), ...(axis.count > places.length ? [`the newest ${places.length} of ${count(axis.count)} values`] : [])];
+        return (
+          <div key={number}>
+            <div class="values" tabIndex={0} role="group" aria-label={`Values every ${duration(axis.step)}, newest first`}>
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">time</th>
+                    {columns.map((column, place) => <th key={place} scope="col"><bdi>{visible(column.name)}</bdi></th>)}
+                  </tr>
+                </thead>
+                <tbody>
+                  {places.map((at) => (
+                    <tr key={at}>
+                      <th scope="row">{moment(axis.start + at * axis.step, zone)}</th>
+                      {columns.map((column, place) => <td key={place}>{unit === "" ? (column.values[at] ?? "–") : short(column.values[at], unit)}</td>)}
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+            {left.length > 0 && <p class="note">Shown are {left.join(" and ")}; CSV (Out) has all.</p>}
+          </div>
+        );
+      })}
+      {marks.value.length > 0 && (
+        <Values label="Events" columns={["event", "at"]} rows={marks.value.map((mark, place) => ({ key: String(place), head: said(mark), cells: [moment(mark.when, zone)] }))} />
+      )}
+    </>
   );
 }
 
-function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null, zone: string): void {
+function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null, zone: string, unit: string): void {
   if (!drawn || !found || event.ctrlKey || event.metaKey || event.altKey || event.target !== event.currentTarget) return;
   const { plot, shaped } = drawn;
   const [from, until] = [found.from, found.until];
@@ -261,8 +282,10 @@ function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null,
       const at = plot.cursor.idx ?? (way < 0 ? shaped.times.length : -1);
       const next = Math.max(0, Math.min(shaped.times.length - 1, at + way));
       const time = shaped.times[next] ?? 0;
-      plot.setCursor({ left: plot.valToPos(time, "x"), top: plot.over.clientHeight / 2 });
-      const values = found.series.slice(0, 5).map((column, place) => `${column.name} ${short(shaped.own[place]?.[next])}`);
+      const left = plot.valToPos(time, "x");
+      plot.setCursor({ left, top: plot.over.clientHeight / 2 });
+      const values = found.series.slice(0, 5).map((column, place) => `${visible(column.name)} ${short(shaped.own[place]?.[next], unit)}`);
+      values.push(...marksNear(plot, marks.value, left).slice(0, MARKS_SHOWN).map((mark) => `event ${visible(said(mark))}`));
       spoken.value = `${moment(time, zone)}: ${values.join(", ")}`;
     }
   } else if (event.key === "+" || event.key === "=") {

@@ -2,15 +2,18 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { loadMarks, showsMarks } from "./events";
+import { get, type Columns } from "./api";
+import { loadMarks, marksProblem, showsMarks } from "./events";
 import { DEFAULT_FROM, DEFAULT_UNTIL } from "./link";
-import { moment } from "./numbers";
-import { answered, change, isAbsolute, live, setRange, view } from "./state";
+import { moment, visible } from "./numbers";
+import { answered, change, isAbsolute, live, setRange, spoken, view, zone } from "./state";
 
 const RANGES: [name: string, from: string][] = [
   ["5 min", "-5min"], ["15 min", "-15min"], ["1 h", "-1h"], ["3 h", "-3h"], ["6 h", "-6h"], ["12 h", "-12h"], ["24 h", "-24h"],
   ["2 days", "-2d"], ["7 days", "-7d"], ["30 days", "-30d"], ["90 days", "-90d"], ["1 year", "-1y"], ["5 years", "-5y"],
 ];
+/** How often a live view asks for events, in milliseconds. */
+const MARKS_EVERY = 10_000;
 const ZONES = ["", "UTC", "Europe/London", "Europe/Berlin", "America/New_York", "America/Los_Angeles", "Asia/Kolkata", "Asia/Tokyo", "Australia/Sydney"];
 
 export function Range() {
@@ -22,7 +25,13 @@ export function Range() {
     typedFrom.value = from;
     typedUntil.value = until;
   }, [from, until]);
-  useEffect(() => void loadMarks(), [from, until, tz, showsMarks.value]);
+  const follows = live.value && !isAbsolute(until) && showsMarks.value;
+  useEffect(() => {
+    void loadMarks();
+    if (!follows) return;
+    const timer = window.setInterval(() => document.visibilityState === "visible" && void loadMarks(), MARKS_EVERY);
+    return () => window.clearInterval(timer);
+  }, [from, until, tz, showsMarks.value, follows]);
   const known = RANGES.find((range) => range[1] === from && until === DEFAULT_UNTIL);
   const text = (time: string) => (/^\d{9,}$/.test(time) ? moment(Number(time), tz) : time);
   const zones = ZONES.includes(tz) ? ZONES : [...ZONES, tz];
@@ -76,6 +85,7 @@ export function Range() {
             </select>
           </label>
           <label class="check"><input type="checkbox" checked={showsMarks.value} onChange={(event) => (showsMarks.value = event.currentTarget.checked)} /> Show events</label>
+          {marksProblem.value !== "" && <p class="problem" role="alert">The events: {visible(marksProblem.value)}</p>}
           <p class="note">As in Graphite: -2h, noon yesterday, 14:30_20260102, or seconds since 1970.</p>
           <div class="buttons"><button type="submit">Apply</button></div>
         </form>
@@ -88,7 +98,7 @@ export function Range() {
 /** The range in seconds as far as the page can tell; the daemon knows more words. */
 function seconds(from: string, until: string): [number, number] {
   const known = answered.peek();
-  if (known && known.key === `${from} ${until}`) return [known.from, known.until];
+  if (known && known.key === keyOf(from, until)) return [known.from, known.until];
   const now = Math.floor(Date.now() / 1000);
   const units: Record<string, number> = { s: 1, min: 60, h: 3600, d: 86_400, w: 604_800, mon: 2_592_000, y: 31_536_000 };
   const of = (text: string): number | null => {
@@ -101,8 +111,24 @@ function seconds(from: string, until: string): [number, number] {
   return [of(from) ?? end - 3600, end];
 }
 
+function keyOf(from: string, until: string): string {
+  return `${from} ${until} ${view.peek().tz}`;
+}
+
 /** Makes the times of the view absolute, so that a link shows the same later. */
-export function freeze(): void {
-  const [begin, end] = seconds(view.value.from, view.value.until);
+export async function freeze(): Promise<void> {
+  const { from, until } = view.peek();
+  if (answered.peek()?.key !== keyOf(from, until)) {
+    // The daemon knows what the words mean that no panel has been asked for yet.
+    const tz = zone.peek();
+    try {
+      const found = await get<Columns>("render", [["target", "constantLine(0)"], ["from", from], ["until", until], ...(tz === "" ? [] : [["tz", tz] as [string, string]]), ["format", "columns"]]);
+      if (view.peek().from !== from || view.peek().until !== until) return;
+      answered.value = { key: keyOf(from, until), from: found.from, until: found.until };
+    } catch (error) {
+      spoken.value = error instanceof Error ? error.message : String(error);
+    }
+  }
+  const [begin, end] = seconds(from, until);
   setRange(String(begin), String(end));
 }

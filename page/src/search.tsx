@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { get, Refusal, type SearchAnswer } from "./api";
+import { get, Refusal, RETRY, type SearchAnswer } from "./api";
 import { viewOfAddress } from "./link";
 import { count, visible } from "./numbers";
 import { change, plot, spoken, view } from "./state";
@@ -68,6 +68,7 @@ export function Search() {
     } catch (error) {
       if (controller.signal.aborted) return;
       problem.value = error instanceof Refusal ? error.message : String(error);
+      if (error instanceof Refusal && error.passes) window.setTimeout(() => text.value === words && asked.current === controller && void ask(words), RETRY);
     }
   };
 
@@ -142,7 +143,7 @@ export function Search() {
       {showsList && (
         <div class="found" onMouseDown={(event) => event.preventDefault()}>
           {problem.value !== "" ? (
-            <p class="problem" role="alert">{problem.value}</p>
+            <p class="problem" role="alert">{visible(problem.value)}</p>
           ) : (
             <p class="note">
               {count(answer.value?.total ?? 0)} found{answer.value?.complete ? "" : " before the limit was reached"}

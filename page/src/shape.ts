@@ -44,15 +44,25 @@ export function shape(answer: Columns, stacks: (column: Column, place: number) =
   const drawn = own.slice();
   let ground: number[] | null = null;
   let latest = -1;
+  const known = new Uint8Array(times.length);
   answer.series.forEach((column, place) => {
     if (!stacks(column, place)) return;
     const sums: number[] = ground?.slice() ?? new Array<number>(times.length).fill(0);
     const values = own[place] ?? [];
-    for (let at = 0; at < sums.length; at++) sums[at] = (sums[at] ?? 0) + (values[at] ?? 0);
+    for (let at = 0; at < sums.length; at++) {
+      const value = values[at];
+      if (value === null || value === undefined) continue;
+      sums[at] = (sums[at] ?? 0) + value;
+      known[at] = 1;
+    }
     ground = sums;
     drawn[place] = sums.map((sum, at) => (values[at] === undefined ? undefined : sum));
     below[place] = latest;
     latest = place;
+  });
+  // Where no series of the stack has a value there is a gap, and no ground.
+  drawn.forEach((values, place) => {
+    if (below[place] !== null) drawn[place] = values.map((value, at) => (value === undefined || known[at] ? value : null));
   });
   return { times, drawn, own, below };
 }

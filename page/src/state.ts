@@ -1,7 +1,7 @@
 // The state that all parts of the page share. The view is written to the address, so that it is a link.
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { emptyPanel, formatView, option, parseView, withOption, type Panel, type View } from "./link";
+import { emptyPanel, formatView, option, PANELS_MAX, parseView, unreadable, withOption, type Panel, type View } from "./link";
 
 export const view = signal<View>(parseView(""));
 /** The panel that names are added to. */
@@ -16,6 +16,8 @@ export const showing = signal<Shown>("graphs");
 export const theme = signal<"auto" | "dark" | "light">("auto");
 /** The range of the newest answer in seconds, and the times that were asked for. */
 export const answered = signal<{ key: string; from: number; until: number } | null>(null);
+/** Parts of the link that could not be read. */
+export const unread = signal<string[]>([]);
 /** What a screen reader is to say. */
 export const spoken = signal("");
 
@@ -23,6 +25,11 @@ const system = window.matchMedia("(prefers-color-scheme: dark)");
 const systemDark = signal(system.matches);
 system.addEventListener("change", () => (systemDark.value = system.matches));
 export const dark = computed(() => (theme.value === "auto" ? systemDark.value : theme.value === "dark"));
+
+const known = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const ownZone = known === undefined || known === "Etc/Unknown" ? "" : known;
+/** The time zone that times are shown and read in: the chosen one, or the browser's. "" if nobody knows it. */
+export const zone = computed(() => view.value.tz || ownZone);
 
 /** Whether the time range moves with the clock. */
 export const moves = computed(() => !isAbsolute(view.value.until));
@@ -44,7 +51,7 @@ export function begin(): void {
     showing.value = SHOWN.find((what) => location.hash === `#${what}`) ?? "graphs";
     if (showing.value !== "graphs") return;
     const text = location.hash.length > 1 ? location.hash : location.search;
-    view.value = parseView(text);
+    view.value = understood(text);
     current.value = Math.min(current.value, Math.max(0, view.value.panels.length - 1));
   };
   read();
@@ -58,8 +65,25 @@ export function begin(): void {
   });
 }
 
+/** The view of a text, which may come from anywhere; notes what is not in it. */
+function understood(text: string): View {
+  const found = parseView(text);
+  const more = found.panels.length - PANELS_MAX;
+  unread.value = [...unreadable(text), ...(more > 0 ? [`${more} panels after the first ${PANELS_MAX} are not shown`] : [])];
+  return more > 0 ? { ...found, panels: found.panels.slice(0, PANELS_MAX) } : found;
+}
+
+/** Shows the view of a text; Back undoes it. */
+export function openText(text: string): void {
+  const found = understood(text);
+  const problems = unread.peek();
+  change(found);
+  unread.value = problems;
+}
+
 /** Changes the state; Back undoes it. */
 export function change(next: View): void {
+  unread.value = [];
   const text = formatView(next);
   const wasOther = showing.peek() !== "graphs";
   showing.value = "graphs";
@@ -81,6 +105,12 @@ export function setOption(place: number, name: string, value: string): void {
   if (panel && option(panel, name) !== value) setPanel(place, withOption(panel, name, value));
 }
 
+/** Sets options in one step, which Back undoes as one. */
+export function setOptions(place: number, options: [name: string, value: string][]): void {
+  const panel = view.peek().panels[place];
+  if (panel) setPanel(place, options.reduce((made, [name, value]) => (option(made, name) === value ? made : withOption(made, name, value)), panel));
+}
+
 export function removePanel(place: number): void {
   const panels = view.peek().panels.filter((_, at) => at !== place);
   batch(() => {
@@ -96,6 +126,16 @@ export function addPanel(targets: string[] = []): void {
     current.value = panels.length - 1;
   });
   spoken.value = `Panel ${view.peek().panels.length} added`;
+}
+
+/** Adds a panel for each of these targets, in one step. */
+export function addPanels(targets: string[]): void {
+  batch(() => {
+    const old = view.peek().panels.filter((panel) => panel.targets.length > 0);
+    change({ ...view.peek(), panels: [...old, ...targets.map((target) => ({ ...emptyPanel(), targets: [target] }))] });
+    current.value = old.length;
+  });
+  spoken.value = `${targets.length} panels added`;
 }
 
 /** Plots a target in a panel of its own, or adds it to the current panel. */

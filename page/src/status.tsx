@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { get, Refusal, type Figure, type Status } from "./api";
 import { count, duration, many, moment, short, visible } from "./numbers";
 import { Stages } from "./stages";
-import { addPanel } from "./state";
+import { addPanels } from "./state";
 import { token, Token } from "./token";
 import { Values } from "./values";
 
@@ -23,6 +23,13 @@ const GROUPS: [title: string, beginnings: string[]][] = [
   ["Requests", ["plumbago_api_", "plumbago_http_", "plumbago_carbonlink_"]],
   ["Jobs", ["plumbago_maintenance_", "plumbago_backup"]],
 ];
+
+/** Figures of these beginnings are shown in words or tables. */
+const SHOWN_ELSEWHERE = ["plumbago_ingest_received_", "plumbago_ingest_passed_", "plumbago_ingest_active_", "plumbago_rejected_", "plumbago_condition"];
+
+function begins(name: string, beginnings: string[]): boolean {
+  return beginnings.some((beginning) => name.startsWith(beginning));
+}
 
 const HISTORY = ["metricsReceived", "committedPoints", "errors", "creates", "cpuUsage", "memUsage"];
 
@@ -104,14 +111,15 @@ function Shown({ seen }: { seen: Seen }) {
       </p>
       {about.self_metrics !== null && (
         <p>
-          <button type="button" onClick={() => HISTORY.forEach((name) => addPanel([`${about.self_metrics}.${name}`]))}>Plot the history</button>{" "}
+          <button type="button" onClick={() => addPanels(HISTORY.map((name) => `${about.self_metrics}.${name}`))}>Plot the history</button>{" "}
           <span class="facts">of <code>{visible(about.self_metrics)}.*</code>, every {duration(about.self_metrics_interval)}</span>
         </p>
       )}
       <Stages store={status.store} />
       <Jobs title="Jobs that were asked for" jobs={status.jobs} />
       <Jobs title="Scheduled jobs" jobs={status.maintenance} />
-      {GROUPS.map(([title, beginnings]) => <Group key={title} title={title} seen={seen} beginnings={beginnings} />)}
+      {GROUPS.map(([title, beginnings]) => <Group key={title} title={title} seen={seen} belongs={(name) => begins(name, beginnings)} />)}
+      <Group title="Others" seen={seen} belongs={(name) => !begins(name, [...SHOWN_ELSEWHERE, ...GROUPS.flatMap(([, beginnings]) => beginnings)])} />
     </>
   );
 }
@@ -197,16 +205,29 @@ function Refused({ status }: { status: Status }) {
 
 function Jobs({ title, jobs }: { title: string; jobs: unknown[] }) {
   if (jobs.length === 0) return null;
+  const rows = jobs.map((job) => (typeof job === "object" && job !== null ? (job as Record<string, unknown>) : { job }));
+  // A job is called by its name first; what is known of it differs between jobs.
+  const names = [...new Set(["job", ...rows.flatMap(Object.keys)])].filter((name) => rows.some((row) => row[name] !== null && row[name] !== undefined));
   return (
     <details class="group">
       <summary>{title} <span class="facts">{count(jobs.length)}</span></summary>
-      {jobs.map((job, place) => <pre key={place}>{visible(JSON.stringify(job))}</pre>)}
+      <Values label={title} columns={names} rows={rows.map((row, place) => ({ key: String(place), head: cell(names[0] ?? "", row), cells: names.slice(1).map((name) => visible(cell(name, row))) }))} />
     </details>
   );
 }
 
-function Group({ title, seen, beginnings }: { title: string; seen: Seen; beginnings: string[] }) {
-  const figures = seen.status.figures.filter((figure) => beginnings.some((beginning) => figure.name.startsWith(beginning)) && figure.value !== 0);
+/** What is known of a job as text. */
+function cell(name: string, row: Record<string, unknown>): string {
+  const value = row[name];
+  if (value === null || value === undefined) return "–";
+  if (name === "every_seconds" && value === 0) return "when asked for";
+  if (name.endsWith("_seconds") && typeof value === "number") return duration(value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+function Group({ title, seen, belongs }: { title: string; seen: Seen; belongs: (name: string) => boolean }) {
+  const figures = seen.status.figures.filter((figure) => belongs(figure.name) && figure.value !== 0);
   if (figures.length === 0) return null;
   return (
     <details class="group">

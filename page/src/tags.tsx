@@ -2,6 +2,7 @@
 
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { useAnswer } from "./answer";
 import { get, Refusal } from "./api";
 import { count, visible } from "./numbers";
 import { quoted } from "./search";
@@ -17,20 +18,13 @@ const chosen = signal<string[]>([]);
 const VALUES = 500;
 
 export function Tags() {
-  const tags = useSignal<string[] | null>(null);
-  const problem = useSignal("");
+  const { found: tags, problem } = useAnswer<{ tag: string }[]>("tags", () => [], "");
   const filter = useSignal("");
-  useEffect(() => {
-    get<{ tag: string }[]>("tags", []).then(
-      (found) => (tags.value = found.map((tag) => tag.tag)),
-      (error: unknown) => (problem.value = error instanceof Refusal ? error.message : String(error)),
-    );
-  }, []);
   const expression = `seriesByTag(${chosen.value.map(quoted).join(", ")})`;
-  const shown = tags.value?.filter((tag) => tag.toLowerCase().includes(filter.value.toLowerCase()));
+  const shown = tags.value?.map((one) => one.tag).filter((tag) => tag.toLowerCase().includes(filter.value.toLowerCase()));
   return (
     <div class="tags">
-      {problem.value !== "" && <p class="problem">{problem.value}</p>}
+      {problem.value !== "" && <p class="problem" role="alert">{visible(problem.value)}</p>}
       <input class="filter wide" aria-label="Filter tags" placeholder="Filter tags" value={filter.value} onInput={(event) => (filter.value = event.currentTarget.value)} />
       {chosen.value.length > 0 && (
         <div class="building">
@@ -92,7 +86,7 @@ function Tag({ tag }: { tag: string }) {
         <span class="name">{visible(tag)}</span>
         {values.value && <span class="below">{values.value.length >= VALUES ? `${VALUES}+` : values.value.length}</span>}
       </button>
-      {problem.value !== "" && <p class="problem">{problem.value}</p>}
+      {problem.value !== "" && <p class="problem" role="alert">{visible(problem.value)}</p>}
       {isOpen.value && (values.value?.length ?? 0) > 12 && (
         <input class="filter wide" aria-label={`Filter values of ${visible(tag)}`} placeholder="Filter values" value={filter.value} onInput={(event) => (filter.value = event.currentTarget.value)} />
       )}

@@ -196,3 +196,58 @@ test("commands name what they are about and nothing else", () => {
   assert.equal(page.info("a;b='c"), "printf '%s\\n' 'a;b='\\''c' | plumbago info --names -");
   assert.equal(page.tagged("host", "$(reboot)"), "plumbago list --tag='host=$(reboot)'");
 });
+
+test("a link without a beginning means what it means for /render, and an empty page the last hour", () => {
+  assert.equal(page.parseView("target=a").from, "-24h");
+  assert.equal(page.parseView("").from, "-1h");
+  assert.equal(page.formatView({ ...page.parseView("target=a"), from: "-1h" }), "from=-1h&target=a");
+  assert.equal(page.viewOfAddress("https://graphite.example/render?target=sumSeries(a.*, b)&width=3")?.panels[0]?.targets[0], "sumSeries(a.*, b)");
+});
+
+test("parts of a link that cannot be read are named", () => {
+  assert.deepEqual(page.unreadable("#from=-2h&target=a%20b&panel=x&panel&rawData"), []);
+  const found = page.unreadable("#garbage&target=%zz&title=50%&from=%E0%A4");
+  assert.equal(found.length, 4);
+  assert.match(found[0], /garbage.* is no parameter/);
+  assert.match(found[1], /target=%zz.* encodes no character/);
+  assert.equal(page.unreadable("%&".repeat(100)).length, 6);
+});
+
+test("values of arguments are known, by keyword too", () => {
+  const described = { name: "summarize", function: "", description: "", params: [{ name: "seriesList", type: "seriesList" }, { name: "interval", type: "interval", suggestions: ["10min"] }, { name: "func", type: "aggFunc", default: "sum", options: ["avg", "sum"] }, { name: "alignToFrom", type: "boolean", default: false }] };
+  const values = (text) => page.valuesOf(page.parameterAt(text, page.callAt(text, text.length), described)).map(page.literal);
+  assert.deepEqual(values("summarize(a.b,"), ["'10min'"]);
+  assert.deepEqual(values("summarize(a.b,'1h','"), ["'sum'", "'avg'"]);
+  assert.deepEqual(values("summarize(a.b,func='"), ["'sum'", "'avg'"]);
+  assert.deepEqual(values("summarize(a.b, alignToFrom="), ["false", "true"]);
+  assert.deepEqual(values("summarize("), []);
+});
+
+test("what is invisible is shown, whatever plane it is from", () => {
+  assert.equal(page.visible("a\u061cb\u3164\u{e0041}\ufe0f\ud800"), "a\\u061cb\\u3164\\u{e0041}\\ufe0f\\ud800");
+  assert.equal(page.visible("ünï 🦀 \u05d0"), "ünï 🦀 \u05d0");
+});
+
+test("queries of other sources, library panels and references forward", () => {
+  const read = (json) => page.readImport(JSON.stringify(json));
+  const imported = read({ apiVersion: "dashboard.grafana.app/v1beta1", spec: { panels: [
+    { title: "Mixed", datasource: { type: "datasource", uid: "-- Mixed --" }, targets: [{ refId: "A", target: "sumSeries(#B)", datasource: { type: "graphite" } }, { refId: "B", target: "a.*", hide: true, datasource: { type: "graphite" } }, { refId: "C", target: "x", datasource: { type: "influxdb" } }] },
+    { title: "Lib", libraryPanel: { name: "Shared", uid: "u" } },
+    { title: "Prom", datasource: { type: "prometheus" }, targets: [{ refId: "A", expr: "up" }] },
+  ] } });
+  assert.deepEqual(imported.view.panels.map((panel) => panel.targets), [["sumSeries(a.*)"]]);
+  assert.equal(imported.leftOut.length, 3);
+  assert.match(imported.leftOut[0], /Mixed, query C: no query of Graphite \(influxdb\)/);
+  assert.match(imported.leftOut[1], /library panel Shared/);
+  assert.match(imported.leftOut[2], /prometheus/);
+  // References in a circle and ones that multiply end.
+  const many = Array.from({ length: 20 }, (_, place) => ({ refId: String.fromCharCode(65 + place), target: `group(${"#A,#B,#C,".repeat(30)}x)` }));
+  assert.ok(read({ panels: [{ title: "x", targets: many }] }).view.panels[0].targets[0].length < 300_000);
+  assert.throws(() => read({ spec: { elements: { a: {} } } }), /schema v2/);
+});
+
+test("a stack has gaps where none of its series has a value", () => {
+  const series = (values) => ({ name: "a", axis: 0, step: 60, consolidation: "average", values });
+  const answer = { from: 0, until: 240, now: 0, total: 2, axes: [{ start: 0, step: 60, count: 4 }], series: [series([1, null, null, 4]), series([1, 2, null, null])] };
+  assert.deepEqual(page.shape(answer, () => true).drawn, [[1, 0, null, 4], [2, 2, null, 4]]);
+});

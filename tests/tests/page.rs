@@ -3,6 +3,7 @@
 
 mod costs;
 mod explain;
+mod trouble;
 
 use std::time::Instant;
 
@@ -70,7 +71,7 @@ fn names_are_found_and_plotted() {
     browser.wait("a plot", &format!("{DRAWN} === 1"));
     browser.wait_text(".legend", "servers.web01.cpu.user");
     browser.wait_text(".legend", "stage 0 of 1min:1d");
-    assert!(browser.url().ends_with("#target=servers.web01.cpu.user"), "{}", browser.url());
+    assert!(browser.url().ends_with("#from=-1h&target=servers.web01.cpu.user"), "{}", browser.url());
     browser.press(&Key::Down.to_string());
     browser.press_with(Key::Shift, &Key::Enter.to_string());
     browser.wait_text(".legend", "servers.web02.cpu.user");
@@ -81,7 +82,7 @@ fn names_are_found_and_plotted() {
     browser.drag(".u-over", 200, 300);
     browser.wait("a zoom", "location.hash.startsWith('#from=17')");
     browser.back();
-    browser.wait("the view before", "!location.hash.includes('from=')");
+    browser.wait("the view before", "location.hash.startsWith('#from=-1h&')");
     browser.check_log(&[]);
 }
 
@@ -123,7 +124,7 @@ fn nothing_that_was_stored_becomes_html() {
     let target = http::encode(&format!("alias(servers.web01.Requests,'{EVIL}')"));
     browser.open(&page(
         &daemon,
-        &format!("#title={evil}&target={target}&target=evil.*&panel={evil}&target={evil}("),
+        &format!("#from=-1h&title={evil}&target={target}&target=evil.*&panel={evil}&target={evil}("),
     ));
     browser.wait_text(".legend", EVIL);
     browser.wait_text(".legend", "\\u202e");
@@ -145,7 +146,7 @@ fn nothing_that_was_stored_becomes_html() {
 fn a_mistake_is_marked_and_nothing_typed_is_lost() {
     let Some(browser) = Browser::start() else { return };
     let (_setup, daemon) = daemon();
-    browser.open(&page(&daemon, "#target=sumSeris(servers.*.cpu.user)"));
+    browser.open(&page(&daemon, "#from=-1h&target=sumSeris(servers.*.cpu.user)"));
     browser.wait_text(".problem", "unknown function sumSeris");
     browser.wait_text(".fault mark", "sumSeris");
     browser.wait_text(".fault", "sumSeries");
@@ -362,6 +363,9 @@ fn boards_are_read_from_files() {
         "{}",
         browser.url()
     );
+    // One that comes while the list is open is shown, too.
+    setup.file("boards/Later.txt", "target=evil.*\n");
+    browser.wait_text(".boards button", "Later");
     browser.check_log(&[]);
 }
 
@@ -475,7 +479,7 @@ fn axe_finds_no_violation() {
     let Some(browser) = Browser::start() else { return };
     let axe = std::fs::read_to_string(packages.join("node_modules/axe-core/axe.min.js")).unwrap();
     let (_setup, daemon) = daemon();
-    let state = "#title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
+    let state = "#from=-1h&title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
     for (width, dark) in [(360, true), (360, false), (768, true), (768, false), (1440, true), (1440, false)] {
         browser.look(width, 900, dark);
         browser.open("about:blank");

@@ -39,7 +39,7 @@ fn made_targets_are_explained() {
     let Some(browser) = Browser::start() else { return };
     let (_setup, daemon) = daemon();
     let target = "useSeriesAbove(servers.web01.cpu.user,0,%27user%27,%27system%27)";
-    browser.open(&page(&daemon, &format!("#target={target}")));
+    browser.open(&page(&daemon, &format!("#from=-1h&target={target}")));
     browser.wait("a plot", &format!("{DRAWN} === 1"));
     browser.click_button(".options", "Explain");
     browser.wait_text(".explain .made", "made by useSeriesAbove: group(servers.web01.cpu.system)");

@@ -1,0 +1,35 @@
+// Whether the daemon has another page than the one that is open, as after an update.
+
+import { effect, signal } from "@preact/signals";
+import { returned } from "./api";
+
+export const isOld = signal(false);
+
+const EVERY = 600_000;
+
+/** Compares the page's script with the daemon's from now on: at times, in sight again, and after a failure. */
+export function followVersion(): void {
+  let first: string | null = null;
+  const look = async () => {
+    const tag = await newest();
+    if (tag === null) return;
+    first ??= tag;
+    if (tag !== first) isOld.value = true;
+  };
+  void look();
+  window.setInterval(() => document.visibilityState === "visible" && void look(), EVERY);
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && void look());
+  effect(() => {
+    if (returned.value > 0) void look();
+  });
+}
+
+/** The tag of the daemon's script; null if nobody knows. */
+async function newest(): Promise<string | null> {
+  try {
+    const response = await fetch(new URL("page.js", import.meta.url), { method: "HEAD", cache: "no-store", credentials: "same-origin" });
+    return response.ok ? response.headers.get("etag") : null;
+  } catch {
+    return null;
+  }
+}
