@@ -68,7 +68,7 @@ test("series of different steps share the moments", () => {
   const shaped = page.shape(answer, () => true);
   assert.deepEqual(shaped.times, [0, 60, 120]);
   assert.deepEqual(shaped.own, [[1, null, 3], [10, undefined, 20]]);
-  assert.deepEqual(shaped.drawn, [[1, 0, 3], [11, undefined, 23]]);
+  assert.deepEqual(shaped.drawn, [[1, null, 3], [11, undefined, 23]]);
   assert.deepEqual(shaped.below, [-1, 0]);
   assert.deepEqual(page.summary([1, null, 3]), { last: 3, min: 1, max: 3, mean: 2 });
 });

@@ -205,6 +205,25 @@ impl Browser {
         self.mouse(&[to(left + x - 2, top + y), to(left + x, top + y)]);
     }
 
+    /// Touches an element with two fingers, `apart` pixels from each other around a point, and moves them until they
+    /// are `then` pixels apart.
+    pub fn pinch(&self, selector: &str, x: i64, apart: i64, then: i64) {
+        let (left, top) = self.corner(selector);
+        let touch = |kind: &str, apart: Option<i64>| {
+            let at = |side: i64, apart: i64| json!({"x": left + x + side * apart / 2, "y": top + 60, "id": side + 1});
+            let points: Vec<Value> =
+                apart.into_iter().flat_map(|apart| [at(-1, apart), at(1, apart)]).collect();
+            self.devtools("Input.dispatchTouchEvent", &json!({"type": kind, "touchPoints": points}));
+        };
+        self.devtools("Emulation.setTouchEmulationEnabled", &json!({"enabled": true, "maxTouchPoints": 2}));
+        touch("touchStart", Some(apart));
+        for step in 1..=5 {
+            touch("touchMove", Some(apart + (then - apart) * step / 5));
+        }
+        touch("touchEnd", None);
+        self.devtools("Emulation.setTouchEmulationEnabled", &json!({"enabled": false}));
+    }
+
     /// Sets the size of the page in pixels, and the colours that the system asks for.
     pub fn look(&self, width: u32, height: u32, dark: bool) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});

@@ -479,13 +479,23 @@ fn axe_finds_no_violation() {
     let Some(browser) = Browser::start() else { return };
     let axe = std::fs::read_to_string(packages.join("node_modules/axe-core/axe.min.js")).unwrap();
     let (_setup, daemon) = daemon();
-    let state = "#from=-1h&title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
+    let state = "#broken&from=-1h&title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
     for (width, dark) in [(360, true), (360, false), (768, true), (768, false), (1440, true), (1440, false)] {
+        let fits = |what: &str| {
+            assert_eq!(violations(&browser, &axe), serde_json::json!([]), "{what}, {width} px, dark: {dark}");
+            let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
+            assert!(overflow.as_i64().unwrap() <= 0, "{what}, {width} px: {overflow} px too wide");
+        };
         browser.look(width, 900, dark);
         browser.open("about:blank");
         browser.open(&page(&daemon, state));
         browser.wait_text(".legend", "servers.web01.cpu.user");
         browser.wait_text(".problem", "sumSeris");
+        browser.wait_text(".notice", "broken");
+        browser.click(".when");
+        browser.wait("the popup", "document.querySelector('.popup') !== null");
+        fits("the time range");
+        browser.click(".when");
         if width < 900 {
             browser.click("[aria-label=Names]");
         }
@@ -493,21 +503,15 @@ fn axe_finds_no_violation() {
         browser.click_button(".options", "Explain");
         browser.wait_text(".explain .facts", "4 series");
         browser.picture(&format!("{width}-{}", if dark { "dark" } else { "light" }));
-        let found = violations(&browser, &axe);
-        assert_eq!(found, serde_json::json!([]), "{width} px, dark: {dark}");
-        let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
-        assert!(overflow.as_i64().unwrap() <= 0, "{width} px: the page is {overflow} px too wide");
-    }
-    browser.look(360, 900, true);
-    browser.open("about:blank");
-    browser.open(&page(&daemon, "#status"));
-    browser.wait_text(".status h2", "Ready");
-    browser.script("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
-    assert_eq!(violations(&browser, &axe), serde_json::json!([]), "the status");
-    let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
-    assert!(overflow.as_i64().unwrap() <= 0, "the status is {overflow} px too wide");
-    for dark in [true, false] {
-        browser.look(360, 900, dark);
+        fits("the graphs");
+        browser.click_button(".options", "Table");
+        browser.wait_text(".values th", "servers.web01.cpu.user");
+        fits("a table");
+        browser.open("about:blank");
+        browser.open(&page(&daemon, "#status"));
+        browser.wait_text(".status h2", "Ready");
+        browser.script("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+        fits("the status");
         browser.open("about:blank");
         browser.open(&page(&daemon, "#rules"));
         browser.type_into("#rule-name", "servers.db01.Requests");
@@ -515,17 +519,13 @@ fn axe_finds_no_violation() {
         browser.wait_text(".explanation", "when all are full");
         browser.click_button(".rules form", "Try");
         browser.wait_text(".tried", "metrics counted");
-        assert_eq!(violations(&browser, &axe), serde_json::json!([]), "the rules, dark: {dark}");
-        let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
-        assert!(overflow.as_i64().unwrap() <= 0, "the rules are {overflow} px too wide");
+        fits("the rules");
         browser.open("about:blank");
         browser.open(&page(&daemon, "#costs"));
         browser.wait_text(".costs caption", "Metrics that were created last");
         browser.click_button(".costs th", "host");
         browser.wait_text(".costs caption", "Values of host");
-        assert_eq!(violations(&browser, &axe), serde_json::json!([]), "what costs, dark: {dark}");
-        let overflow = browser.script("return document.documentElement.scrollWidth - window.innerWidth");
-        assert!(overflow.as_i64().unwrap() <= 0, "what costs is {overflow} px too wide");
+        fits("what costs");
     }
     browser.check_log(&["400 (Bad Request)"]);
 }

@@ -151,6 +151,21 @@ fn steps_go_back_one_by_one() {
     browser.check_log(&[]);
 }
 
+/// Two fingers that part zoom in.
+#[test]
+fn two_fingers_zoom() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, "#from=-1h&target=servers.web01.cpu.user"));
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    browser.pinch(".u-over", 400, 200, 400);
+    browser.wait("a zoom", "location.hash.startsWith('#from=17')");
+    let range = "const found = new URLSearchParams(location.hash.slice(1)); return found.get('until') - found.get('from')";
+    let seconds = browser.script(range).as_i64().unwrap();
+    assert!((1700..1900).contains(&seconds), "half an hour is shown: {seconds} s");
+    browser.check_log(&[]);
+}
+
 /// Events are drawn, read out and listed, as text.
 #[test]
 fn events_are_named_in_plots() {
