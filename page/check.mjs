@@ -1,10 +1,11 @@
-// Checks the page: types, and that dist/ is what the sources build to, byte by byte. build.mjs refuses packages
+// Checks the page: types, sizes, and that dist/ is what the sources build to, byte by byte. build.mjs refuses packages
 // with other licences than it lists.
 //   node check.mjs
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { gzipSync } from "node:zlib";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -39,5 +40,12 @@ try {
 } finally {
   rmSync(built, { recursive: true });
 }
+// What a browser loads before the first paint, and all of it.
+const zipped = (names) => names.reduce((sum, name) => sum + gzipSync(readFileSync(join("dist", name)), { level: 9 }).length, 0);
+const first = zipped(["index.html", "page.js", "style.css"]);
+const all = first + zipped(["codemirror.js", "licences.txt"]);
+console.log(`first load ${(first / 1024).toFixed(1)} KiB gzipped, all files ${(all / 1024).toFixed(1)} KiB`);
+if (first > 80 * 1024) problems.push("the first load is larger than 80 KiB gzipped");
+if (all > 240 * 1024) problems.push("all files together are larger than 240 KiB gzipped");
 for (const problem of problems) console.error(problem);
 process.exitCode = problems.length > 0 ? 1 : 0;

@@ -1,7 +1,7 @@
 // One panel: its targets, the plot, and the legend.
 
-import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useComputed, useSignal, type ReadonlySignal } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Refusal, type Columns } from "./api";
 import { colorOf } from "./colors";
 import { Drawn, marksNear, update, type Asked, type Followed } from "./draw";
@@ -121,9 +121,11 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
 
   const found = answer.value;
   const own = drawn.current?.drawn.shaped.own;
-  const summaries = found?.series.map((column) => summary(column.values)) ?? [];
+  const summaries = useMemo(() => found?.series.map((column) => summary(column.values)) ?? [], [found]);
   const isCurrent = current.value === place;
-  const nearest = followed.value?.at === null ? null : (followed.value?.nearest ?? null);
+  // The pointer moves often: what follows it is a part of its own, and the legend follows the nearest series only.
+  const near = useComputed(() => (followed.value?.at == null ? null : followed.value.nearest));
+  const nearest = near.value;
   return (
     <section class={`panel${isCurrent ? " current" : ""}`} aria-label={`Panel ${place + 1} ${visible(panel.title)}`} onFocusCapture={() => (current.value = place)} onPointerDown={() => (current.value = place)}>
       <header>
@@ -152,7 +154,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       >
         {isEmpty && <p class="hint">Search a name above, choose one in the tree, or type a target.</p>}
         {!isEmpty && found?.series.length === 0 && <p class="hint">No series: no name matches, or there are no points in this range.</p>}
-        {found && own && followed.value && <Tip found={found} own={own} times={drawn.current?.drawn.shaped.times ?? []} followed={followed.value} zone={tz} unit={option(panel, "yUnitSystem")} hidden={hidden.value} width={width.value} />}
+        {found && own && <Tip found={found} own={own} times={drawn.current?.drawn.shaped.times ?? []} followed={followed} zone={tz} unit={option(panel, "yUnitSystem")} hidden={hidden.value} width={width.value} />}
       </div>
       {found && found.series.length > 0 && shows.value === "table" && <Table found={found} zone={tz} unit={option(panel, "yUnitSystem")} />}
       {found && found.series.length > 0 && (
@@ -188,7 +190,7 @@ interface TipProps {
   found: Columns;
   own: (number | null | undefined)[][];
   times: number[];
-  followed: Followed;
+  followed: ReadonlySignal<Followed | null>;
   zone: string;
   unit: string;
   hidden: ReadonlySet<string>;
@@ -196,7 +198,9 @@ interface TipProps {
 }
 
 /** The values under the crosshair, largest first. */
-function Tip({ found, own, times, followed, zone, unit, hidden, width }: TipProps) {
+function Tip({ found, own, times, followed: following, zone, unit, hidden, width }: TipProps) {
+  const followed = following.value;
+  if (!followed) return null;
   const { at } = followed;
   if (at === null || times[at] === undefined) return null;
   const rows = found.series

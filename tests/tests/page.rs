@@ -3,6 +3,7 @@
 
 mod costs;
 mod explain;
+mod figures;
 mod trouble;
 
 use std::time::Instant;

@@ -166,6 +166,28 @@ fn two_fingers_zoom() {
     browser.check_log(&[]);
 }
 
+/// The series nearest to the pointer is raised on a canvas of its own, so that the others are not drawn again.
+#[test]
+fn the_nearest_series_is_raised() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, "#from=-1h&target=servers.*.cpu.user"));
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    let drawn = "const c = document.querySelector('.raised'); \
+                 return c !== null && new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer).some((p) => p !== 0)";
+    assert_eq!(browser.script(drawn), false);
+    for y in (20..200).step_by(10) {
+        browser.hover(".u-over", 300, y);
+        if browser.script("return document.querySelector('.tip .near') !== null") == true {
+            break;
+        }
+    }
+    browser.wait("the series in the legend", "document.querySelectorAll('.legend .near').length === 1");
+    assert_eq!(browser.script(drawn), true);
+    browser.picture("raised");
+    browser.check_log(&[]);
+}
+
 /// Events are drawn, read out and listed, as text.
 #[test]
 fn events_are_named_in_plots() {
