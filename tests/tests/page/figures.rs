@@ -24,7 +24,7 @@ fn filled() -> (Setup, Daemon) {
     let names: Vec<Point> =
         (0..100_000).map(|n| Point::new(format!("wide.child-{n:06}"), NOW, 1.0)).collect();
     daemon.put(&names);
-    for hour in 0..24 {
+    for hour in 0..24_i64 {
         let points: Vec<Point> = (0..60)
             .flat_map(|minute| (0..100_i32).map(move |n| (hour * 60 + minute, n)))
             .map(|(minute, n)| {
