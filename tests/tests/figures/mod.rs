@@ -9,8 +9,8 @@
 //! ```
 //!
 //! `PLUMBAGO_FIGURES_NAMES` and `PLUMBAGO_FIGURES_DIRECTORIES` set the number of names and directories (a million by
-//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand). The results are in
-//! `docs/measurements.md`. The daemon is the release binary named above; code of the store that runs inside the
+//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand). [`page`] has sizes of its own.
+//! The results are in `docs/measurements.md`. The daemon is the release binary named above; code of the store that runs inside the
 //! test is built with the profile of the tests.
 
 mod bare;
@@ -19,6 +19,7 @@ mod creation;
 mod disk;
 mod finds;
 mod kill;
+mod page;
 mod points;
 mod reads;
 mod returns;
