@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import type { Columns } from "./api";
 import { colorOf, faded } from "./colors";
 import { short } from "./numbers";
+import { Raise } from "./raise";
 import { shape, type Shaped } from "./shape";
 
 /** An event of /events. */
@@ -43,6 +44,8 @@ export interface Wishes {
 
 /** The crosshairs of all plots move together. */
 const TOGETHER = "all";
+/** Above so many series only the nearest one has a point at the crosshair: each point is a layer of the browser. */
+const POINTS_MAX = 30;
 
 export class Drawn {
   readonly plot: uPlot;
@@ -118,6 +121,7 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
     scale, side, stroke: text, font, grid: side === 3 ? grid : { show: false }, ticks: { show: false }, size: 52, gap: 4,
     values: (_, splits) => splits.map((split) => short(split, asked.unit || "si")),
   });
+  let raise: Raise | undefined;
   const range: uPlot.Scale.Range = (_, min, max) => padded(min, max, asked.yMin, asked.yMax);
   return {
     width: asked.width,
@@ -128,11 +132,12 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
     cursor: {
       sync: { key: TOGETHER, setSeries: false },
       focus: { prox: 24 },
-      points: { size: 6 },
+      points: { size: 6, one: answer.series.length > POINTS_MAX },
       drag: { x: true, y: false, setScale: false },
       dataIdx: (plot, place, closest) => (place === 0 ? closest : near(plot, place, closest)),
     },
-    focus: { alpha: 0.35 },
+    // Any other value would draw all series again when another one comes near.
+    focus: { alpha: 1 },
     scales: {
       x: { time: true, range: (_, min, max) => [min, max] },
       y: { range },
@@ -160,11 +165,13 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
           const { idx, left, top } = plot.cursor;
           const nearest = plot.series.findIndex((one, place) => place > 0 && (one as { _focus?: boolean })._focus === true);
           const focused = plot.series.filter((one, place) => place > 0 && (one as { _focus?: boolean })._focus === true).length;
+          raise?.show(focused === 1 && answer.series.length > 1 ? nearest : null);
           const inside = left !== undefined && left !== null && left >= 0;
           wishes.follow({ at: inside ? (idx ?? null) : null, nearest: focused === 1 ? nearest - 1 : null, left: left ?? 0, top: top ?? 0 });
         },
       ],
-      draw: [(plot) => infinite(plot, asked, shaped), (plot) => marks(plot, asked)],
+      ready: [(plot) => (raise = new Raise(plot, stepped))],
+      draw: [(plot) => infinite(plot, asked, shaped), (plot) => marks(plot, asked), () => raise?.draw()],
     },
   };
 }
