@@ -19,6 +19,7 @@ mod creation;
 mod disk;
 mod finds;
 mod kill;
+mod operations;
 mod points;
 mod reads;
 mod returns;
