@@ -169,7 +169,7 @@ fn in_daemon(daemon: &Daemon, names: &[String], times: (i64, i64)) -> Compared {
         // One slot less than the stage has: the clock of the daemon is read later.
         let shown = rendered(daemon, "mig.*.*", step * (slots - 1), now());
         for (metric, name) in names.iter().enumerate() {
-            let slots = shown.get(name).map_or(&[][..], |slots| &slots[..]);
+            let slots = shown.get(name).map(Vec::as_slice).unwrap_or_default();
             found.add(&wanted(metric, times, step), slots);
         }
     }
