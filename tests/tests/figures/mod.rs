@@ -9,10 +9,9 @@
 //! ```
 //!
 //! `PLUMBAGO_FIGURES_NAMES` and `PLUMBAGO_FIGURES_DIRECTORIES` set the number of names and directories (a million by
-//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand). [`page`] has sizes of its own.
-//! The results are in `docs/measurements.md`. The daemon is the release binary named above; code of the store that runs inside the
-//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand). The results are in
-//! `docs/measurements.md`; so are the variables of `operations`, the figures of what an operator does. The daemon is the release binary named above; code of the store that runs inside the
+//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand). [`page`], [`operations`] and
+//! [`kairosdb`] have sizes of their own. The results are in `docs/measurements.md`. The daemon is the release binary named
+//! above; code of the store that runs inside the
 //! test is built with the profile of the tests.
 
 mod bare;
