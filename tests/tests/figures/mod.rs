@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `PLUMBAGO_FIGURES_NAMES` and `PLUMBAGO_FIGURES_DIRECTORIES` set the number of names and directories (a million by
-//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand). The results are in
+//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand); the sizes of the figures
+//! beside a real KairosDB are said in `kairosdb/mod.rs`. The results are in
 //! `docs/measurements.md`. The daemon is the release binary named above; code of the store that runs inside the
 //! test is built with the profile of the tests.
 
@@ -18,6 +19,7 @@ mod cleanup;
 mod creation;
 mod disk;
 mod finds;
+mod kairosdb;
 mod kill;
 mod points;
 mod reads;
