@@ -77,6 +77,11 @@ impl JavaServer {
         Err(self.failed("it did not answer for minutes"))
     }
 
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The directory of its data.
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -19,6 +19,7 @@ mod cleanup;
 mod creation;
 mod disk;
 mod finds;
+mod kairosdb;
 mod kill;
 mod operations;
 mod page;
