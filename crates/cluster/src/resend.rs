@@ -32,8 +32,8 @@ impl Member {
     }
 
     /// Sends retained rows again whenever a server was restarted, because it may have lost rows that it had
-    /// acknowledged. Retained rows expire only once it is known that no server was restarted after they were acknowledged.
-    /// Never returns.
+    /// acknowledged. Retained rows expire only once it is known that no server was restarted after they were
+    /// acknowledged. Never returns.
     pub(crate) async fn resend_after_restarts(self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
