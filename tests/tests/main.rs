@@ -54,6 +54,7 @@ mod page;
 mod page_build;
 mod parity;
 mod peers;
+mod peers_events;
 mod peers_tls;
 mod power;
 mod power_spool;

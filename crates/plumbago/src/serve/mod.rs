@@ -161,13 +161,13 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let ingest = bind_ingest(config, &core, &relay, rules_of_names.clone(), stage.as_ref())?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
     let lease = core.job_lease();
-    let events = events::open(config)?;
+    let peers = Arc::new(peers::open(config, &core.registry)?);
+    let events = events::open(config, peers::OfEvents::of(&core.keeper, &peers))?;
     let work = core.work(config, Arc::clone(&lease), events::Events::open(Arc::clone(&events)));
     let mut jobs = plumbago_maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
     jobs.push((Arc::new(ApplyRulesJob(work.clone())), config.maintenance.apply_rules_every));
     let scheduler = Scheduler::new(jobs, core.job_context(config), lease);
     let runs = Runs::new(work.clone(), stop.clone());
-    let peers = Arc::new(peers::open(config, &core.registry)?);
     let parts = (core.engine.clone(), core.keeper.clone());
     let sources = admin::Sources { listeners: listeners.clone(), relay: relay.clone(), stage: stage.clone() };
     let control =
@@ -193,7 +193,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         writer: Arc::new(writes::Requests { writes: ingest.writes(), runs: runs.clone() }),
         readiness: Arc::new(health.clone()),
         metadata: Arc::new(info::Settings::new(&core)),
-        events,
+        events: Arc::clone(&events),
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
         answers: core.answers.clone(),
@@ -208,7 +208,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let admin_handles = AdminHandles {
         readiness: Arc::new(health.clone()),
         actions: Arc::new(control.clone()),
-        heads: Arc::new(control.clone()),
+        heads: Arc::new(peers::Answers { control: control.clone(), events }),
         registry: core.registry.clone(),
         secret,
     };
