@@ -67,6 +67,7 @@ mod restarts;
 mod rule_tester;
 mod rules_apply;
 mod sasi;
+mod sasi_kairosdb;
 mod scenario;
 mod seeds;
 mod senders;
