@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use plumbago_cassandra_node::cache::{self, RunDirectory};
 use plumbago_cassandra_node::{NodeError, java, process, server};
 
+use crate::POM;
 use crate::java_server::{self, JavaServer, Launch};
-
-/// The POM that pins the version.
-const POM: &str = include_str!("../pom.xml");
 
 /// The area of the cache.
 const AREA: &str = "kairosdb";
@@ -47,7 +45,7 @@ impl KairosDb {
     /// [`NodeError::Missing`] without Java 17 or Maven, [`NodeError::Fetch`] if the jars cannot be downloaded,
     /// [`NodeError::Start`] if it does not answer, [`NodeError::Io`] for files and processes.
     pub fn start(backend: Backend<'_>) -> Result<Self, NodeError> {
-        let jars = java_server::jars(AREA, version(), POM)?;
+        let jars = java_server::jars(AREA, version(), POM, "kairosdb")?;
         let directory = RunDirectory::make_in(&cache::area(AREA)?)?;
         let [http, telnet] = java_server::free_ports()?;
         let home = directory.path().to_path_buf();
