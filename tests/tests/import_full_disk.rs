@@ -151,7 +151,7 @@ fn child_imports_from_kairosdb() {
     let mut importing = Guarded::start(setup.command(&slowly), &setup.path().join("import.log"));
     wait_until("parts to be stored", || {
         assert!(importing.runs(), "{}", importing.output());
-        state().is_some_and(|state| state["stored"].as_array().is_some_and(|parts| parts.len() >= 3))
+        state().is_some_and(|state| state["stored"].as_array().is_some_and(|parts| parts.len() >= 20))
     });
     disk.leave(KEPT_FREE / 2);
     let status = importing.wait();
