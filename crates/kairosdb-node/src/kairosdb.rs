@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use plumbago_cassandra_node::cache::{self, RunDirectory};
 use plumbago_cassandra_node::{NodeError, java, process, server};
 
+use crate::POM;
 use crate::java_server::{self, JavaServer, Launch};
-
-/// The POM that pins the version.
-const POM: &str = include_str!("../pom.xml");
 
 /// The area of the cache.
 const AREA: &str = "kairosdb";
@@ -58,7 +56,7 @@ impl KairosDb {
     ///
     /// As [`KairosDb::start`].
     pub fn start_with_heap(backend: Backend<'_>, heap_mib: u32) -> Result<Self, NodeError> {
-        let jars = java_server::jars(AREA, version(), POM)?;
+        let jars = java_server::jars(AREA, version(), POM, "kairosdb")?;
         let directory = RunDirectory::make_in(&cache::area(AREA)?)?;
         let [http, telnet] = java_server::free_ports()?;
         let home = directory.path().to_path_buf();

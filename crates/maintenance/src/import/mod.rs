@@ -210,7 +210,8 @@ impl Run<'_> {
                 places.push(place);
             }
         }
-        let reports = self.work.histories.take(histories, self.plan.options()).await?;
+        let taken = self.work.histories.take(histories, self.plan.options()).await;
+        let reports = taken.map_err(VerbError::Interrupted)?;
         let mut by_place: Vec<Option<HistoryReport>> = vec![None; group.len()];
         places.into_iter().zip(reports).for_each(|(place, report)| by_place[place] = Some(report));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -348,10 +348,15 @@ async fn at_rest<T>(
     let result = work(&loaded.config, &core).await;
     core.engine.stop(STORE_TIMEOUT).await;
     stop.cancel();
-    close(core).await?;
-    // If it cannot be written, the next start replays a journal that is empty, and that is all.
-    let _ = greeting::closed(&loaded.config.data_dir);
-    result
+    let closed = close(core).await;
+    if closed.is_ok() {
+        // If it cannot be written, the next start replays a journal that is empty, and that is all.
+        let _ = greeting::closed(&loaded.config.data_dir);
+    }
+    // A full disk may fail both, and the work says more about it.
+    let done = result?;
+    closed?;
+    Ok(done)
 }
 
 /// Opens the stores and the engine without listeners, does some work of a verb, and closes them. Points of earlier
