@@ -77,6 +77,7 @@ mod sizing;
 mod slots;
 mod smoke;
 mod status;
+mod store_import;
 mod unread;
 mod users;
 mod verbs;

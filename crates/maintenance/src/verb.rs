@@ -20,6 +20,7 @@ use crate::events::EventKeeper;
 use crate::graphite::GraphiteConnector;
 use crate::import::Histories;
 use crate::job::{Context, JobError, Stores};
+use crate::other_store::StoreConnector;
 use crate::quotas::DirectoryQuotas;
 use crate::schedule::JobLease;
 use crate::select::MetricNames;
@@ -72,6 +73,8 @@ pub struct Work {
     pub kairosdbs: Arc<dyn KairosConnector>,
     /// Asks other Graphite servers.
     pub graphites: Arc<dyn GraphiteConnector>,
+    /// Opens other stores.
+    pub other_stores: Arc<dyn StoreConnector>,
     /// The events of the data directory.
     pub events: Arc<dyn EventKeeper>,
     /// Decides which process runs a maintenance job.

@@ -45,7 +45,7 @@ pub use error::{ErrorKind, StoreError};
 pub use events::{EventFilter, EventQuestion, PeerEvent};
 pub use fetch::{FetchError, FetchRequest, Provenance, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
-pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage};
+pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage, StoredMetric};
 pub use kairos::{KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit};
 pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta, ReadNotes};

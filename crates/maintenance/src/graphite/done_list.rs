@@ -1,12 +1,13 @@
 //! The metrics that a run has stored, so that one that was killed goes on. The list is removed at the end of a run.
 
 use std::collections::HashSet;
-use std::fs::{self, OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::alone;
 use crate::skipped::unwritable;
 use crate::verb::VerbError;
 
@@ -31,11 +32,7 @@ impl DoneList {
             fs::create_dir_all(directory).map_err(failed)?;
         }
         let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(VerbError::Taken(verb.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
+        alone::hold(&file, &path, verb)?;
         let found = read(&path, made_for);
         let goes_on = found.is_some();
         list.known = found.unwrap_or_default();

@@ -5,7 +5,7 @@
 //! index lists), and 16 bytes a point. Numbers are little-endian.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::ImportKairosdbReport;
 use super::suggest::Suggestions;
+use crate::alone;
 use crate::backup::take::free_at;
 use crate::skipped::unwritable;
 use crate::verb::VerbError;
@@ -97,7 +98,7 @@ impl Scratch {
         made_for: serde_json::Value,
         min_free: u64,
     ) -> Result<Self, VerbError> {
-        let lock = lock(&directory.with_extension("lock"))?;
+        let lock = alone::lock(&directory.with_extension("lock"), "import-kairosdb")?;
         let state = fs::read(directory.join(STATE)).ok();
         let state = state.and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
         let state = state.filter(|state| state.made_for == made_for && is_whole(directory, state));
@@ -298,20 +299,6 @@ impl Scratch {
             fs::rename(&new, &path)
         };
         write().map_err(|error| unwritable(&path, &error))
-    }
-}
-
-/// Two runs at once would spoil each other's files. A daemon runs more than one job at a time.
-fn lock(path: &Path) -> Result<File, VerbError> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error))?;
-    }
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    let file = file.map_err(|error| unwritable(path, &error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(VerbError::Taken("import-kairosdb".to_owned())),
-        Err(TryLockError::Error(error)) => Err(unwritable(path, &error)),
     }
 }
 
