@@ -43,6 +43,7 @@ pub mod windows;
 mod drive;
 mod idle;
 mod jobs;
+mod pace;
 mod rate;
 mod report;
 mod skipped;

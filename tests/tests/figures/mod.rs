@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `PLUMBAGO_FIGURES_NAMES` and `PLUMBAGO_FIGURES_DIRECTORIES` set the number of names and directories (a million by
-//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand). The results are in
+//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search (a hundred thousand), `PLUMBAGO_FIGURES_RULES` the number of
+//! metrics that get other rules (a hundred thousand). The results are in
 //! `docs/measurements.md`. The daemon is the release binary named above; code of the store that runs inside the
 //! test is built with the profile of the tests.
 
@@ -22,6 +23,7 @@ mod kill;
 mod points;
 mod reads;
 mod returns;
+mod rules;
 
 use std::time::Instant;
 
