@@ -44,50 +44,41 @@ pub struct ApplyRules {
     /// Count what would change and change nothing.
     pub dry_run: bool,
     /// Metrics per second, at most; 0 for no limit. `None` for a pace that takes about a tenth of the processor time that
-    /// the process uses otherwise, while points arrive.
+    /// the process uses otherwise, while points arrive, and at most [`Context::rows_per_second`].
     pub rate: Option<u32>,
 }
 
-/// How fast metrics change.
-enum Speed {
-    /// At most so many in a second.
-    Rate(Rate),
-    /// Beside points that arrive.
-    Beside(Pace),
-}
-
-/// Batches of metrics at some speed.
+/// Batches of metrics, and when they begin.
 struct Batches {
-    speed: Speed,
+    rate: Rate,
+    /// `None` if a rate was asked for.
+    pace: Option<Pace>,
     /// Metrics in the next batch, at most.
     size: usize,
 }
 
 impl Batches {
-    fn new(rate: Option<u32>, received: Received) -> Self {
-        let (speed, size) = match rate {
-            None => (Speed::Beside(Pace::new(received)), BESIDE),
-            Some(0) => (Speed::Rate(Rate::new(0)), BATCH),
-            Some(rate) => {
-                let size = (rate as usize / BATCHES_A_SECOND).clamp(1, BATCH);
-                (Speed::Rate(Rate::new(rate)), size)
-            }
+    /// Batches at a rate; without one, beside points that arrive, and at most `most` metrics in a second.
+    fn new(rate: Option<u32>, most: u32, received: Received) -> Self {
+        let size = match rate {
+            None => BESIDE,
+            Some(0) => BATCH,
+            Some(rate) => (rate as usize / BATCHES_A_SECOND).clamp(1, BATCH),
         };
-        Self { speed, size }
+        let pace = rate.is_none().then(|| Pace::new(received));
+        Self { rate: Rate::new(rate.unwrap_or(most)), pace, size }
     }
 
     /// Waits until a batch may begin in which so many metrics change.
     async fn begin(&mut self, metrics: usize) {
-        match &mut self.speed {
-            Speed::Rate(rate) => rate.take(metrics).await,
-            Speed::Beside(pace) => {
-                self.size = if pace.begin().await { BATCH.min(2 * self.size) } else { BESIDE };
-            }
+        self.rate.take(metrics).await;
+        if let Some(pace) = &mut self.pace {
+            self.size = if pace.begin().await { BATCH.min(2 * self.size) } else { BESIDE };
         }
     }
 
     fn end(&mut self) {
-        if let Speed::Beside(pace) = &mut self.speed {
+        if let Some(pace) = &mut self.pace {
             pace.end();
         }
     }
@@ -159,7 +150,8 @@ impl Verb for ApplyRules {
         let metrics = select::count(&*work.names, &self.which).await?;
         work.progress.begin("applying the rules", Some(metrics));
         let histories = Arc::clone(&work.histories);
-        let mut batches = Batches::new(self.rate, Box::new(move || histories.received()));
+        let received = Box::new(move || histories.received());
+        let mut batches = Batches::new(self.rate, work.context.rows_per_second, received);
         let mut growing = Growing::default();
         let mut refusals = Refusals::default();
         let mut found = work.names.find(&self.which);
@@ -203,11 +195,12 @@ impl Job for ApplyRulesJob {
     }
 
     async fn run(&self, context: &Context) -> Result<Report, JobError> {
-        let work = self.0.for_run(context.stop.clone());
+        let mut work = self.0.for_run(context.stop.clone());
+        work.context.rows_per_second = context.rows_per_second;
         let mut report = Report { job: self.name().to_owned(), ..Report::default() };
         let tagged = Which { tags: vec!["name=~.+".to_owned()], ..Which::default() };
         for which in [Which::glob("**"), tagged] {
-            let verb = ApplyRules { which, dry_run: context.dry_run, rate: Some(context.rows_per_second) };
+            let verb = ApplyRules { which, dry_run: context.dry_run, rate: None };
             let answer = verb.run(&work).await.map_err(job_error)?;
             answer.add_to(&mut report);
             (context.progress.0)(&report);
@@ -377,7 +370,7 @@ mod tests {
 
     #[test]
     fn batches_are_short_at_a_low_rate() {
-        let size = |rate| Batches::new(rate, Box::new(|| 0)).size;
+        let size = |rate| Batches::new(rate, 0, Box::new(|| 0)).size;
         assert_eq!([size(Some(0)), size(Some(1)), size(Some(50)), size(Some(9000))], [1000, 1, 12, 1000]);
         assert_eq!(size(None), 100);
     }
