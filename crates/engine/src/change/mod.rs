@@ -254,18 +254,16 @@ impl Engine {
         let mut states = Vec::new();
         for work in works.iter() {
             reports[work.place].points = work.points;
-            if work.is_placed() && !work.is_light() {
+            // Also if only the factor changes: late points were written to the journal again when the metric was held.
+            if work.is_placed() {
                 states.push(StateRow { id: work.head.id, bytes: both(work).encode() });
             }
         }
-        if !works.iter().all(Work::is_light) {
-            self.commit_history(FlushBatch { states, ..FlushBatch::default() }).await?;
-            let flush = Arc::clone(&self.parts().flush);
-            let synced = tokio::task::spawn_blocking(move || flush.sync()).await;
-            synced.unwrap_or_else(|error| {
-                Err(StoreError::with(ErrorKind::Internal, "sync new stages", error))
-            })?;
-        }
+        self.commit_history(FlushBatch { states, ..FlushBatch::default() }).await?;
+        let flush = Arc::clone(&self.parts().flush);
+        let synced = tokio::task::spawn_blocking(move || flush.sync()).await;
+        synced
+            .unwrap_or_else(|error| Err(StoreError::with(ErrorKind::Internal, "sync new stages", error)))?;
         self.set_configs(works).await
     }
 
