@@ -45,6 +45,7 @@ mod alone;
 mod drive;
 mod idle;
 mod jobs;
+mod pace;
 mod rate;
 mod report;
 mod skipped;

@@ -26,6 +26,7 @@ mod page;
 mod points;
 mod reads;
 mod returns;
+mod rules;
 
 use std::time::Instant;
 

@@ -57,6 +57,9 @@ pub trait Histories: HistorySink + MetricCopier + MetricCreator + RangeDeleter +
     /// If the store does not answer.
     async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, StoreError>;
 
+    /// The number of points that this process has received from senders so far.
+    fn received(&self) -> u64;
+
     /// Waits until a store on other machines has all rows, or `stop`.
     ///
     /// # Errors
