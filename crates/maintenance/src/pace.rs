@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use tokio::time::Instant;
 
 /// The processor time of the work, as a share of what the process uses otherwise.

@@ -11,9 +11,9 @@ use plumbago_telemetry::Registry;
 
 use super::config::Config;
 use super::connect;
-use super::peer::Peer;
+use super::peer::{Peer, Read};
 use super::trouble::Kind;
-use super::wire::{self, Malformed};
+use super::wire;
 use plumbago_tls::CaError;
 
 /// Requests pending rows and events from the peers of this daemon.
@@ -63,12 +63,7 @@ impl Client {
     }
 
     /// Sends a message to all peers and returns the answers of those that have one.
-    async fn ask_all<T>(
-        &self,
-        kind: Kind,
-        message: Vec<u8>,
-        read: fn(&[u8]) -> Result<T, Malformed>,
-    ) -> Vec<T> {
+    async fn ask_all<T>(&self, kind: Kind, message: Vec<u8>, read: Read<T>) -> Vec<T> {
         let body = Bytes::from(message);
         let asked =
             self.peers.iter().map(|peer| peer.ask((kind, read), (self.path.as_str(), &body), self.timeout));

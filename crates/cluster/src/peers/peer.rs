@@ -20,6 +20,9 @@ const IDLE_MAX: usize = 8;
 /// How long a peer gets no requests after a timeout. Otherwise every read would wait for it.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// Decodes the body of an answer.
+pub(super) type Read<T> = fn(&[u8]) -> Result<T, Malformed>;
+
 /// Another daemon, which is asked over HTTP.
 pub(super) struct Peer {
     pub(super) address: String,
@@ -68,7 +71,7 @@ impl Peer {
     /// within `timeout`, refuses the request, or has just timed out.
     pub(super) async fn ask<T>(
         &self,
-        (kind, read): (Kind, fn(&[u8]) -> Result<T, Malformed>),
+        (kind, read): (Kind, Read<T>),
         (path, body): (&str, &Bytes),
         timeout: Duration,
     ) -> Option<T> {

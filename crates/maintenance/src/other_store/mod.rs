@@ -49,7 +49,7 @@ async fn import_from(
     let made_for = serde_json::json!({
         "source": source.identity(), "globs": plan.globs, "rules": plan.rules, "overwrite": plan.overwrite,
     });
-    let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), &made_for)?;
+    let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), &made_for, "import-store")?;
     let skipped = Skipped::open(plan.skipped.as_deref(), done.goes_on())?;
     let mut run = Run::new(source, plan, work, done, skipped);
     work.progress.begin("looking for metrics", None);
