@@ -243,7 +243,7 @@ cassandra() {
     jars "$(pinned cassandra.5.0)"
 }
 
-# The version is in the POM. A test would fetch the jars itself (crates/kairosdb-node/src/java_server.rs).
+# The versions are in the POM. A test would fetch the jars itself (crates/kairosdb-node/src/java_server.rs).
 kairosdb() {
     local pom=../crates/kairosdb-node/pom.xml home="$cache/kairosdb" version
     version="$(sed -n "s/.*<kairosdb>\(.*\)<.*/\1/p" "$pom")"
@@ -252,7 +252,8 @@ kairosdb() {
     command -v mvn >/dev/null || apt_install maven || return 1
     note "fetching KairosDB $version into $home"
     rm -rf "$home/$version.unfinished"
-    mvn -q -B -f "$pom" dependency:copy-dependencies -DoutputDirectory="$home/$version.unfinished" >&2 || return 1
+    mvn -q -B -f "$pom" -Pkairosdb dependency:copy-dependencies -DoutputDirectory="$home/$version.unfinished" >&2 ||
+        return 1
     mv "$home/$version.unfinished" "$home/$version"
 }
 
@@ -262,21 +263,25 @@ older_cassandra() {
 
 # --- OpenTSDB -----------------------------------------------------------------------------------
 
-# OpenTSDB and the HBase for it, each with its own jars, and the program that makes the tables, compiled.
+# OpenTSDB and the HBase for it, each with its own jars, and the program that makes the tables, compiled. The versions are in
+# the POM, beside that of KairosDB.
 opentsdb() {
-    local home="$cache/opentsdb" part
-    if diff -q opentsdb "$home/sources" >/dev/null 2>&1; then return 0; fi
+    local crate=../crates/kairosdb-node home="$cache/opentsdb" part
+    if cmp -s "$crate/pom.xml" "$home/sources/pom.xml" && cmp -s "$crate/Tables.java" "$home/sources/Tables.java"; then
+        return 0
+    fi
     has_java 17 || apt_install openjdk-17-jre-headless || return 1
     command -v mvn >/dev/null || apt_install maven || return 1
     command -v javac >/dev/null || apt_install openjdk-17-jdk-headless || return 1
     note "fetching OpenTSDB and HBase into $home"
     rm -rf "$home" "$home.unfinished"
     for part in opentsdb hbase; do
-        mvn -q -B -f "opentsdb/$part.xml" dependency:copy-dependencies -DincludeScope=runtime \
+        mvn -q -B -f "$crate/pom.xml" -P"$part" dependency:copy-dependencies \
             -DoutputDirectory="$home.unfinished/$part" >&2 || return 1
     done
-    javac --release 17 -cp "$home.unfinished/hbase/*" -d "$home.unfinished/tables" opentsdb/Tables.java || return 1
-    cp -r opentsdb "$home.unfinished/sources"
+    javac --release 17 -cp "$home.unfinished/hbase/*" -d "$home.unfinished/tables" "$crate/Tables.java" || return 1
+    mkdir "$home.unfinished/sources"
+    cp "$crate/pom.xml" "$crate/Tables.java" "$home.unfinished/sources"
     mv "$home.unfinished" "$home"
 }
 

@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import type { Columns } from "./api";
 import { colorOf, faded } from "./colors";
 import { short } from "./numbers";
+import { Raise } from "./raise";
 import { shape, type Shaped } from "./shape";
 
 /** An event of /events. */
@@ -46,6 +47,8 @@ export interface Wishes {
 
 /** The crosshairs of all plots move together. */
 const TOGETHER = "all";
+/** Above so many series only the nearest one has a point at the crosshair: each point is a layer of the browser. */
+const POINTS_MAX = 30;
 
 export class Drawn {
   readonly plot: uPlot;
@@ -56,8 +59,7 @@ export class Drawn {
     const stacks = stacker(asked);
     this.shaped = shape(answer, stacks);
     const data = [this.shaped.times, ...this.shaped.drawn] as uPlot.AlignedData;
-    const raised = new Raised(asked.dark);
-    this.plot = new uPlot(options(asked, this.shaped, wishes, raised), data, host);
+    this.plot = new uPlot(options(asked, this.shaped, wishes), data, host);
     this.plot.setScale("x", { min: answer.from, max: answer.until });
     gestures(this.plot, wishes);
   }
@@ -86,7 +88,7 @@ export function update(drawn: Drawn, asked: Asked): void {
   });
 }
 
-function options(asked: Asked, shaped: Shaped, wishes: Wishes, raised: Raised): uPlot.Options {
+function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
   const { answer, dark } = asked;
   const text = dark ? "#9aa7b4" : "#55616d";
   const grid = { stroke: dark ? "#ffffff12" : "#00000012", width: 1 };
@@ -122,6 +124,7 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes, raised: Raised): 
     scale, side, stroke: text, font, grid: side === 3 ? grid : { show: false }, ticks: { show: false }, size: 52, gap: 4,
     values: (_, splits) => splits.map((split) => short(split, asked.unit || "si")),
   });
+  let raise: Raise | undefined;
   const range: uPlot.Scale.Range = (_, min, max) => padded(min, max, asked.yMin, asked.yMax);
   return {
     width: asked.width,
@@ -132,11 +135,11 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes, raised: Raised): 
     cursor: {
       sync: { key: TOGETHER, setSeries: false },
       focus: { prox: 24 },
-      points: { size: 6 },
+      points: { size: 6, one: answer.series.length > POINTS_MAX },
       drag: { x: true, y: false, setScale: false },
       dataIdx: (plot, place, closest) => (place === 0 ? closest : near(plot, place, closest)),
     },
-    // With another alpha uPlot would draw all series again for each step of the pointer; see Raised.
+    // Any other value would draw all series again when another one comes near.
     focus: { alpha: 1 },
     scales: {
       x: { time: true, range: (_, min, max) => [min, max] },
@@ -166,56 +169,14 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes, raised: Raised): 
           const nearest = plot.series.findIndex((one, place) => place > 0 && (one as { _focus?: boolean })._focus === true);
           const focused = plot.series.filter((one, place) => place > 0 && (one as { _focus?: boolean })._focus === true).length;
           const inside = left !== undefined && left !== null && left >= 0;
-          raised.show(plot, inside && focused === 1 ? nearest : null);
+          raise?.show(inside && focused === 1 && answer.series.length > 1 ? nearest : null);
           wishes.follow({ at: inside ? (idx ?? null) : null, nearest: focused === 1 ? nearest - 1 : null, left: left ?? 0, top: top ?? 0, marks: inside ? marksNear(plot, asked.marks, left) : [] });
         },
       ],
-      draw: [(plot) => infinite(plot, asked, shaped), (plot) => marks(plot, asked), (plot) => raised.redraw(plot)],
+      ready: [(plot) => (raise = new Raise(plot, stepped))],
+      draw: [(plot) => infinite(plot, asked, shaped), (plot) => marks(plot, asked), () => raise?.draw()],
     },
   };
-}
-
-/** Shows one series over the others, which fade, on a canvas of its own: a plot of many series takes long to draw. */
-class Raised {
-  private readonly canvas = document.createElement("canvas");
-  private shown: number | null = null;
-
-  constructor(private readonly dark: boolean) {
-    this.canvas.className = "raised";
-  }
-
-  /** Raises the series with this number; null raises none. */
-  show(plot: uPlot, series: number | null): void {
-    if (series === this.shown) return;
-    this.shown = series;
-    this.redraw(plot);
-  }
-
-  redraw(plot: uPlot): void {
-    const { canvas, shown } = this;
-    const { width, height } = plot.ctx.canvas;
-    if (!canvas.isConnected) plot.over.before(canvas);
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-    const ctx = canvas.getContext("2d");
-    if (!ctx) return;
-    ctx.clearRect(0, 0, width, height);
-    const one = shown === null ? undefined : (plot.series[shown] as uPlot.Series & { _paths?: uPlot.Series.Paths | null; _stroke?: string });
-    const paths = one?._paths;
-    if (!one?.show || !paths?.stroke || one._stroke === "transparent") return;
-    const { left, top, width: wide, height: high } = plot.bbox;
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(left, top, wide, high);
-    ctx.clip();
-    ctx.fillStyle = this.dark ? "#171c22a6" : "#ffffffa6";
-    ctx.fillRect(left, top, wide, high);
-    if (paths.clip) ctx.clip(paths.clip);
-    ctx.strokeStyle = one._stroke ?? "#888888";
-    ctx.lineWidth = (one.width ?? 1) * devicePixelRatio;
-    ctx.setLineDash((one.dash ?? []).map((length) => length * devicePixelRatio));
-    ctx.stroke(paths.stroke as Path2D);
-    ctx.restore();
-  }
 }
 
 /** The default labels of uPlot in the 24-hour clock. */

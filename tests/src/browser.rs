@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::child::Guarded;
-use crate::wait::{wait_for, wait_ok};
+use crate::wait::{HANG, wait_for, wait_ok};
 use crate::{counterpart, http};
 
 /// The name of an element's number in the protocol.
@@ -101,6 +101,7 @@ impl Browser {
         ]);
         let wanted = json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
+            "timeouts": {"script": HANG.as_millis() as u64},
             "goog:chromeOptions": {"args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"},
         }}});
@@ -124,7 +125,7 @@ impl Browser {
         self.command("back", &json!({}));
     }
 
-    /// Runs a script and returns what it returns.
+    /// Runs a script and returns what it returns; of a promise, what that becomes.
     pub fn script(&self, script: &str) -> Value {
         self.command("execute/sync", &json!({"script": script, "args": []}))
     }
@@ -231,6 +232,42 @@ impl Browser {
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.devtools("Emulation.setEmulatedMedia", &media);
+    }
+
+    /// Runs a script in each page that is opened from now on, before the page's own scripts.
+    pub fn run_in_pages(&self, script: &str) {
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", &json!({"source": script}));
+    }
+
+    /// Forgets the files of pages that were open before.
+    pub fn forget_files(&self) {
+        self.devtools("Network.enable", &json!({}));
+        self.devtools("Network.clearBrowserCache", &json!({}));
+    }
+
+    /// Makes the network slow: milliseconds until an answer begins, and bits per second.
+    pub fn slow_network(&self, delay: u32, bits: u32) {
+        let bytes = bits / 8;
+        let network = json!({
+            "offline": false, "latency": delay, "downloadThroughput": bytes, "uploadThroughput": bytes
+        });
+        self.devtools("Network.enable", &json!({}));
+        self.devtools("Network.emulateNetworkConditions", &network);
+    }
+
+    /// Bytes of memory that the page's scripts use, after what they use no more was collected.
+    pub fn script_memory(&self) -> f64 {
+        self.devtools("HeapProfiler.enable", &json!({}));
+        // The first collection may leave what finalizers of objects held.
+        for _ in 0..2 {
+            self.devtools("HeapProfiler.collectGarbage", &json!({}));
+        }
+        let used = self.devtools("Runtime.getHeapUsage", &json!({}));
+        // Objects, the document's nodes, and the contents of arrays.
+        ["usedSize", "embedderHeapUsedSize", "backingStorageSize"]
+            .iter()
+            .map(|part| used[part].as_f64().unwrap())
+            .sum()
     }
 
     /// Writes a picture of the page, a PNG in base64, to the directory `PLUMBAGO_SCREENSHOTS`, if that is set.

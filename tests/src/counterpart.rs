@@ -93,21 +93,6 @@ pub fn node() -> Option<(Command, PathBuf)> {
     Some((node?, packages))
 }
 
-/// The directory with OpenTSDB's and HBase's jars, as pinned in `tests/opentsdb`.
-pub fn opentsdb() -> Option<PathBuf> {
-    let home = cache()?.join("opentsdb");
-    let sources = [
-        ("opentsdb.xml", include_str!("../opentsdb/opentsdb.xml")),
-        ("hbase.xml", include_str!("../opentsdb/hbase.xml")),
-        ("Tables.java", include_str!("../opentsdb/Tables.java")),
-    ];
-    let installed = |name: &str| std::fs::read_to_string(home.join("sources").join(name)).unwrap_or_default();
-    if sources.iter().any(|(name, wanted)| installed(name) != *wanted) {
-        return skip("OpenTSDB and HBase of tests/opentsdb");
-    }
-    Some(home)
-}
-
 /// The directory with clients of KairosDB and OpenTSDB, as pinned in `tests/clients`: `jars` and `classes` of the Java
 /// ones with their program, and `telegraf`.
 pub fn clients() -> Option<PathBuf> {

@@ -1,4 +1,4 @@
-//! The real graphite-web on a port of its own.
+//! The real graphite-web, with its composer, on a port of its own.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -28,6 +28,24 @@ pub fn inside_as_root(name: &str) -> bool {
     false
 }
 
+/// Takes an address off the network: no packet reaches it. Only for a test in a network of its own.
+pub fn cut_off(address: &str) {
+    route("add", address);
+}
+
+/// Undoes [`cut_off`].
+pub fn reconnect(address: &str) {
+    route("del", address);
+}
+
+/// A route that swallows packets. The table of local addresses is asked first, so it must stand there.
+fn route(change: &str, address: &str) {
+    assert!(child_directory().is_some(), "not in a network of its own");
+    let arguments = ["route", change, "blackhole", address, "table", "local"];
+    let output = Command::new("ip").args(arguments).output().unwrap();
+    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
 fn run(name: &str, options: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let test = child_test(name, directory.path());

@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nix::sys::statvfs::statvfs;
+
 use crate::counterpart;
 use crate::crash::{child_directory, child_test};
 
@@ -71,7 +73,14 @@ impl SmallDisk {
         let _ = std::fs::write(self.filler(), vec![1; mib << 20]);
     }
 
-    /// Frees the space that [`Self::fill`] or [`Self::take`] used.
+    /// Uses all free space but `mib` MiB.
+    pub fn leave(&self, mib: usize) {
+        let disk = statvfs(&self.0).unwrap();
+        let free = (disk.blocks_available() * disk.fragment_size()) >> 20;
+        self.take((free as usize).saturating_sub(mib));
+    }
+
+    /// Frees the space that [`Self::fill`], [`Self::take`] or [`Self::leave`] used.
     pub fn empty(&self) {
         std::fs::remove_file(self.filler()).unwrap();
     }

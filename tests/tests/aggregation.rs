@@ -16,11 +16,11 @@ use serde_json::Value;
 
 use crate::senders::{SECONDS, connect, now, python_carbon};
 
-const METHODS: [&str; 12] =
+pub(crate) const METHODS: [&str; 12] =
     ["sum", "avg", "min", "max", "p50", "p75", "p80", "p90", "p95", "p99", "p999", "count"];
 
 /// Starts carbon-aggregator with its rules, which sends what it makes to `destination` as pickles.
-fn carbon_aggregator(
+pub(crate) fn carbon_aggregator(
     setup: &Setup,
     address: SocketAddr,
     destination: SocketAddr,
@@ -42,7 +42,7 @@ fn carbon_aggregator(
 }
 
 /// All points of a daemon between two times, by name.
-fn stored(daemon: &Daemon, from: i64, until: i64) -> BTreeMap<String, BTreeMap<i64, u64>> {
+pub(crate) fn stored(daemon: &Daemon, from: i64, until: i64) -> BTreeMap<String, BTreeMap<i64, u64>> {
     let names = daemon.names();
     let series = names.iter().map(|name| {
         let series = daemon.render(name, from, until, now());
@@ -61,7 +61,7 @@ fn number(ledger: &Value, field: &str) -> u64 {
 }
 
 /// A field of the line of aggregation.
-fn line(daemon: &Daemon, field: &str) -> u64 {
+pub(crate) fn line(daemon: &Daemon, field: &str) -> u64 {
     number(&ledger(daemon)["aggregation"], field)
 }
 

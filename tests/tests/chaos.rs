@@ -1,11 +1,12 @@
-//! Faults in random order on three nodes: killed and paused nodes, killed, stopped and paused daemons. Two daemons
-//! write one replica, a third writes another. Late points arrive throughout. Every point equals the model, every
-//! closed window once `plumbago repair windows` was run, and `/readyz` is right at each step.
+//! Faults in random order on three nodes: killed, paused and slow nodes and nodes cut off from the network; killed,
+//! stopped and paused daemons, and a clock that jumps ahead. Two daemons write one replica, a third writes another.
+//! Late points arrive throughout. Every point equals the model, every closed window once `plumbago repair windows` was
+//! run, and `/readyz` is right at each step. The network is one of the test's own, so that routes can be taken away.
 //!
 //! A seed gives the same faults and points each time, if not at the same moments.
 //! `PLUMBAGO_CHAOS_ROUNDS` and `PLUMBAGO_CHAOS_SEED` make longer and other runs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use plumbago_cassandra_node::server::cluster_for_test;
@@ -14,6 +15,7 @@ use plumbago_tests::answer::alike;
 use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::own_network;
 use plumbago_tests::send::{LineSender, Point};
 use plumbago_tests::wait::{wait_ok, wait_until};
 use rand::rngs::StdRng;
@@ -33,12 +35,21 @@ const TURN: i64 = 120;
 /// Rounds of faults of a usual run.
 const ROUNDS: usize = 6;
 const SEED: u64 = 1;
+/// How often a slow node stands still in a round, and for how long. It is the fault, not a wait.
+const SLOW_STEPS: usize = 8;
+const STALL: Duration = Duration::from_millis(300);
+/// How far a clock jumps, in seconds.
+const JUMP: i64 = 300;
 
 /// What happens in a round.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     KillNode(usize),
     PauseNode(usize),
+    /// It stands still most of the time, as if waiting for its disk.
+    SlowNode(usize),
+    /// No packet reaches its address.
+    CutOffNode(usize),
     /// All but one, so that nothing can be written.
     KillOthers(usize),
     KillAllNodes,
@@ -49,18 +60,23 @@ enum Fault {
         node: usize,
         writer: usize,
     },
+    /// The clock of a writer jumps ahead and is right again after a flush.
+    MoveClock(usize),
 }
 
 impl Fault {
     fn random(random: &mut StdRng) -> Self {
         let (node, writer) = (random.random_range(0..NODES), random.random_range(0..REPLICAS.len()));
-        match random.random_range(0..10) {
+        match random.random_range(0..14) {
             0 | 1 => Self::KillNode(node),
             2 | 3 => Self::PauseNode(node),
             4 => Self::KillOthers(node),
             5 => Self::KillAllNodes,
             6 | 7 => Self::KillWriter(writer),
             8 => Self::StopWriter(writer),
+            9 => Self::SlowNode(node),
+            10 | 11 => Self::CutOffNode(node),
+            12 => Self::MoveClock(writer),
             _ => Self::RestartUnwatched { node, writer },
         }
     }
@@ -113,6 +129,17 @@ impl Writer {
         let journaled = self.received + due as u64;
         wait_until("the points to be in the journal", || daemon.counters().sum(JOURNAL_WRITTEN) >= journaled);
         daemon.kill();
+    }
+
+    /// Sets the clock ahead, flushes, and sets it back. It stays before the next point from the future becomes due: the
+    /// model does not know that the clock is wrong.
+    fn move_clock(&mut self, now: i64) {
+        let next = self.releases.iter().filter(|release| **release > now).min();
+        let ahead = next.map_or(now + JUMP, |release| (now + JUMP).min(release - 1));
+        let daemon = self.daemon();
+        daemon.set_clock(ahead);
+        daemon.flush();
+        daemon.set_clock(now);
     }
 
     fn stop(&mut self) {
@@ -186,6 +213,22 @@ impl Chaos {
                 self.some_steps();
                 self.cluster.nodes()[node].resume();
             }
+            Fault::SlowNode(node) => {
+                for _ in 0..SLOW_STEPS {
+                    self.cluster.nodes()[node].pause();
+                    self.steps(1);
+                    std::thread::sleep(STALL);
+                    self.cluster.nodes()[node].resume();
+                    self.steps(1);
+                }
+            }
+            Fault::CutOffNode(node) => {
+                let address = self.cluster.nodes()[node].socket().ip().to_string();
+                own_network::cut_off(&address);
+                self.some_steps();
+                own_network::reconnect(&address);
+            }
+            Fault::MoveClock(writer) => self.writers[writer].move_clock(now),
             Fault::KillOthers(node) => {
                 (0..NODES).filter(|other| *other != node).for_each(|other| self.cluster.node(other).kill());
                 self.some_steps();
@@ -299,6 +342,9 @@ fn from_environment(name: &str) -> Option<u64> {
 
 #[test]
 fn random_faults() {
+    if !own_network::inside("chaos::random_faults") {
+        return;
+    }
     let options =
         Options { heap_mib: 320, sasi: false, commitlog_sync: CommitlogSync::Periodic, ..Options::default() };
     let Some(cluster) = cluster_for_test(NODES, &options) else { return };

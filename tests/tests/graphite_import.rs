@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use nix::sys::signal::Signal;
 use plumbago_cassandra_node::server;
 use plumbago_tests::biggraphite::{BigGraphite, ONE};
+use plumbago_tests::child::Guarded;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::graphite_web::GraphiteWeb;
 use plumbago_tests::http;
@@ -166,15 +168,25 @@ fn other_steps_are_folded_or_named() {
 
 /// Minutes of a day and hours of a month.
 fn by_minutes() -> Setup {
+    folded_by("average")
+}
+
+/// As [`by_minutes`], with this method.
+pub(crate) fn folded_by(method: &str) -> Setup {
     let mut setup = Setup::new();
     setup.clock(NOW).schemas("[all]\npattern = .*\nretentions = 60s:1d,1h:30d\n");
-    setup.aggregation("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = average\n");
+    setup.aggregation(&format!("[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = {method}\n"));
     setup
 }
 
 /// A Plumbago with points in both stages. Its clock stands still.
 fn plumbago_source(names: &[String]) -> (Setup, Daemon) {
-    let setup = by_minutes();
+    source_folded_by("average", names)
+}
+
+/// As [`plumbago_source`], with this method.
+pub(crate) fn source_folded_by(method: &str, names: &[String]) -> (Setup, Daemon) {
+    let setup = folded_by(method);
     let daemon = setup.start();
     for name in names {
         let old = (1..200).map(|i| NOW / HOUR * HOUR - 2 * DAY - i * HOUR);
@@ -188,6 +200,17 @@ fn plumbago_source(names: &[String]) -> (Setup, Daemon) {
     (setup, daemon)
 }
 
+/// Both stages are those of the source. Sums show a point that is missing and one that was counted twice.
+pub(crate) fn assert_stages_equal(daemon: &Daemon, source: &Daemon, count: usize) {
+    for seconds in [DAY - HOUR, 29 * DAY] {
+        let (ours, theirs) =
+            (shown(daemon, "servers.*.load", seconds), shown(source, "servers.*.load", seconds));
+        assert_eq!(theirs.len(), count);
+        assert_eq!(ours, theirs, "{seconds}");
+        assert!(theirs.values().all(|slots| slots.iter().filter(|(_, value)| value.is_some()).count() > 100));
+    }
+}
+
 #[test]
 fn a_plumbago_gives_exactly_what_it_has() {
     let names: Vec<String> = (0..30).map(|i| format!("servers.a{i}.load")).collect();
@@ -198,13 +221,7 @@ fn a_plumbago_gives_exactly_what_it_has() {
     println!("{report}");
     assert_eq!((&report["created"], &report["skipped"]), (&json!(30), &json!({})), "{report}");
     daemon.wait_names(30);
-    for seconds in [DAY - HOUR, 29 * DAY] {
-        let (ours, theirs) =
-            (shown(&daemon, "servers.*.load", seconds), shown(&source, "servers.*.load", seconds));
-        assert_eq!(theirs.len(), 30);
-        assert_eq!(ours, theirs, "{seconds}");
-        assert!(theirs.values().all(|slots| slots.iter().filter(|(_, value)| value.is_some()).count() > 100));
-    }
+    assert_stages_equal(&daemon, &source, 30);
     // What is here stays, unless it is to be replaced.
     let name = names[0].as_str();
     let time = NOW / 60 * 60 - 600;
@@ -258,6 +275,51 @@ fn a_killed_import_goes_on() {
     let names = daemon.names();
     source.compare(&daemon, &names);
     daemon.stop_well();
+}
+
+/// A daemon carries the import out. The command is killed, then the daemon, and both again: a job goes on without its
+/// command, and the same command goes on after the daemon's end.
+#[test]
+fn killed_commands_and_daemons_lose_nothing() {
+    let names: Vec<String> = (0..200).map(|i| format!("servers.a{i}.load")).collect();
+    let (_kept, source) = source_folded_by("sum", &names);
+    let mut setup = folded_by("sum");
+    let list = setup.data().join("maintenance/import-graphite.list");
+    let listed = || std::fs::read_to_string(&list).map_or(0, |text| text.matches(".load").count());
+    let url = url(source.api());
+    let arguments = ["import-graphite", "--json", "--workers", "1", "--rate", "1", &url, "servers.**"];
+    for round in 0..2 {
+        let daemon = setup.start_for_commands();
+        let before = listed();
+        let mut command = Guarded::start(setup.command(&arguments), &setup.path().join("killed.log"));
+        wait_until("metrics to be stored", || {
+            assert!(command.runs(), "round {round}: {}", command.output());
+            listed() > before
+        });
+        command.signal(Signal::SIGKILL);
+        command.wait();
+        // The job goes on, so the same command has to wait for its end.
+        let second = setup.run(&arguments);
+        assert_eq!(second.status.code(), Some(4), "{}", second.output);
+        assert!(second.output.contains("import-graphite is running already"), "{}", second.output);
+        let before = listed();
+        wait_until("the job to store more metrics", || listed() > before);
+        daemon.kill();
+    }
+    let daemon = setup.start_for_commands();
+    let report = import(&setup, "import-graphite", &["--workers", "1", &url, "servers.**"]);
+    assert_eq!((&report["metrics"], &report["skipped"]), (&json!(200), &json!({})), "{report}");
+    let stored_before = report["stored_before"].as_u64().unwrap();
+    assert!((60..200).contains(&stored_before), "{report}");
+    assert!(!list.exists());
+    daemon.wait_names(200);
+    assert_stages_equal(&daemon, &source, 200);
+    // What was stored twice, between the store and the list, is not counted twice; nor is anything of another run.
+    let again = import(&setup, "import-graphite", &[&url, "servers.**"]);
+    assert_eq!((&again["created"], &again["stored_before"]), (&json!(0), &json!(0)), "{again}");
+    assert_stages_equal(&daemon, &source, 200);
+    daemon.stop_well();
+    source.stop_well();
 }
 
 #[test]

@@ -443,6 +443,7 @@ const HELPS: &[&[&str]] = &[
     &["import-whisper"],
     &["import-kairosdb"],
     &["import-graphite"],
+    &["import-store"],
     &["import-names"],
     &["import-events"],
     &["export-whisper"],
@@ -512,6 +513,7 @@ fn the_examples_of_the_help_work() {
         command.env("PATH", path).env("PLUMBAGO__STORE__KIND", kind).current_dir(setup.path());
         let paths = [
             ("/etc/plumbago.toml", "plumbago.toml"),
+            ("/etc/plumbago/old.toml", "old.toml"),
             ("0.0.0.0:8080", "0.0.0.0:0"),
             ("/opt/graphite/storage/whisper", "whisper"),
             ("/srv/", ""),
@@ -540,6 +542,12 @@ fn the_examples_of_the_help_work() {
         let (code, output) = said(&shell(&write, "embedded").output().unwrap());
         assert_eq!(code, Some(0), "{output}");
     }
+    // Another store, for the command that reads one.
+    setup.file("old.toml", "data_dir = \"old-data\"\n[api]\nlisten = \"127.0.0.1:0\"\n");
+    starts("the other store", shell("exec plumbago --config old.toml", "embedded"));
+    let write = "plumbago --config old.toml write servers.b.load 1";
+    let (code, output) = said(&shell(write, "embedded").output().unwrap());
+    assert_eq!(code, Some(0), "{output}");
     let mut seen = Vec::new();
     for arguments in HELPS {
         let mut help = setup.command(arguments);

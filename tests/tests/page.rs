@@ -4,7 +4,6 @@
 mod axe;
 mod costs;
 mod explain;
-mod figures;
 mod trouble;
 
 use std::time::Instant;

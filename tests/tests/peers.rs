@@ -76,7 +76,7 @@ fn write_out(daemon: &Daemon) {
     wait_until("the spool to be empty", || counter(daemon, "plumbago_spool_pending_rows") == 0);
 }
 
-fn counter(daemon: &Daemon, name: &str) -> u64 {
+pub(crate) fn counter(daemon: &Daemon, name: &str) -> u64 {
     plumbago_tests::counters::Counters::parse(&admin(daemon, "GET", "/metrics").body).sum(name)
 }
 

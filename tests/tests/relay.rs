@@ -37,13 +37,14 @@ pub(crate) fn wait_sent(daemon: &Daemon, address: &str) -> BTreeMap<String, u64>
 }
 
 /// A carbon-cache that takes lines and pickles.
-struct Carbon {
+pub(crate) struct Carbon {
     directory: PathBuf,
-    _process: Guarded,
+    process: Guarded,
 }
 
 impl Carbon {
-    fn start(directory: PathBuf, line: SocketAddr, pickle: SocketAddr) -> Option<Self> {
+    /// Starts it with its files in `directory`, and waits until it listens. `None` if carbon is not installed.
+    pub(crate) fn start(directory: PathBuf, line: SocketAddr, pickle: SocketAddr) -> Option<Self> {
         let section = format!(
             "[cache]\nUSER =\nLINE_RECEIVER_INTERFACE = {}\nLINE_RECEIVER_PORT = {}\nPICKLE_RECEIVER_INTERFACE = {}\n\
              PICKLE_RECEIVER_PORT = {}\nENABLE_UDP_LISTENER = False\nCACHE_QUERY_PORT = 0\n\
@@ -56,7 +57,18 @@ impl Carbon {
         );
         let mut process = python_carbon(&directory, "carbon-cache", &section)?;
         connect(line, &mut process);
-        Some(Self { directory, _process: process })
+        Some(Self { directory, process })
+    }
+
+    /// The directory with its whisper files.
+    pub(crate) fn whisper(&self) -> PathBuf {
+        self.directory.join("storage/whisper")
+    }
+
+    /// Sends SIGTERM and waits until it has ended.
+    pub(crate) fn stop(mut self) {
+        self.process.signal(Signal::SIGTERM);
+        self.process.wait();
     }
 
     /// Waits until carbon has written just the numbers that the daemon has.

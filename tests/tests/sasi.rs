@@ -12,11 +12,11 @@ use rand::rngs::SmallRng;
 
 use crate::interop::globs::{Globs, names};
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 / 60 * 60
 }
 
-fn setup(keyspace: &str, mode: &str, now: i64) -> Setup {
+pub(crate) fn setup(keyspace: &str, mode: &str, now: i64) -> Setup {
     let mut setup = Setup::new();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
     setup.set("store.cassandra.contact_points", &server::for_tests().unwrap().contact_point());
@@ -26,16 +26,16 @@ fn setup(keyspace: &str, mode: &str, now: i64) -> Setup {
     setup
 }
 
-fn drop_keyspaces(keyspace: &str) {
+pub(crate) fn drop_keyspaces(keyspace: &str) {
     server::for_tests().unwrap().drop_keyspaces(keyspace).unwrap();
 }
 
-fn syncdb(setup: &Setup) {
+pub(crate) fn syncdb(setup: &Setup) {
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
 }
 
-fn sent(daemon: &Daemon) {
+pub(crate) fn sent(daemon: &Daemon) {
     daemon.flush();
     wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);
 }

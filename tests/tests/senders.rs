@@ -122,14 +122,17 @@ pub(crate) fn connect(address: SocketAddr, program: &mut Guarded) -> TcpStream {
     })
 }
 
-/// Starts a daemon of the Python carbon in a directory of its own.
+/// Starts a daemon of the Python carbon in a directory of its own. A storage-aggregation.conf that is there is used.
 pub(crate) fn python_carbon(directory: &Path, program: &str, section: &str) -> Option<Guarded> {
     let mut command = counterpart::python_script(&format!("{program}.py"))?;
     let conf = directory.join("conf");
     std::fs::create_dir_all(&conf).unwrap();
     std::fs::write(conf.join("carbon.conf"), section).unwrap();
     std::fs::write(conf.join("storage-schemas.conf"), SECONDS).unwrap();
-    std::fs::write(conf.join("storage-aggregation.conf"), "").unwrap();
+    let aggregation = conf.join("storage-aggregation.conf");
+    if !aggregation.exists() {
+        std::fs::write(aggregation, "").unwrap();
+    }
     command.arg("--config").arg(conf.join("carbon.conf"));
     command.arg("--nodaemon").arg("--pidfile").arg(directory.join("pid")).arg("start");
     command.env("GRAPHITE_ROOT", directory).env("PYTHONDONTWRITEBYTECODE", "1");

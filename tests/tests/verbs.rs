@@ -200,6 +200,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
     assert!(jobs(&daemon).last().unwrap()["result"].to_string().contains("clean_rows"));
     for (path, status, part) in [
         ("/admin/jobs?job=coffee", 404, "clean, repair, copy, move, delete"),
+        ("/admin/jobs?job=coffee", 404, "import-store"),
         ("/admin/jobs?job=delete", 400, "one way"),
         ("/admin/jobs?job=clean&rate=fast", 400, "fast"),
         ("/admin/jobs", 400, "job: want"),

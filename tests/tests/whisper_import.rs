@@ -11,7 +11,11 @@ use plumbago_tests::wait::wait_until;
 use plumbago_tests::whisper_files::{Slot, WhisperFiles};
 use serde_json::{Value, json};
 
-const NOW: i64 = 1_700_000_123;
+pub(crate) const NOW: i64 = 1_700_000_123;
+
+/// The step and the slots of each archive of a file.
+pub(crate) type Archives = Vec<(i64, Vec<Slot>)>;
+
 /// All whisper files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -27,7 +31,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn name_of(root: &Path, path: &Path) -> String {
+pub(crate) fn name_of(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap().with_extension("").to_str().unwrap().replace('/', ".")
 }
 
@@ -46,12 +50,12 @@ fn compare(what: &str, ours: &[Slot], theirs: &[Slot], excused: impl Fn(&Slot, &
 }
 
 /// What the daemon shows of all metrics of a glob, by name.
-fn rendered(daemon: &Daemon, glob: &str, retention: i64, now: i64) -> BTreeMap<String, Vec<Slot>> {
+pub(crate) fn rendered(daemon: &Daemon, glob: &str, retention: i64, now: i64) -> BTreeMap<String, Vec<Slot>> {
     let series = daemon.render(glob, now - retention, now, now);
     series.into_iter().map(|series| (series.name, series.slots)).collect()
 }
 
-fn import(setup: &Setup, arguments: &[&str]) -> Value {
+pub(crate) fn import(setup: &Setup, arguments: &[&str]) -> Value {
     let ended = setup.run(&[&["import-whisper", "--json"], arguments].concat());
     let line = ended.output.lines().find(|line| line.starts_with('{'));
     serde_json::from_str(line.unwrap_or_else(|| panic!("{}", ended.output))).unwrap()
@@ -68,12 +72,12 @@ fn is_open_window(step: i64, index: usize) -> impl Fn(&Slot, &Slot) -> bool {
 }
 
 /// Compares `/render` with what whisper-fetch shows of files of [`WhisperFiles::make`]. Returns the number of slots.
-fn compare_rendered(
+pub(crate) fn compare_rendered(
     daemon: &Daemon,
     root: &Path,
     retentions: &[Vec<(i64, i64)>],
     paths: &[PathBuf],
-    theirs: &[Vec<(i64, Vec<Slot>)>],
+    theirs: &[Archives],
 ) -> usize {
     let mut ours: Vec<BTreeMap<String, Vec<Slot>>> = Vec::new();
     for (kind, archives) in retentions.iter().enumerate() {
@@ -96,15 +100,26 @@ fn compare_rendered(
     compared
 }
 
-#[test]
-fn imported_and_exported_files_show_what_whisper_shows() {
-    let mut setup = Setup::new();
-    setup.clock(NOW);
-    let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
-    let count = std::env::var("PLUMBAGO_TEST_WHISPER_FILES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+/// What a round trip of [`round_trip`] had.
+pub(crate) struct RoundTrip {
+    /// What the first import reported.
+    pub(crate) report: Value,
+    /// The directory of the files.
+    pub(crate) root: PathBuf,
+    /// Their archives, by kind.
+    pub(crate) retentions: Vec<Vec<(i64, i64)>>,
+    pub(crate) paths: Vec<PathBuf>,
+    /// What whisper-fetch shows of each file.
+    pub(crate) theirs: Vec<Archives>,
+    /// Slots that were compared after the import.
+    pub(crate) compared: usize,
+}
+
+/// Makes files, imports, renders, exports and imports them again. All of it shows what whisper-fetch shows.
+pub(crate) fn round_trip(setup: &Setup, whisper: &mut WhisperFiles, count: usize) -> RoundTrip {
     let root = setup.path().join("whisper");
     let retentions = whisper.make(&root, count, 1, NOW);
-    let report = import(&setup, &[root.to_str().unwrap()]);
+    let report = import(setup, &[root.to_str().unwrap()]);
     println!("{count} files: {report}");
     assert_eq!((&report["files"], &report["created"]), (&json!(count), &json!(count)), "{report}");
     assert_eq!(report["skipped"], json!({}), "{report}");
@@ -122,23 +137,29 @@ fn imported_and_exported_files_show_what_whisper_shows() {
         paths.iter().map(|path| exported.join(path.strip_prefix(&root).unwrap())).collect();
     for ((path, archives), before) in again.iter().zip(whisper.fetch(&again, NOW)).zip(&theirs) {
         for (index, ((step, ours), (_, theirs))) in archives.iter().zip(before).enumerate() {
-            compare(
-                &format!("{} archive {index}", path.display()),
-                ours,
-                theirs,
-                is_open_window(*step, index),
-            );
+            let what = format!("{} archive {index}", path.display());
+            compare(&what, ours, theirs, is_open_window(*step, index));
         }
     }
 
-    let second = import(&setup, &[root.to_str().unwrap()]);
+    let second = import(setup, &[root.to_str().unwrap()]);
     assert_eq!((&second["unchanged"], &second["metrics"]), (&json!(count), &json!(0)), "{second}");
-    let again = import(&setup, &["--again", root.to_str().unwrap()]);
+    let again = import(setup, &["--again", root.to_str().unwrap()]);
     assert_eq!(
         again["stored"].as_u64().unwrap() + again["kept"].as_u64().unwrap(),
         report["stored"].as_u64().unwrap(),
         "{again}"
     );
+    RoundTrip { report, root, retentions, paths, theirs, compared }
+}
+
+#[test]
+fn imported_and_exported_files_show_what_whisper_shows() {
+    let mut setup = Setup::new();
+    setup.clock(NOW);
+    let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
+    let count = std::env::var("PLUMBAGO_TEST_WHISPER_FILES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    round_trip(&setup, &mut whisper, count);
 }
 
 /// Points that come after the import complete the windows that were open then.

@@ -1,21 +1,26 @@
 //! Events: notes about a moment in time, such as a deployment, that graphs can show.
 //!
 //! All events are in memory, and in one file from which the next start reads them (`docs/formats/events.md`).
-//! Both have a limit in bytes. The oldest events are dropped first.
+//! Both have a limit in bytes. The oldest events are dropped first. Daemons on the same store keep their events apart;
+//! `peers` finds those of all.
 
 mod file;
+mod ids;
 mod list;
 mod missing;
+mod peers;
 
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use plumbago_store::EventFilter;
 use serde::{Deserialize, Serialize};
 
 use file::EventFile;
 use list::List;
 pub use missing::{AddedEvents, NewEvent};
+pub use peers::EventPeers;
 
 /// Largest line of an event in the file, in bytes.
 pub(crate) const EVENT_BYTES_MAX: usize = 64 << 10;
@@ -23,7 +28,7 @@ pub(crate) const EVENT_BYTES_MAX: usize = 64 << 10;
 /// One event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Event {
-    /// Number of the event, assigned by `EventLog::add`.
+    /// Number of the event, assigned by `EventLog::add` (see `ids`).
     pub(crate) id: u64,
     /// Seconds since the epoch.
     pub(crate) when: i64,
@@ -32,19 +37,6 @@ pub(crate) struct Event {
     /// Longer description; may be empty.
     pub(crate) data: String,
     pub(crate) tags: Vec<String>,
-}
-
-/// Selects events.
-#[derive(Debug, Default)]
-pub(crate) struct Question {
-    /// First second of the range, since the epoch.
-    pub(crate) from: i64,
-    /// Last second of the range, which is part of it.
-    pub(crate) until: i64,
-    /// Tags that an event must have. `None` selects all events, an empty list selects none.
-    pub(crate) tags: Option<Vec<String>>,
-    /// Whether an event needs only one of the tags instead of all.
-    pub(crate) any: bool,
 }
 
 /// Why an event was not stored, as a sentence for the client.
@@ -63,6 +55,8 @@ pub struct EventLog {
     /// Locked while an event is written, so that the file is in the order of ids. Readers do not take this
     /// lock. `None` if events are switched off.
     file: Mutex<Option<EventFile>>,
+    /// The other daemons on the same store, if there may be any.
+    peers: Option<Arc<dyn EventPeers>>,
 }
 
 impl EventLog {
@@ -77,12 +71,12 @@ impl EventLog {
         let (file, events) = EventFile::open(path)?;
         let mut list = List::new(bytes_max);
         events.into_iter().for_each(|(event, bytes)| list.push(event, bytes));
-        Ok(Self { list: RwLock::new(list), file: Mutex::new(Some(file)) })
+        Ok(Self { list: RwLock::new(list), file: Mutex::new(Some(file)), peers: None })
     }
 
     /// Returns a log that has no events and accepts none.
     pub fn off() -> Self {
-        Self { list: RwLock::new(List::new(0)), file: Mutex::new(None) }
+        Self { list: RwLock::new(List::new(0)), file: Mutex::new(None), peers: None }
     }
 
     /// Whether events are accepted.
@@ -99,7 +93,7 @@ impl EventLog {
     pub(crate) fn add(&self, mut event: Event) -> Result<u64, EventError> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut *file else { return Err(io::Error::other("no events are kept").into()) };
-        event.id = self.read().next_id();
+        event.id = self.next_id();
         let mut line = serde_json::to_vec(&event).map_err(io::Error::from)?;
         line.push(b'\n');
         if line.len() > EVENT_BYTES_MAX {
@@ -118,14 +112,19 @@ impl EventLog {
         Ok(id)
     }
 
-    /// Returns the event with this id.
+    /// Returns the event of this daemon with this id.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Event>> {
         self.read().get(id)
     }
 
-    /// Returns the selected events, ordered by time. Its time grows with the number of all events.
-    pub(crate) fn find(&self, question: &Question) -> Vec<Arc<Event>> {
-        self.read().find(question)
+    /// Returns the selected events of this daemon, ordered by time. Its time grows with the number of all events.
+    pub(crate) fn find(&self, filter: &EventFilter) -> Vec<Arc<Event>> {
+        self.read().find(filter)
+    }
+
+    /// The id of the next event.
+    fn next_id(&self) -> u64 {
+        ids::id(self.origin(), self.read().next_number())
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, List> {

@@ -42,7 +42,7 @@ pub use config::{
     UsersConfig,
 };
 pub use error::AdminError;
-pub use events::{AddedEvents, EventLog, NewEvent};
+pub use events::{AddedEvents, EventLog, EventPeers, NewEvent};
 pub use finder::{FinderError, NameFinder};
 pub use limits::LiveLimits;
 pub use metadata::{Metadata, MetadataError, NoMetadata};

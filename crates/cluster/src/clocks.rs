@@ -7,7 +7,7 @@ use crate::Member;
 
 /// How often the clocks are compared.
 const COMPARE_EVERY: Duration = Duration::from_secs(60);
-/// From this difference on it is reported, in milliseconds.
+/// A difference above this is reported, in milliseconds.
 const TOLERANCE_MS: i64 = 10_000;
 
 /// The timestamps of the rows that this daemon sends.
@@ -38,8 +38,8 @@ impl Member {
     }
 }
 
-/// What is wrong and what to do, if this machine's clock or the timestamps of rows are ahead of the server's clock
-/// by so many milliseconds.
+/// Returns what is wrong and what to do. The arguments say how far this machine's clock and the timestamps of rows
+/// are ahead of the server's clock, in milliseconds. `None` if both are within the tolerance.
 fn problem(clock_ms: i64, rows_ms: i64) -> Option<String> {
     let effect = "rows and deletions of other daemons lose against rows of this one, even if they are later";
     if clock_ms > TOLERANCE_MS {

@@ -24,7 +24,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Age in seconds below which a name missing from a round is not treated as missing: it may have been created
 /// behind the round's position.
 const YOUNG: i64 = 60;
-/// Age in seconds from which the change feed must have shown a creation.
+/// Age in seconds of a metric by which the change feed must have announced it.
 const ANNOUNCED_AFTER: i64 = 300;
 /// For how long names are reread often after a change that was not announced, in seconds.
 const OTHERS_FOR: i64 = 7 * 86_400;
@@ -64,10 +64,10 @@ struct Follower {
 }
 
 impl Follower {
-    /// Continues where the last process of this data directory ended. All names are read at once if changes may
-    /// have been missed since: the copy of the names was never complete, it is not known what was read of the
-    /// feed, or other programs create names that no feed shows. A server that was restarted meanwhile may have
-    /// lost names; then they are read with the first step.
+    /// Continues where the last process of this data directory ended. Reads all names at once if changes may have
+    /// been missed since then. This is so if the copy of the names was never complete, if the position in the feed
+    /// is not known, or if other programs create names without announcing them. A server that was restarted
+    /// meanwhile may have lost names; in that case all names are read in the first step.
     fn new(member: Member, local: Arc<dyn LocalMetrics>) -> Self {
         let Progress { part, read_until, unannounced, .. } = member.scan_file().progress.clone();
         let (now, is_loaded) = (member.clock().now(), member.names().is_loaded());
@@ -90,7 +90,8 @@ impl Follower {
         if !is_loaded && (!this.member.names().is_complete() || read_until.is_none() || this.has_others()) {
             this.round = this.round.urgent(Missing::Deleted, now);
         } else {
-            // As if there was no feed: it is not known here, and one part more does no harm.
+            // It is not known yet whether there is a change feed. The interval without one is the shorter one, and
+            // reading a part too early does no harm.
             this.round.wait(interval(false, false));
         }
         this
@@ -139,8 +140,8 @@ impl Follower {
         }
     }
 
-    /// Applies the pending changes. The feed only says which names changed; what is applied is the state that the
-    /// shared store has now, so this may be repeated.
+    /// Applies the pending changes. The feed only says which names changed. Their current state is read from the
+    /// shared store, so this may be repeated.
     async fn apply_changes(&mut self) -> Result<(), ClusterError> {
         let names = |wanted: bool| -> Vec<&str> {
             let changes = self.pending.iter().filter(|(_, deleted)| *deleted == wanted);

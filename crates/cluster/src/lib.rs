@@ -6,7 +6,7 @@
 //! So its tests can run in memory.
 //!
 //! Start at [`Member`], which is this daemon in the cluster. [`Names`] keeps the local copy of the names,
-//! [`peers`] reads the pending rows of other daemons, [`TaggedSeries`] tags and hides series.
+//! [`peers`] reads the pending rows and the events of other daemons, [`TaggedSeries`] tags and hides series.
 
 mod clocks;
 mod error;

@@ -94,7 +94,7 @@ struct Inner {
     pace: Pace,
     /// The count of returned servers whose lost names were created again.
     handled_returns: AtomicU64,
-    /// How often a server was found to have been restarted, also while no process watched it.
+    /// Number of restarts of servers that were noticed, also of those that happened while this daemon was down.
     restarts: AtomicU64,
 }
 
@@ -168,7 +168,7 @@ impl Member {
     pub fn report(&self, conditions: &Conditions) {
         let status = self.0.schema.status();
         let down = self.0.store.down_reason();
-        // While no server can be reached, these two would only repeat it.
+        // While no server can be reached, the next two errors have the same cause, so they are left out.
         let is_up = down.is_none();
         let join_error = self.join_error().clone().filter(|_| is_up).map(|error| {
             format!(

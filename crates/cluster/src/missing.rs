@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use crate::pace::{AT_ONCE, Work};
 use crate::{ClusterError, LocalMetrics, Member};
 
-/// A metric that got no point for so long gets none any more, as far as can be seen now. It is unloaded, and its
-/// next point creates it again.
+/// A deleted metric that got no point for this long is assumed to get none any more. It is unloaded. If a point
+/// arrives later, the metric is created again.
 const QUIET: Duration = Duration::from_secs(600);
-/// How often it is looked whether deleted metrics get points.
+/// How often deleted metrics are checked for new points.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Looks in a row that must find points before a metric is created again. After one, points from before the
-/// deletion may only be on their way to the store.
+/// Number of checks in a row that must find points before a metric is created again. A single one may have found
+/// points from before the deletion that were still on their way to the store.
 const LOOKS: u32 = 2;
 /// Most deleted metrics that are watched. Further ones stay loaded; the next round over all names finds them again.
 const WATCHED_MAX: usize = 100_000;
@@ -43,7 +43,7 @@ impl Watched {
         let mut watched = self.lock();
         for name in names {
             if watched.len() >= WATCHED_MAX {
-                tracing::warn!(WATCHED_MAX, "many metrics were deleted at once; the rest is looked at later");
+                tracing::warn!(WATCHED_MAX, "many metrics were deleted at once; the rest is checked later");
                 return;
             }
             let watch = Watch { noticed, since: Instant::now(), looks: 0 };
@@ -125,7 +125,7 @@ impl Member {
             for (noticed, names) in self.watched().by_time() {
                 if let Err(error) = self.look_at_deleted(&*local, &names, noticed).await {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "cannot look whether deleted metrics get points; retrying");
+                    tracing::warn!(error, "cannot check whether deleted metrics get points; retrying");
                 }
             }
         }
@@ -164,7 +164,7 @@ impl Member {
         Ok(())
     }
 
-    /// Those of the metrics that are missing in the shared store.
+    /// Returns those of `names` that are missing in the shared store.
     async fn not_there<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>, ClusterError> {
         self.pace().wait(names.len(), Work::LookUp).await;
         let exist = self.store().exist(names).await?;

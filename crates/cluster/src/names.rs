@@ -165,7 +165,8 @@ impl Names {
         self.next_page().await
     }
 
-    /// Returns the next page of the load. Its position is empty and only says that there may be more pages.
+    /// Returns the next page of the load. If there may be more pages, it has a position, which is empty: the load
+    /// itself knows where it is.
     async fn next_page(&self) -> Result<MetaPage, StoreError> {
         let mut load = self.0.load.lock().await;
         let next = async {

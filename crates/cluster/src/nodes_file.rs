@@ -50,25 +50,26 @@ impl NodesFile {
         Self { path, starts, is_saved, unlisted: HashMap::new() }
     }
 
-    /// The servers whose start is not the known one, with that start. Servers that did not answer yet are left
-    /// out.
+    /// The servers whose start differs from the known one or that are new, each with its start. Servers that did not
+    /// answer yet are left out.
     pub(crate) fn news(&self, listed: &[NodeStart]) -> Vec<(Uuid, i64)> {
         let starts = listed.iter().filter_map(|node| Some((node.node, node.start?)));
         starts.filter(|(node, start)| self.starts.get(node) != Some(start)).collect()
     }
 
-    /// Whether one of the servers is known in another start, so that it was restarted.
+    /// Whether one of the servers was known with another start, which means that it was restarted.
     pub(crate) fn has_restart(&self, news: &[(Uuid, i64)]) -> bool {
         news.iter().any(|(node, start)| self.starts.get(node).is_some_and(|known| known != start))
     }
 
-    /// Notes starts. Call it only once the rows that the servers may have lost are noted to be sent again.
+    /// Notes starts as known. Call it only after the rows that these servers may have lost were queued to be sent
+    /// again.
     pub(crate) fn note(&mut self, news: &[(Uuid, i64)]) {
         self.is_saved &= news.is_empty();
         self.starts.extend(news.iter().copied());
     }
 
-    /// Returns the age of the oldest answer if all servers have answered and all are in their known starts.
+    /// Returns the age of the oldest answer if all servers have answered and the starts of all are known.
     /// Forgets servers that have left the cluster.
     pub(crate) fn settled(&mut self, listed: &[NodeStart]) -> Option<Duration> {
         if listed.is_empty() {
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(file.news(&nodes), []);
         let nodes = [listed(A, Some(8), 1), listed(B, Some(9), 4)];
         assert_eq!((file.news(&nodes), file.settled(&nodes)), (vec![(A, 8)], None));
-        // What is not saved is found again.
+        // A start that was noted but not saved is news again after a restart of the daemon.
         file.note(&[(A, 8)]);
         assert_eq!(NodesFile::load(dir.path()).news(&nodes), [(A, 8)]);
     }

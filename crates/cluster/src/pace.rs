@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Requests a second, on average. With those that are sent at once there are less than a thousand in any second.
+/// Average number of requests a second. A call sends its requests at once, but no second has a thousand or more.
 const RATE: u32 = 600;
 
-/// Names that are looked up at once.
+/// Names that are looked up in one call.
 pub(crate) const AT_ONCE: usize = 100;
-/// Names that are created again at once.
+/// Names that are created again in one call.
 pub(crate) const CREATED_AT_ONCE: usize = 50;
 
 /// Requests per name.

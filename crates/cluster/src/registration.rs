@@ -16,7 +16,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(3600);
 /// The time from a first registration until it is looked at again: the longest that another daemon can take
 /// between its look at the table and its own registration.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
-/// How often it is decided whether a renewal is due.
+/// How often the daemon checks whether a renewal is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The writer ids of this daemon.

@@ -9,7 +9,7 @@ use crate::nodes_file::NodesFile;
 
 /// How often the starts of the servers are compared with those that are known.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often the first answers of the servers are looked for, and how long.
+/// At the start: how often the daemon checks for the first answers of the servers, and for how long.
 const FIRST_LOOK_EVERY: Duration = Duration::from_millis(20);
 const FIRST_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -32,8 +32,8 @@ impl Member {
     }
 
     /// Sends retained rows again whenever a server was restarted, because it may have lost rows that it had
-    /// acknowledged. Retained rows expire only if it is known that no server was restarted after their time.
-    /// Never returns.
+    /// acknowledged. Retained rows expire only once it is known that no server was restarted after they were
+    /// acknowledged. Never returns.
     pub(crate) async fn resend_after_restarts(self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;

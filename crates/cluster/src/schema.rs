@@ -30,9 +30,9 @@ impl SchemaCheck {
         Ok(status)
     }
 
-    /// Checks the schema whenever a check is due, until the result matters to the caller: no problem is
-    /// fatal, and either one was before or the features that are off have changed. Returns that result.
-    /// Failed checks are logged and repeated.
+    /// Checks the schema whenever a check is due, and returns once the caller has something to do: the schema has no
+    /// fatal problem, and it had one before or other features are off than before. Checks that fail are logged and
+    /// repeated.
     pub(crate) async fn wait_for_change(&self, store: &dyn SharedStore) -> SchemaStatus {
         let mut last_check = Instant::now();
         loop {

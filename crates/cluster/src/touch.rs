@@ -11,7 +11,7 @@ use crate::{ClusterError, LocalMetrics, Member, meta_of, with_jitter};
 
 /// Pause after a failure, and the longest wait for the next metrics.
 const SOON: Duration = Duration::from_secs(60);
-/// Most metrics that are looked at before the next wait.
+/// Most metrics that are checked before the next pause.
 const PAGE: usize = 1000;
 
 /// A pass over all metrics of the local copy, spread over its whole period.
@@ -20,10 +20,10 @@ struct Pass {
     /// In seconds since the epoch.
     began: i64,
     position: Option<Vec<u8>>,
-    /// How many metrics it has looked at, and how many there are.
+    /// How many metrics it has checked, and how many there are.
     done: usize,
     total: usize,
-    /// The count of returned servers when it began.
+    /// How many times servers had returned when the pass began.
     returns: u64,
 }
 
@@ -40,9 +40,9 @@ impl Pass {
 }
 
 impl Member {
-    /// Records the metrics that are being written. Each is looked at a little less often than once per
-    /// `touch_after`, so that with the requests of the other tasks there are at most two a metric in that time. A
-    /// daemon that was stopped meanwhile catches up. Never returns.
+    /// Records in the store which metrics are being written. Checks each metric slightly less often than once per
+    /// `touch_after`. Together with the other tasks this makes at most two requests per metric in that time. After
+    /// a stop it catches up. Never returns.
     pub(crate) async fn note_written_metrics(self, local: std::sync::Arc<dyn LocalMetrics>) {
         self.wait_until_checked().await;
         // The copy must have all names: a pass over a part of them would take as long.
@@ -107,7 +107,7 @@ impl Member {
         Ok(())
     }
 
-    /// The number of names in the copy before a position, and of all.
+    /// Returns the number of names in the copy before `until`, and the number of all.
     async fn count(&self, until: Option<&[u8]>) -> Result<(usize, usize), ClusterError> {
         let (mut before, mut all, mut position) = (0, 0, None);
         loop {
@@ -175,7 +175,7 @@ impl Member {
                 metrics = missing.len(),
                 "creating metrics again that have new points but are missing on the server"
             );
-            // The creation records the time too.
+            // Creating a metric also records when it was written.
             self.names().create(&missing).await?;
         }
         Ok(())

@@ -195,7 +195,7 @@ mod tests {
             if is_same {
                 assert_eq!(WriterFile::adopt(&restored).unwrap(), Some(first.identity));
             } else {
-                // As after a move: without the question the copy would keep the id.
+                // The original is gone, as after a move. Without `forget` the copy would keep its id.
                 fs::remove_file(original.join(FILE)).unwrap();
                 WriterFile::forget(&restored).unwrap();
             }

@@ -9,7 +9,7 @@
 //! * `read`: series from heads, store and peers.
 //! * `quotas`: what the metrics below a directory may take, and take.
 //! * `import`: the history of metrics from another program, stored beside the points that they get meanwhile.
-//! * `copy`: metrics get other names.
+//! * `copy`: metrics get other names, and what they have, for another store.
 //! * `ranges`: a range of time of a metric is deleted.
 //! * `recover`: a start after a stop or a crash.
 //!
@@ -39,6 +39,7 @@ mod stats;
 mod worker;
 
 pub use config::{Config, CreateLimit};
+pub use copy::histories_in_tables;
 pub use engine::{ChangeError, Engine, EngineParts, QuotaError};
 pub use ledger::Ledger;
 pub use read::{RawPoints, Reader};

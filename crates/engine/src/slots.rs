@@ -1,5 +1,7 @@
 //! Slots of a stage as they were read from the store, and as they are written to it.
 
+use std::ops::Range;
+
 use plumbago_model::{MetricId, Window};
 use plumbago_store::{Column, RowCount, Run, WriteBatch};
 
@@ -17,6 +19,14 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// The slots from the first known one to the last; `None` if there are none.
+    pub(crate) fn known(&self) -> Option<Range<u32>> {
+        let values = &self.column.values;
+        let first = values.iter().position(|value| !value.is_nan())?;
+        let last = values.iter().rposition(|value| !value.is_nan())?;
+        Some(self.from + first as u32..self.from + last as u32 + 1)
+    }
+
     pub(crate) fn get(&self, slot: u32) -> Window {
         slot.checked_sub(self.from).map_or(Window::default(), |at| window_at(&self.column, at as usize))
     }

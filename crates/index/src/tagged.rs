@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use roaring::RoaringBitmap;
+
 use crate::tags::Tags;
 use crate::tags::complete::{Listed, TagFilter, TagText};
 use crate::tags::expression::{TagError, TagExpression};
@@ -13,6 +15,9 @@ use crate::{FindLimits, Index};
 /// Maximum number of values that a regular expression is tried on while a search holds the lock. It takes
 /// about a millisecond.
 const TRIED_AT_ONCE: u64 = 16_384;
+
+/// Maximum number of names that a listing copies while the lock is held, and that it has in memory.
+const NAMES_PER_TURN: usize = 16_384;
 
 /// Maximum number of values that are copied while the lock is held.
 const VALUES_PER_TURN: usize = 4096;
@@ -30,6 +35,60 @@ impl Index {
         limits: &FindLimits,
     ) -> Result<Vec<String>, TagError> {
         self.find_series_trying(expressions, limits, TRIED_AT_ONCE)
+    }
+
+    /// The same series, in pieces, each of which is sorted. No lock is held while `visit` has a piece; it returns whether it
+    /// wants another one. In memory are the names of a piece, and a number of each series. Series that are added or removed
+    /// meanwhile may be missed or included.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TagError`] as [`Index::find_series`] does. Some names may have been visited before.
+    pub fn series_each(
+        &self,
+        expressions: &[TagExpression],
+        limits: &FindLimits,
+        visit: &mut dyn FnMut(Vec<String>) -> bool,
+    ) -> Result<(), TagError> {
+        self.series_in_pieces(expressions, limits, NAMES_PER_TURN, visit)
+    }
+
+    /// [`Index::series_each`] with another size of the pieces.
+    pub(crate) fn series_in_pieces(
+        &self,
+        expressions: &[TagExpression],
+        limits: &FindLimits,
+        count: usize,
+        visit: &mut dyn FnMut(Vec<String>) -> bool,
+    ) -> Result<(), TagError> {
+        let bounds = Bounds { limits: *limits, tried_at_once: TRIED_AT_ONCE };
+        let (mut left, mut reuses) = self.search_tags(expressions, &bounds, |tags, expressions| {
+            Ok((tags.matching(expressions, &bounds)?, tags.reuses()))
+        })?;
+        while !left.is_empty() {
+            let mut names = self.take_names(&mut left, reuses, count);
+            if names.is_none() {
+                // Numbers may stand for other series by now.
+                let found = self.search_tags(expressions, &bounds, |tags, expressions| {
+                    let mut kept = tags.matching(expressions, &bounds)? & &left;
+                    let names = tags.take_names(&mut kept, count);
+                    Ok((kept, tags.reuses(), names))
+                })?;
+                (left, reuses, names) = (found.0, found.1, Some(found.2));
+            }
+            let mut names = names.unwrap_or_default();
+            names.sort_unstable();
+            if !names.is_empty() && !visit(names) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of the next series, unless numbers were given to others since `reuses`.
+    fn take_names(&self, left: &mut RoaringBitmap, reuses: u64, count: usize) -> Option<Vec<String>> {
+        let tags = self.tagged();
+        (tags.reuses() == reuses).then(|| tags.take_names(left, count))
     }
 
     /// The first `limit` tags that match, sorted. The filter runs without the lock, so that a slow one delays

@@ -31,6 +31,8 @@ pub(crate) struct Tags {
     /// The pairs of each series. A series without pairs is a free number.
     series: Vec<Series>,
     free: Vec<u32>,
+    /// How often a number was given to another series.
+    reuses: u64,
     /// The pairs of all series.
     texts: Pool<u32>,
     /// The number of a series by its pairs.
@@ -53,6 +55,7 @@ impl Tags {
             pairs: Pairs::new(),
             series: Vec::new(),
             free: Vec::new(),
+            reuses: 0,
             texts: Pool::new(),
             by_pairs: Numbers::new(),
             hasher: RandomState::default(),
@@ -159,10 +162,16 @@ impl Tags {
     fn add(&mut self, pairs: &[u32]) {
         let start = self.texts.allocate(pairs.len());
         self.texts.get_mut(start, pairs.len()).copy_from_slice(pairs);
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.series.push(Series::default());
-            self.series.len() as u32 - 1
-        });
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.reuses += 1;
+                number
+            }
+            None => {
+                self.series.push(Series::default());
+                self.series.len() as u32 - 1
+            }
+        };
         self.series[number as usize] = Series { start, length: pairs.len() as u16 };
         for pair in pairs {
             self.pairs.add_series(*pair, number);

@@ -77,9 +77,20 @@ impl JavaServer {
         Err(self.failed("it did not answer for minutes"))
     }
 
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The directory of its data.
     pub fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read(&self.log)
+            .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn failed(&self, reason: &str) -> NodeError {
@@ -95,18 +106,19 @@ impl Drop for JavaServer {
     }
 }
 
-/// The jars that a POM names, downloaded into an area of the cache if they are missing. `name` tells their version.
+/// The jars that a profile of a POM names, downloaded into an area of the cache if they are missing. `name` tells their
+/// version.
 ///
 /// # Errors
 ///
 /// [`NodeError::Missing`] without Maven, [`NodeError::Fetch`] if the download fails, [`NodeError::Io`] if the cache
 /// cannot be read or written.
-pub fn jars(area: &str, name: &str, pom: &str) -> Result<Vec<PathBuf>, NodeError> {
+pub fn jars(area: &str, name: &str, pom: &str, profile: &str) -> Result<Vec<PathBuf>, NodeError> {
     let home = cache::area(area)?;
     let directory = cache::once_in(&home, name, |unfinished| {
         let file = home.join("pom.xml");
         std::fs::write(&file, pom).map_err(NodeError::io(format!("writing {}", file.display())))?;
-        artifacts::copy_jars(&file, &[], unfinished)
+        artifacts::copy_jars(&file, &[format!("-P{profile}")], unfinished)
     })?;
     let entries = std::fs::read_dir(&directory);
     let entries = entries.map_err(NodeError::io(format!("reading {}", directory.display())))?;

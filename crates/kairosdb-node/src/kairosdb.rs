@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use plumbago_cassandra_node::cache::{self, RunDirectory};
 use plumbago_cassandra_node::{NodeError, java, process, server};
 
+use crate::POM;
 use crate::java_server::{self, JavaServer, Launch};
-
-/// The POM that pins the version.
-const POM: &str = include_str!("../pom.xml");
 
 /// The area of the cache.
 const AREA: &str = "kairosdb";
@@ -35,6 +33,8 @@ pub enum Backend<'a> {
 pub struct KairosDb {
     server: JavaServer,
     class_path: Vec<PathBuf>,
+    /// The argument of Java that limits its heap.
+    heap: String,
     http: SocketAddr,
     telnet: SocketAddr,
 }
@@ -47,7 +47,16 @@ impl KairosDb {
     /// [`NodeError::Missing`] without Java 17 or Maven, [`NodeError::Fetch`] if the jars cannot be downloaded,
     /// [`NodeError::Start`] if it does not answer, [`NodeError::Io`] for files and processes.
     pub fn start(backend: Backend<'_>) -> Result<Self, NodeError> {
-        let jars = java_server::jars(AREA, version(), POM)?;
+        Self::start_with_heap(backend, HEAP_MIB)
+    }
+
+    /// As [`KairosDb::start`], with a Java heap of so many MiB, for measurements.
+    ///
+    /// # Errors
+    ///
+    /// As [`KairosDb::start`].
+    pub fn start_with_heap(backend: Backend<'_>, heap_mib: u32) -> Result<Self, NodeError> {
+        let jars = java_server::jars(AREA, version(), POM, "kairosdb")?;
         let directory = RunDirectory::make_in(&cache::area(AREA)?)?;
         let [http, telnet] = java_server::free_ports()?;
         let home = directory.path().to_path_buf();
@@ -55,16 +64,19 @@ impl KairosDb {
         java_server::write(&home, "logback.xml", LOGBACK)?;
         let mut class_path = vec![home];
         class_path.extend(jars);
+        let heap = format!("-Xmx{heap_mib}m");
+        let mut java = vec![heap.as_str()];
+        java.extend(JAVA);
         let launch = Launch {
             area: AREA,
-            java: &JAVA,
+            java: &java,
             class_path: &class_path,
             class: MAIN,
             arguments: &["-c", "run", "-p", "test.conf"],
         };
         let mut server = JavaServer::start(directory, launch)?;
         server.wait_answer(http, "/api/v1/version")?;
-        Ok(Self { server, class_path, http, telnet })
+        Ok(Self { server, class_path, heap, http, telnet })
     }
 
     /// Writes all points to a file with its own `export`. Only on a Cassandra: H2 belongs to one process.
@@ -75,7 +87,7 @@ impl KairosDb {
     pub fn export(&self, file: &Path) -> Result<(), NodeError> {
         let paths: Vec<_> = self.class_path.iter().map(|path| path.to_string_lossy()).collect();
         let mut command = process::tied(&java::version("17")?);
-        command.args(JAVA).arg("-cp").arg(paths.join(":")).arg(MAIN);
+        command.arg(&self.heap).args(JAVA).arg("-cp").arg(paths.join(":")).arg(MAIN);
         command.args(["-c", "export", "-p", "test.conf", "-f"]).arg(file);
         let ended = command.current_dir(self.server.directory()).output();
         let ended = ended.map_err(NodeError::io("running KairosDB's export"))?;
@@ -84,6 +96,11 @@ impl KairosDb {
         }
         let said = String::from_utf8_lossy(&ended.stdout).into_owned();
         Err(NodeError::io("running KairosDB's export")(std::io::Error::other(said)))
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.server.id()
     }
 
     /// The address of its HTTP API.
@@ -151,9 +168,11 @@ kairosdb.datastore.h2.database_path = "h2"
 
 const MAIN: &str = "org.kairosdb.core.Main";
 
-/// Arguments of Java.
-const JAVA: [&str; 5] = [
-    "-Xmx384m",
+/// The Java heap of a server for functional tests, in MiB.
+const HEAP_MIB: u32 = 384;
+
+/// Arguments of Java, beside the size of its heap.
+const JAVA: [&str; 4] = [
     "-XX:+UseSerialGC",
     // H2 keeps local times, and loses an hour where a clock is put back.
     "-Duser.timezone=UTC",

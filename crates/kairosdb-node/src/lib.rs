@@ -1,15 +1,20 @@
-//! Runs a real KairosDB as a child process, for tests: with H2 or on a test Cassandra, on loopback, on free ports.
+//! Runs a real KairosDB and a real OpenTSDB as child processes, for tests: KairosDB with H2 or on a test Cassandra, OpenTSDB
+//! on a standalone HBase, on loopback, on free ports.
 //!
-//! The jars are downloaded once with Maven, into a cache outside the source tree; `pom.xml` in this crate pins their
-//! version. A server is killed when its handle is dropped, and by the kernel if this process dies.
+//! The jars are downloaded once with Maven, into a cache outside the source tree; `pom.xml` in this crate pins the
+//! versions of all. A server is killed when its handle is dropped, and by the kernel if this process dies.
 //!
 //! Must not know: any other crate of this workspace than `cassandra-node`, from which it has the pieces that every
 //! server in Java needs.
 //!
-//! Tests start at [`kairosdb::for_test`].
+//! Tests start at [`kairosdb::for_test`] and [`opentsdb::for_test`].
 
 pub mod java_server;
 pub mod kairosdb;
+pub mod opentsdb;
 
 pub use java_server::{JavaServer, Launch};
 pub use plumbago_cassandra_node::NodeError;
+
+/// The POM that pins the versions.
+const POM: &str = include_str!("../pom.xml");

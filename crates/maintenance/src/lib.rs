@@ -3,7 +3,7 @@
 //! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]), such
 //! as storing whisper files ([`import`]) and writing them ([`export`]), and storing the history of a KairosDB
 //! ([`kairosdb`]) or of another Graphite server ([`graphite`]), its events ([`events`]), and lists of names ([`names`]), and
-//! giving metrics other names ([`copies`]).
+//! giving metrics other names ([`copies`]), and storing what another store has ([`other_store`]).
 //! And backups of a data directory ([`backup`]).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
@@ -28,6 +28,7 @@ pub mod job;
 pub mod kairosdb;
 pub mod live;
 pub mod names;
+pub mod other_store;
 pub mod question;
 pub mod questions;
 pub mod quotas;
@@ -40,9 +41,11 @@ pub mod verb;
 pub mod verbs;
 pub mod windows;
 
+mod alone;
 mod drive;
 mod idle;
 mod jobs;
+mod pace;
 mod rate;
 mod report;
 mod skipped;

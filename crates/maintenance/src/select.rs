@@ -89,7 +89,7 @@ pub struct BiggestTags {
 pub trait MetricNames: Send + Sync + Debug {
     /// Begins a search. The names come in batches of at most [`NAMES_IN_BATCH`], each name once, while the search goes
     /// on; it waits for a reader that is slow, and ends when the reader is gone. Metrics that are created or deleted
-    /// meanwhile may be missed or included.
+    /// meanwhile may be missed or included; one that is both may come twice.
     fn find(&self, which: &Which) -> NameBatches;
 
     /// The metrics and directories that match a glob, sorted, at most `limit`.

@@ -66,9 +66,28 @@ impl Skipped {
 
 /// The error of a file of an import's own.
 pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
-    let next = match error.kind() {
-        ErrorKind::StorageFull => "; make room and give the command again, it goes on",
-        _ => "",
-    };
-    VerbError::Failed(format!("cannot write {}: {error}{next}", path.display()))
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            VerbError::DiskFull { path: path.to_owned(), why: error.to_string() }
+        }
+        _ => VerbError::Failed(format!("cannot write {}: {error}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verb::FailureKind;
+
+    #[test]
+    fn a_full_disk_is_said() {
+        let path = Path::new("/data/list");
+        let full = unwritable(path, &ErrorKind::StorageFull.into());
+        assert_eq!(full.kind(), FailureKind::Store);
+        let text = full.text();
+        assert!(text.contains("the disk of /data/list is full") && text.contains("it goes on"), "{text}");
+        let other = unwritable(path, &ErrorKind::PermissionDenied.into());
+        assert_eq!(other.kind(), FailureKind::Failed);
+        assert!(other.text().contains("cannot write /data/list"), "{}", other.text());
+    }
 }

@@ -20,6 +20,7 @@ use crate::events::EventKeeper;
 use crate::graphite::GraphiteConnector;
 use crate::import::Histories;
 use crate::job::{Context, JobError, Stores};
+use crate::other_store::StoreConnector;
 use crate::quotas::DirectoryQuotas;
 use crate::schedule::JobLease;
 use crate::select::MetricNames;
@@ -72,6 +73,8 @@ pub struct Work {
     pub kairosdbs: Arc<dyn KairosConnector>,
     /// Asks other Graphite servers.
     pub graphites: Arc<dyn GraphiteConnector>,
+    /// Opens other stores.
+    pub other_stores: Arc<dyn StoreConnector>,
     /// The events of the data directory.
     pub events: Arc<dyn EventKeeper>,
     /// Decides which process runs a maintenance job.
@@ -140,6 +143,20 @@ pub enum VerbError {
     /// The store failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
+    /// The store failed in the middle of an import. The same command goes on with the rest.
+    #[error(
+        "{}. What was stored until then stays; once that is put right, give the same command again: it goes on",
+        with_causes(.0)
+    )]
+    Interrupted(StoreError),
+    /// A disk has no room for the files of an import. The same command goes on with the rest.
+    #[error("the disk of {} is full: {why}. Make room and give the same command again: it goes on", path.display())]
+    DiskFull {
+        /// What was to be written.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
     /// Points cannot be read.
     #[error(transparent)]
     Fetch(#[from] FetchError),
@@ -178,7 +195,10 @@ impl VerbError {
         match self {
             Self::Invalid(_) | Self::Job(JobError::Selection { .. }) => FailureKind::Invalid,
             Self::Cancelled | Self::Job(JobError::Stopped { .. }) => FailureKind::Cancelled,
-            Self::Taken(_) | Self::Store(_) | Self::Fetch(_) | Self::Job(_) => FailureKind::Store,
+            Self::Taken(_) | Self::Store(_) | Self::Interrupted(_) | Self::Fetch(_) | Self::Job(_) => {
+                FailureKind::Store
+            }
+            Self::DiskFull { .. } => FailureKind::Store,
             Self::NotFound => FailureKind::NotFound,
             Self::Backup(error) => match error {
                 BackupError::Invalid(_) => FailureKind::Invalid,
@@ -192,14 +212,19 @@ impl VerbError {
 
     /// The error with all its causes.
     pub fn text(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text = format!("{text}: {error}");
-            cause = error.source();
-        }
-        text
+        with_causes(self)
     }
+}
+
+/// An error with all its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// A verb without its type, for the list of jobs.

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     backup, bench, config_import, copies, delete, dev, diff, graphite, kairosdb, list, maintain, names,
-    replay, restore, rules, schema, show, test, whisper,
+    other_store, replay, restore, rules, schema, show, test, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -31,6 +31,7 @@ Examples:
   plumbago import-whisper /opt/graphite/storage/whisper
   plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz
   plumbago import-graphite --dry-run http://graphite.example
+  plumbago import-store --dry-run /etc/plumbago/old.toml
   plumbago bench load --spawn --metrics 1000000 --points 30
   plumbago dev cassandra                     run a real Cassandra here and print how to use it
 
@@ -104,6 +105,8 @@ pub enum Command {
     ImportKairosdb(kairosdb::ImportArgs),
     /// Store the points of another Graphite server, asked for by /render
     ImportGraphite(graphite::ImportArgs),
+    /// Store what another store of Plumbago has, with the counts of all windows
+    ImportStore(other_store::ImportArgs),
     /// Create metrics from a list of names with their settings
     ImportNames(names::ImportArgs),
     /// Add the events of another Graphite server

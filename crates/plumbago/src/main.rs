@@ -65,6 +65,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::ExportWhisper(args) => commands::whisper::export(&args, file),
         Command::ImportKairosdb(args) => commands::kairosdb::import(&args, file),
         Command::ImportGraphite(args) => commands::graphite::import(&args, file),
+        Command::ImportStore(args) => commands::other_store::import(&args, file),
         Command::ImportNames(args) => commands::names::import(&args, file),
         Command::ImportEvents(args) => commands::graphite::events(&args, file),
         Command::Bench(command) => commands::bench::run(command, file),

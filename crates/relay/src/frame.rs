@@ -2,11 +2,11 @@
 
 /// Bytes before the points of a frame: length, number of points, time, checksum.
 pub(crate) const HEADER: usize = 16;
-/// A frame is ended when its points have this many bytes.
+/// A frame is complete once its points have this many bytes.
 pub(crate) const FRAME_BYTES: usize = 64 << 10;
 /// Bytes of a point without its name.
 pub(crate) const POINT_BYTES: usize = 16;
-/// Largest length of a frame that is believed: names are bounded by the listeners far below this.
+/// Largest length that a header may state. Longer ones are damage: listeners limit names to far less.
 const LENGTH_MAX: usize = 64 << 20;
 
 /// A point of a queue.
@@ -42,7 +42,7 @@ impl<'a> Iterator for Points<'a> {
     }
 }
 
-/// What stands before the points of a frame.
+/// The header of a frame, before its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Bytes of the points.
@@ -87,7 +87,7 @@ fn checksum(frame: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The number at a place that the slice is known to have.
+/// The number at offset `at`. The slice must reach that far.
 fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
 }

@@ -45,7 +45,7 @@ impl Batch {
     }
 }
 
-/// What a writer waits for.
+/// What a writer gets from the inlet.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// Frames to write.
@@ -70,7 +70,7 @@ impl Inlet {
                 taken += 1;
             }
         }
-        // Before the writer can see them: it subtracts them.
+        // Added while `pending` is locked, because the writer subtracts what it takes out.
         self.held.fetch_add(taken, Ordering::Relaxed);
         drop(pending);
         if taken > 0 {

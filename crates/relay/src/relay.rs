@@ -219,7 +219,7 @@ impl Relay {
         ))
     }
 
-    /// Sends what can be sent within five seconds, and ends. Call it when no further points are offered.
+    /// Ends the relay after sending what can be sent within five seconds. Call it once no more points are offered.
     pub async fn close(&self) {
         let inner = &self.0;
         inner.lanes.iter().for_each(|lane| lane.inlet.close());
@@ -262,7 +262,7 @@ impl Lane {
             tracing::warn!(
                 destination = destination.address(),
                 bytes = found.surplus_bytes,
-                "files of the relay in {} end in the middle of a write or are damaged; what is behind is not sent",
+                "files of the relay in {} end in the middle of a write or are damaged; the bytes after that are not sent",
                 dir.display()
             );
         }

@@ -24,17 +24,17 @@ const STALLED_MAX: Duration = Duration::from_secs(30);
 /// Pauses between two attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// Interval at which the progress is saved, and between two marks.
+/// How often the progress is saved, and a mark is added to [`Marks`].
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
-/// What a sender needs.
+/// Sends the queue of one destination.
 pub(crate) struct Sender {
     pub(crate) destination: Destination,
     pub(crate) tls: Option<Client>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) stats: Stats,
     pub(crate) status: Arc<Status>,
-    /// After a broken connection, what was sent for this long before is sent again.
+    /// After a broken connection, what was sent in this time before it is sent again.
     pub(crate) resend: Duration,
     /// Set when nothing more will be appended: the sender ends when the queue is empty.
     pub(crate) is_last: CancellationToken,
@@ -67,7 +67,7 @@ impl Status {
     }
 }
 
-/// The places in the queue that were reached lately, each with its time.
+/// The positions in the queue that were reached lately, each with the time.
 struct Marks {
     places: VecDeque<(Instant, Position)>,
     resend: Duration,
@@ -85,7 +85,8 @@ impl Marks {
         }
     }
 
-    /// From here on, points would be sent again. `None` if that did not change since the connection was made.
+    /// The position from which points are sent again after a break. `None` if the connection is younger than the time
+    /// that is sent again, so that it is still the position from before.
     fn keep(&self) -> Option<Position> {
         let (time, place) = self.places.front()?;
         (time.elapsed() >= self.resend).then_some(*place)
@@ -203,7 +204,7 @@ impl Sender {
         timeout(STALLED_MAX, stream.flush()).await?
     }
 
-    /// Counts what was sent. Returns the place behind it.
+    /// Counts what was sent. Returns the position after it.
     fn note_sent(&self, chunk: &Chunk, mut at: Position) -> Position {
         self.status.recover();
         for frame in &chunk.frames {

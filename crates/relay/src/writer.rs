@@ -28,7 +28,7 @@ pub(crate) struct Writer {
     pub(crate) queue: Arc<Queue>,
     pub(crate) stats: Stats,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The queue gives room back while the disk has fewer free bytes than this.
+    /// While the disk has fewer free bytes than this, the oldest segments are removed.
     pub(crate) min_free_bytes: u64,
 }
 

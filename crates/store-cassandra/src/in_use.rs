@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use plumbago_model::Retention;
+use plumbago_store::StoreError;
 
 use crate::layout::Table;
 use crate::schema;
@@ -23,6 +24,19 @@ impl CassandraStore {
     /// The keyspace with the tables for points.
     pub fn keyspace(&self) -> &str {
         &self.config.keyspace
+    }
+
+    /// Returns whether both use the same tables for points: their keyspaces have one name, and their clusters have a node
+    /// in common.
+    ///
+    /// # Errors
+    /// `Unavailable` if one of them is not connected.
+    pub fn shares_tables_with(&self, other: &Self) -> Result<bool, StoreError> {
+        if self.keyspace() != other.keyspace() {
+            return Ok(false);
+        }
+        let (own, others) = (self.clusters.points.node_ids()?, other.clusters.points.node_ids()?);
+        Ok(own.iter().any(|node| others.contains(node)))
     }
 
     /// Returns the tables that metrics of these retentions need, and all others that were used since the start. Asks

@@ -16,6 +16,7 @@ use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use crate::config::{Config, Tls};
 use crate::retry::Persistent;
@@ -233,6 +234,15 @@ impl Cluster {
     /// on them.
     pub(crate) fn replication_changes(&self) -> u64 {
         self.shared.changes.load(Ordering::Acquire)
+    }
+
+    /// The ids of the nodes that it has now.
+    ///
+    /// # Errors
+    /// `Unavailable` if there is no connection.
+    pub(crate) fn node_ids(&self) -> Result<Vec<Uuid>, StoreError> {
+        let state = self.current()?.get_cluster_state();
+        Ok(state.get_nodes_info().iter().map(|node| node.host_id).collect())
     }
 
     /// The known nodes and their last known starts. Empty before the first connection.

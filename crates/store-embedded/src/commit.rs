@@ -142,8 +142,14 @@ impl CommitPlan {
             let until = (start + block_slots).min(i64::from(slots.end)) as u32;
             let covers = i64::from(run.first_slot) <= start && start + block_slots <= run_end;
             let slots = (slot - run.first_slot) as usize..(until - run.first_slot) as usize;
+            let known = values[slots.clone()].iter().filter(|value| !value.is_nan()).count();
+            if known == 0 && !run.whole {
+                // A gap in a run changes nothing.
+                slot = until;
+                continue;
+            }
             // A block whose slots are all known replaces the stored one.
-            let whole = covers && (run.whole || values[slots.clone()].iter().all(|value| !value.is_nan()));
+            let whole = covers && (run.whole || known == slots.len());
             part.pieces.push(Piece {
                 key: key(&run.id, number),
                 run: index,

@@ -38,6 +38,15 @@ impl History {
     }
 }
 
+/// What a store has of one metric, for a store that is to have the same.
+#[derive(Debug, Clone)]
+pub struct StoredMetric {
+    /// All stages with values and counts.
+    pub history: History,
+    /// Points ahead of now, which have no slot yet: timestamp and value.
+    pub ahead: Vec<(u32, f64)>,
+}
+
 /// How a history is laid over what is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HistoryOptions {

@@ -14,6 +14,7 @@ pub mod count;
 pub mod deletion;
 pub mod directories;
 pub mod error;
+pub mod events;
 pub mod fetch;
 pub mod flush;
 pub mod history;
@@ -41,9 +42,10 @@ pub use directories::{
     DirectoryPage, DirectoryStore, MetricRow, RowPage, RowProblem, RowStore, Share, directories_above,
 };
 pub use error::{ErrorKind, StoreError};
+pub use events::{EventFilter, EventQuestion, PeerEvent};
 pub use fetch::{FetchError, FetchRequest, Provenance, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
-pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage};
+pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage, StoredMetric};
 pub use kairos::{KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit};
 pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta, ReadNotes};

@@ -57,13 +57,14 @@ fn bytes_with(node: &mut Cluster, compression: &str) -> u64 {
 
 /// Values that change by pseudo-random steps.
 #[derive(Default)]
-struct Walks {
+pub(super) struct Walks {
     state: u64,
     values: Vec<i64>,
 }
 
 impl Walks {
-    fn step(&mut self, metric: usize) -> f64 {
+    /// The next value of one of [`METRICS`].
+    pub(super) fn step(&mut self, metric: usize) -> f64 {
         self.values.resize(METRICS, 10_000);
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

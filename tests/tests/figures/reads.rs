@@ -89,7 +89,7 @@ fn fill(daemon: &Daemon, oracle: &mut Oracle) {
 
 /// Seconds until the last byte of an answer. The bytes are discarded, since parsing them is not the daemon's
 /// work.
-fn seconds_of(address: SocketAddr, path: &str) -> f64 {
+pub(super) fn seconds_of(address: SocketAddr, path: &str) -> f64 {
     let begun = Instant::now();
     let mut connection = TcpStream::connect(address).unwrap();
     write!(connection, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

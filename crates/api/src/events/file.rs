@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{EVENT_BYTES_MAX, Event};
+use super::{EVENT_BYTES_MAX, Event, ids};
 
 /// The open file, to which complete lines are appended.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl EventFile {
                 }
             }
         }
-        events.sort_by_key(|(event, _)| event.id);
-        events.dedup_by_key(|(event, _)| event.id);
+        events.sort_by_key(|(event, _)| ids::number(event.id));
+        events.dedup_by_key(|(event, _)| ids::number(event.id));
         sync_directory(path)?;
         Ok((Self { path: path.to_owned(), file, bytes: whole as u64 }, events))
     }

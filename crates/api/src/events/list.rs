@@ -3,34 +3,51 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Event, Question};
+use plumbago_store::EventFilter;
+
+use super::{Event, ids};
 
 #[derive(Debug)]
 pub(super) struct List {
-    /// Events in the order of their ids, each with the length of its line in the file.
+    /// Events in the order of the numbers in their ids, each with the length of its line in the file.
     events: VecDeque<(Arc<Event>, usize)>,
     /// Bytes of all these lines.
     bytes: usize,
     bytes_max: usize,
-    last_id: u64,
+    last_number: u64,
 }
 
 impl List {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { events: VecDeque::new(), bytes: 0, bytes_max, last_id: 0 }
+        Self { events: VecDeque::new(), bytes: 0, bytes_max, last_number: 0 }
     }
 
     pub(super) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    pub(super) fn next_id(&self) -> u64 {
-        self.last_id + 1
+    /// The number of the next event.
+    pub(super) fn next_number(&self) -> u64 {
+        self.last_number + 1
+    }
+
+    /// Gives an origin to the ids that have none. Returns whether there are any.
+    pub(super) fn give_origin(&mut self, origin: u64) -> bool {
+        let mut is_new = false;
+        for (event, bytes) in self.events.iter_mut().filter(|(event, _)| !ids::has_origin(event.id)) {
+            let digits = |id: u64| id.to_string().len();
+            let id = ids::id(origin, event.id);
+            let longer = digits(id) - digits(event.id);
+            (*bytes, self.bytes) = (*bytes + longer, self.bytes + longer);
+            Arc::make_mut(event).id = id;
+            is_new = true;
+        }
+        is_new
     }
 
     /// Adds the newest event, then drops the oldest ones while all take more than `bytes_max`.
     pub(super) fn push(&mut self, event: Event, bytes: usize) {
-        self.last_id = self.last_id.max(event.id);
+        self.last_number = self.last_number.max(ids::number(event.id));
         self.bytes += bytes;
         self.events.push_back((Arc::new(event), bytes));
         while self.bytes > self.bytes_max {
@@ -60,33 +77,32 @@ impl List {
     }
 
     pub(super) fn get(&self, id: u64) -> Option<Arc<Event>> {
-        let at = self.events.binary_search_by_key(&id, |(event, _)| event.id).ok()?;
-        self.events.get(at).map(|(event, _)| Arc::clone(event))
+        let number = ids::number(id);
+        let at = self.events.binary_search_by_key(&number, |(event, _)| ids::number(event.id)).ok()?;
+        self.events.get(at).map(|(event, _)| event).filter(|event| event.id == id).map(Arc::clone)
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Event>> {
         self.events.iter().map(|(event, _)| Arc::clone(event)).collect()
     }
 
-    pub(super) fn find(&self, question: &Question) -> Vec<Arc<Event>> {
+    pub(super) fn find(&self, filter: &EventFilter) -> Vec<Arc<Event>> {
         let all = self.events.iter().map(|(event, _)| event);
-        let mut found: Vec<_> = all.filter(|event| question.wants(event)).map(Arc::clone).collect();
+        let mut found: Vec<_> = all.filter(|event| selects(filter, event)).map(Arc::clone).collect();
         found.sort_by_key(|event| event.when);
         found
     }
 }
 
-impl Question {
-    fn wants(&self, event: &Event) -> bool {
-        let has = |tag: &String| is_tagged(event, tag);
-        (self.from..=self.until).contains(&event.when)
-            && match &self.tags {
-                None => true,
-                Some(tags) if self.any => tags.iter().any(has),
-                // An empty tag matches no event, as in Graphite.
-                Some(tags) => !tags.is_empty() && tags.iter().all(has),
-            }
-    }
+fn selects(filter: &EventFilter, event: &Event) -> bool {
+    let has = |tag: &String| is_tagged(event, tag);
+    (filter.from..=filter.until).contains(&event.when)
+        && match &filter.tags {
+            None => true,
+            Some(tags) if filter.any => tags.iter().any(has),
+            // An empty tag matches no event, as in Graphite.
+            Some(tags) => !tags.is_empty() && tags.iter().all(has),
+        }
 }
 
 /// Whether an event has a tag. Tags are split as Graphite's tagging library splits them: at commas if there

@@ -59,7 +59,7 @@ impl EventLog {
             return Ok(added);
         }
         let mut lines = Vec::new();
-        let first = self.read().next_id();
+        let first = self.next_id();
         for (id, (event, bytes)) in (first..).zip(&mut new) {
             event.id = id;
             *bytes = line(event, &mut lines)?;

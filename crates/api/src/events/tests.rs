@@ -5,16 +5,16 @@ fn event(when: i64, what: &str, tags: &[&str]) -> Event {
     Event { id: 0, when, what: what.to_owned(), data: String::new(), tags }
 }
 
-fn texts(log: &EventLog, question: &Question) -> Vec<String> {
-    log.find(question).iter().map(|event| event.what.clone()).collect()
+fn texts(log: &EventLog, filter: &EventFilter) -> Vec<String> {
+    log.find(filter).iter().map(|event| event.what.clone()).collect()
 }
 
-fn all() -> Question {
-    Question { until: i64::MAX, ..Question::default() }
+fn all() -> EventFilter {
+    EventFilter { until: i64::MAX, ..EventFilter::default() }
 }
 
-fn tagged(tags: &[&str], any: bool) -> Question {
-    Question { tags: Some(tags.iter().map(|tag| (*tag).to_owned()).collect()), any, ..all() }
+fn tagged(tags: &[&str], any: bool) -> EventFilter {
+    EventFilter { tags: Some(tags.iter().map(|tag| (*tag).to_owned()).collect()), any, ..all() }
 }
 
 #[test]
@@ -27,8 +27,8 @@ fn events_are_found_by_time_and_tags() {
         log.add(event(when, what, tags)).unwrap();
     }
     assert_eq!(texts(&log, &all()), ["a", "b", "d", "c"]);
-    assert_eq!(texts(&log, &Question { from: 20, until: 30, ..all() }), ["b", "d", "c"]);
-    assert_eq!(texts(&log, &Question { from: 11, until: 19, ..all() }), [""; 0]);
+    assert_eq!(texts(&log, &EventFilter { from: 20, until: 30, ..all() }), ["b", "d", "c"]);
+    assert_eq!(texts(&log, &EventFilter { from: 11, until: 19, ..all() }), [""; 0]);
     assert_eq!(texts(&log, &tagged(&["x"], false)), ["a", "c"]);
     assert_eq!(texts(&log, &tagged(&["x", "y"], false)), ["c"]);
     assert_eq!(texts(&log, &tagged(&["x", "y"], true)), ["a", "b", "c"]);

@@ -7,11 +7,12 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::{Method, StatusCode};
 use plumbago_render::TimeZone;
+use plumbago_store::EventFilter;
 use serde_json::{Map, Value};
 
 use super::{below, render_params};
 use crate::error::{ApiError, aborted, json_error, plain, quoted};
-use crate::events::{Event, EventError, Question};
+use crate::events::{Event, EventError};
 use crate::format::json::{list, push_string};
 use crate::format::wrap::{self, Wrapping};
 use crate::params::{self, Params};
@@ -109,15 +110,13 @@ async fn found(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
         params.get(name).map_or(Ok(default), |text| render_params::time(name, text, now, &zone))
     };
     let split = |text: &str| text.split_whitespace().map(str::to_owned).collect();
-    let question = Question {
+    let filter = EventFilter {
         from: time("from", 0)?,
         until: time("until", now)?,
         tags: params.get("tags").map(split),
         any: params.get("set") == Some("union"),
     };
-    let events = Arc::clone(&api.events);
-    let found = tokio::task::spawn_blocking(move || events.find(&question)).await;
-    let found = found.map_err(|_| aborted())?;
+    let found = api.events.find_all(filter).await.map_err(|_| aborted())?;
     Ok(wrapping.json(list("[", found.into_iter(), "]", |out, event| {
         push(out, &event, &event.when.to_string());
     })))
@@ -128,7 +127,7 @@ async fn one(api: &Arc<Api>, id: &str, request: Request) -> Result<Response, Api
     let Ok(id) = id.parse() else {
         return Ok(crate::error::missing(request.uri().clone()).await);
     };
-    let Some(event) = api.events.get(id) else {
+    let Some(event) = api.events.get_from_all(id).await else {
         return Ok(json_error(StatusCode::NOT_FOUND, "Event matching query does not exist"));
     };
     let mut text = Vec::new();

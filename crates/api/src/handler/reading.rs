@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use plumbago_model::{Series, has_glob};
 use plumbago_render::{Fetch, FetchPlan, Fetched, Source, TimeRange, TimeSeries};
-use plumbago_store::FetchRequest;
+use plumbago_store::{EventFilter, FetchRequest};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::render_params::RenderParams;
 use super::{search, tag_search};
 use crate::error::{ApiError, beyond};
-use crate::events::Question;
 use crate::memory::Account;
 use crate::meter::PhaseTimes;
 use crate::state::Api;
@@ -146,9 +145,8 @@ impl<'a> Reading<'a> {
         self.account.add_read(1, seconds)?;
         let tags: Vec<String> = fetch.expression.split('\n').map(str::to_owned).collect();
         let tags = (tags != ["*"]).then_some(tags);
-        let question = Question { from, until: until - 1, tags, any: false };
-        let events = Arc::clone(&self.api.events);
-        let found = tokio::task::spawn_blocking(move || events.find(&question)).await;
+        let filter = EventFilter { from, until: until - 1, tags, any: false };
+        let found = self.api.events.find_all(filter).await;
         let found = found.map_err(|_| ApiError::Unavailable("the events were not read".to_owned()))?;
         let mut values = vec![f64::NAN; seconds];
         for event in found {

@@ -95,7 +95,10 @@ fn find(label: &str, expressions: &[&str]) -> Query {
     Query::path(label, format!("/tags/findSeries?{}", pairs.join("&")))
 }
 
+/// Times the search right after the load, while the daemon still writes and merges tables, and again once it is idle.
 fn one_city(running: &Running) -> Result<Figure, BenchError> {
+    let busy = running.time(find("one city, right after the load", &[ALL_METRICS, "city=Antalya"]))?;
+    running.wait_until_idle()?;
     let queries = [
         find("one city", &[ALL_METRICS, "city=Antalya"]),
         find("one city by regex", &[ALL_METRICS, "city=~^Anta"]),
@@ -103,7 +106,7 @@ fn one_city(running: &Running) -> Result<Figure, BenchError> {
     ];
     let timings = running.time_all(&queries)?;
     let mut figure = Figure::new(9);
-    for timing in &timings {
+    for timing in timings.iter().chain([&busy]) {
         figure.read(format!("{}: found", timing.label), timing.results as f64, "series");
         figure.read(format!("{}: p50", timing.label), timing.p50_ms, "ms");
         figure.read(format!("{}: p99", timing.label), timing.p99_ms, "ms");

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Setup;
 use crate::query::{self, Query, Repeat, Timing};
-use crate::server::{JOURNALED, Metrics};
+use crate::server::{JOURNALED, Metrics, Server};
 use crate::{BenchError, Client, Daemon};
 
 /// Guard against waiting for ever.
@@ -119,6 +119,11 @@ impl Running {
     /// Waits until a gauge or counter has reached a value.
     pub(super) fn wait_for(&self, name: &str, wanted: f64) -> Result<(), BenchError> {
         self.wait("for the index", POLL, || Ok(self.metric(name)? >= wanted))
+    }
+
+    /// Waits until the daemon has written and merged what it was sent.
+    pub(super) fn wait_until_idle(&self) -> Result<(), BenchError> {
+        Server { pid: Some(self.daemon.pid()), admin: None }.wait_until_idle().map(drop)
     }
 
     /// Waits until the journal has all points that were sent.

@@ -1,31 +1,22 @@
-//! Requests pending rows from all peers at once. Waits no longer than `cluster.timeout` for any of them.
+//! Asks all peers at once. Waits no longer than `cluster.timeout` for any of them.
 
 use std::fmt;
-use std::io;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::SendRequest;
-use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
-use hyper::{Request, StatusCode};
-use plumbago_store::{FetchRequest, PeerAnswer, Peers};
-use plumbago_telemetry::{Counter, Gauge, Registry, Throttle};
+use plumbago_store::{EventQuestion, FetchRequest, PeerAnswer, PeerEvent, Peers};
+use plumbago_telemetry::Registry;
 
 use super::config::Config;
-use super::connect::{self, Tls};
+use super::connect;
+use super::peer::{Peer, Read};
+use super::trouble::Kind;
 use super::wire;
 use plumbago_tls::CaError;
 
-/// Most idle connections that are kept for each peer.
-const IDLE_MAX: usize = 8;
-/// How long a peer gets no requests after a timeout. Otherwise every read would wait for it.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// Requests pending rows from the peers of this daemon.
+/// Requests pending rows and events from the peers of this daemon.
 pub struct Client {
     peers: Vec<Peer>,
     path: String,
@@ -36,20 +27,6 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.peers.iter().map(|peer| &peer.address)).finish()
     }
-}
-
-struct Peer {
-    address: String,
-    token: String,
-    tls: Option<Tls>,
-    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
-    /// Why the last request failed, and until when the peer gets no further requests. `None` if it succeeded.
-    trouble: Mutex<Option<(String, Option<Instant>)>>,
-    asked: Counter,
-    failed: Counter,
-    skipped: Counter,
-    up: Gauge,
-    throttle: Throttle,
 }
 
 impl Client {
@@ -75,141 +52,149 @@ impl Client {
 
     /// Returns a message for each peer whose last request failed, for operators.
     pub fn troubles(&self) -> Vec<String> {
-        let trouble = |peer: &Peer| {
-            let trouble = peer.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            let (why, _) = trouble.as_ref()?;
-            Some(format!("peer {}: {why}; its newest points are missing in answers", peer.address))
-        };
-        self.peers.iter().filter_map(trouble).collect()
+        self.peers.iter().flat_map(Peer::troubles).collect()
+    }
+
+    /// Returns the events that all peers have. A peer that fails, does not answer in time, or does not know
+    /// requests for events is left out. If this daemon is among its own peers, its events are there too.
+    pub async fn events(&self, question: &EventQuestion) -> Vec<PeerEvent> {
+        let message = wire::events_request(question);
+        self.ask_all(Kind::Events, message, wire::read_events_answer).await.into_iter().flatten().collect()
+    }
+
+    /// Sends a message to all peers and returns the answers of those that have one.
+    async fn ask_all<T>(&self, kind: Kind, message: Vec<u8>, read: Read<T>) -> Vec<T> {
+        let body = Bytes::from(message);
+        let asked =
+            self.peers.iter().map(|peer| peer.ask((kind, read), (self.path.as_str(), &body), self.timeout));
+        join_all(asked).await.into_iter().flatten().collect()
     }
 }
 
 #[async_trait]
 impl Peers for Client {
     async fn pending(&self, request: &FetchRequest) -> Vec<PeerAnswer> {
-        let body = Bytes::from(wire::request(request));
-        let answers = join_all(self.peers.iter().map(|peer| peer.ask(&self.path, &body, self.timeout))).await;
-        answers.into_iter().flatten().collect()
+        self.ask_all(Kind::Points, wire::request(request), wire::read_answer).await
     }
 }
 
-impl Peer {
-    fn new(address: &str, token: &str, tls: Option<Tls>, registry: &Registry) -> Self {
-        let labels = [("peer", address)];
-        let counter =
-            |name: &str, help: &str| registry.counter(&format!("plumbago_peer_{name}"), help, &labels);
-        Self {
-            address: address.to_owned(),
-            token: token.to_owned(),
-            tls,
-            idle: Mutex::default(),
-            trouble: Mutex::default(),
-            asked: counter("requests_total", "requests to another daemon"),
-            failed: counter("failed_requests_total", "requests that another daemon did not answer"),
-            skipped: counter(
-                "skipped_requests_total",
-                "requests not sent to a peer because it had just timed out",
-            ),
-            up: registry.gauge("plumbago_peer_up", "1 if the peer answered the last request", &labels),
-            throttle: Throttle::new(10_000),
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
 
-    async fn ask(&self, path: &str, body: &Bytes, timeout: Duration) -> Option<PeerAnswer> {
-        if self.is_paused() {
-            self.skipped.add(1);
-            return None;
-        }
-        self.asked.add(1);
-        match tokio::time::timeout(timeout, self.answer(path, body)).await {
-            Ok(Ok(answer)) => {
-                self.note(None);
-                Some(answer)
+    use plumbago_model::Period;
+    use plumbago_store::EventFilter;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A peer that answers each request on a connection by `answer`, which gets the message.
+    async fn peer(answer: fn(&[u8]) -> Result<Vec<u8>, String>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut bytes = Vec::new();
+                    while stream.read_buf(&mut bytes).await.is_ok_and(|read| read > 0) {
+                        let Some(message) = message(&bytes) else { continue };
+                        let (status, body) = match answer(&message) {
+                            Ok(body) => ("200 OK", body),
+                            Err(why) => ("503 Service Unavailable", why.into_bytes()),
+                        };
+                        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+                        stream.write_all(&[head.into_bytes(), body].concat()).await.unwrap();
+                        bytes.clear();
+                    }
+                });
             }
-            Ok(Err(error)) => {
-                self.note(Some((error.to_string(), None)));
-                None
+        });
+        address
+    }
+
+    /// The body of a request, once it is complete.
+    fn message(bytes: &[u8]) -> Option<Vec<u8>> {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+        let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        let length: usize = length.parse().unwrap();
+        (bytes.len() >= end + length).then(|| bytes[end..end + length].to_vec())
+    }
+
+    fn client(peers: &[SocketAddr], registry: &Registry) -> Client {
+        let peers = peers.iter().map(SocketAddr::to_string).collect();
+        let config = Config { peers, timeout: Period::seconds(60), ..Config::default() };
+        Client::new(&config, "/admin/heads", "", registry).unwrap()
+    }
+
+    fn points() -> FetchRequest {
+        FetchRequest { names: vec!["a".into()], from: 1, until: 2, now: 3 }
+    }
+
+    fn all() -> EventQuestion {
+        EventQuestion::Selected(EventFilter { until: i64::MAX, ..EventFilter::default() })
+    }
+
+    fn points_of_writer_8(message: &[u8]) -> Result<Vec<u8>, String> {
+        wire::read_request(message).map_err(|error| error.to_string())?;
+        let answer = PeerAnswer { replica: 0, writer: 8, series: Vec::new() };
+        wire::answer(&answer).map_err(|error| error.to_string())
+    }
+
+    fn event_1(message: &[u8]) -> Result<Vec<u8>, String> {
+        match wire::read_asked(message).map_err(|error| error.to_string())? {
+            wire::Asked::Events(_) => {
+                let event = PeerEvent { id: 1, what: "deploy".to_owned(), ..PeerEvent::default() };
+                wire::events_answer(&[event]).map_err(|error| error.to_string())
             }
-            Err(_) => {
-                let why = format!("no answer within {} ms (cluster.timeout)", timeout.as_millis());
-                self.note(Some((why, Some(Instant::now() + PAUSE))));
-                None
-            }
+            wire::Asked::Points(_) => points_of_writer_8(message),
         }
     }
 
-    fn is_paused(&self) -> bool {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(&*trouble, Some((_, Some(until))) if Instant::now() < *until)
+    /// A peer of a version that knows only points goes on to answer those.
+    #[tokio::test]
+    async fn an_older_peer_has_no_events() {
+        let registry = Registry::new();
+        let (older, newer) = (peer(points_of_writer_8).await, peer(event_1).await);
+        let client = client(&[older, newer], &registry);
+        for _ in 0..3 {
+            assert_eq!(client.pending(&points()).await.len(), 2);
+            let events = client.events(&all()).await;
+            assert_eq!(events.iter().map(|event| event.id).collect::<Vec<_>>(), [1]);
+        }
+        let troubles = client.troubles();
+        assert_eq!(troubles.len(), 1);
+        let start = format!("peer {older}: 503 Service Unavailable: the message is damaged");
+        assert!(troubles[0].starts_with(&start), "{troubles:?}");
+        assert!(troubles[0].ends_with("its events are missing in answers"), "{troubles:?}");
+        let value = |peer: SocketAddr, name: &str| {
+            let (name, peer) = (format!("plumbago_peer_{name}"), peer.to_string());
+            let mut samples = registry.samples().into_iter();
+            let found = samples.find(|s| s.name == name && s.labels.iter().any(|(_, label)| *label == peer));
+            found.unwrap().value
+        };
+        assert_eq!(value(older, "up"), 1.0);
+        assert_eq!(value(older, "requests_total"), 6.0);
+        assert_eq!(value(older, "failed_requests_total"), 3.0);
+        assert_eq!(value(newer, "failed_requests_total"), 0.0);
     }
 
-    fn note(&self, trouble: Option<(String, Option<Instant>)>) {
-        self.up.set(f64::from(u8::from(trouble.is_none())));
-        if let Some((why, _)) = &trouble {
-            self.failed.add(1);
-            if let Some(suppressed) = self.throttle.pass_now() {
-                tracing::warn!(peer = self.address, why, suppressed, "a peer does not answer");
-            }
-        }
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    #[tokio::test]
+    async fn a_peer_that_is_away_is_left_out() {
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let client = client(&[gone, peer(event_1).await], &Registry::new());
+        assert_eq!(client.events(&all()).await.len(), 1);
+        let troubles = client.troubles();
+        assert_eq!(troubles.len(), 1);
+        assert!(troubles[0].ends_with("its newest points and its events are missing in answers"));
     }
 
-    async fn answer(&self, path: &str, body: &Bytes) -> io::Result<PeerAnswer> {
-        // The peer may have closed idle connections. If none of them works, a new one is made.
-        while let Some(mut sender) = self.take_idle() {
-            if sender.ready().await.is_ok()
-                && let Ok(answer) = self.send(sender, path, body).await
-            {
-                return Ok(answer);
-            }
-        }
-        let sender = connect::connect(&self.address, self.tls.as_ref()).await?;
-        self.send(sender, path, body).await
-    }
-
-    fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-
-    async fn send(
-        &self,
-        mut sender: SendRequest<Full<Bytes>>,
-        path: &str,
-        body: &Bytes,
-    ) -> io::Result<PeerAnswer> {
-        let sent = sender.send_request(self.request(path, body)?).await;
-        let response = sent.map_err(|error| self.unanswered(error))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), wire::ANSWER_BYTES_MAX).collect();
-        let body = body.await.map_err(io::Error::other)?.to_bytes();
-        if status != StatusCode::OK {
-            let why: String = String::from_utf8_lossy(&body).trim().chars().take(200).collect();
-            return Err(io::Error::other(format!("{status}: {why}")));
-        }
-        let answer = wire::read_answer(&body).map_err(io::Error::other)?;
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_MAX {
-            idle.push(sender);
-        }
-        Ok(answer)
-    }
-
-    fn unanswered(&self, error: hyper::Error) -> io::Error {
-        if error.is_parse() && self.tls.is_none() {
-            let why = format!("{error}: if its port is encrypted, set cluster.ca");
-            return io::Error::new(io::ErrorKind::InvalidData, why);
-        }
-        io::Error::other(error)
-    }
-
-    fn request(&self, path: &str, body: &Bytes) -> io::Result<Request<Full<Bytes>>> {
-        let mut request = Request::post(path).header(HOST, &self.address);
-        if !self.token.is_empty() {
-            let mut token =
-                HeaderValue::try_from(format!("Bearer {}", self.token)).map_err(io::Error::other)?;
-            token.set_sensitive(true);
-            request = request.header(AUTHORIZATION, token);
-        }
-        request.body(Full::new(body.clone())).map_err(io::Error::other)
+    /// An answer that this version cannot read.
+    #[tokio::test]
+    async fn an_answer_of_another_version_is_left_out() {
+        let client = client(&[peer(|_| Ok(b"PEA9".to_vec())).await], &Registry::new());
+        assert!(client.events(&all()).await.is_empty());
+        assert!(client.troubles()[0].contains("of another protocol version"), "{:?}", client.troubles());
     }
 }

@@ -1,10 +1,12 @@
-//! Peers: reads the pending rows of other daemons from their admin ports and merges them into reads.
+//! Peers: reads the pending rows and the events of other daemons from their admin ports.
 //!
 //! [`wire`] encodes and decodes the messages, without I/O. A [`Client`] sends requests to all peers at once.
 
 mod client;
 mod config;
 mod connect;
+mod peer;
+mod trouble;
 pub mod wire;
 
 pub use client::Client;

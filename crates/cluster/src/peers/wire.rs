@@ -1,11 +1,18 @@
 //! The messages between peers. Numbers are little-endian. Each text and list is preceded by its length.
+//!
+//! A message begins with four bytes that name its kind and version. A daemon refuses a message that begins with
+//! others, so a newer daemon may ask an older one anything.
+
+mod events;
 
 use std::sync::Arc;
 
 use plumbago_model::Stage;
-use plumbago_store::{FetchRequest, PeerAnswer, PendingRows, RowCount, WindowRow};
+use plumbago_store::{EventQuestion, FetchRequest, PeerAnswer, PendingRows, RowCount, WindowRow};
 
-/// The largest number of metrics in a request.
+pub use events::{events_answer, events_request, read_events_answer};
+
+/// The largest number of metrics, or of tags, in a request.
 pub const NAMES_MAX: usize = 65_536;
 /// The largest size of an answer in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -22,6 +29,26 @@ pub struct Malformed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer is larger than {ANSWER_BYTES_MAX} bytes")]
 pub struct TooLarge;
+
+/// What a peer asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// Its pending rows of some metrics.
+    Points(FetchRequest),
+    /// Its events.
+    Events(EventQuestion),
+}
+
+/// Decodes a request of any kind.
+///
+/// # Errors
+/// If the bytes are not exactly one valid request, or a list in it is longer than [`NAMES_MAX`].
+pub fn read_asked(bytes: &[u8]) -> Result<Asked, Malformed> {
+    if bytes.starts_with(events::REQUEST) {
+        return events::read_request(bytes).map(Asked::Events);
+    }
+    read_request(bytes).map(Asked::Points)
+}
 
 /// Encodes a request for pending rows.
 pub fn request(request: &FetchRequest) -> Vec<u8> {
@@ -163,6 +190,18 @@ impl<'a> Input<'a> {
 
     fn time(&mut self) -> Result<i64, Malformed> {
         Ok(i64::from_le_bytes(self.array()?))
+    }
+
+    fn text(&mut self) -> Result<String, Malformed> {
+        let length = self.number()? as usize;
+        std::str::from_utf8(self.take(length)?).map(str::to_owned).map_err(|_| Malformed)
+    }
+
+    /// The length of a list whose items take at least `item_bytes` each. A wrong length must not allocate too
+    /// much memory.
+    fn length(&mut self, item_bytes: usize) -> Result<usize, Malformed> {
+        let length = self.number()? as usize;
+        if length > self.0.len() / item_bytes { Err(Malformed) } else { Ok(length) }
     }
 
     fn end(&self) -> Result<(), Malformed> {

@@ -18,12 +18,23 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
 use crate::slots::{Stored, push_runs};
 
-/// Slots of old stages that are read at a time, and slots of a new stage that are filled, about.
-const READ_SLOTS: u64 = 1 << 20;
+/// Slots that are read at a time, and slots of new stages that are filled from them, about.
+pub(super) const READ_SLOTS: u64 = 1 << 20;
+
+/// What is filled of a metric from one read.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// New stages, each with the slots to fill.
+    pub(crate) stages: Vec<(usize, Range<u32>)>,
+    /// The open windows are found too.
+    pub(crate) with_open: bool,
+}
 
 /// What becomes of slots of a new stage.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
+    /// The slot of the first value.
+    pub(crate) from: u32,
     /// One for each slot; those without a count are not written.
     pub(crate) values: Vec<Window>,
     /// Slots with a value from an earlier time that must go.
@@ -56,7 +67,7 @@ impl Change<'_> {
     }
 
     /// The slots of a new stage that can have a value: not expired, and closed.
-    pub(crate) fn slots(&self, stage: usize) -> Range<u32> {
+    fn slots(&self, stage: usize) -> Range<u32> {
         let of = self.new.stage(stage);
         let reach = of.duration().min(self.old().config.retention.duration());
         let end = if stage == 0 { self.raw_until } else { self.base / self.new.per[stage - 1] };
@@ -68,9 +79,54 @@ impl Change<'_> {
         u32::try_from((self.now - reach as i64 + 1).max(0)).unwrap_or(u32::MAX).div_ceil(stage.resolution)
     }
 
+    /// Divides the work so that a read is not too large. A metric of usual size is one part, so that each of its old stages
+    /// is read once for all new ones.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let due = (0..=self.new.coarse()).filter(|stage| !self.is_kept(*stage));
+        let due = due.map(|stage| (stage, self.slots(stage))).filter(|(_, slots)| !slots.is_empty());
+        let whole = Part { stages: due.collect(), with_open: true };
+        if self.size(&whole) <= READ_SLOTS {
+            return vec![whole];
+        }
+        let mut parts = vec![Part { stages: Vec::new(), with_open: true }];
+        for (stage, mut slots) in whole.stages {
+            while !slots.is_empty() {
+                let part = slots.start..self.part_end(stage, &slots);
+                slots.start = part.end;
+                parts.push(Part { stages: vec![(stage, part)], with_open: false });
+            }
+        }
+        parts
+    }
+
+    /// The slots that are read and filled for a part.
+    fn size(&self, part: &Part) -> u64 {
+        let read: u64 = self.ranges(part).iter().map(|range| u64::from(range.until - range.from)).sum();
+        read + part.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>()
+    }
+
+    /// What is read for a part: a range of each old stage, then one of each of its new stages.
+    pub(crate) fn ranges(&self, part: &Part) -> Vec<SlotRange> {
+        let old = self.old().config.retention.stages().len();
+        let mut ranges: Vec<SlotRange> =
+            (0..old).map(|at| self.old().range(self.head.id, at, 0, 0)).collect();
+        let mut own = Vec::with_capacity(part.stages.len());
+        for (stage, slots) in &part.stages {
+            let mut reads = self.reads(*stage, slots);
+            own.extend(reads.pop());
+            ranges.iter_mut().zip(reads).for_each(|(range, read)| *range = hull(*range, read));
+        }
+        for stage in (1..=self.new.coarse()).filter(|stage| part.with_open && self.folds_open(*stage)) {
+            let (at, read) = self.open_read(stage);
+            ranges[at] = hull(ranges[at], read);
+        }
+        ranges.extend(own);
+        ranges
+    }
+
     /// The end of the next part of these slots to fill at once: the end of a window of the coarsest old stage, so that windows
     /// are seen whole.
-    pub(crate) fn part_end(&self, stage: usize, slots: &Range<u32>) -> u32 {
+    fn part_end(&self, stage: usize, slots: &Range<u32>) -> u32 {
         let mut end = slots.end.min(slots.start.saturating_add(READ_SLOTS as u32));
         while end > slots.start + 1 {
             let ranges = self.reads(stage, &(slots.start..end));
@@ -91,7 +147,7 @@ impl Change<'_> {
 
     /// What of the old stages is needed for these slots of a new one: one range for each old stage. The last range is of the
     /// new stage itself, which may have values from a time when the metric had the same stage.
-    pub(crate) fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
+    fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
         let resolution = u64::from(self.new.stage(stage).resolution);
         let stages = self.old().config.retention.stages();
         // Whole windows, so that it shows whether a finer stage has a point of them.
@@ -112,9 +168,13 @@ impl Change<'_> {
         if stage == 0 { self.raw_until } else { self.base / self.old().per[stage - 1] }
     }
 
-    /// The values of these slots of a new stage, from what [`Change::reads`] asks for.
-    pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Stored]) -> Filled {
-        let Some((own, sources)) = sources.split_last() else { return Filled::default() };
+    /// The values of these slots of a new stage, from what [`Change::ranges`] asks for: `sources` are the old stages, and
+    /// `own` is what the new one has.
+    pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Stored], own: &Stored) -> Filled {
+        let slots = &self.known_part(stage, slots, sources, own);
+        if slots.is_empty() {
+            return Filled { from: slots.start, ..Filled::default() };
+        }
         let folds = self.folds(stage);
         let mut values: Vec<Window> =
             slots.clone().map(|slot| self.folded_from(stage, slot, &folds, sources)).collect();
@@ -144,6 +204,26 @@ impl Change<'_> {
             }
         }
         self.with_own(stage, slots, values, own)
+    }
+
+    /// The part of these slots in which something can be, as the sources tell. Most metrics have points in a part of their
+    /// retention only.
+    fn known_part(&self, stage: usize, slots: &Range<u32>, sources: &[Stored], own: &Stored) -> Range<u32> {
+        let resolution = self.new.stage(stage).resolution;
+        let old = self.old().config.retention.stages().iter().map(|of| of.resolution);
+        let columns = sources.iter().zip(old).chain([(own, resolution)]);
+        let closed = columns.filter_map(|(source, resolution)| Some((source.known()?, resolution)));
+        let open = self.head.open.iter().zip(1..).filter(|(open, _)| open.count > 0).map(|(_, at)| {
+            let window = self.closed(at);
+            (window..window.saturating_add(1), self.old().stage(at).resolution)
+        });
+        let seconds = closed
+            .chain(open)
+            .map(|(slots, of)| u64::from(slots.start) * u64::from(of)..u64::from(slots.end) * u64::from(of));
+        let whole = seconds.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default();
+        let slot = |slot: u64| u32::try_from(slot).unwrap_or(u32::MAX);
+        let start = slot(whole.start / u64::from(resolution)).clamp(slots.start, slots.end);
+        start..slot(whole.end.div_ceil(u64::from(resolution))).clamp(start, slots.end)
     }
 
     /// The known windows of a coarse old stage, with the open one: the head has folded the slots before its base into it.
@@ -289,12 +369,12 @@ impl Change<'_> {
             // Another daemon writes this stage already. Its rows stay.
             let coarse = slots.clone().filter(|slot| stage > 0 && known(slot));
             coarse.for_each(|slot| values[(slot - slots.start) as usize] = Window::default());
-            return Filled { values, gone: Vec::new() };
+            return Filled { from: slots.start, values, gone: Vec::new() };
         }
         let is_gone = |slot: &u32| known(slot) && values[(*slot - slots.start) as usize].count == 0;
         let gone: Vec<u32> = slots.clone().filter(is_gone).collect();
         let gone = gone.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect();
-        Filled { values, gone }
+        Filled { from: slots.start, values, gone }
     }
 
     /// A coarser window as a slot of a new stage.
@@ -312,7 +392,7 @@ impl Change<'_> {
     }
 
     /// What has to be read for the open window of a new stage, and from which old stage.
-    pub(crate) fn open_read(&self, stage: usize) -> (usize, SlotRange) {
+    fn open_read(&self, stage: usize) -> (usize, SlotRange) {
         let of = self.new.stage(stage);
         let slot = self.base / self.new.per[stage - 1];
         let old = self.old().config.retention.stages();
@@ -329,18 +409,25 @@ impl Change<'_> {
         (at, self.old().range(self.head.id, at, from, until))
     }
 
-    /// The open window of a new stage: that of an old one of the same resolution, or folded from what was read.
-    pub(crate) fn open(&self, stage: usize, at: usize, source: &Stored) -> Window {
-        let of = self.new.stage(stage);
+    /// Whether the open window of a new stage is folded from an old one.
+    fn folds_open(&self, stage: usize) -> bool {
+        !self.new.config.aggregation.needs_all_slots()
+            && self.old_open(self.new.stage(stage).resolution).is_none()
+    }
+
+    /// The open window of a new stage: that of an old one of the same resolution, or folded from what was read of the old
+    /// stages.
+    pub(crate) fn open(&self, stage: usize, sources: &[Stored]) -> Window {
         if self.new.config.aggregation.needs_all_slots() {
             return Window::default();
         }
-        if let Some(same) = self.old_open(of.resolution) {
+        if let Some(same) = self.old_open(self.new.stage(stage).resolution) {
             return same;
         }
-        let last = source.from..self.closed(at);
+        let (at, range) = self.open_read(stage);
+        let Some(source) = sources.get(at) else { return Window::default() };
         let open = (at > 0).then(|| self.head.open.get(at - 1).copied().unwrap_or_default());
-        self.folded(at, stage, last, source, Some(open.unwrap_or_default()))
+        self.folded(at, stage, range.from..range.until, source, Some(open.unwrap_or_default()))
     }
 
     fn old_open(&self, resolution: u32) -> Option<Window> {
@@ -350,10 +437,19 @@ impl Change<'_> {
     }
 
     /// Adds slots of a new stage to a batch, in runs. Returns how many are known.
-    pub(crate) fn push(&self, stage: usize, first: u32, slots: &[Window], rows: &mut WriteBatch) -> u64 {
-        let known: Vec<(u32, Window)> =
-            (first..).zip(slots.iter().copied()).filter(|(_, window)| window.count > 0).collect();
+    pub(crate) fn push(&self, stage: usize, filled: &Filled, rows: &mut WriteBatch) -> u64 {
+        let slots = (filled.from..).zip(filled.values.iter().copied());
+        let known: Vec<(u32, Window)> = slots.filter(|(_, window)| window.count > 0).collect();
         push_runs(self.new, self.head.id, stage, false, &known, rows);
         known.len() as u64
+    }
+}
+
+/// The range from the begin of the first of two to the end of the last. Empty ones do not count.
+fn hull(a: SlotRange, b: SlotRange) -> SlotRange {
+    match (a.from < a.until, b.from < b.until) {
+        (_, false) => a,
+        (false, true) => b,
+        (true, true) => SlotRange { from: a.from.min(b.from), until: a.until.max(b.until), ..a },
     }
 }

@@ -1,9 +1,10 @@
 //! Gives metrics other settings while points of them may arrive.
 //!
-//! `fill` says what new stages get from the old ones. The order matters for a kill in between; it is in
-//! `docs/decisions/rules-apply.md`.
+//! `fill` says what new stages get from the old ones, and `stages` reads and stores that for many metrics at once. The order
+//! matters for a kill in between; it is in `docs/decisions/rules-apply.md`.
 
 mod fill;
+mod stages;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +12,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plumbago_model::{MetricConfig, Window};
 use plumbago_store::{
-    ErrorKind, FetchError, FlushBatch, MetricMeta, ReadRequest, SettingsChange, SettingsChanger,
-    SettingsReport, SlotRange, StateRow, StoreError, TimeRange,
+    ErrorKind, FetchError, FlushBatch, MetricMeta, SettingsChange, SettingsChanger, SettingsReport, StateRow,
+    StoreError, TimeRange,
 };
 
 use self::fill::Change;
 use crate::engine::Engine;
-use crate::read::read_merged;
 use crate::shard::ALLOWANCE;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
-use crate::slots::Stored;
+
+/// Metrics that are held still at a time.
+const HELD_METRICS: usize = 1000;
+/// Slots of all their stages, about, so that metrics with long stages are not held for long.
+const HELD_SLOTS: u64 = 1 << 24;
+/// Metrics in one question to the shards, so that points do not wait long for it.
+const ASKED: usize = 256;
 
 /// How often metrics are asked for of which points are on their way to the store.
 const TRIES: u32 = 200;
@@ -44,9 +50,12 @@ struct Wanted {
     meta: MetricMeta,
     /// The metadata store has them already.
     is_follower: bool,
+    /// Slots of all old and new stages.
+    slots: u64,
 }
 
 /// A metric on its way.
+#[derive(Debug)]
 struct Work {
     place: usize,
     meta: MetricMeta,
@@ -54,7 +63,10 @@ struct Work {
     layout: MetricLayout,
     /// The metadata store has the new settings already.
     is_follower: bool,
+    /// The open windows of the new stages.
     open: Vec<Window>,
+    /// Slots and windows that were filled.
+    points: u64,
     outcome: Outcome,
 }
 
@@ -79,6 +91,12 @@ impl Work {
             (base, false) => (base, base),
         };
         Change { head: &self.head, new: &self.layout, now, base, raw_until, is_follower: self.is_follower }
+    }
+
+    /// True if nothing that is stored depends on what changes: it is the factor.
+    fn is_light(&self) -> bool {
+        let (old, new) = (&self.head.layout.config, &self.layout.config);
+        old.retention == new.retention && old.aggregation == new.aggregation
     }
 
     /// False if the head has no base: the store has all of the metric then.
@@ -111,15 +129,22 @@ impl Engine {
         let names: Vec<Arc<str>> = changes.iter().map(|change| Arc::from(change.name.as_str())).collect();
         self.load_missing(&names).await?;
         let metas = self.wanted(changes, &mut reports).await?;
-        let mut left: Vec<usize> = (0..metas.len()).collect();
-        let mut result = Ok(());
-        for _ in 0..TRIES {
+        let (mut left, mut next, mut tries, mut result) = (Vec::new(), 0, 0, Ok(()));
+        while tries < TRIES {
+            next = take_more(&metas, next, &mut left);
+            let asked = left.len();
             result = self.change_some(&metas, &mut left, &mut reports).await;
-            if left.is_empty() || result.is_err() {
+            let is_end = left.is_empty() && next == metas.len();
+            if is_end || result.is_err() {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            // As long as there are others, nobody waits for the metrics whose points are on their way.
+            if next == metas.len() || left.len() == asked {
+                tries += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
         }
+        metas[next..].iter().for_each(|wanted| reports[wanted.place].is_busy = true);
         self.ask_settings(&metas, &left, Ask::Leave).await?;
         result.map(|()| reports)
     }
@@ -149,8 +174,9 @@ impl Engine {
                 Some(why) => reports[place].refused = why,
                 None => {
                     let is_follower = config == known.config;
+                    let slots = slots_of(&head) + slots_of(&config);
                     let meta = MetricMeta { config: Arc::clone(&change.config), ..known };
-                    wanted.push(Wanted { place, meta, is_follower });
+                    wanted.push(Wanted { place, meta, is_follower, slots });
                 }
             }
         }
@@ -164,8 +190,13 @@ impl Engine {
         ask: Ask,
     ) -> Result<Vec<Begun>, StoreError> {
         let range = TimeRange { from: 0, until: 0 };
-        let begin = |at: &usize| BeginRange { hash: self.router().hash(&metas[*at].meta.name), range, ask };
-        self.begin_range(places.iter().map(begin).collect()).await.map_err(stopping)
+        let mut begun = Vec::with_capacity(places.len());
+        for places in places.chunks(ASKED) {
+            let hash = |at: &usize| self.router().hash(&metas[*at].meta.name);
+            let asked = places.iter().map(|at| BeginRange { hash: hash(at), range, ask }).collect();
+            begun.extend(self.begin_range(asked).await.map_err(stopping)?);
+        }
+        Ok(begun)
     }
 
     /// Changes the metrics that are at rest. The others stay in the list.
@@ -187,8 +218,8 @@ impl Engine {
                 Begun::Ready(head) => {
                     let (place, meta, is_follower) = (wanted.place, wanted.meta.clone(), wanted.is_follower);
                     let config = self.parts().metadata.as_read(Arc::clone(&meta.config));
-                    let (layout, open) = (MetricLayout::new(config), Vec::new());
-                    works.push(Work { place, meta, head, layout, is_follower, open, outcome: Outcome::Old });
+                    let (layout, open, outcome) = (MetricLayout::new(config), Vec::new(), Outcome::Old);
+                    works.push(Work { place, meta, head, layout, is_follower, open, points: 0, outcome });
                 }
             }
         }
@@ -199,7 +230,8 @@ impl Engine {
             let is_done = work.outcome == Outcome::New;
             reports[work.place].changed = is_done;
             let config = is_done.then(|| Arc::clone(&work.layout.config));
-            let open = (is_done && work.is_placed()).then_some(work.open);
+            let has_open = is_done && work.is_placed() && !work.is_light();
+            let open = has_open.then_some(work.open);
             let (at, name) = (work.head.at, work.meta.name.as_str().into());
             (shard, End { at, name, open, fill: Vec::new(), config })
         };
@@ -218,14 +250,13 @@ impl Engine {
         if works.is_empty() {
             return Ok(());
         }
-        let now = self.parts().clock.now();
+        self.fill_all(works, self.parts().clock.now()).await?;
         let mut states = Vec::new();
-        for work in works.iter_mut() {
-            reports[work.place].points = self.fill_stages(work, now).await?;
-            work.open = self.open_windows(work, now).await?;
+        for work in works.iter() {
+            reports[work.place].points = work.points;
+            // Also if only the factor changes: late points were written to the journal again when the metric was held.
             if work.is_placed() {
-                let bytes = both(work).encode();
-                states.push(StateRow { id: work.head.id, bytes });
+                states.push(StateRow { id: work.head.id, bytes: both(work).encode() });
             }
         }
         self.commit_history(FlushBatch { states, ..FlushBatch::default() }).await?;
@@ -234,56 +265,6 @@ impl Engine {
         synced
             .unwrap_or_else(|error| Err(StoreError::with(ErrorKind::Internal, "sync new stages", error)))?;
         self.set_configs(works).await
-    }
-
-    async fn fill_stages(&self, work: &Work, now: i64) -> Result<u64, StoreError> {
-        let change = work.change(now);
-        let mut points = 0;
-        for stage in (0..=work.layout.coarse()).filter(|stage| !change.is_kept(*stage)) {
-            let mut slots = change.slots(stage);
-            while !slots.is_empty() {
-                let part = slots.start..change.part_end(stage, &slots);
-                let request = ReadRequest {
-                    ranges: change.reads(stage, &part),
-                    include_retained: true,
-                    ..ReadRequest::default()
-                };
-                let columns = read_merged(&*self.parts().points, &request).await?;
-                let source = |(range, column): (&SlotRange, _)| Stored { from: range.from, column };
-                let sources: Vec<Stored> = request.ranges.iter().zip(columns).map(source).collect();
-                let mut batch = FlushBatch::default();
-                let filled = change.fill(stage, &part, &sources);
-                points += change.push(stage, part.start, &filled.values, &mut batch.rows);
-                let id = work.head.id;
-                let gone =
-                    filled.gone.iter().map(|slots| work.layout.range(id, stage, slots.start, slots.end));
-                let gone: Vec<SlotRange> = gone.collect();
-                if !gone.is_empty() {
-                    self.parts().points.delete_ranges(&gone).await?;
-                }
-                if stage > 0 {
-                    self.parts().points.subtract_other_writers(&mut batch.rows).await?;
-                }
-                if !batch.rows.runs.is_empty() {
-                    self.commit_history(batch).await?;
-                }
-                slots.start = part.end;
-            }
-        }
-        Ok(points)
-    }
-
-    async fn open_windows(&self, work: &Work, now: i64) -> Result<Vec<Window>, StoreError> {
-        let change = work.change(now);
-        let mut open = Vec::with_capacity(work.layout.coarse());
-        for stage in 1..=work.layout.coarse() {
-            let (at, range) = change.open_read(stage);
-            let request =
-                ReadRequest { ranges: vec![range], include_retained: true, ..ReadRequest::default() };
-            let column = read_merged(&*self.parts().points, &request).await?.pop().unwrap_or_default();
-            open.push(change.open(stage, at, &Stored { from: range.from, column }));
-        }
-        Ok(open)
     }
 
     /// Changes the metadata store. A call that failed may have taken effect, now or later. So it is repeated until the
@@ -323,6 +304,24 @@ impl Engine {
         }
         true
     }
+}
+
+/// Adds metrics to those that are asked for next, up to the limits. Returns the place of the first that is left out.
+fn take_more(metas: &[Wanted], mut next: usize, asked: &mut Vec<usize>) -> usize {
+    let mut slots: u64 = asked.iter().map(|at| metas[*at].slots).sum();
+    while next < metas.len() && asked.len() < HELD_METRICS {
+        slots += metas[next].slots;
+        if slots > HELD_SLOTS && !asked.is_empty() {
+            break;
+        }
+        asked.push(next);
+        next += 1;
+    }
+    next
+}
+
+fn slots_of(config: &MetricConfig) -> u64 {
+    config.retention.stages().iter().map(|stage| u64::from(stage.points)).sum()
 }
 
 /// The state of a head with the open windows of its old stages and of its new ones.

@@ -1,9 +1,12 @@
 //! Copies metrics to other names, and begins to delete those that move, while points of both may arrive.
 //!
-//! `snapshot` says what a metric has. The copy is stored as a history is (`import`). What happens in a head is in
-//! `shard/copy.rs`; the order and its reasons are in `docs/decisions/copy-and-move.md`.
+//! `read` and `snapshot` say what a metric has, `stored` the same for another store. The copy is stored as a history is
+//! (`import`). What happens in a head is in `shard/copy.rs`; the order and its reasons are in
+//! `docs/decisions/copy-and-move.md`.
 
+mod read;
 mod snapshot;
+mod stored;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +15,16 @@ use async_trait::async_trait;
 use plumbago_model::{PointBatch, Window};
 use plumbago_store::{
     CopyOptions, CopyReport, Creation, ErrorKind, FetchError, History, HistoryOptions, MetricCopier,
-    MetricCopy, MetricCreator, ReadRequest, SettingsChange, SlotRange, StoreError, TimeRange,
+    MetricCopy, MetricCreator, SettingsChange, StoreError, TimeRange,
 };
 
+pub use self::stored::histories_in_tables;
+
+use self::read::{Whole, read_stages};
 use crate::engine::Engine;
-use crate::read::read_merged;
-use crate::shard::ALLOWANCE;
 use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
-use crate::slots::Stored;
 
 /// How often metrics are asked for of which points are on their way to the store.
 const TRIES: u32 = 400;
@@ -29,8 +32,6 @@ const TRIES: u32 = 400;
 const PAUSE: Duration = Duration::from_millis(25);
 /// How often the points that a metric got since its copy are copied too, before it stays.
 const MOVE_TRIES: u32 = 20;
-/// Slots that are read at a time, about.
-const READ_SLOTS: u64 = 1 << 20;
 
 /// The reason for refusing a metric that is never at rest.
 const BUSY: &str = "busy: it is being flushed or gets late points all the time; give the same command again";
@@ -130,14 +131,19 @@ impl Engine {
         if options.dry_run {
             return result;
         }
-        let held = works.into_iter().filter(|work| !reports[work.place].is_going);
-        let end = |work: Work| {
+        let held: Vec<&Work> = works.iter().filter(|work| !reports[work.place].is_going).collect();
+        self.let_go(&held).await?;
+        result
+    }
+
+    /// Lets metrics go on that are held still.
+    async fn let_go(&self, works: &[&Work]) -> Result<(), StoreError> {
+        let end = |work: &&Work| {
             let shard = self.router().shard(&self.router().hash(&work.copy.from));
             let (at, name) = (work.head.at, work.copy.from.as_str().into());
             (shard, End { at, name, open: None, fill: Vec::new(), config: None })
         };
-        self.end_import(held.map(end).collect()).await.map_err(stopping)?;
-        result
+        self.end_import(works.iter().map(end).collect()).await.map_err(stopping)
     }
 
     async fn copy_and_move(
@@ -219,31 +225,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads the known slots of each stage of metrics, in pieces.
+    /// Reads the known slots of each stage of metrics.
     async fn read_all(&self, works: &[&Work]) -> Result<Vec<Vec<Vec<(u32, Window)>>>, StoreError> {
-        let now = self.parts().clock.now();
-        let stages = |work: &&Work| vec![Vec::new(); work.head.layout.coarse() + 1];
-        let mut found: Vec<Vec<Vec<(u32, Window)>>> = works.iter().map(stages).collect();
-        let mut pieces: Vec<(usize, usize, SlotRange)> = Vec::new();
-        for (at, work) in works.iter().enumerate() {
-            for stage in 0..=work.head.layout.coarse() {
-                pieces.extend(ranges_of(&work.head, stage, now).into_iter().map(|range| (at, stage, range)));
-            }
-        }
-        let mut rest = pieces.as_slice();
-        while !rest.is_empty() {
-            let (some, others) = rest.split_at(pieces_at_once(rest));
-            let ranges = some.iter().map(|(_, _, range)| *range).collect();
-            let request = ReadRequest { ranges, include_retained: true, ..ReadRequest::default() };
-            let columns = read_merged(&*self.parts().points, &request).await?;
-            for ((at, stage, range), column) in some.iter().zip(columns) {
-                let stored = Stored { from: range.from, column };
-                let slots = (range.from..range.until).map(|slot| (slot, stored.get(slot)));
-                found[*at][*stage].extend(slots.filter(|(_, window)| window.count > 0));
-            }
-            rest = others;
-        }
-        Ok(found)
+        let whole = |work: &&Work| Whole {
+            id: work.head.id,
+            layout: Arc::clone(&work.head.layout),
+            base: work.head.base,
+        };
+        let metrics: Vec<Whole> = works.iter().map(whole).collect();
+        read_stages(&*self.parts().points, &metrics, self.parts().clock.now()).await
     }
 
     /// Takes points as from a sender.
@@ -336,34 +326,6 @@ fn batch_of<'a>(points: impl Iterator<Item = (&'a str, &'a [(u32, f64)])>) -> Po
         points.iter().for_each(|(time, value)| batch.push(name, *time, *value));
     }
     batch
-}
-
-/// The ranges in which a stage of a metric may have slots.
-fn ranges_of(head: &ImportHead, stage: usize, now: i64) -> Vec<SlotRange> {
-    let of = head.layout.stage(stage);
-    let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
-    let oldest = of.slot(seconds(now - of.duration() as i64));
-    let ahead = of.slot(seconds(now)).saturating_add(ALLOWANCE);
-    let base = stage.checked_sub(1).map_or(head.base, |coarse| head.base / head.layout.per[coarse]);
-    let until = ahead.max(base.saturating_add(1));
-    let mut ranges = Vec::new();
-    let mut from = oldest;
-    while from < until {
-        let end = until.min(from.saturating_add(READ_SLOTS as u32));
-        ranges.push(head.layout.range(head.id, stage, from, end));
-        from = end;
-    }
-    ranges
-}
-
-/// How many ranges are read at once.
-fn pieces_at_once(pieces: &[(usize, usize, SlotRange)]) -> usize {
-    let mut slots = 0;
-    let fits = |(_, _, range): &&(usize, usize, SlotRange)| {
-        slots += u64::from(range.until - range.from);
-        slots <= READ_SLOTS
-    };
-    pieces.iter().take_while(fits).count().max(1)
 }
 
 /// The points of a head that its copy has.

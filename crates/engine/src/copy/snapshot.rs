@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plumbago_model::Window;
 use plumbago_store::HistoryStage;
 
-use crate::shard::downsample::{Closed, fold};
+use crate::shard::downsample::{Closed, MetricLayout, fold};
 use crate::shard::import::ImportHead;
 
 /// The known slots of a stage.
@@ -22,7 +22,27 @@ pub(crate) fn history(head: &ImportHead, stored: Vec<Vec<(u32, Window)>>) -> Vec
         true => add_windows(head, &mut stages),
         false => fold_rest(head, &mut stages),
     }
-    stages.into_iter().enumerate().map(|(stage, slots)| as_stage(head, stage, slots)).collect()
+    as_stages(&head.layout, stages)
+}
+
+/// The history of a metric of which only the tables can be seen, because another process may write it. A window of which
+/// the raw slots say more than its row, such as one that is still open, is folded from them.
+pub(crate) fn of_tables(layout: &MetricLayout, stored: Vec<Vec<(u32, Window)>>) -> Vec<HistoryStage> {
+    let mut stages: Vec<Slots> = stored.into_iter().map(|slots| slots.into_iter().collect()).collect();
+    stages.resize_with(layout.coarse() + 1, Slots::new);
+    if let Some((raw, coarse)) = stages.split_first_mut() {
+        let raw: Vec<(u32, f64)> = raw.iter().map(|(slot, window)| (*slot, window.value)).collect();
+        for (slots, per) in coarse.iter_mut().zip(&layout.per) {
+            for part in raw.chunk_by(|a, b| a.0 / per == b.0 / per) {
+                let folded = layout.config.aggregation.fold_all(part.iter().map(|(_, value)| *value));
+                let known = slots.entry(part[0].0 / per).or_default();
+                if folded.count > known.count {
+                    *known = folded;
+                }
+            }
+        }
+    }
+    as_stages(layout, stages)
 }
 
 /// False if the head has no base: the store has all of the metric then.
@@ -68,11 +88,15 @@ fn fold_rest(head: &ImportHead, stages: &mut [Slots]) {
     }
 }
 
-fn as_stage(head: &ImportHead, stage: usize, slots: Slots) -> HistoryStage {
-    let resolution = head.layout.stage(stage).resolution;
-    let counts = if stage == 0 { Vec::new() } else { slots.values().map(|window| window.count).collect() };
-    let points = slots.into_iter().map(|(slot, window)| (slot.saturating_mul(resolution), window.value));
-    HistoryStage { resolution, points: points.collect(), counts }
+fn as_stages(layout: &MetricLayout, stages: Vec<Slots>) -> Vec<HistoryStage> {
+    let stage = |(stage, slots): (usize, Slots)| {
+        let resolution = layout.stage(stage).resolution;
+        let counts =
+            if stage == 0 { Vec::new() } else { slots.values().map(|window| window.count).collect() };
+        let points = slots.into_iter().map(|(slot, window)| (slot.saturating_mul(resolution), window.value));
+        HistoryStage { resolution, points: points.collect(), counts }
+    };
+    stages.into_iter().enumerate().map(stage).collect()
 }
 
 #[cfg(test)]
@@ -83,7 +107,6 @@ mod tests {
     use plumbago_model::{MetricConfig, MetricId};
 
     use super::*;
-    use crate::shard::downsample::MetricLayout;
     use crate::shard::state_row::State;
 
     fn head(method: &str, base: u32, pairs: &[(u32, f64)], open: &[(f64, u32)]) -> ImportHead {
@@ -155,5 +178,21 @@ mod tests {
         let stages = history(&head, stored);
         assert_eq!(stages[1].counts, [1, 3, 1]);
         assert_eq!(stages[1].points, [(5940, 9.0), (6000, 2.0), (6060, 8.0)]);
+    }
+
+    #[test]
+    fn rows_of_windows_that_lack_raw_slots_are_folded_anew() {
+        let layout = head("sum", 0, &[], &[]).layout;
+        // Of window 99 all raw slots but the last one have expired; 100 is whole; of 101 the row is behind; 102 has none.
+        let raw = [(599, 1.0), (600, 2.0), (601, 3.0), (606, 4.0), (607, 5.0), (612, 6.0)];
+        let window = |value: f64, count: u32| Window { value, count };
+        let stored = vec![
+            raw.map(|(slot, value)| (slot, one(value))).to_vec(),
+            vec![(98, window(7.0, 3)), (99, window(9.0, 6)), (100, window(5.0, 2)), (101, window(4.0, 1))],
+        ];
+        let stages = of_tables(&layout, stored);
+        assert_eq!(stages[0].points.len(), 6);
+        assert_eq!(stages[1].points, [(5880, 7.0), (5940, 9.0), (6000, 5.0), (6060, 9.0), (6120, 6.0)]);
+        assert_eq!(stages[1].counts, [3, 6, 2, 2, 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! Tells which metrics may have points in a range of time.
+//! Tells how many points arrive, and which metrics may have points in a range of time.
 
 use plumbago_store::FetchError;
 
@@ -6,6 +6,11 @@ use super::Engine;
 use crate::worker::ShardCommand;
 
 impl Engine {
+    /// The number of points that were queued for the shards since the start.
+    pub fn received(&self) -> u64 {
+        self.0.stats.received.get()
+    }
+
     /// Returns whether each metric may have points from `from` until `until` (seconds since the epoch, both inclusive);
     /// `None` if the engine does not know. A newest point that was flushed may seem an hour younger than it is.
     ///

@@ -57,6 +57,37 @@ impl Tags {
         Ok(series.iter().map(|number| self.name(number)).collect())
     }
 
+    /// The numbers of the series that match all expressions, for [`Tags::take_names`]. They hold until [`Tags::reuses`]
+    /// changes.
+    pub(crate) fn matching(
+        &self,
+        expressions: &[TagExpression],
+        bounds: &Bounds,
+    ) -> Result<RoaringBitmap, Stop> {
+        let (series, most) = (self.select(expressions, bounds)?, bounds.limits.results_max);
+        if series.len() > most as u64 {
+            return Err(TagError::TooManyResults(most).into());
+        }
+        let mut numbers = RoaringBitmap::new();
+        series.add_to(&mut numbers);
+        Ok(numbers)
+    }
+
+    /// How often a number was given to another series.
+    pub(crate) fn reuses(&self) -> u64 {
+        self.reuses
+    }
+
+    /// Takes the first series, at most `count`, out of a set. Returns the names of those that were not removed meanwhile.
+    pub(crate) fn take_names(&self, left: &mut RoaringBitmap, count: usize) -> Vec<String> {
+        let numbers: Vec<u32> = left.iter().take(count).collect();
+        if let Some(last) = numbers.last() {
+            left.remove_range(..=*last);
+        }
+        let is_series = |number: &u32| self.series.get(*number as usize).is_some_and(|s| s.length > 0);
+        numbers.into_iter().filter(is_series).map(|number| self.name(number)).collect()
+    }
+
     /// The series that match all expressions.
     pub(super) fn select(&self, expressions: &[TagExpression], bounds: &Bounds) -> Result<Postings, Stop> {
         let mut selection = Selection { tags: self, visits: bounds.limits.visited_max, bounds, place: 0 };

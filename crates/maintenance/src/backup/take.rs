@@ -247,7 +247,7 @@ fn check_room(directory: &Directory, held: &Held, bytes: u64) -> Result<(), Back
 }
 
 /// Bytes that can still be written to the disk of `dir`. `None` if the system does not report it.
-pub(super) fn free_at(dir: &Path) -> Option<u64> {
+pub(crate) fn free_at(dir: &Path) -> Option<u64> {
     let disk = statvfs(dir).ok()?;
     // The types differ between platforms.
     #[allow(clippy::unnecessary_cast)]

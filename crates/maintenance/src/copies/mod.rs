@@ -117,7 +117,7 @@ fn open_list(plan: &CopyPlan, old: Old, work: &Work) -> Result<DoneList, VerbErr
     // Each pair of names has its own, since several runs may be under way.
     let hash = name_hash(&format!("{} {}", plan.from, plan.to));
     let path = work.dir.join(format!("{verb}-{}.list", &hash[..16]));
-    DoneList::open((!plan.dry_run).then_some(path), &made_for)
+    DoneList::open((!plan.dry_run).then_some(path), &made_for, verb)
 }
 
 /// The metrics that the old name means: the metric with this name and the tagged series of this name, else all below. A

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::alone;
 use crate::skipped::unwritable;
 use crate::verb::VerbError;
 
@@ -19,23 +20,26 @@ pub(crate) struct DoneList {
 
 impl DoneList {
     /// Goes on with the list in a file if it was made for the same options, else begins a new one. Without a file, nothing
-    /// is kept.
+    /// is kept. `verb` is what an error calls the run.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub(crate) fn open(path: Option<PathBuf>, made_for: &Value) -> Result<Self, VerbError> {
+    /// If the file cannot be written, or another run uses it: a job goes on when its command is killed.
+    pub(crate) fn open(path: Option<PathBuf>, made_for: &Value, verb: &str) -> Result<Self, VerbError> {
         let mut list = Self { path: path.clone().unwrap_or_default(), known: HashSet::new(), out: None };
         let Some(path) = path else { return Ok(list) };
         let failed = |error| unwritable(&path, &error);
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(failed)?;
         }
+        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        alone::hold(&file, &path, verb)?;
         let found = read(&path, made_for);
         let goes_on = found.is_some();
         list.known = found.unwrap_or_default();
-        let mut options = OpenOptions::new();
-        let file = options.create(true).write(true).append(goes_on).truncate(!goes_on).open(&path);
-        let mut out = BufWriter::new(file.map_err(failed)?);
+        if !goes_on {
+            file.set_len(0).map_err(failed)?;
+        }
+        let mut out = BufWriter::new(file);
         // A line that a crash has cut off must not spoil the next one.
         let first = if goes_on { "\n".to_owned() } else { format!("{made_for}\n") };
         out.write_all(first.as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
@@ -62,9 +66,14 @@ impl DoneList {
 
     /// Removes the list: the run came to its end.
     pub(crate) fn remove(self) -> Result<(), VerbError> {
-        let Some(out) = self.out else { return Ok(()) };
-        drop(out);
-        fs::remove_file(&self.path).map_err(|error| unwritable(&self.path, &error))
+        if self.out.is_none() {
+            return Ok(());
+        }
+        match fs::remove_file(&self.path) {
+            // It was opened when the run before had ended and was about to remove it.
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(unwritable(&self.path, &error)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -86,7 +95,7 @@ mod tests {
     fn a_run_with_the_same_options_goes_on() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a/list");
-        let open = |options: &Value| DoneList::open(Some(path.clone()), options).unwrap();
+        let open = |options: &Value| DoneList::open(Some(path.clone()), options, "import-graphite").unwrap();
         let (same, other) = (json!({"url": "http://a"}), json!({"url": "http://b"}));
         open(&same).note(&["a.b", "c\"d"]).unwrap();
         // A line that was cut off.
@@ -95,6 +104,10 @@ mod tests {
         let mut list = open(&same);
         assert!(list.has("a.b") && list.has("c\"d") && !list.has("e."));
         list.note(&["f"]).unwrap();
+        for options in [&same, &other] {
+            let second = DoneList::open(Some(path.clone()), options, "import-graphite");
+            assert!(matches!(second, Err(VerbError::Taken(_))), "the first run still works");
+        }
         drop(list);
         assert!(open(&same).has("f"));
         assert!(!open(&other).has("f"));

@@ -21,7 +21,7 @@ pub use self::source::{
 use self::run::Run;
 use crate::import::side_by_side;
 use crate::skipped::Skipped;
-use crate::verb::{VerbError, Work};
+use crate::verb::{Verb as _, VerbError, Work};
 use crate::verbs::graphite::ImportGraphite;
 
 /// The list of the metrics that were stored, in the directory of the jobs.
@@ -42,7 +42,8 @@ pub(crate) async fn import(plan: &ImportGraphite, work: &Work) -> Result<ImportG
         "url": plan.server.url, "from": plan.from.map(|from| from / DAY), "until": plan.until.map(|until| until / DAY),
         "overwrite": plan.overwrite, "retentions": plan.retentions,
     });
-    let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), &made_for)?;
+    let list = (!plan.dry_run).then(|| work.dir.join(DONE_LIST));
+    let done = DoneList::open(list, &made_for, ImportGraphite::NAME)?;
     let skipped = Skipped::open(plan.skipped.as_deref(), done.goes_on())?;
     let mut run = Run::new(plan, work, source, done, skipped)?;
     work.progress.begin("looking for metrics", None);

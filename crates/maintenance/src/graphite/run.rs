@@ -301,7 +301,7 @@ impl<'a> Run<'a> {
             stored.push(metric.name.as_str());
         }
         let options = HistoryOptions { overwrites: self.plan.overwrite, dry_run: self.plan.dry_run };
-        let reports = self.work.histories.take(histories, options).await?;
+        let reports = self.work.histories.take(histories, options).await.map_err(VerbError::Interrupted)?;
         for (name, report) in stored.into_iter().zip(reports) {
             self.lock().report.add(&report);
             if report.refused.is_empty() {

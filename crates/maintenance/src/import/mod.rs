@@ -57,6 +57,9 @@ pub trait Histories: HistorySink + MetricCopier + MetricCreator + RangeDeleter +
     /// If the store does not answer.
     async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, StoreError>;
 
+    /// The number of points that this process has received from senders so far.
+    fn received(&self) -> u64;
+
     /// Waits until a store on other machines has all rows, or `stop`.
     ///
     /// # Errors
@@ -210,7 +213,8 @@ impl Run<'_> {
                 places.push(place);
             }
         }
-        let reports = self.work.histories.take(histories, self.plan.options()).await?;
+        let taken = self.work.histories.take(histories, self.plan.options()).await;
+        let reports = taken.map_err(VerbError::Interrupted)?;
         let mut by_place: Vec<Option<HistoryReport>> = vec![None; group.len()];
         places.into_iter().zip(reports).for_each(|(place, report)| by_place[place] = Some(report));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

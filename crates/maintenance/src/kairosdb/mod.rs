@@ -49,7 +49,7 @@ pub(crate) async fn import(plan: &ImportKairosdb, work: &Work) -> Result<ImportK
         "files": files.stamps(), "keyspace": plan.keyspace, "from": plan.from, "until": plan.until, "metrics": plan.metrics,
         "dry_run": plan.dry_run, "overwrite": plan.overwrite, "suggest_rules": plan.suggest_rules,
     });
-    let scratch = Scratch::open(&work.dir.join(SCRATCH), made_for)?;
+    let scratch = Scratch::open(&work.dir.join(SCRATCH), made_for, work.files.min_free_bytes())?;
     let scratch = if scratch.state().is_split { scratch } else { split(plan, files, scratch, work).await? };
     let (mut report, suggestions) = store(plan, scratch, work).await?;
     if plan.suggest_rules {
@@ -153,7 +153,7 @@ impl Run<'_> {
         self.rate.lock().await.take(points as usize).await;
         let names: Vec<String> = group.iter().map(|history| history.name.clone()).collect();
         let options = HistoryOptions { overwrites: self.plan.overwrite, dry_run: false };
-        let stored = self.work.histories.take(group, options).await?;
+        let stored = self.work.histories.take(group, options).await.map_err(VerbError::Interrupted)?;
         for (name, stored) in names.iter().zip(stored) {
             report.add_stored(&stored);
             if !stored.refused.is_empty() {

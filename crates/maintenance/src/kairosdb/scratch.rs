@@ -5,7 +5,7 @@
 //! index lists), and 16 bytes a point. Numbers are little-endian.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::report::ImportKairosdbReport;
 use super::suggest::Suggestions;
+use crate::alone;
+use crate::backup::take::free_at;
 use crate::skipped::unwritable;
 use crate::verb::VerbError;
 
@@ -25,6 +27,8 @@ const COUNTS_BYTES: usize = 16;
 const POINT_BYTES: usize = 16;
 /// Bytes that wait to be written, of each part.
 const BUFFER_BYTES: usize = 1 << 16;
+/// Bytes that are appended between two looks at the room on the disk.
+const LOOK_BYTES: u64 = 1 << 20;
 /// Most points of a record.
 const RECORD_POINTS: usize = 1 << 16;
 
@@ -63,6 +67,10 @@ pub(super) struct Scratch {
     state: State,
     parts: Vec<BufWriter<File>>,
     lengths: Vec<u64>,
+    /// Bytes that stay free on the disk: it is that of the data directory, and the journal needs some of it.
+    min_free: u64,
+    /// Bytes that were appended since the last look at the room.
+    since_look: u64,
     /// Beside the directory, because a run may begin the directory anew.
     _lock: File,
 }
@@ -80,12 +88,17 @@ pub(super) struct Record {
 }
 
 impl Scratch {
-    /// Opens the directory. What an earlier run with the same parameters left is used again.
+    /// Opens the directory. What an earlier run with the same parameters left is used again. `min_free` bytes of the disk
+    /// are left free.
     ///
     /// # Errors
     /// If it cannot be written, or another run uses it.
-    pub(super) fn open(directory: &Path, made_for: serde_json::Value) -> Result<Self, VerbError> {
-        let lock = lock(&directory.with_extension("lock"))?;
+    pub(super) fn open(
+        directory: &Path,
+        made_for: serde_json::Value,
+        min_free: u64,
+    ) -> Result<Self, VerbError> {
+        let lock = alone::lock(&directory.with_extension("lock"), "import-kairosdb")?;
         let state = fs::read(directory.join(STATE)).ok();
         let state = state.and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
         let state = state.filter(|state| state.made_for == made_for && is_whole(directory, state));
@@ -103,10 +116,18 @@ impl Scratch {
         };
         fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
         let lengths = state.lengths.clone();
-        let mut scratch =
-            Self { directory: directory.to_owned(), state, parts: Vec::new(), lengths, _lock: lock };
+        let mut scratch = Self {
+            directory: directory.to_owned(),
+            state,
+            parts: Vec::new(),
+            lengths,
+            min_free,
+            since_look: 0,
+            _lock: lock,
+        };
         if !scratch.state.is_split {
             scratch.open_parts()?;
+            scratch.check_room()?;
         }
         Ok(scratch)
     }
@@ -174,9 +195,47 @@ impl Scratch {
     }
 
     fn append(&mut self, part: usize, bytes: &[u8]) -> Result<(), VerbError> {
-        self.lengths[part] += bytes.len() as u64;
+        let len = bytes.len() as u64;
+        self.lengths[part] += len;
+        self.since_look += len;
+        if self.since_look >= LOOK_BYTES {
+            self.since_look = 0;
+            self.check_room()?;
+        }
         let written = self.parts[part].write_all(bytes);
-        written.map_err(|error| unwritable(&self.path(part), &error))
+        written.map_err(|error| self.failed(part, &error))
+    }
+
+    /// Fails while there is still room for what a daemon has to write. What waits in the buffers counts as written.
+    fn check_room(&mut self) -> Result<(), VerbError> {
+        let Some(free) = free_at(&self.directory) else { return Ok(()) };
+        let waiting: u64 = self.parts.iter().map(|part| part.buffer().len() as u64).sum();
+        let free = free.saturating_sub(waiting);
+        if free >= self.min_free {
+            return Ok(());
+        }
+        self.cut_back();
+        let why = format!(
+            "{free} bytes are left for the files of the import, and {} of them are kept free for the journal and the store \
+             (their min_free_bytes)",
+            self.min_free
+        );
+        Err(VerbError::DiskFull { path: self.directory.clone(), why })
+    }
+
+    /// Notes that a part cannot be written. The run has to end then.
+    fn failed(&mut self, part: usize, error: &std::io::Error) -> VerbError {
+        self.cut_back();
+        unwritable(&self.path(part), error)
+    }
+
+    /// Closes the parts at their lengths of the last checkpoint: what is read again anyway must not fill the disk.
+    fn cut_back(&mut self) {
+        for (part, length) in std::mem::take(&mut self.parts).into_iter().zip(&self.state.lengths) {
+            let (file, _) = part.into_parts();
+            // If it fails, the next run does it.
+            let _ = file.set_len(*length);
+        }
     }
 
     /// Makes sure that a run that is killed from here on goes on at `position`.
@@ -187,7 +246,7 @@ impl Scratch {
         for part in 0..PARTS {
             let writer = &mut self.parts[part];
             let synced = writer.flush().and_then(|()| writer.get_ref().sync_data());
-            synced.map_err(|error| unwritable(&self.path(part), &error))?;
+            synced.map_err(|error| self.failed(part, &error))?;
         }
         self.state.lengths.clone_from(&self.lengths);
         self.state.position = position;
@@ -240,20 +299,6 @@ impl Scratch {
             fs::rename(&new, &path)
         };
         write().map_err(|error| unwritable(&path, &error))
-    }
-}
-
-/// Two runs at once would spoil each other's files. A daemon runs more than one job at a time.
-fn lock(path: &Path) -> Result<File, VerbError> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error))?;
-    }
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    let file = file.map_err(|error| unwritable(path, &error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(VerbError::Taken("import-kairosdb".to_owned())),
-        Err(TryLockError::Error(error)) => Err(unwritable(path, &error)),
     }
 }
 
@@ -321,6 +366,7 @@ fn point(bytes: &[u8; POINT_BYTES]) -> (i64, f64) {
 
 #[cfg(test)]
 mod tests {
+    use plumbago_kairosdb::history::HistoryPoint;
     use serde_json::json;
 
     use super::*;
@@ -329,12 +375,35 @@ mod tests {
     fn a_second_run_is_refused_while_the_first_one_works() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("jobs").join("import-kairosdb");
-        let first = Scratch::open(&path, json!({ "files": ["a"] })).unwrap();
+        let first = Scratch::open(&path, json!({ "files": ["a"] }), 0).unwrap();
         for made_for in [json!({ "files": ["a"] }), json!({ "files": ["b"] })] {
-            let second = Scratch::open(&path, made_for);
+            let second = Scratch::open(&path, made_for, 0);
             assert!(matches!(second, Err(VerbError::Taken(_))), "{second:?}");
         }
         drop(first);
-        Scratch::open(&path, json!({ "files": ["b"] })).unwrap();
+        Scratch::open(&path, json!({ "files": ["b"] }), 0).unwrap();
+    }
+
+    #[test]
+    fn a_disk_without_room_ends_a_run_at_its_last_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("import-kairosdb");
+        let point = HistoryPoint { time_ms: 1000, value: 1.5, is_double: true };
+        let entry = Entry { name: "m;a=b".to_owned(), points: vec![point; 100_000], ..Entry::default() };
+        let mut scratch = Scratch::open(&path, json!(1), 0).unwrap();
+        scratch.write(&entry, false).unwrap();
+        scratch.checkpoint(Position { source: 1, done: 0 }).unwrap();
+        let length = fs::metadata(scratch.path(part_of("m;a=b"))).unwrap().len();
+        assert!(length > 1_600_000, "{length}");
+        scratch.min_free = u64::MAX;
+        let error = scratch.write(&entry, false).unwrap_err();
+        assert!(matches!(error, VerbError::DiskFull { .. }), "{error}");
+        assert_eq!(fs::metadata(scratch.path(part_of("m;a=b"))).unwrap().len(), length);
+        drop(scratch);
+        let error = Scratch::open(&path, json!(1), u64::MAX).unwrap_err();
+        assert!(matches!(error, VerbError::DiskFull { .. }), "{error}");
+        let scratch = Scratch::open(&path, json!(1), 0).unwrap();
+        assert_eq!(scratch.state().position, Position { source: 1, done: 0 });
+        assert_eq!(scratch.points(part_of("m;a=b")), length / POINT_BYTES as u64);
     }
 }

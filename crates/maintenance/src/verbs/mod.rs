@@ -7,6 +7,7 @@ pub mod delete;
 pub mod graphite;
 pub mod kairosdb;
 pub mod names;
+pub mod other_store;
 pub mod rules;
 pub mod whisper;
 pub mod write;
@@ -34,6 +35,7 @@ pub const CATALOGUE: &[(&str, Read)] = &[
     entry::<graphite::ImportGraphite>(),
     entry::<graphite::ImportEvents>(),
     entry::<names::ImportNames>(),
+    entry::<other_store::ImportStore>(),
     entry::<whisper::ExportWhisper>(),
 ];
 

@@ -2,6 +2,7 @@
 //! (`docs/decisions/rules-apply.md`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,13 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::import::Refusals;
 use crate::job::{Context, Job, JobError};
+use crate::pace::{Pace, Received};
 use crate::rate::Rate;
 use crate::report::{EXAMPLES_MAX, Report};
 use crate::select::{self, Which};
 use crate::verb::{Verb, VerbError, Work};
 
-/// Metrics that are changed together. They are held still meanwhile.
-const BATCH: usize = 100;
+/// Metrics that are looked at and changed together, at most.
+const BATCH: usize = 1000;
+/// While the process has other work: so many, so that it is not held up for long.
+const BESIDE: usize = 100;
+/// With a rate, the metrics of a second are changed in so many batches.
+const BATCHES_A_SECOND: usize = 4;
+/// Names that are looked at without a pause for other tasks: the patterns of rules may take long.
+const LOOKED_AT: usize = 64;
 /// How often a metric is asked for of which points are on their way to the store. Each time waits some seconds for it.
 const BUSY_TRIES: u32 = 8;
 /// Pause between two of them.
@@ -35,8 +43,45 @@ pub struct ApplyRules {
     pub which: Which,
     /// Count what would change and change nothing.
     pub dry_run: bool,
-    /// Metrics per second, at most; 0 for no limit.
-    pub rate: u32,
+    /// Metrics per second, at most; 0 for no limit. `None` for a pace that takes about a tenth of the processor time that
+    /// the process uses otherwise, while points arrive, and at most [`Context::rows_per_second`].
+    pub rate: Option<u32>,
+}
+
+/// Batches of metrics, and when they begin.
+struct Batches {
+    rate: Rate,
+    /// `None` if a rate was asked for.
+    pace: Option<Pace>,
+    /// Metrics in the next batch, at most.
+    size: usize,
+}
+
+impl Batches {
+    /// Batches at a rate; without one, beside points that arrive, and at most `most` metrics in a second.
+    fn new(rate: Option<u32>, most: u32, received: Received) -> Self {
+        let size = match rate {
+            None => BESIDE,
+            Some(0) => BATCH,
+            Some(rate) => (rate as usize / BATCHES_A_SECOND).clamp(1, BATCH),
+        };
+        let pace = rate.is_none().then(|| Pace::new(received));
+        Self { rate: Rate::new(rate.unwrap_or(most)), pace, size }
+    }
+
+    /// Waits until a batch may begin in which so many metrics change.
+    async fn begin(&mut self, metrics: usize) {
+        self.rate.take(metrics).await;
+        if let Some(pace) = &mut self.pace {
+            self.size = if pace.begin().await { BATCH.min(2 * self.size) } else { BESIDE };
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.end();
+        }
+    }
 }
 
 /// Metrics that change in the same way.
@@ -104,19 +149,28 @@ impl Verb for ApplyRules {
         work.progress.begin("finding metrics", None);
         let metrics = select::count(&*work.names, &self.which).await?;
         work.progress.begin("applying the rules", Some(metrics));
-        let (mut growing, mut rate) = (Growing::default(), Rate::new(self.rate));
+        let histories = Arc::clone(&work.histories);
+        let received = Box::new(move || histories.received());
+        let mut batches = Batches::new(self.rate, work.context.rows_per_second, received);
+        let mut growing = Growing::default();
         let mut refusals = Refusals::default();
         let mut found = work.names.find(&self.which);
         while let Some(names) = found.recv().await {
-            for names in names?.chunks(BATCH) {
+            let names = names?;
+            let mut rest = names.as_slice();
+            while !rest.is_empty() {
                 work.go_on()?;
+                let (names, others) = rest.split_at(batches.size.min(rest.len()));
+                rest = others;
                 let mut changes = growing.differing(work, names).await?;
                 growing.keep_storable(work, &mut changes, &mut refusals).await?;
                 if self.dry_run {
                     changes.iter().for_each(|(old, change)| growing.note(old, change));
                 } else if !changes.is_empty() {
-                    rate.take(changes.len()).await;
+                    let begin = batches.begin(changes.len());
+                    work.stop().run_until_cancelled(begin).await.ok_or(VerbError::Cancelled)?;
                     growing.change(work, changes).await?;
+                    batches.end();
                 }
                 work.progress.add(names.len() as u64);
             }
@@ -126,7 +180,7 @@ impl Verb for ApplyRules {
 }
 
 /// A metric that differs from the rules, with its settings before.
-pub(crate) type Differing = (std::sync::Arc<MetricConfig>, SettingsChange);
+pub(crate) type Differing = (Arc<MetricConfig>, SettingsChange);
 
 const JOB: &str = "apply_rules";
 
@@ -141,11 +195,12 @@ impl Job for ApplyRulesJob {
     }
 
     async fn run(&self, context: &Context) -> Result<Report, JobError> {
-        let work = self.0.for_run(context.stop.clone());
+        let mut work = self.0.for_run(context.stop.clone());
+        work.context.rows_per_second = context.rows_per_second;
         let mut report = Report { job: self.name().to_owned(), ..Report::default() };
         let tagged = Which { tags: vec!["name=~.+".to_owned()], ..Which::default() };
         for which in [Which::glob("**"), tagged] {
-            let verb = ApplyRules { which, dry_run: context.dry_run, rate: context.rows_per_second };
+            let verb = ApplyRules { which, dry_run: context.dry_run, rate: None };
             let answer = verb.run(&work).await.map_err(job_error)?;
             answer.add_to(&mut report);
             (context.progress.0)(&report);
@@ -189,8 +244,12 @@ impl Growing {
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         let metadata = &work.stores.metadata;
         let in_use = work.histories.settings_in_use(&refs).await?;
+        let known = metadata.get(&refs).await?;
         let mut differing = Vec::new();
-        for ((name, known), in_use) in names.iter().zip(metadata.get(&refs).await?).zip(in_use) {
+        for (place, ((name, known), in_use)) in names.iter().zip(known).zip(in_use).enumerate() {
+            if place % LOOKED_AT == LOOKED_AT - 1 {
+                tokio::task::yield_now().await;
+            }
             let Some(known) = known else { continue };
             self.answer.metrics += 1;
             let config = work.histories.config_for(name);
@@ -308,6 +367,13 @@ fn loss(old: &MetricConfig, new: &MetricConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn batches_are_short_at_a_low_rate() {
+        let size = |rate| Batches::new(rate, 0, Box::new(|| 0)).size;
+        assert_eq!([size(Some(0)), size(Some(1)), size(Some(50)), size(Some(9000))], [1000, 1, 12, 1000]);
+        assert_eq!(size(None), 100);
+    }
 
     #[test]
     fn a_shorter_retention_says_what_is_lost() {

@@ -15,6 +15,7 @@ pub mod kairosdb;
 pub mod list;
 pub mod maintain;
 pub mod names;
+pub mod other_store;
 mod own_file;
 pub mod replay;
 pub mod rescue;

@@ -305,6 +305,16 @@ pub fn load_for_daemon(file: Option<&Path>) -> Result<Loaded, Problems> {
     finished(loaded, problems)
 }
 
+/// Reads the configuration of another store, and its storage rules. The environment does not count: it is about this one.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_other(file: &Path) -> Result<Loaded, Problems> {
+    let Read { loaded, problems } = read_from(Some(file.to_path_buf()), layers::Environment::new());
+    finished(loaded, problems)
+}
+
 /// A configuration as far as it could be read, with its problems.
 #[derive(Debug)]
 pub struct Read {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use plumbago_api::{EventLog, NewEvent};
+use plumbago_api::{EventLog, EventPeers, NewEvent};
 use plumbago_maintenance::events::{EventKeeper, EventsReport};
 use plumbago_maintenance::graphite::SourceEvent;
 use plumbago_maintenance::verb::VerbError;
@@ -15,9 +15,14 @@ use crate::error::{Exit, Failure};
 /// Name of the events file in the data directory.
 const EVENTS: &str = "events.jsonl";
 
-/// Opens the log of events, with those of earlier runs. It keeps none if `api.events_bytes` is 0.
-pub(super) fn open(config: &Config) -> Result<Arc<EventLog>, Failure> {
-    Ok(Arc::new(Place::of(config).open().map_err(|error| Failure::new(Exit::Store, error))?))
+/// Opens the log of events, with those of earlier runs. It keeps none if `api.events_bytes` is 0. `peers` are the other
+/// daemons if the store is shared.
+pub(super) fn open(config: &Config, peers: Option<Arc<dyn EventPeers>>) -> Result<Arc<EventLog>, Failure> {
+    let log = Place::of(config).open().map_err(|error| Failure::new(Exit::Store, error))?;
+    Ok(Arc::new(match peers {
+        Some(peers) => log.among_peers(peers),
+        None => log,
+    }))
 }
 
 /// Where a log of events is.

@@ -165,6 +165,10 @@ impl DataFiles for Files {
         &self.dir
     }
 
+    fn min_free_bytes(&self) -> u64 {
+        self.min_free_bytes
+    }
+
     fn hold(&self) -> Result<Held, BackupError> {
         if self.is_held.swap(true, Ordering::AcqRel) {
             return Err(BackupError::Taken("another backup of this data directory is running".to_owned()));

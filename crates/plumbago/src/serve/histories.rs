@@ -123,6 +123,10 @@ impl Histories for EngineHistories {
         self.keeper.refuses(&config.retention, retentions).await
     }
 
+    fn received(&self) -> u64 {
+        self.engine.received()
+    }
+
     async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError> {
         self.keeper.all_sent(stop).await
     }

@@ -15,6 +15,7 @@ use plumbago_store_cassandra::KairosServers;
 
 use super::events::Events;
 use super::histories::EngineHistories;
+use super::other_stores::OtherStores;
 use super::{Core, Files, names};
 
 /// Tells jobs which metrics the engine writes.
@@ -135,6 +136,7 @@ impl Core {
             }),
             kairosdbs: Arc::new(KairosServers(config.store.cassandra.clone())),
             graphites: Arc::new(plumbago_graphite_client::Client),
+            other_stores: Arc::new(OtherStores::new(config, self)),
             events: Arc::new(events),
             lease,
             files: Arc::new(Files::live(config, self)),

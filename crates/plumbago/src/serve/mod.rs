@@ -3,6 +3,7 @@
 mod activity;
 mod admin;
 mod aggregation;
+mod at_rest;
 mod backend;
 mod carbonlink;
 mod clock;
@@ -15,6 +16,7 @@ mod histories;
 mod info;
 mod maintenance;
 mod names;
+mod other_stores;
 mod peers;
 mod process;
 mod quotas;
@@ -47,7 +49,6 @@ use plumbago_index::Index;
 use plumbago_ingest::{Ingest, Listener, PointSink};
 use plumbago_journal::{Journal, JournalError};
 use plumbago_maintenance::runs::Runs;
-use plumbago_maintenance::verb::Work;
 use plumbago_maintenance::verbs::rules::ApplyRulesJob;
 use plumbago_maintenance::{JobLease, Scheduler, Stores, Turns};
 use plumbago_model::Clock;
@@ -58,6 +59,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::at_rest::work_at_rest;
 pub(crate) use self::files::Files;
 use self::stopping::{Reporter, Step};
 use crate::config::{Budget, Config, Loaded};
@@ -161,13 +163,13 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let ingest = bind_ingest(config, &core, &relay, rules_of_names.clone(), stage.as_ref())?;
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
     let lease = core.job_lease();
-    let events = events::open(config)?;
+    let peers = Arc::new(peers::open(config, &core.registry)?);
+    let events = events::open(config, peers::OfEvents::of(&core.keeper, &peers))?;
     let work = core.work(config, Arc::clone(&lease), events::Events::open(Arc::clone(&events)));
     let mut jobs = plumbago_maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
     jobs.push((Arc::new(ApplyRulesJob(work.clone())), config.maintenance.apply_rules_every));
     let scheduler = Scheduler::new(jobs, core.job_context(config), lease);
     let runs = Runs::new(work.clone(), stop.clone());
-    let peers = Arc::new(peers::open(config, &core.registry)?);
     let parts = (core.engine.clone(), core.keeper.clone());
     let sources = admin::Sources { listeners: listeners.clone(), relay: relay.clone(), stage: stage.clone() };
     let control =
@@ -193,7 +195,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         writer: Arc::new(writes::Requests { writes: ingest.writes(), runs: runs.clone() }),
         readiness: Arc::new(health.clone()),
         metadata: Arc::new(info::Settings::new(&core)),
-        events,
+        events: Arc::clone(&events),
         clock: Arc::clone(&core.clock),
         registry: core.registry.clone(),
         answers: core.answers.clone(),
@@ -208,7 +210,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let admin_handles = AdminHandles {
         readiness: Arc::new(health.clone()),
         actions: Arc::new(control.clone()),
-        heads: Arc::new(control.clone()),
+        heads: Arc::new(peers::Answers { control: control.clone(), events }),
         registry: core.registry.clone(),
         secret,
     };
@@ -328,48 +330,6 @@ async fn start(engine: &Engine, stop: &CancellationToken) -> Result<Option<Recov
         Some(found) => found.map_err(start_failure).map(Some),
         None => Ok(None),
     }
-}
-
-/// Opens the stores and the engine without listeners, runs `work`, and closes them.
-///
-/// # Errors
-///
-/// If the stores or the engine cannot be opened, started or closed, or `work` fails.
-async fn at_rest<T>(
-    mut loaded: Loaded,
-    work: impl AsyncFnOnce(&Config, &Core) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let budget = loaded.divide_memory();
-    let rules = rules::Live::new(loaded.rules, &loaded.config);
-    let (clock, stop) = (clock::Setting::from(loaded.config.debug.clock), CancellationToken::new());
-    let core = open(&loaded.config, &budget, &rules, clock.shared(), &stop)?;
-    greeting::opened(&loaded.config.data_dir);
-    core.engine.start().await.map_err(start_failure)?;
-    let result = work(&loaded.config, &core).await;
-    core.engine.stop(STORE_TIMEOUT).await;
-    stop.cancel();
-    close(core).await?;
-    // If it cannot be written, the next start replays a journal that is empty, and that is all.
-    let _ = greeting::closed(&loaded.config.data_dir);
-    result
-}
-
-/// Opens the stores and the engine without listeners, does some work of a verb, and closes them. Points of earlier
-/// runs can be read meanwhile, also those that only the journal had.
-///
-/// # Errors
-///
-/// As [`at_rest`].
-pub(crate) async fn work_at_rest<T>(
-    loaded: Loaded,
-    work: impl AsyncFnOnce(Work) -> Result<T, Failure>,
-) -> Result<(T, Damage), Failure> {
-    at_rest(loaded, async |config: &Config, core: &Core| {
-        let events = events::Events::at_rest(config);
-        let done = work(core.work(config, core.job_lease(), events)).await?;
-        Ok((done, core.damage()))
-    })
-    .await
 }
 
 fn open(

@@ -113,7 +113,7 @@ fn search(index: &Index, which: Which, batches: &Batches) -> Result<(), VerbErro
         let _ = batches.blocking_send(Ok(batch));
         return found.map_err(|error| invalid(&error));
     }
-    let names = match which.names {
+    let names: Vec<String> = match which.names {
         Some(names) => {
             let names: std::collections::BTreeSet<String> =
                 names.iter().filter_map(|name| Some(sanitize(name).ok()?.into_owned())).collect();
@@ -123,15 +123,17 @@ fn search(index: &Index, which: Which, batches: &Batches) -> Result<(), VerbErro
             let expressions =
                 which.tags.iter().map(|text| TagExpression::parse(text)).collect::<Result<Vec<_>, _>>();
             let expressions = expressions.map_err(|error| invalid(&error))?;
-            index.find_series(&expressions, &NO_LIMITS).map_err(|error| invalid(&error))?
+            let mut visit = |names: Vec<String>| send(&names, batches);
+            return index.series_each(&expressions, &NO_LIMITS, &mut visit).map_err(|error| invalid(&error));
         }
     };
-    for names in names.chunks(NAMES_IN_BATCH) {
-        if batches.blocking_send(Ok(names.to_vec())).is_err() {
-            return Ok(());
-        }
-    }
+    send(&names, batches);
     Ok(())
+}
+
+/// Sends names in batches. Returns whether the receiver is still there.
+fn send(names: &[String], batches: &Batches) -> bool {
+    names.chunks(NAMES_IN_BATCH).all(|names| batches.blocking_send(Ok(names.to_vec())).is_ok())
 }
 
 /// Sends the metrics that the store finds.

@@ -1,12 +1,16 @@
-//! Peers: the client that asks other daemons for their pending points, and the answer to their requests.
+//! Peers: what this daemon asks other daemons for, and its answers to their requests.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use plumbago_api::{AdminError, HEADS_PATH, PeerHeads};
+use plumbago_api::{AdminError, EventLog, EventPeers, HEADS_PATH, PeerHeads};
+use plumbago_cluster::peers::wire::Asked;
 use plumbago_cluster::peers::{Client, wire};
-use plumbago_store::PeerAnswer;
+use plumbago_store::{EventQuestion, FetchRequest, PeerAnswer, PeerEvent, WriterIdentity};
 use plumbago_telemetry::Registry;
 
 use super::admin::Control;
+use super::backend::Keeper;
 use crate::config::Config;
 use crate::error::{Exit, Failure};
 
@@ -16,19 +20,74 @@ pub(super) fn open(config: &Config, registry: &Registry) -> Result<Client, Failu
     client.map_err(|error| Failure::new(Exit::Config, anyhow::Error::from(error).context("cluster.ca")))
 }
 
+/// The peers that are asked for events.
+#[derive(Debug)]
+pub(super) struct OfEvents {
+    keeper: Keeper,
+    client: Arc<Client>,
+}
+
+impl OfEvents {
+    /// Returns `None` if the store is not shared with other daemons.
+    pub(super) fn of(keeper: &Keeper, client: &Arc<Client>) -> Option<Arc<dyn EventPeers>> {
+        keeper.writer()?;
+        Some(Arc::new(Self { keeper: keeper.clone(), client: Arc::clone(client) }))
+    }
+}
+
 #[async_trait]
-impl PeerHeads for Control {
+impl EventPeers for OfEvents {
+    fn writer(&self) -> WriterIdentity {
+        let (replica, writer) = self.keeper.writer().unwrap_or_default();
+        WriterIdentity::new(replica, writer)
+    }
+
+    async fn events(&self, question: &EventQuestion) -> Vec<PeerEvent> {
+        self.client.events(question).await
+    }
+}
+
+/// Answers peers.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub(super) control: Control,
+    pub(super) events: Arc<EventLog>,
+}
+
+#[async_trait]
+impl PeerHeads for Answers {
     async fn pending(&self, message: &[u8]) -> Result<Vec<u8>, AdminError> {
-        let failed = |error: &dyn std::fmt::Display| AdminError::Failed(error.to_string());
+        match wire::read_asked(message).map_err(failed)? {
+            Asked::Points(request) => self.points(&request).await,
+            Asked::Events(question) => self.events(question).await,
+        }
+    }
+}
+
+impl Answers {
+    async fn points(&self, request: &FetchRequest) -> Result<Vec<u8>, AdminError> {
         // Until the replay is done, heads are incomplete.
-        if !self.is_ready() {
+        if !self.control.is_ready() {
             return Err(AdminError::Failed("the journal is being replayed".to_owned()));
         }
-        let Some((replica, writer)) = self.keeper().writer() else {
-            return Err(AdminError::Failed("this store is not shared with other daemons".to_owned()));
-        };
-        let request = wire::read_request(message).map_err(|error| failed(&error))?;
-        let series = self.reader().pending(&request).await.map_err(|error| failed(&error))?;
-        wire::answer(&PeerAnswer { replica, writer, series }).map_err(|error| failed(&error))
+        let (replica, writer) = self.writer()?;
+        let series = self.control.reader().pending(request).await.map_err(failed)?;
+        wire::answer(&PeerAnswer { replica, writer, series }).map_err(failed)
     }
+
+    async fn events(&self, question: EventQuestion) -> Result<Vec<u8>, AdminError> {
+        self.writer()?;
+        let events = Arc::clone(&self.events);
+        let answer = tokio::task::spawn_blocking(move || wire::events_answer(&events.answer(&question)));
+        answer.await.map_err(failed)?.map_err(failed)
+    }
+
+    fn writer(&self) -> Result<(u8, u16), AdminError> {
+        let alone = || AdminError::Failed("this store is not shared with other daemons".to_owned());
+        self.control.keeper().writer().ok_or_else(alone)
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> AdminError {
+    AdminError::Failed(error.to_string())
 }

@@ -17,11 +17,11 @@ pub(super) struct Scanned {
     pub(super) id: u64,
     /// Bytes of whole frames.
     pub(super) bytes: u64,
-    /// Bytes behind them, which are no whole frame.
+    /// Bytes after them that do not make a whole frame.
     pub(super) surplus: u64,
-    /// Points of the whole frames.
+    /// Number of points in the whole frames.
     pub(super) points: u64,
-    /// Points of the frames that end at or before a given position.
+    /// Number of points in the frames that end at or before a given position.
     pub(super) before: u64,
 }
 

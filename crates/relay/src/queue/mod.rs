@@ -31,7 +31,7 @@ const SEGMENT_BYTES: u64 = 8 << 20;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     segment: u64,
-    /// Bytes of the segment before it.
+    /// Offset in the segment, in bytes.
     offset: u64,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Frame {
     pub(crate) header: Header,
     /// Its points, as a part of the chunk's bytes.
     pub(crate) points: Range<usize>,
-    /// The place behind it.
+    /// The position after it.
     pub(crate) end: Position,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Frame {
 pub(crate) enum Next {
     /// At least one frame.
     Chunk(Chunk),
-    /// Nothing was written behind the position yet.
+    /// Nothing was written after the position yet.
     End,
     /// The bytes at this position are no frame, or their file is gone.
     Damaged(Position),
@@ -187,7 +187,7 @@ impl Queue {
         Ok(Next::Chunk(Chunk { bytes, frames }))
     }
 
-    /// The first place at or behind `at` with something to read, and how many bytes its segment has from there on.
+    /// The first position from `at` on that has something to read, and how many bytes its segment has from there.
     fn readable(&self, at: Position) -> Option<(Position, usize)> {
         let state = self.state();
         state.segments.iter().filter(|segment| segment.id >= at.segment).find_map(|segment| {
@@ -213,7 +213,7 @@ impl Queue {
     pub(crate) fn skip(&self, at: Position) -> (Position, u64) {
         let mut state = self.state();
         let segment = state.segments.iter_mut().find(|segment| segment.id == at.segment);
-        // Without it the segment was removed meanwhile, to make room.
+        // If there is none, the segment was removed meanwhile to make room.
         let (next, lost) = match segment {
             Some(segment) => {
                 let lost = segment.waiting();
@@ -226,12 +226,12 @@ impl Queue {
         (next, lost)
     }
 
-    /// Where the next points to be sent for the first time begin.
+    /// The position up to which all points were sent at least once.
     pub(crate) fn sent(&self) -> Position {
         self.state().sent
     }
 
-    /// The first place that may be sent again.
+    /// The first position that is kept to be sent again.
     pub(crate) fn kept(&self) -> Position {
         self.state().keep
     }
@@ -247,7 +247,7 @@ impl Queue {
         self.remove_unneeded()
     }
 
-    /// When the oldest points that wait were accepted, in seconds since the epoch. `None` if none wait.
+    /// When the oldest waiting points were accepted, in seconds since the epoch. `None` if no points wait.
     pub(crate) fn oldest(&self) -> Option<u32> {
         let (at, _) = self.readable(self.sent())?;
         Some(Header::read(&files::read(&self.dir, at, HEADER).ok()?)?.time)

@@ -202,6 +202,57 @@ async fn a_change_that_fails_loses_nothing() {
     world.stop(engine).await;
 }
 
+/// More metrics than are held still at a time, some without points, in one call: all of them change, each once, with all
+/// of its points. Of the factor alone, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_metrics_change_in_one_call() {
+    const MANY: usize = 2500;
+    let world = World::new();
+    let (engine, _) = world.start().await;
+    let names: Vec<String> = (0..MANY).map(|n| format!("sum.m{n}")).collect();
+    let mut points = Points::new();
+    for second in 0..30 {
+        world.clock.advance(1);
+        points.insert(START + second, second as f64);
+        // The others have a point too, so that they exist, but none that the store has.
+        let some = if second == 29 { &names[..] } else { &names[..500] };
+        engine.push(batch(some, START + second, second as f64)).await;
+        if second == 25 {
+            engine.journaled().await.unwrap();
+            engine.flush_all().await.unwrap();
+        }
+    }
+    engine.journaled().await.unwrap();
+    while engine.contains(&[names[MANY - 1].as_str()]).await.unwrap() != [true] {
+        tokio::task::yield_now().await;
+    }
+    let last = Points::from([(START + 29, 29.0)]);
+    let factor = MetricConfig { x_files_factor: 0.5, ..config(COVERING[5], "sum") };
+    for wanted in [config(COVERING[5], "sum"), factor] {
+        let mut left: Vec<&String> = names.iter().collect();
+        let mut changed = 0;
+        while !left.is_empty() {
+            let asked = left
+                .iter()
+                .map(|name| SettingsChange { name: (*name).clone(), config: Arc::new(wanted.clone()) });
+            let reports = engine.change_settings(asked.collect()).await.unwrap();
+            changed += reports.iter().filter(|report| report.changed).count();
+            let mut reports = reports.into_iter();
+            // A metric that is being created is asked for again.
+            left.retain(|_| reports.next().is_some_and(|report| report.is_busy || !report.changed));
+        }
+        assert_eq!(changed, MANY);
+        for (at, name) in names.iter().enumerate().step_by(97) {
+            let wanted_points = if at < 500 { &points } else { &last };
+            check_all(&engine, name, &wanted, "sum", wanted_points).await;
+        }
+        let known = engine.settings_in_use(&[names[0].as_str()]).await.unwrap();
+        assert_eq!(known, [Some(Arc::new(wanted))]);
+    }
+    assert_eq!(engine.ledger().await.unwrap().missing(), 0);
+    world.stop(engine).await;
+}
+
 /// Some of their raw stages are short, so that coarser stages have what finer ones do not.
 const ANY: [&str; 8] = [
     "1s:300s,10s:10000s",
@@ -327,7 +378,8 @@ async fn killed_change(
     });
     let asked: Vec<SettingsChange> = asked.collect();
     let before = world.faults.injected();
-    world.faults.set_down_after(chance.below(60) as u32);
+    // A change of all of them is ten calls, about.
+    world.faults.set_down_after(chance.below(20) as u32);
     let changing = tokio::spawn({
         let engine = engine.clone();
         async move { engine.change_settings(asked).await.is_ok() }

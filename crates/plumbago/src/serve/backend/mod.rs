@@ -17,6 +17,7 @@ use plumbago_store::{
     DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, ReadNotes, SchemaNeeds, SharedStore,
     SharedWindows, StageSizes, StoreError,
 };
+use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_embedded::EmbeddedStore;
 use plumbago_telemetry::{Conditions, Registry, Severity};
 use tokio_util::sync::CancellationToken;
@@ -143,6 +144,14 @@ impl Keeper {
             Self::Cassandra(cassandra) => {
                 cassandra.notes_reads.then(|| Arc::new(cassandra.store.clone()) as _)
             }
+        }
+    }
+
+    /// Returns the store in Cassandra, if it is one.
+    pub(super) fn cassandra(&self) -> Option<&CassandraStore> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Cassandra(cassandra) => Some(&cassandra.store),
         }
     }
 

@@ -1,0 +1,133 @@
+//! Fills the new stages of many metrics: what is needed is read for several of them at once, and stored together.
+
+use plumbago_model::Window;
+use plumbago_store::{FlushBatch, ReadRequest, SlotRange, StoreError, WriteBatch};
+
+use super::Work;
+use super::fill::{Part, READ_SLOTS};
+use crate::engine::Engine;
+use crate::read::read_merged;
+use crate::slots::Stored;
+
+/// Slots of new stages in one commit, about. In longer ones flushes would wait for long.
+const COMMIT_SLOTS: usize = 1 << 16;
+
+/// Parts that are read together.
+#[derive(Debug)]
+struct Group {
+    request: ReadRequest,
+    /// Slots of the request, and slots to fill.
+    slots: u64,
+    /// The place of the metric, the part, and how many ranges of the request are its own.
+    parts: Vec<(usize, Part, usize)>,
+}
+
+/// What was filled and is not in the store yet.
+#[derive(Debug, Default)]
+struct Pending {
+    rows: WriteBatch,
+    /// Slots with values from an earlier time that must go.
+    gone: Vec<SlotRange>,
+}
+
+impl Group {
+    fn new() -> Self {
+        let request = ReadRequest { include_retained: true, ..ReadRequest::default() };
+        Self { request, slots: 0, parts: Vec::new() }
+    }
+
+    fn add(&mut self, place: usize, part: Part, ranges: Vec<SlotRange>, slots: u64) {
+        self.slots += slots;
+        self.parts.push((place, part, ranges.len()));
+        self.request.ranges.extend(ranges);
+    }
+}
+
+impl Engine {
+    /// Fills the new stages of metrics that are held still, and finds their open windows.
+    pub(super) async fn fill_all(&self, works: &mut [Work], now: i64) -> Result<(), StoreError> {
+        let (mut group, mut pending) = (Group::new(), Pending::default());
+        for place in 0..works.len() {
+            if works[place].is_light() {
+                continue;
+            }
+            for (part, ranges) in planned(&works[place], now) {
+                let read: u64 = ranges.iter().map(|range| u64::from(range.until - range.from)).sum();
+                let slots = read + part.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>();
+                if !group.parts.is_empty() && group.slots + slots > READ_SLOTS {
+                    let full = std::mem::replace(&mut group, Group::new());
+                    self.fill_group(works, full, now, &mut pending).await?;
+                }
+                group.add(place, part, ranges, slots);
+            }
+        }
+        self.fill_group(works, group, now, &mut pending).await?;
+        self.store_filled(&mut pending).await
+    }
+
+    async fn fill_group(
+        &self,
+        works: &mut [Work],
+        group: Group,
+        now: i64,
+        pending: &mut Pending,
+    ) -> Result<(), StoreError> {
+        let columns = read_merged(&*self.parts().points, &group.request).await?;
+        let ranges = group.request.ranges.iter();
+        let read: Vec<Stored> =
+            ranges.zip(columns).map(|(range, column)| Stored { from: range.from, column }).collect();
+        let mut read = read.into_iter();
+        for (place, part, count) in group.parts {
+            let sources: Vec<Stored> = read.by_ref().take(count).collect();
+            fill_part(&mut works[place], &part, &sources, now, pending);
+            if pending.rows.values.len() + pending.gone.len() >= COMMIT_SLOTS {
+                self.store_filled(pending).await?;
+            }
+            // Other tasks of this thread, such as connections of senders, go in between.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    async fn store_filled(&self, pending: &mut Pending) -> Result<(), StoreError> {
+        let Pending { mut rows, gone } = std::mem::take(pending);
+        let points = &self.parts().points;
+        if !gone.is_empty() {
+            points.delete_ranges(&gone).await?;
+        }
+        if rows.runs.is_empty() {
+            return Ok(());
+        }
+        points.subtract_other_writers(&mut rows).await?;
+        self.commit_history(FlushBatch { rows, ..FlushBatch::default() }).await
+    }
+}
+
+/// The parts of a metric, with what is read for each.
+fn planned(work: &Work, now: i64) -> Vec<(Part, Vec<SlotRange>)> {
+    let change = work.change(now);
+    let with_ranges = |part: Part| {
+        let ranges = change.ranges(&part);
+        (part, ranges)
+    };
+    change.parts().into_iter().map(with_ranges).collect()
+}
+
+fn fill_part(work: &mut Work, part: &Part, sources: &[Stored], now: i64, pending: &mut Pending) {
+    let change = work.change(now);
+    let (old, own) = sources.split_at(sources.len() - part.stages.len());
+    let mut points = 0;
+    for ((stage, slots), own) in part.stages.iter().zip(own) {
+        let filled = change.fill(*stage, slots, old, own);
+        points += change.push(*stage, &filled, &mut pending.rows);
+        let gone = filled.gone.iter();
+        let gone = gone.map(|slots| work.layout.range(work.head.id, *stage, slots.start, slots.end));
+        pending.gone.extend(gone);
+    }
+    let open = |stage| change.open(stage, old);
+    let open: Option<Vec<Window>> = part.with_open.then(|| (1..=work.layout.coarse()).map(open).collect());
+    work.points += points;
+    if let Some(open) = open {
+        work.open = open;
+    }
+}

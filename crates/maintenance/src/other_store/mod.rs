@@ -1,0 +1,68 @@
+//! Stores what another store of this program has: names, settings, and all stages with values and counts.
+//!
+//! `source` is the other store, `run` reads and stores. The reasons are in `docs/decisions/copy-and-move.md`.
+
+mod report;
+mod run;
+mod source;
+
+use std::time::Instant;
+
+pub use self::report::ImportStoreReport;
+pub use self::source::{SourceStore, StoreConnector};
+
+use self::run::{Run, batches};
+use crate::alone::lock;
+use crate::graphite::DoneList;
+use crate::import::side_by_side;
+use crate::skipped::Skipped;
+use crate::verb::{Verb as _, VerbError, Work};
+use crate::verbs::other_store::ImportStore;
+
+/// The list of the metrics that were stored, in the directory of the jobs.
+const DONE_LIST: &str = "import-store.list";
+/// The file that a run locks, beside it.
+const LOCK: &str = "import-store.lock";
+
+/// Imports.
+///
+/// # Errors
+/// If the other store cannot be opened or read, this one fails, or the run is cancelled.
+pub(crate) async fn import(plan: &ImportStore, work: &Work) -> Result<ImportStoreReport, VerbError> {
+    let began = Instant::now();
+    let alone = (!plan.dry_run).then(|| lock(&work.dir.join(LOCK), ImportStore::NAME));
+    let _alone = alone.transpose()?;
+    work.progress.begin("opening the other store", None);
+    let source = work.other_stores.open(&plan.file, &plan.directory).await?;
+    let result = import_from(&*source, plan, work).await;
+    // Also after an error: the data directory must not stay locked.
+    let closed = source.close().await;
+    let report = result?;
+    Ok(ImportStoreReport { damage: closed?, seconds: began.elapsed().as_secs_f64(), ..report })
+}
+
+async fn import_from(
+    source: &dyn SourceStore,
+    plan: &ImportStore,
+    work: &Work,
+) -> Result<ImportStoreReport, VerbError> {
+    let made_for = serde_json::json!({
+        "source": source.identity(), "globs": plan.globs, "rules": plan.rules, "overwrite": plan.overwrite,
+    });
+    let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), &made_for, "import-store")?;
+    let skipped = Skipped::open(plan.skipped.as_deref(), done.goes_on())?;
+    let mut run = Run::new(source, plan, work, done, skipped);
+    work.progress.begin("looking for metrics", None);
+    let due = run.due().await?;
+    work.progress.begin("metrics", Some(due.len() as u64));
+    let result = side_by_side(&batches(&due), plan.workers, |batch| run.batch(batch)).await;
+    let (report, mut skipped, done) = run.end();
+    skipped.flush()?;
+    result?;
+    if !plan.dry_run {
+        work.progress.begin("waiting until the servers have all rows", None);
+        work.histories.all_sent(work.stop()).await?;
+    }
+    done.remove()?;
+    Ok(report)
+}

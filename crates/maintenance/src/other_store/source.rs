@@ -1,0 +1,45 @@
+//! Another store, as an import sees it: its metrics, and what it has of them.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use async_trait::async_trait;
+use plumbago_store::{MetaPage, StoreError, StoredMetric};
+
+use crate::verb::VerbError;
+
+/// A store that metrics are read from.
+#[async_trait]
+pub trait SourceStore: Send + Sync {
+    /// Which store it is, for messages and for the list of a run that goes on.
+    fn identity(&self) -> String;
+
+    /// Returns one page of all metrics, as [`MetadataStore::scan`](plumbago_store::MetadataStore::scan).
+    ///
+    /// # Errors
+    /// If the page cannot be read.
+    async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError>;
+
+    /// What it has of different metrics, in their order; `None` for a metric that does not exist any more.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    async fn metrics(&self, names: &[&str]) -> Result<Vec<Option<StoredMetric>>, StoreError>;
+
+    /// Closes it. Returns the damaged files that were found, as lines for people.
+    ///
+    /// # Errors
+    /// If it cannot be closed cleanly. Nothing of it is lost then.
+    async fn close(self: Box<Self>) -> Result<Vec<String>, VerbError>;
+}
+
+/// Opens other stores.
+#[async_trait]
+pub trait StoreConnector: Send + Sync + Debug {
+    /// Opens the store that a configuration file names. A data directory that it names by a relative path is looked for in
+    /// `directory`.
+    ///
+    /// # Errors
+    /// If the file has errors, it is the store of this process, or it is in use and cannot be shared, or cannot be opened.
+    async fn open(&self, file: &Path, directory: &Path) -> Result<Box<dyn SourceStore>, VerbError>;
+}

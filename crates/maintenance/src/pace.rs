@@ -1,0 +1,147 @@
+//! Leaves the processor to the points: after each piece, a work in the background rests until the process has used ten times
+//! the processor time of the piece for everything else.
+//!
+//! It does not rest while hardly any points arrive. Then processor time has no better use.
+
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use tokio::time::Instant;
+
+/// The processor time of the work, as a share of what the process uses otherwise.
+const SHARE: f64 = 0.1;
+/// Points per second up to which the work need not rest.
+const FEW_POINTS: f64 = 1000.0;
+/// Points are counted over this time, or up to twice of it: many senders send once a minute.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Pause between two looks at the processor time.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A function that tells how many points the process has received so far.
+pub(crate) type Received = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// The pace of a work in pieces.
+pub(crate) struct Pace {
+    /// Processor time of the process, in seconds.
+    used: fn() -> f64,
+    received: Received,
+    /// When points were counted, and how many there were: at the begin of the window, and at the begin of the next one.
+    counted: [(Instant, u64); 2],
+    /// What was used when the last piece began.
+    began: f64,
+    /// What the last piece has used, in seconds.
+    owed: f64,
+}
+
+impl Pace {
+    pub(crate) fn new(received: Received) -> Self {
+        let counted = [(Instant::now(), received()); 2];
+        Self { used: process_seconds, received, counted, began: 0.0, owed: 0.0 }
+    }
+
+    /// Begins a piece, after a rest for the one before. Returns whether none was needed.
+    pub(crate) async fn begin(&mut self) -> bool {
+        let is_quiet = self.is_quiet();
+        if !is_quiet {
+            self.rest().await;
+        }
+        self.began = (self.used)();
+        is_quiet
+    }
+
+    /// Ends a piece.
+    pub(crate) fn end(&mut self) {
+        self.owed = (self.used)() - self.began;
+    }
+
+    async fn rest(&mut self) {
+        let mut used = (self.used)();
+        while self.owed > 0.0 && !self.is_quiet() {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now = (self.used)();
+            self.owed -= (now - used) * SHARE;
+            used = now;
+        }
+    }
+
+    /// Whether few points have arrived lately.
+    fn is_quiet(&mut self) -> bool {
+        let count = (self.received)();
+        if self.counted[1].0.elapsed() >= WINDOW {
+            self.counted = [self.counted[1], (Instant::now(), count)];
+        }
+        let (since, before) = self.counted[0];
+        count.saturating_sub(before) as f64 <= FEW_POINTS * since.elapsed().as_secs_f64()
+    }
+}
+
+/// The processor time of this process so far, in seconds.
+fn process_seconds() -> f64 {
+    // It fails for an unknown kind of usage only. Then it looks as if nothing were used, and nobody rests.
+    getrusage(UsageWho::RUSAGE_SELF)
+        .map_or(0.0, |usage| (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    thread_local! {
+        static USED: Cell<f64> = const { Cell::new(0.0) };
+        static LOOKS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// A process that uses 2.5 seconds between any two looks.
+    fn used() -> f64 {
+        LOOKS.set(LOOKS.get() + 1);
+        USED.set(USED.get() + 2.5);
+        USED.get()
+    }
+
+    fn pace() -> (Pace, Arc<AtomicU64>) {
+        let points = Arc::new(AtomicU64::new(7));
+        let count = Arc::clone(&points);
+        (Pace { used, ..Pace::new(Box::new(move || count.load(Ordering::Relaxed))) }, points)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_piece_costs_a_tenth_of_what_the_process_uses_meanwhile() {
+        let (mut pace, points) = pace();
+        points.fetch_add(1_000_000, Ordering::Relaxed);
+        assert!(!pace.begin().await);
+        USED.set(USED.get() + 0.9);
+        pace.end();
+        LOOKS.set(0);
+        assert!(!pace.begin().await);
+        // The piece took 0.9 + 2.5, and 14 looks pay a tenth of 2.5 each. The others: the begin of the rest, and its end.
+        assert_eq!(LOOKS.get(), 16);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rest_ends_when_few_points_have_arrived_for_long() {
+        let (mut pace, points) = pace();
+        assert!(pace.begin().await);
+        pace.end();
+        pace.owed = f64::INFINITY;
+        assert!(pace.begin().await);
+        points.fetch_add(100_000, Ordering::Relaxed);
+        let began = Instant::now();
+        assert!(!pace.begin().await);
+        let seconds = began.elapsed().as_secs();
+        assert!((60..=120).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn the_processor_time_of_the_process_grows() {
+        let before = process_seconds();
+        let mut sum = 0_u64;
+        while process_seconds() <= before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+    }
+}

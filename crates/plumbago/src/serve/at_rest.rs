@@ -1,0 +1,82 @@
+//! Stores and an engine without a daemon: for commands, and for stores that are only read.
+
+use std::sync::Arc;
+
+use plumbago_engine::Recovered;
+use plumbago_maintenance::verb::Work;
+use plumbago_model::Clock;
+use plumbago_telemetry::Damage;
+use tokio_util::sync::CancellationToken;
+
+use super::{Core, STORE_TIMEOUT, clock, events, greeting, rules, start_failure};
+use crate::config::{Config, Loaded};
+use crate::error::Failure;
+
+/// The stores and the engine of a data directory that no daemon uses.
+pub(super) struct AtRest {
+    pub(super) config: Config,
+    pub(super) core: Core,
+    stop: CancellationToken,
+}
+
+impl AtRest {
+    /// Opens them, without listeners. Waits for the disk.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be opened.
+    pub(super) fn open(mut loaded: Loaded, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        let budget = loaded.divide_memory();
+        let rules = rules::Live::new(loaded.rules, &loaded.config);
+        let stop = CancellationToken::new();
+        let core = super::open(&loaded.config, &budget, &rules, clock, &stop)?;
+        greeting::opened(&loaded.config.data_dir);
+        Ok(Self { config: loaded.config, core, stop })
+    }
+
+    /// Loads what earlier runs have left, also what only the journal has.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be loaded.
+    pub(super) async fn start(&self) -> Result<Recovered, Failure> {
+        self.core.engine.start().await.map_err(start_failure)
+    }
+
+    /// Ends the engine and closes the stores.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be closed.
+    pub(super) async fn close(self) -> Result<(), Failure> {
+        self.core.engine.stop(STORE_TIMEOUT).await;
+        self.stop.cancel();
+        super::close(self.core).await?;
+        // If it cannot be written, the next start replays a journal that is empty, and that is all.
+        let _ = greeting::closed(&self.config.data_dir);
+        Ok(())
+    }
+}
+
+/// Opens the stores and the engine without listeners, does some work of a verb, and closes them. Points of earlier
+/// runs can be read meanwhile, also those that only the journal had.
+///
+/// # Errors
+///
+/// If the stores or the engine cannot be opened, started or closed, or `work` fails.
+pub(crate) async fn work_at_rest<T>(
+    loaded: Loaded,
+    work: impl AsyncFnOnce(Work) -> Result<T, Failure>,
+) -> Result<(T, Damage), Failure> {
+    let clock = clock::Setting::from(loaded.config.debug.clock).shared();
+    let rest = AtRest::open(loaded, clock)?;
+    rest.start().await?;
+    let events = events::Events::at_rest(&rest.config);
+    let done = work(rest.core.work(&rest.config, rest.core.job_lease(), events)).await;
+    let damage = rest.core.damage();
+    let closed = rest.close().await;
+    // A full disk may fail both, and the work says more about it.
+    let done = done?;
+    closed?;
+    Ok((done, damage))
+}
