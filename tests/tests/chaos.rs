@@ -32,6 +32,9 @@ const REPLICAS: [&str; 3] = ["0", "0", "1"];
 /// For how long the points of a metric go to the same of the two writers of a replica, in seconds. Longer than
 /// the windows of a middle stage, shorter than those of the last.
 const TURN: i64 = 120;
+/// How often windows are repaired, in seconds of the load's clock. With the hour and a half for which a closed window
+/// is left alone this is less than the raw stages keep, as an operator would set it.
+const REPAIR_EVERY: i64 = 3600;
 /// Rounds of faults of a usual run.
 const ROUNDS: usize = 6;
 const SEED: u64 = 1;
@@ -164,14 +167,17 @@ struct Chaos {
     writers: Vec<Writer>,
     load: Load,
     random: StdRng,
+    /// The clock of the load when the windows were last repaired.
+    repaired: i64,
 }
 
 impl Chaos {
     fn new(cluster: Cluster, seed: u64) -> Self {
         let contact_points = cluster.contact_points();
         let writers = REPLICAS.map(|replica| Writer::new(replica, &contact_points)).into();
-        let mut chaos =
-            Self { cluster, writers, load: Load::new(seed, 1), random: StdRng::seed_from_u64(seed) };
+        let (load, random) = (Load::new(seed, 1), StdRng::seed_from_u64(seed));
+        let repaired = load.now;
+        let mut chaos = Self { cluster, writers, load, random, repaired };
         let made = chaos.writers[0].setup.run(&["syncdb"]);
         assert!(made.status.success(), "{}", made.output);
         let now = chaos.load.now;
@@ -303,6 +309,31 @@ impl Chaos {
         }
     }
 
+    /// Stops all writers and repairs the windows that are closed at `clock`.
+    fn repair_windows(&mut self, clock: i64) {
+        for writer in &mut self.writers {
+            writer.stop();
+        }
+        for writer in &mut self.writers {
+            let setup = writer.setup.clock(clock);
+            // A stopped process may have left the lease of the job, which expires.
+            wait_ok("the repair of the windows", || {
+                let ended = setup.run(&["repair", "windows", "--rate", "0"]);
+                if ended.status.success() { Ok(()) } else { Err(ended.output) }
+            });
+        }
+        self.repaired = self.load.now;
+    }
+
+    /// Repairs the windows if it is time: before the raw slots that it needs expire.
+    fn repair_windows_when_due(&mut self) {
+        let now = self.load.now;
+        if now - self.repaired >= REPAIR_EVERY {
+            self.repair_windows(now);
+            self.writers.iter_mut().for_each(|writer| writer.start(now));
+        }
+    }
+
     /// Stops all writers, repairs the windows, and compares what is on the server with the model. Late points of
     /// windows to which two writers still add are counted twice until then (`repair-windows.md`). Windows that are
     /// open at the end cannot be repaired yet.
@@ -310,18 +341,7 @@ impl Chaos {
         let names = self.load.metrics.iter().filter(|metric| metric.exists()).count();
         let (node, keyspace) = (&self.cluster.contact_points()[0], format!("{KEYSPACE}_metadata"));
         wait_until("the names to be on the server", || faults::names_on_server(node, &keyspace) >= names);
-        for writer in &mut self.writers {
-            writer.stop();
-        }
-        let closed = self.load.now + 2 * 3600;
-        for writer in &mut self.writers {
-            let setup = writer.setup.clock(closed);
-            // A stopped process may have left the lease of the job, which expires.
-            wait_ok("the repair of the windows", || {
-                let ended = setup.run(&["repair", "windows", "--rate", "0"]);
-                if ended.status.success() { Ok(()) } else { Err(ended.output) }
-            });
-        }
+        self.repair_windows(self.load.now + 2 * 3600);
         for replica in REPLICAS {
             let mut reader = Writer::new(replica, &self.cluster.contact_points());
             reader.start(self.load.now);
@@ -363,6 +383,7 @@ fn random_faults() {
         if round % 2 == 0 || round == rounds {
             chaos.settle();
             chaos.check(&format!("seed {seed}, after round {round}"));
+            chaos.repair_windows_when_due();
         } else if chaos.random.random_bool(0.5) {
             chaos.cluster.start_all().unwrap();
         }
