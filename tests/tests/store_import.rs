@@ -169,7 +169,8 @@ fn to_cassandra_and_back() {
     let Some(server) = server::for_tests() else { return };
     server.drop_keyspaces(KEYSPACE).unwrap();
     let contact = server.contact_point();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 / 60 * 60;
+    // The points end a minute ago, because a range may not end in the future. Their last windows are open still.
+    let now = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 - 660) / 60 * 60;
     let shown = |daemon: &Daemon, name: &str| {
         [shown_at(daemon, name, DAY, now + 900), shown_at(daemon, name, 29 * DAY, now + 900)]
     };
@@ -220,9 +221,10 @@ fn to_cassandra_and_back() {
     let back = last.start_for_commands();
     for name in names {
         assert_eq!(shown(&back, name), [wanted.clone(), windows(&wanted, 300)], "{name}");
-        for (stage, until) in [("0", now + 600), ("5m", (now + 600) / 300 * 300 - 1)] {
+        // The daemon has not stored its open windows, and they come folded from the raw slots.
+        for (stage, until, least) in [("0", now + 600, 190), ("5m", now / 300 * 300 - 1, 35)] {
             let old = rows(&middle, name, stage, now - DAY, until);
-            assert!(old.len() >= 37, "{name} {stage}: {}", old.len());
+            assert!(old.len() >= least, "{name} {stage}: {}", old.len());
             assert_eq!(rows(&last, name, stage, now - DAY, until), old, "{name} {stage}");
         }
     }

@@ -173,7 +173,7 @@ fn the_nearest_series_is_raised() {
     let (_setup, daemon) = daemon();
     browser.open(&page(&daemon, "#from=-1h&target=servers.*.cpu.user"));
     browser.wait("a plot", &format!("{DRAWN} === 1"));
-    let drawn = "const c = document.querySelector('.raised'); \
+    let drawn = "const c = document.querySelector('canvas.raise'); \
                  return c !== null && new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer).some((p) => p !== 0)";
     assert_eq!(browser.script(drawn), false);
     for y in (20..200).step_by(10) {
