@@ -227,7 +227,8 @@ async fn many_metrics_change_in_one_call() {
         tokio::task::yield_now().await;
     }
     let last = Points::from([(START + 29, 29.0)]);
-    let factor = MetricConfig { x_files_factor: 0.5, ..config(COVERING[5], "sum") };
+    // Small enough that a window with one point is shown.
+    let factor = MetricConfig { x_files_factor: 0.01, ..config(COVERING[5], "sum") };
     for wanted in [config(COVERING[5], "sum"), factor] {
         let mut left: Vec<&String> = names.iter().collect();
         let mut changed = 0;
