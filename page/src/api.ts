@@ -38,7 +38,10 @@ export interface Fault {
   target: string;
   begin: number;
   end: number;
+  /** The function of a misspelt one. */
   meant?: string;
+  /** What should stand there. */
+  expected?: string;
 }
 
 /** The longest query string; longer requests are sent as forms. */

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useAnswer } from "./answer";
 import type { Explained, ExplainedFetch, ExplainedPart, MadePart } from "./api";
 import { parameters } from "./fetcher";
-import type { Panel } from "./link";
+import { bare, type Panel } from "./link";
 import { count, duration, many, moment, retention, visible } from "./numbers";
 import { addPanel, view } from "./state";
 import { Values } from "./values";
@@ -17,7 +17,7 @@ interface Props {
 
 export function Explain({ panel, points }: Props) {
   const { from, until, tz } = view.value;
-  const key = JSON.stringify([panel.targets, panel.options, from, until, tz, points]);
+  const key = JSON.stringify([panel.targets, bare(panel).options, from, until, tz, points]);
   const { found, problem } = useAnswer<Explained>("plumbago/explain", () => parameters(view.peek(), panel, points), key);
   const answer = found.value;
   if (problem.value !== "") return <p class="problem" role="alert">{visible(problem.value)}</p>;

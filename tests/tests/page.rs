@@ -366,6 +366,11 @@ fn boards_are_read_from_files() {
     // One that comes while the list is open is shown, too.
     setup.file("boards/Later.txt", "target=evil.*\n");
     browser.wait_text(".boards button", "Later");
+    // What is too much for the list is counted.
+    for number in 0..501 {
+        setup.file(&format!("boards/a{number:03}.txt"), "target=evil.*\n");
+    }
+    browser.wait_text(".boards [role=status]", "3 files after the first 500 (by name) are left out");
     browser.check_log(&[]);
 }
 

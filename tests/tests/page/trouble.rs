@@ -213,7 +213,7 @@ fn events_are_named_in_plots() {
     // A table for each step.
     browser.wait_text("[aria-label='Values every 1 min, newest first'] th", "servers.web01.cpu.user");
     browser.wait_text("[aria-label='Values every 5 min, newest first'] th", "summarize");
-    browser.script("location.hash = 'from=-1h&target=servers.db01.Requests'");
+    browser.script("location.hash = 'from=-1h&target=servers.db01.Requests&table=1'");
     browser.wait_text("[aria-label='Values every 1 min, newest first'] th", "servers.db01.Requests");
     assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
     browser.check_log(&[]);
