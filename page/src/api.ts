@@ -219,6 +219,8 @@ export interface ExplainedFetch {
   names: number;
   find_ms: number;
   read_ms: number;
+  /** The points with a value of the metrics below by their places; `cache` is those of the whole fetch in a kept answer, null if not known. */
+  points: { head: number; spool: number; peers: number; store: number; cache: number | null };
   metrics: {
     name: string;
     retention: string;

@@ -15,6 +15,7 @@ import { count, duration, moment, short, visible } from "./numbers";
 import { Options } from "./options";
 import { summary } from "./shape";
 import { answered, current, dark, isAbsolute, live, removePanel, setOption, setPanel, setRange, showing, spoken, view } from "./state";
+import { Unseen } from "./unseen";
 import { Values } from "./values";
 
 const HEIGHT = 260;
@@ -141,6 +142,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
         <Options panel={panel} place={place} table={isTable} toTable={() => setOption(place, "table", isTable ? "" : "1")} explained={explains.value} explain={() => (explains.value = !explains.value)} />
         <button type="button" class="icon" aria-label={`Remove panel ${place + 1}`} title="Remove this panel" onClick={() => removePanel(place)}>×</button>
       </header>
+      <Unseen text={panel.title} />
       <Editor panel={panel} place={place} fault={problem.value?.refusal.fault ?? null} />
       {problem.value && <Problem refusal={problem.value.refusal} retryIn={problem.value.retryIn} />}
       {explains.value && !isEmpty && <Explain panel={panel} points={points} />}

@@ -264,6 +264,11 @@ test("what is invisible is shown, whatever plane it is from", () => {
   assert.equal(page.visible("ünï 🦀 \u05d0"), "ünï 🦀 \u05d0");
 });
 
+test("what a field cannot show is named", () => {
+  assert.deepEqual(page.unseen("a\u202eb\u200b\u202e\n\tc\u{e0041}"), ["\\u202e", "\\u200b", "\\u{e0041}"]);
+  assert.deepEqual(page.unseen("ünï 🦀 \u05d0"), []);
+});
+
 test("queries of other sources, library panels and references forward", () => {
   const read = (json) => page.readImport(JSON.stringify(json));
   const imported = read({ apiVersion: "dashboard.grafana.app/v1beta1", spec: { panels: [

@@ -413,6 +413,26 @@ fn the_status_is_shown() {
     browser.check_log(&["401 (Unauthorized)"]);
 }
 
+/// The history of a listener is drawn from the daemon's own metrics.
+#[test]
+fn the_history_of_a_listener_is_plotted() {
+    let Some(browser) = Browser::start() else { return };
+    let (mut setup, daemon) = daemon();
+    daemon.stop_well();
+    setup.set("self_metrics.interval", "1s");
+    let daemon = setup.start();
+    daemon.put(&[Point::new("servers.web01.Requests", NOW, 1.0)]);
+    let is_of_line = |name: &String| name.ends_with("-a.listeners.line.metricsReceived");
+    wait_until("the metrics of the listener", || daemon.names().iter().any(is_of_line));
+    browser.open(&page(&daemon, "#status"));
+    browser.wait_text("[aria-label='Listeners and their points'] th", "line");
+    browser.click_button("[aria-label='Listeners and their points']", "Plot");
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    browser.wait_text(".legend", "-a.listeners.line.metricsReceived");
+    browser.wait_text(".legend", "-a.listeners.line.errors");
+    browser.check_log(&[]);
+}
+
 /// The rules are explained for a name, with an existing metric that differs and the command for it, and edited ones are tried;
 /// hostile names are text, and everything works by keyboard.
 #[test]
