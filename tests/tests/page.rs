@@ -4,6 +4,7 @@
 mod axe;
 mod costs;
 mod explain;
+mod link;
 mod trouble;
 
 use std::time::Instant;
