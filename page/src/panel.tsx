@@ -42,11 +42,15 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   useEffect(() => {
     const element = host.current;
     if (!element) return;
-    // While a table or another view is shown, the plot has no width; that of before holds.
-    const measure = () => element.clientWidth > 0 && (width.value = element.clientWidth);
+    // While a table or another view is shown, the plot has no width; that of before holds, or at first the panel's.
+    const measure = () => {
+      const found = element.clientWidth || (width.peek() === 0 ? (element.parentElement?.clientWidth ?? 0) : 0);
+      if (found > 0) width.value = found;
+    };
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(element);
+    if (element.parentElement) observer.observe(element.parentElement);
     return () => observer.disconnect();
   }, []);
 
