@@ -38,7 +38,10 @@ export interface Fault {
   target: string;
   begin: number;
   end: number;
+  /** The function of a misspelt one. */
   meant?: string;
+  /** What should stand there. */
+  expected?: string;
 }
 
 /** The longest query string; longer requests are sent as forms. */
@@ -216,6 +219,8 @@ export interface ExplainedFetch {
   names: number;
   find_ms: number;
   read_ms: number;
+  /** The points with a value of the metrics below by their places; `cache` is those of the whole fetch in a kept answer, null if not known. */
+  points: { head: number; spool: number; peers: number; store: number; cache: number | null };
   metrics: {
     name: string;
     retention: string;

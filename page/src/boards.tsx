@@ -3,8 +3,14 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { useAnswer } from "./answer";
-import { visible } from "./numbers";
+import { count, many, visible } from "./numbers";
 import { openText } from "./state";
+
+interface Listed {
+  boards: Board[];
+  /** Files after the first that the daemon reads. */
+  left_out: number;
+}
 
 interface Board {
   name: string;
@@ -21,13 +27,13 @@ export function Boards() {
     const timer = window.setInterval(() => document.visibilityState === "visible" && asked.value++, EVERY);
     return () => window.clearInterval(timer);
   }, []);
-  const { found: boards, problem } = useAnswer<Board[]>("plumbago/boards", () => [], String(asked.value));
+  const { found, problem } = useAnswer<Listed>("plumbago/boards", () => [], String(asked.value));
   return (
     <div class="boards">
       {problem.value !== "" && <p class="problem" role="alert">{visible(problem.value)}</p>}
-      {boards.value?.length === 0 && <p class="note">There are no boards. They are files in the directory <code>api.page.boards</code>, each with the text behind # in the address of a view.</p>}
+      {found.value?.boards.length === 0 && <p class="note">There are no boards. They are files in the directory <code>api.page.boards</code>, each with the text behind # in the address of a view.</p>}
       <ul>
-        {(boards.value ?? []).map((board) => (
+        {(found.value?.boards ?? []).map((board) => (
           <li key={board.name}>
             {board.text === undefined ? (
               <span><bdi>{visible(board.name)}</bdi>: {visible(board.error ?? "")}</span>
@@ -37,6 +43,11 @@ export function Boards() {
           </li>
         ))}
       </ul>
+      {found.value !== null && found.value.left_out > 0 && (
+        <p class="problem" role="status">
+          {many(found.value.left_out, "file")} after the first {count(found.value.boards.length)} (by name) {found.value.left_out === 1 ? "is" : "are"} left out. Move files that nobody needs out of the directory <code>api.page.boards</code>, or put several views into one file, each behind <code>panel=TITLE</code>.
+        </p>
+      )}
     </div>
   );
 }

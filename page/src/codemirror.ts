@@ -21,7 +21,7 @@ export interface Wishes {
 
 export interface Handle {
   set: (text: string) => void;
-  mark: (begin: number, end: number) => void;
+  mark: (begin: number, end: number, hint: string) => void;
   destroy: () => void;
 }
 
@@ -63,7 +63,7 @@ const look = EditorView.theme({
   ".cm-completionInfo": { padding: "6px 10px", whiteSpace: "pre-wrap", maxHeight: "240px", overflow: "auto" },
 });
 
-const setFault = StateEffect.define<{ from: number; to: number } | null>();
+const setFault = StateEffect.define<{ from: number; to: number; hint: string } | null>();
 const fault = StateField.define<DecorationSet>({
   create: () => Decoration.none,
   update(marks, transaction) {
@@ -71,12 +71,16 @@ const fault = StateField.define<DecorationSet>({
     for (const effect of transaction.effects) {
       if (!effect.is(setFault)) continue;
       const place = effect.value;
-      next = place && place.from < place.to ? Decoration.set([Decoration.mark({ class: "cm-fault" }).range(place.from, place.to)]) : Decoration.none;
+      next = place && place.from < place.to ? Decoration.set([faultMark(place.hint).range(place.from, place.to)]) : Decoration.none;
     }
     return next;
   },
   provide: (field) => EditorView.decorations.from(field),
 });
+
+function faultMark(hint: string): Decoration {
+  return Decoration.mark({ class: "cm-fault", ...(hint === "" ? {} : { attributes: { title: hint } }) });
+}
 
 export function mount(host: HTMLElement, wishes: Wishes): Handle {
   // In a shadow root its styles are sheets that no content security policy stops.
@@ -118,9 +122,9 @@ export function mount(host: HTMLElement, wishes: Wishes): Handle {
     set(text) {
       if (text !== view.state.doc.toString()) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
     },
-    mark(begin, end) {
+    mark(begin, end, hint) {
       const length = view.state.doc.length;
-      view.dispatch({ effects: setFault.of(begin < 0 ? null : { from: Math.min(begin, Math.max(0, length - 1)), to: Math.min(end, length) }) });
+      view.dispatch({ effects: setFault.of(begin < 0 ? null : { from: Math.min(begin, Math.max(0, length - 1)), to: Math.min(end, length), hint }) });
     },
     destroy: () => view.destroy(),
   };

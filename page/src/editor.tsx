@@ -92,12 +92,18 @@ function Place({ fault }: { fault: Fault }) {
     <div class="fault">
       <code>
         {visible(chars.slice(0, fault.begin).join(""))}
-        <mark>{visible(chars.slice(fault.begin, end).join("") || "␣")}</mark>
+        <mark title={hintOf(fault)}>{visible(chars.slice(fault.begin, end).join("") || "␣")}</mark>
         {visible(chars.slice(end).join(""))}
       </code>
-      {fault.meant && <span>Did you mean {fault.meant}?</span>}
+      {hintOf(fault) !== "" && <span>{hintOf(fault)}</span>}
     </div>
   );
+}
+
+/** What to write at the place of a mistake. */
+function hintOf(fault: Fault): string {
+  if (fault.meant) return `Did you mean ${fault.meant}?`;
+  return fault.expected ? `Expected ${visible(fault.expected)}.` : "";
 }
 
 interface TargetProps {
@@ -134,8 +140,8 @@ function Target({ text, label, fault, run }: TargetProps) {
   useEffect(() => {
     // The daemon counts characters, the editor units of UTF-16.
     const units = (count: number) => [...(fault?.target ?? "")].slice(0, count).join("").length;
-    if (fault) handle.current?.mark(units(fault.begin), units(fault.end));
-    else handle.current?.mark(-1, -1);
+    if (fault) handle.current?.mark(units(fault.begin), units(fault.end), hintOf(fault));
+    else handle.current?.mark(-1, -1, "");
   }, [fault, mount.value]);
   const waits = typed.value !== text;
   return (

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useAnswer } from "./answer";
 import type { Explained, ExplainedFetch, ExplainedPart, MadePart } from "./api";
 import { parameters } from "./fetcher";
-import type { Panel } from "./link";
+import { bare, type Panel } from "./link";
 import { count, duration, many, moment, retention, visible } from "./numbers";
 import { addPanel, view } from "./state";
 import { Values } from "./values";
@@ -17,7 +17,7 @@ interface Props {
 
 export function Explain({ panel, points }: Props) {
   const { from, until, tz } = view.value;
-  const key = JSON.stringify([panel.targets, panel.options, from, until, tz, points]);
+  const key = JSON.stringify([panel.targets, bare(panel).options, from, until, tz, points]);
   const { found, problem } = useAnswer<Explained>("plumbago/explain", () => parameters(view.peek(), panel, points), key);
   const answer = found.value;
   if (problem.value !== "") return <p class="problem" role="alert">{visible(problem.value)}</p>;
@@ -27,7 +27,7 @@ export function Explain({ panel, points }: Props) {
     <div class="explain" role="group" aria-label="Explanation">
       <p class="note">
         Names found in {ms(find)}, points read in {ms(fetch)}, functions evaluated in {ms(evaluate)}.
-        {answer.kept && " /render answers this from its cache at the moment."}
+        {answer.kept && " /render answers this from its cache at the moment; the points of each fetch are as the daemon would read them now."}
       </p>
       {answer.targets.map((part, place) => <Target key={place} part={part} text={panelTargets(panel)[place] ?? part.text} />)}
       {answer.fetches.map((fetch, place) => <Fetch key={place} fetch={fetch} number={place} zone={tz} answer={answer} />)}
@@ -127,6 +127,7 @@ function Fetch({ fetch, number, zone, answer }: { fetch: ExplainedFetch; number:
           {fetch.names === 0 ? "no name matches" : `${many(fetch.names, "name")} found in ${ms(fetch.find_ms)}, read in ${ms(fetch.read_ms)}`}, from {moment(fetch.from, zone)} to {moment(fetch.until, zone)}{isOther && ", a range that a function needs"}
         </span>
       </summary>
+      {fetch.metrics.length > 0 && <p class="note">{places(fetch, answer.kept)}</p>}
       {fetch.metrics.length > 0 && (
         <Values
           label={`Metrics of fetch ${number + 1}`}
@@ -145,6 +146,14 @@ function Fetch({ fetch, number, zone, answer }: { fetch: ExplainedFetch; number:
       {reasons(fetch).map((reason) => <p key={reason} class="note">{reason}</p>)}
     </details>
   );
+}
+
+/** Where the points of a fetch are. */
+function places({ points }: ExplainedFetch, isKept: boolean): string {
+  const { cache, ...others } = points;
+  const cached = cache === null ? "cache not known" : `cache ${count(cache)}`;
+  const own = Object.entries(others).map(([place, number]) => `${place} ${count(number)}`).join(", ");
+  return `Points from ${own}, ${cached}${isKept ? " (in the kept answer, instead of the others)" : ""}.`;
 }
 
 /** Why these stages answer, each reason once, and what xFilesFactor hides. */

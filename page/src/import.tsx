@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { filled, readImport, Unreadable, type Imported } from "./imports";
 import { count, many, visible } from "./numbers";
 import { change, spoken, view } from "./state";
+import { Unseen } from "./unseen";
 
 /** Whether the dialog is open, and the text that it begins with. */
 export const importing = signal<string | null>(null);
@@ -51,6 +52,7 @@ export function ImportDialog() {
       <h2>Import graphs</h2>
       <p class="note" id="import-help">Paste or drop an address of /render, a link of Grafana's Explore, or the JSON of a dashboard or panel of Grafana or of a dashboard of graphite-web.</p>
       <textarea ref={area} rows={8} spellcheck={false} aria-label="Address or JSON" aria-describedby="import-help" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
+      <Unseen text={text.value} />
       <label class="file">
         or a file <input type="file" accept=".json,.txt,application/json,text/plain" onChange={(event) => void event.currentTarget.files?.[0]?.text().then((content) => (text.value = content))} />
       </label>

@@ -15,6 +15,8 @@ export interface View {
   until: string;
   /** A time zone, or "" for the browser's. */
   tz: string;
+  /** Whether new points are shown as they come; it is missing if they are. */
+  live?: false;
   panels: Panel[];
 }
 
@@ -29,6 +31,9 @@ export const PANELS_MAX = 100;
 
 /** Parameters that say how an answer is sent. A picture's size means nothing here either. */
 const DROPPED = new Set(["format", "width", "height", "maxDataPoints", "jsonp", "pretty", "rawData", "_salt", "_t", "noCache"]);
+
+/** Options of a panel that only the page knows; /render ignores them. */
+const PAGE_ONLY = new Set(["hide", "only", "table"]);
 
 export function emptyPanel(): Panel {
   return { title: "", targets: [], options: [] };
@@ -48,6 +53,9 @@ export function parseView(text: string): View {
       begun = true;
     } else if (name === "from" || name === "until" || name === "tz") {
       if (value !== "") view[name] = value;
+    } else if (name === "live") {
+      if (value === "0") view.live = false;
+      else delete view.live;
     } else if (name === "target" || name === "target[]") {
       panel.targets.push(value);
       begun = true;
@@ -102,6 +110,7 @@ export function formatView(view: View): string {
   if (view.from !== defaultFrom(view)) out.push(["from", view.from]);
   if (view.until !== DEFAULT_UNTIL) out.push(["until", view.until]);
   if (view.tz !== "") out.push(["tz", view.tz]);
+  if (view.live === false) out.push(["live", "0"]);
   view.panels.forEach((panel, place) => {
     if (place > 0) out.push(["panel", panel.title]);
     else if (panel.title !== "" || (panel.targets.length === 0 && panel.options.length === 0)) out.push(["title", panel.title]);
@@ -120,6 +129,47 @@ export function withOption(panel: Panel, name: string, value: string): Panel {
   const options = panel.options.filter((pair) => pair[0] !== name);
   if (value !== "") options.push([name, value]);
   return { ...panel, options };
+}
+
+/** The panel without what only the page knows. */
+export function bare(panel: Panel): Panel {
+  return { ...panel, options: panel.options.filter(([name]) => !PAGE_ONLY.has(name)) };
+}
+
+export function withLive(view: View, live: boolean): View {
+  const { live: _, ...rest } = view;
+  return live ? rest : { ...rest, live: false };
+}
+
+/** Those of the series that are hidden: what `hide` names, or all but what `only` names. An `only` that names none of them counts for nothing. */
+export function hiddenOf(panel: Panel, names: readonly string[]): Set<string> {
+  const [hide, only] = [valuesOf(panel, "hide"), valuesOf(panel, "only")];
+  const isAlone = names.some((name) => only.has(name));
+  return new Set(names.filter((name) => (isAlone ? !only.has(name) : hide.has(name))));
+}
+
+/** The panel after a series was hidden or shown again; `alone` shows it as the only one, or all again if it is. */
+export function withToggled(panel: Panel, names: readonly string[], name: string, alone: boolean): Panel {
+  const hidden = hiddenOf(panel, names);
+  const shown = names.filter((other) => !hidden.has(other));
+  if (alone) return shown.every((other) => other === name) && shown.length > 0 ? withValues(panel, [], []) : withValues(panel, [], [name]);
+  if (names.some((other) => valuesOf(panel, "only").has(other))) {
+    const next = hidden.has(name) ? [...shown, name] : shown.filter((other) => other !== name);
+    return next.length === 0 ? withValues(panel, names, []) : withValues(panel, [], new Set(next).size === new Set(names).size ? [] : next);
+  }
+  const hide = valuesOf(panel, "hide");
+  if (!hide.delete(name)) hide.add(name);
+  return withValues(panel, hide, []);
+}
+
+function valuesOf(panel: Panel, name: string): Set<string> {
+  return new Set(panel.options.filter((pair) => pair[0] === name).map((pair) => pair[1]));
+}
+
+function withValues(panel: Panel, hide: Iterable<string>, only: Iterable<string>): Panel {
+  const made = (name: string, values: Iterable<string>): Pair[] => [...new Set(values)].map((value) => [name, value]);
+  const others = panel.options.filter(([name]) => name !== "hide" && name !== "only");
+  return { ...panel, options: [...others, ...made("hide", hide), ...made("only", only)] };
 }
 
 function pairs(text: string): Pair[] {

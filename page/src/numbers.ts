@@ -67,10 +67,21 @@ export function moment(seconds: number, zone: string): string {
   return format.format(new Date(seconds * 1000));
 }
 
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}\p{Cs}]/gu;
+
+function escaped(char: string): string {
+  const digits = (char.codePointAt(0) ?? 0).toString(16);
+  return digits.length > 4 ? `\\u{${digits}}` : `\\u${digits.padStart(4, "0")}`;
+}
+
 /** A name without what cannot be seen or turns the writing direction. */
 export function visible(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}\p{Cs}]/gu, (char) => {
-    const digits = (char.codePointAt(0) ?? 0).toString(16);
-    return digits.length > 4 ? `\\u{${digits}}` : `\\u${digits.padStart(4, "0")}`;
-  });
+  return text.replace(UNSEEN, escaped);
+}
+
+/** What a text has that cannot be seen or turns the writing direction, each once, but blanks and ends of lines. */
+export function unseen(text: string): string[] {
+  const found = new Set<string>();
+  for (const [char] of text.matchAll(UNSEEN)) if (!"\t\r\n".includes(char)) found.add(escaped(char));
+  return [...found];
 }

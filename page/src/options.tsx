@@ -1,7 +1,7 @@
 // How a panel is drawn, in /render's own parameters.
 
 import { grafanaPanel } from "./imports";
-import { formatView, option, type Panel } from "./link";
+import { bare, formatView, option, type Panel } from "./link";
 import { setOption, setOptions, setPanel, view, zone } from "./state";
 
 const SHAPES: [name: string, lineMode: string, areaMode: string][] = [
@@ -18,7 +18,7 @@ const FORMATS = ["png", "svg", "csv", "json"];
 /** The address of the panel in a format of /render. */
 function address(panel: Panel, format: string): string {
   const { from, until } = view.value;
-  const text = formatView({ from, until, tz: zone.value, panels: [panel] });
+  const text = formatView({ from, until, tz: zone.value, panels: [bare(panel)] });
   return `render?${text}&format=${format}${format === "png" || format === "svg" ? "&width=1000&height=400" : ""}`;
 }
 

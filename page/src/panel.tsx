@@ -10,11 +10,12 @@ import { marks, said } from "./events";
 import { Explain } from "./explain";
 import { Fetcher } from "./fetcher";
 import { Legend } from "./legend";
-import { option, type Panel } from "./link";
+import { bare, hiddenOf, option, withToggled, type Panel } from "./link";
 import { count, duration, moment, short, visible } from "./numbers";
 import { Options } from "./options";
 import { summary } from "./shape";
-import { answered, current, dark, isAbsolute, live, removePanel, setPanel, setRange, showing, spoken, view } from "./state";
+import { answered, current, dark, isAbsolute, live, removePanel, setOption, setPanel, setRange, showing, spoken, view } from "./state";
+import { Unseen } from "./unseen";
 import { Values } from "./values";
 
 const HEIGHT = 260;
@@ -25,30 +26,37 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   const answer = useSignal<Columns | null>(null);
   const problem = useSignal<{ refusal: Refusal; retryIn: number | null } | null>(null);
   const isLoading = useSignal(false);
-  const hidden = useSignal<ReadonlySet<string>>(new Set());
   const followed = useSignal<Followed | null>(null);
   const width = useSignal(0);
-  const shows = useSignal<"plot" | "table">("plot");
   const explains = useSignal(false);
   const host = useRef<HTMLDivElement>(null);
   const drawn = useRef<{ drawn: Drawn; asked: Asked } | null>(null);
   const fetcher = useRef<Fetcher | null>(null);
 
   const { from, until, tz } = view.value;
-  const key = JSON.stringify([panel.targets, panel.options, from, until, tz]);
+  const key = JSON.stringify([panel.targets, bare(panel).options, from, until, tz]);
+  const isTable = option(panel, "table") === "1";
   const isEmpty = panel.targets.every((target) => target.trim() === "");
   const follows = live.value && !isAbsolute(until) && showing.value === "graphs";
 
   useEffect(() => {
     const element = host.current;
     if (!element) return;
-    // While a table or another view is shown, the plot has no width; that of before holds.
-    const measure = () => element.clientWidth > 0 && (width.value = element.clientWidth);
+    // While a table or another view is shown, the plot has no width; that of before holds, or at first the panel's.
+    const measure = () => {
+      const found = element.clientWidth || (width.peek() === 0 ? (element.parentElement?.clientWidth ?? 0) : 0);
+      if (found > 0) width.value = found;
+    };
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(element);
+    if (element.parentElement) observer.observe(element.parentElement);
     return () => observer.disconnect();
   }, []);
+
+  const found = answer.value;
+  const names = useMemo(() => found?.series.map((column) => column.name) ?? [], [found]);
+  const hidden = useMemo(() => hiddenOf(panel, names), [names, panel.options]);
 
   const isMeasured = width.value > 0;
   const points = Math.max(100, Math.ceil(width.value / 50) * 50);
@@ -77,8 +85,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
 
   useEffect(() => {
     const element = host.current;
-    const found = answer.value;
-    if (!element || !found || width.value === 0 || shows.value === "table") {
+    if (!element || !found || width.value === 0 || isTable) {
       drawn.current?.drawn.destroy();
       drawn.current = null;
       return;
@@ -93,7 +100,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       yMax: number("yMax"),
       dark: dark.value,
       zone: tz,
-      hidden: hidden.value,
+      hidden,
       marks: marks.value,
       width: width.value,
       height: HEIGHT,
@@ -116,10 +123,9 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
         range: (begin, end) => setRange(String(Math.floor(begin)), String(Math.max(Math.floor(begin) + 2, Math.ceil(end)))),
       }),
     };
-  }, [answer.value, key, width.value, dark.value, hidden.value, marks.value, shows.value]);
+  }, [found, key, width.value, dark.value, hidden, marks.value, isTable]);
   useEffect(() => () => drawn.current?.drawn.destroy(), []);
 
-  const found = answer.value;
   const own = drawn.current?.drawn.shaped.own;
   const summaries = useMemo(() => found?.series.map((column) => summary(column.values)) ?? [], [found]);
   const isCurrent = current.value === place;
@@ -137,9 +143,10 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
           onChange={(event) => setPanel(place, { ...panel, title: event.currentTarget.value })}
         />
         <span class="state" role="status">{isLoading.value && found === null ? "loading…" : ""}</span>
-        <Options panel={panel} place={place} table={shows.value === "table"} toTable={() => (shows.value = shows.value === "plot" ? "table" : "plot")} explained={explains.value} explain={() => (explains.value = !explains.value)} />
+        <Options panel={panel} place={place} table={isTable} toTable={() => setOption(place, "table", isTable ? "" : "1")} explained={explains.value} explain={() => (explains.value = !explains.value)} />
         <button type="button" class="icon" aria-label={`Remove panel ${place + 1}`} title="Remove this panel" onClick={() => removePanel(place)}>×</button>
       </header>
+      <Unseen text={panel.title} />
       <Editor panel={panel} place={place} fault={problem.value?.refusal.fault ?? null} />
       {problem.value && <Problem refusal={problem.value.refusal} retryIn={problem.value.retryIn} />}
       {explains.value && !isEmpty && <Explain panel={panel} points={points} />}
@@ -149,28 +156,23 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
         role="application"
         aria-label={`Plot of panel ${place + 1}. Arrow keys move the cursor, plus and minus zoom, Shift and arrows pan.`}
         tabIndex={0}
-        style={shows.value === "table" ? { display: "none" } : { minHeight: found || !problem.value ? `${HEIGHT}px` : "0" }}
+        style={isTable ? { display: "none" } : { minHeight: found || !problem.value ? `${HEIGHT}px` : "0" }}
         onKeyDown={(event) => onKey(event, drawn.current?.drawn ?? null, found, tz, option(panel, "yUnitSystem"))}
       >
         {isEmpty && <p class="hint">Search a name above, choose one in the tree, or type a target.</p>}
         {!isEmpty && found?.series.length === 0 && <p class="hint">No series: no name matches, or there are no points in this range.</p>}
-        {found && own && <Tip found={found} own={own} times={drawn.current?.drawn.shaped.times ?? []} followed={followed} zone={tz} unit={option(panel, "yUnitSystem")} hidden={hidden.value} width={width.value} />}
+        {found && own && <Tip found={found} own={own} times={drawn.current?.drawn.shaped.times ?? []} followed={followed} zone={tz} unit={option(panel, "yUnitSystem")} hidden={hidden} width={width.value} />}
       </div>
-      {found && found.series.length > 0 && shows.value === "table" && <Table found={found} zone={tz} unit={option(panel, "yUnitSystem")} />}
+      {found && found.series.length > 0 && isTable && <Table found={found} zone={tz} unit={option(panel, "yUnitSystem")} />}
       {found && found.series.length > 0 && (
         <Legend
           answer={found}
           summaries={summaries}
           unit={option(panel, "yUnitSystem")}
           dark={dark.value}
-          hidden={hidden.value}
+          hidden={hidden}
           nearest={nearest}
-          hide={(name, alone) => {
-            const names = found.series.map((column) => column.name);
-            const next = alone ? new Set(names.filter((other) => other !== name)) : new Set(hidden.value);
-            if (!alone && !next.delete(name)) next.add(name);
-            hidden.value = alone && hidden.value.size === names.length - 1 && !hidden.value.has(name) ? new Set() : next;
-          }}
+          hide={(name, alone) => setPanel(place, withToggled(panel, names, name, alone))}
         />
       )}
     </section>

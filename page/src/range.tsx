@@ -4,9 +4,9 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get, type Columns } from "./api";
 import { loadMarks, marksProblem, showsMarks } from "./events";
-import { DEFAULT_FROM, DEFAULT_UNTIL } from "./link";
+import { DEFAULT_FROM, DEFAULT_UNTIL, withLive } from "./link";
 import { moment, visible } from "./numbers";
-import { answered, change, isAbsolute, live, setRange, spoken, view, zone } from "./state";
+import { answered, change, isAbsolute, live, setLive, setRange, spoken, view, zone } from "./state";
 
 const RANGES: [name: string, from: string][] = [
   ["5 min", "-5min"], ["15 min", "-15min"], ["1 h", "-1h"], ["3 h", "-3h"], ["6 h", "-6h"], ["12 h", "-12h"], ["24 h", "-24h"],
@@ -54,10 +54,9 @@ export function Range() {
       <button type="button" class="icon" aria-label="Zoom out" title="Zoom out" onClick={zoomOut}>−</button>
       <button type="button" class="live" aria-pressed={live.value && !isAbsolute(until)} title="New points are shown as they come" onClick={() => {
         if (isAbsolute(until)) {
-          live.value = true;
           const length = isAbsolute(from) ? Math.round(Number(until) - Number(from)) : NaN;
-          setRange(Number.isFinite(length) ? `-${length}s` : DEFAULT_FROM, DEFAULT_UNTIL);
-        } else live.value = !live.value;
+          change({ ...withLive(view.value, true), from: Number.isFinite(length) ? `-${length}s` : DEFAULT_FROM, until: DEFAULT_UNTIL });
+        } else setLive(!live.value);
       }}>
         Live
       </button>

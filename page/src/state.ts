@@ -1,12 +1,12 @@
 // The state that all parts of the page share. The view is written to the address, so that it is a link.
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { emptyPanel, formatView, option, PANELS_MAX, parseView, unreadable, withOption, type Panel, type View } from "./link";
+import { emptyPanel, formatView, option, PANELS_MAX, parseView, unreadable, withLive, withOption, type Panel, type View } from "./link";
 
 export const view = signal<View>(parseView(""));
 /** The panel that names are added to. */
 export const current = signal(0);
-export const live = signal(true);
+export const live = computed(() => view.value.live !== false);
 export const sidebar = signal(window.innerWidth >= 900);
 export const helping = signal(false);
 /** What the page shows: graphs, the daemon's status, the test of its rules, or what costs. */
@@ -95,8 +95,14 @@ export function setRange(from: string, until: string): void {
   change({ ...view.peek(), from, until });
 }
 
+export function setLive(live: boolean): void {
+  change(withLive(view.peek(), live));
+}
+
 export function setPanel(place: number, panel: Panel): void {
-  const panels = view.peek().panels.map((old, at) => (at === place ? panel : old));
+  // The one series that is shown alone may not be among those of other targets.
+  const next = (old: Panel) => (old.targets === panel.targets ? panel : withOption(panel, "only", ""));
+  const panels = view.peek().panels.map((old, at) => (at === place ? next(old) : old));
   change({ ...view.peek(), panels });
 }
 

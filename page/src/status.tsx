@@ -161,7 +161,10 @@ function Ledger({ status }: { status: Status }) {
 }
 
 function Listeners({ seen }: { seen: Seen }) {
-  const { figures } = seen.status;
+  const { figures, about } = seen.status;
+  const history = (name: string) => (
+    <button type="button" class="quiet" aria-label={`Plot the history of ${name}`} onClick={() => addPanels([`${about.self_metrics}.listeners.${name}.*`])}>Plot</button>
+  );
   const of = (name: string, listener: string) => figures.filter((figure) => figure.name === name && figure.labels["listener"] === listener);
   const total = (found: Figure[]) => found.reduce((sum, figure) => sum + figure.value, 0);
   const names = figures.filter((figure) => figure.name === "plumbago_ingest_received_total").map((figure) => figure.labels["listener"] ?? "");
@@ -173,11 +176,12 @@ function Listeners({ seen }: { seen: Seen }) {
       {used.length > 0 && (
         <Values
           label="Listeners and their points"
-          columns={["listener", "a second", "received", "passed on", "refused", "connections"]}
+          columns={["listener", "a second", "received", "passed on", "refused", "connections", ...(about.self_metrics === null ? [] : ["history"])]}
           rows={used.map((name) => {
             const received = of("plumbago_ingest_received_total", name);
             const others = ["plumbago_ingest_passed_total", "plumbago_rejected_points_total", "plumbago_ingest_active_connections"];
-            return { key: name, head: name, cells: [rate(seen, received), count(total(received)), ...others.map((other) => count(total(of(other, name))))] };
+            const cells = [rate(seen, received), count(total(received)), ...others.map((other) => count(total(of(other, name))))];
+            return { key: name, head: name, cells: about.self_metrics === null ? cells : [...cells, history(name)] };
           })}
         />
       )}

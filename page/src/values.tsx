@@ -1,12 +1,13 @@
 // A table with a heading for each row, which scrolls on its own.
 
+import type { ComponentChildren } from "preact";
 import { visible } from "./numbers";
 
 export interface Row {
   key: string;
   /** The heading, which may hold anything. */
   head: string;
-  cells: string[];
+  cells: ComponentChildren[];
   title?: string;
 }
 

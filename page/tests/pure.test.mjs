@@ -28,16 +28,16 @@ test("a view comes back from its link", () => {
     const panels = Array.from({ length: next(4) }, () => ({
       title: text(),
       targets: Array.from({ length: next(4) }, text),
-      options: Array.from({ length: next(3) }, () => [["areaMode", "yMax", "template[x]", "odd&name"][next(4)], text()]),
+      options: Array.from({ length: next(3) }, () => [["areaMode", "yMax", "template[x]", "odd&name", "hide", "only", "table"][next(7)], text()]),
     }));
-    const view = { from: text() || "-1h", until: text() || "now", tz: text(), panels };
+    const view = { from: text() || "-1h", until: text() || "now", tz: text(), ...(next(2) === 0 ? { live: false } : {}), panels };
     assert.deepEqual(page.parseView(page.formatView(view)), view);
   }
 });
 
 test("any text is read without an error", () => {
   const next = chance(2);
-  const parts = ["target=", "&", "panel=", "%", "%4", "%zz", "=", "?", "#", "from=", "é", "\u0000", "from=-2h&"];
+  const parts = ["target=", "&", "panel=", "%", "%4", "%zz", "=", "?", "#", "from=", "é", "\u0000", "from=-2h&", "live=0&", "live=", "hide=a&", "only="];
   for (let round = 0; round < 3000; round++) {
     const text = Array.from({ length: next(20) }, () => parts[next(parts.length)]).join("");
     const view = page.parseView(text);
@@ -49,6 +49,42 @@ test("the link of a picture of /render is read", () => {
   const view = page.parseView("?width=800&height=400&from=-6h&target=alias(a.b%2C'x')&target=c&title=CPU&areaMode=stacked&format=png");
   assert.deepEqual(view, { from: "-6h", until: "now", tz: "", panels: [{ title: "CPU", targets: ["alias(a.b,'x')", "c"], options: [["areaMode", "stacked"]] }] });
   assert.equal(page.formatView(view), "from=-6h&title=CPU&target=alias(a.b,'x')&target=c&areaMode=stacked");
+});
+
+test("what is hidden, the table and Live are in the link", () => {
+  const view = page.parseView("from=-1h&live=0&target=a&hide=a&panel=B&target=b.*&only=b.2&table=1");
+  assert.equal(view.live, false);
+  assert.deepEqual(view.panels.map((panel) => panel.options), [[["hide", "a"]], [["only", "b.2"], ["table", "1"]]]);
+  assert.equal(page.formatView(view), "from=-1h&live=0&target=a&hide=a&panel=B&target=b.*&only=b.2&table=1");
+  assert.deepEqual([...page.hiddenOf(view.panels[0], ["a", "b"])], ["a"]);
+  assert.deepEqual([...page.hiddenOf(view.panels[1], ["b.1", "b.2", "b.3"])], ["b.1", "b.3"]);
+  assert.deepEqual([...page.hiddenOf(view.panels[1], ["c"])], []);
+  assert.deepEqual(page.bare(view.panels[1]).options, []);
+  assert.equal(page.formatView(page.withLive(view, true)).includes("live"), false);
+});
+
+test("a click in the legend hides, and leaves what else is hidden", () => {
+  const next = chance(7);
+  for (let round = 0; round < 500; round++) {
+    const names = Array.from({ length: 1 + next(5) }, (_, place) => `s${place}`);
+    let panel = { title: "", targets: ["s*"], options: [["areaMode", "all"]] };
+    let hidden = new Set();
+    for (let click = 0; click < 12; click++) {
+      const name = names[next(names.length)];
+      if (next(3) === 0) {
+        const isAlone = !hidden.has(name) && hidden.size === names.length - 1;
+        hidden = new Set(isAlone ? [] : names.filter((other) => other !== name));
+        panel = page.withToggled(panel, names, name, true);
+      } else {
+        if (!hidden.delete(name)) hidden.add(name);
+        panel = page.withToggled(panel, names, name, false);
+      }
+      assert.deepEqual([...page.hiddenOf(panel, names)].sort(), [...hidden].sort(), `${JSON.stringify(panel.options)}`);
+      assert.deepEqual(panel.options[0], ["areaMode", "all"]);
+      const view = { from: "-1h", until: "now", tz: "", panels: [panel] };
+      assert.deepEqual(page.parseView(page.formatView(view)), view);
+    }
+  }
 });
 
 test("numbers are short", () => {
@@ -226,6 +262,11 @@ test("values of arguments are known, by keyword too", () => {
 test("what is invisible is shown, whatever plane it is from", () => {
   assert.equal(page.visible("a\u061cb\u3164\u{e0041}\ufe0f\ud800"), "a\\u061cb\\u3164\\u{e0041}\\ufe0f\\ud800");
   assert.equal(page.visible("ünï 🦀 \u05d0"), "ünï 🦀 \u05d0");
+});
+
+test("what a field cannot show is named", () => {
+  assert.deepEqual(page.unseen("a\u202eb\u200b\u202e\n\tc\u{e0041}"), ["\\u202e", "\\u200b", "\\u{e0041}"]);
+  assert.deepEqual(page.unseen("ünï 🦀 \u05d0"), []);
 });
 
 test("queries of other sources, library panels and references forward", () => {

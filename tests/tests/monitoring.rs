@@ -107,6 +107,28 @@ fn prometheus_takes_the_rules() {
     promtool(&["check", "rules", "panels.yml"]);
 }
 
+/// Each listener that is used has metrics of its own, as points.
+#[test]
+fn listeners_have_a_history_of_their_own() {
+    let mut setup = Setup::new();
+    setup.set("self_metrics.interval", "1s").schemas("[carbon]\npattern = .*\nretentions = 1s:1h\n");
+    let daemon = setup.start();
+    let sum = |name: &str| -> f64 {
+        let target = http::encode(&format!("carbon.agents.*.listeners.line.{name}"));
+        let answer = daemon.get(&format!("/render?format=json&from=-5min&target={target}"));
+        let series: Value = serde_json::from_str(&answer.body).unwrap();
+        let points = series.as_array().unwrap().iter().flat_map(|one| one["datapoints"].as_array().unwrap());
+        points.filter_map(|point| point[0].as_f64()).sum()
+    };
+    wait_until("the points of the line listener", || {
+        daemon.sender().try_bytes(b"a.b 1 -1\na.b one -1\n").unwrap();
+        sum("metricsReceived") > 0.0 && sum("errors") > 0.0
+    });
+    let names = daemon.names();
+    assert!(names.iter().any(|name| name.ends_with("-a.listeners.line.metricsReceived")), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains(".listeners.pickle.")), "{names:?}");
+}
+
 /// Every target of the dashboard for Graphite returns a series of a daemon that stores its own metrics.
 #[test]
 fn the_dashboard_by_carbon_agents_draws() {

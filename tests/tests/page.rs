@@ -4,6 +4,7 @@
 mod axe;
 mod costs;
 mod explain;
+mod link;
 mod trouble;
 
 use std::time::Instant;
@@ -366,6 +367,11 @@ fn boards_are_read_from_files() {
     // One that comes while the list is open is shown, too.
     setup.file("boards/Later.txt", "target=evil.*\n");
     browser.wait_text(".boards button", "Later");
+    // What is too much for the list is counted.
+    for number in 0..501 {
+        setup.file(&format!("boards/a{number:03}.txt"), "target=evil.*\n");
+    }
+    browser.wait_text(".boards [role=status]", "3 files after the first 500 (by name) are left out");
     browser.check_log(&[]);
 }
 
@@ -406,6 +412,26 @@ fn the_status_is_shown() {
     browser.press(&Key::Enter.to_string());
     browser.wait_text(".status h2", "Ready");
     browser.check_log(&["401 (Unauthorized)"]);
+}
+
+/// The history of a listener is drawn from the daemon's own metrics.
+#[test]
+fn the_history_of_a_listener_is_plotted() {
+    let Some(browser) = Browser::start() else { return };
+    let (mut setup, daemon) = daemon();
+    daemon.stop_well();
+    setup.set("self_metrics.interval", "1s");
+    let daemon = setup.start();
+    daemon.put(&[Point::new("servers.web01.Requests", NOW, 1.0)]);
+    let is_of_line = |name: &String| name.ends_with("-a.listeners.line.metricsReceived");
+    wait_until("the metrics of the listener", || daemon.names().iter().any(is_of_line));
+    browser.open(&page(&daemon, "#status"));
+    browser.wait_text("[aria-label='Listeners and their points'] th", "line");
+    browser.click_button("[aria-label='Listeners and their points']", "Plot");
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    browser.wait_text(".legend", "-a.listeners.line.metricsReceived");
+    browser.wait_text(".legend", "-a.listeners.line.errors");
+    browser.check_log(&[]);
 }
 
 /// The rules are explained for a name, with an existing metric that differs and the command for it, and edited ones are tried;

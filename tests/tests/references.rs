@@ -191,11 +191,15 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     wait_until("the metrics as points", || {
         let plain = |name: &String| {
             let (program, rest) = name.strip_prefix("carbon.")?.split_once('.')?;
-            Some(format!("carbon.{program}.HOST-a.{}", rest.split_once("-a.")?.1))
+            let own = rest.split_once("-a.")?.1;
+            let of_listener = own.strip_prefix("listeners.").and_then(|own| own.split_once('.'));
+            let own = of_listener
+                .map_or_else(|| own.to_owned(), |(_, of_any)| format!("listeners.LISTENER.{of_any}"));
+            Some(format!("carbon.{program}.HOST-a.{own}"))
         };
         carbon = embedded.names().iter().filter_map(plain).collect();
-        // All rows of `serve/self_metrics`: carbon-cache's and carbon-aggregator's.
-        carbon.len() >= 15 + 9
+        // All rows of `serve/self_metrics`: carbon-cache's, those of a listener, and carbon-aggregator's.
+        carbon.len() >= 15 + 2 + 9
     });
     scrape(&embedded, "embedded", &mut families);
     let mut setup = everything();

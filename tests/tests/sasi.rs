@@ -9,6 +9,7 @@ use plumbago_tests::send::Point;
 use plumbago_tests::wait::{wait_ok, wait_until};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use serde_json::{Value, json};
 
 use crate::interop::globs::{Globs, names};
 
@@ -113,6 +114,7 @@ fn both_modes_answer_alike() {
     assert!(refused.status == 403 && refused.body.contains("index.mode"), "{refused:?}");
     let refused = sasi.get("/render?target=seriesByTag('a=b')");
     assert!(refused.status == 403 && refused.body.contains("index.mode"), "{refused:?}");
+    the_page_is_served(&sasi);
 
     sasi.stop_well();
     let sasi = by_sasi.start();
@@ -122,6 +124,26 @@ fn both_modes_answer_alike() {
     sasi.stop_well();
     memory.stop_well();
     drop_keyspaces(KEYSPACE);
+}
+
+/// The tree of the page works, without counts, and its search says what is missing.
+fn the_page_is_served(sasi: &Daemon) {
+    let browse = |query: &str| -> Value {
+        let answer = sasi.get(&format!("/plumbago/browse?{query}"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        serde_json::from_str(&answer.body).unwrap()
+    };
+    let comer = json!([{"name": "comer", "leaf": true, "branch": false, "metrics": 0}]);
+    wait_until("the children", || {
+        let found = browse("path=late");
+        (&found["total"], &found["children"]) == (&json!(1), &comer)
+    });
+    wait_until("the directories", || {
+        let found = browse("filter=LAT");
+        found["children"] == json!([{"name": "late", "leaf": false, "branch": true, "metrics": null}])
+    });
+    let refused = sasi.get("/plumbago/search?query=comer");
+    assert!(refused.status == 403 && refused.body.contains("index.mode = \"memory\""), "{refused:?}");
 }
 
 #[test]

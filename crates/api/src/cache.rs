@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use plumbago_render::{Fetch, TimeSeries};
 use plumbago_telemetry::{Counter, Registry};
 
 use crate::config::CacheConfig;
@@ -118,19 +119,26 @@ impl Cache {
         Some(response)
     }
 
-    /// Whether [`Self::get`] would find a response. Counts nothing.
-    pub(crate) fn has(&self, ticket: &Ticket, now: i64) -> bool {
-        self.store.get(&ticket.key, now, ticket.seconds).is_some()
+    /// What the response that [`Self::get`] would find was made of; `None` if it would find none. Counts nothing.
+    pub(crate) fn points(&self, ticket: &Ticket, now: i64) -> Option<Arc<[FetchPoints]>> {
+        self.store.get(&ticket.key, now, ticket.seconds).map(|(kept, _)| kept.points)
     }
 
     /// Records the response while it is sent, and keeps it once all of it was sent. Only responses with
-    /// status 200 are kept.
-    pub(crate) fn keep(&self, ticket: Ticket, mut response: Response, now: i64) -> Response {
+    /// status 200 are kept. `points` is what it was made of, for explanations.
+    pub(crate) fn keep(
+        &self,
+        ticket: Ticket,
+        mut response: Response,
+        now: i64,
+        points: Vec<FetchPoints>,
+    ) -> Response {
         let kind = response.headers().get(CONTENT_TYPE).cloned();
         let Some(kind) = kind.filter(|_| response.status() == StatusCode::OK) else { return response };
         wrap::cached(&mut response, now, ticket.seconds);
         let store = Arc::clone(&self.store);
-        response.map(|body| Body::new(Recorded::new(body, kind, ticket, now, store)))
+        let kept = Kept { kind, body: bytes::Bytes::new(), points: points.into() };
+        response.map(|body| Body::new(Recorded::new(body, kept, ticket, now, store)))
     }
 }
 
@@ -139,6 +147,31 @@ impl Cache {
 pub(crate) struct Kept {
     pub(crate) kind: HeaderValue,
     pub(crate) body: bytes::Bytes,
+    /// What it was made of.
+    pub(crate) points: Arc<[FetchPoints]>,
+}
+
+/// The points that a response was made of: those of one of its fetches.
+#[derive(Debug, Clone)]
+pub(crate) struct FetchPoints {
+    pub(crate) fetch: Fetch,
+    /// Points with a value.
+    pub(crate) known: usize,
+}
+
+impl FetchPoints {
+    /// Most fetches of a response that are noted.
+    pub(crate) const MAX: usize = 500;
+
+    pub(crate) fn of(fetch: &Fetch, series: &[TimeSeries]) -> Self {
+        let values = series.iter().flat_map(|one| one.values.iter());
+        Self { fetch: fetch.clone(), known: values.filter(|value| !value.is_nan()).count() }
+    }
+
+    /// The bytes that it takes.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.fetch.expression.len()
+    }
 }
 
 /// The key of a request: all its parameters sorted by name, without those that begin with `_`, as in

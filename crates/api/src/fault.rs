@@ -19,36 +19,45 @@ pub(crate) struct Fault {
     end: usize,
     /// The function that was probably meant.
     meant: Option<&'static str>,
+    /// What should stand there.
+    expected: Option<String>,
 }
 
 impl Fault {
     /// The place at which a target cannot be parsed.
     pub(crate) fn of_parse(target: &str, error: &ParseError) -> Self {
-        Self::at(target, error.position, None)
+        let expected = error.expected.map(str::to_owned);
+        Self { expected, ..Self::at(target, error.position) }
     }
 
     /// The place at which a target cannot be evaluated; `None` if that is the whole of it.
     pub(crate) fn of_eval(target: &str, error: &EvalError) -> Option<Self> {
         match error {
-            EvalError::UnknownFunction { name, position } => Some(Self::at(target, *position, similar(name))),
+            EvalError::UnknownFunction { name, position } => {
+                Some(Self { meant: similar(name), ..Self::at(target, *position) })
+            }
             EvalError::Argument { position, .. } | EvalError::NoSeries { position } => {
-                Some(Self::at(target, *position, None))
+                let expected = error.expected().map(str::to_owned);
+                Some(Self { expected, ..Self::at(target, *position) })
             }
             _ => None,
         }
     }
 
     /// A fault at a position that counts from 1, to the end of the word there.
-    fn at(target: &str, position: usize, meant: Option<&'static str>) -> Self {
+    fn at(target: &str, position: usize) -> Self {
         let begin = position.saturating_sub(1);
         let word = target.chars().skip(begin).take_while(|c| c.is_alphanumeric() || *c == '_').count();
-        Self { target: target.to_owned(), begin, end: begin + word.max(1), meant }
+        Self { target: target.to_owned(), begin, end: begin + word.max(1), meant: None, expected: None }
     }
 
     fn json(&self) -> Value {
         let mut fault = json!({"target": self.target, "begin": self.begin, "end": self.end});
         if let Some(meant) = self.meant {
             fault["meant"] = json!(meant);
+        }
+        if let Some(expected) = &self.expected {
+            fault["expected"] = json!(expected);
         }
         fault
     }
@@ -113,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_fault_covers_the_word() {
-        let fault = Fault::at("é(sumSeris(a))", 3, None);
+        let fault = Fault::at("é(sumSeris(a))", 3);
         assert_eq!((fault.begin, fault.end), (2, 10));
-        assert_eq!(Fault::at("a(", 3, None).end, 3);
+        assert_eq!(Fault::at("a(", 3).end, 3);
     }
 }

@@ -32,6 +32,11 @@ impl Listener {
     /// Requests to the API's port.
     pub const API: Self = Self(TCP.len() + 1);
 
+    /// All listeners.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT).map(Self)
+    }
+
     /// The listeners on TCP, in the order of [`TCP`].
     pub fn over_tcp() -> impl Iterator<Item = Self> {
         (0..TCP.len()).map(Self)
@@ -39,7 +44,7 @@ impl Listener {
 
     /// The listener with this label. `None` if there is none.
     pub fn named(label: &str) -> Option<Self> {
-        (0..Self::COUNT).map(Self).find(|listener| listener.label() == label)
+        Self::all().find(|listener| listener.label() == label)
     }
 
     /// The value of the label `listener`, which is also the name of the section of settings.
@@ -282,6 +287,11 @@ impl ListenerStats {
     /// Points rejected for one reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.rejected[reason as usize].get()
+    }
+
+    /// Points rejected for all reasons.
+    pub fn rejected(&self) -> u64 {
+        self.rejected.iter().map(Counter::get).sum()
     }
 
     /// Lines or frames received, empty ones included.

@@ -173,7 +173,7 @@ impl<'a> Context<'a> {
         context.x_files_factor = self.x_files_factor;
         context.stacks = self.stacks.clone();
         let positioned = |fault| match fault {
-            Fault::Error(error) => Fault::Argument(format!("made the target {text:?}: {error}")),
+            Fault::Error(error) => Fault::from(format!("made the target {text:?}: {error}")),
             other => other,
         };
         let observer = self.shared.observed.map(|(_, observer)| observer);

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use crate::context::{Call, Context, Evaluator, Shared};
-use crate::fault::Fault;
 pub use crate::fault::{EvalError, TargetError};
+use crate::fault::{Fault, Mistake};
 use crate::fetch::{FetchPlan, Fetched, Source};
 use crate::function::{Args, Function};
 use crate::functions;
@@ -97,10 +97,11 @@ fn round(
             Ok(series) => all.extend(series),
             Err(Fault::Missing) => {}
             Err(Fault::Error(error)) => return Err(wrong(error)),
-            Err(Fault::Argument(reason)) => {
+            Err(Fault::Argument(Mistake { reason, expected })) => {
                 return Err(wrong(EvalError::Argument {
                     function: "target".to_owned(),
                     reason,
+                    expected,
                     position: 1,
                 }));
             }
@@ -193,13 +194,14 @@ fn plain_value<'a>(
             let first =
                 args.first().map(|first| Call { target, first, replacements: Rc::clone(replacements) });
             let named_fault = |fault| match fault {
-                Fault::Argument(reason) => {
-                    Fault::Error(EvalError::Argument { function: name.clone(), reason, position: at() })
+                Fault::Argument(Mistake { reason, expected }) => {
+                    let function = name.clone();
+                    Fault::Error(EvalError::Argument { function, reason, expected, position: at() })
                 }
                 other => other,
             };
             let mut args = Args::bind(function.params, positional, named, functions::is_callback)
-                .map_err(|r| named_fault(Fault::Argument(r)))?;
+                .map_err(|mistake| named_fault(Fault::Argument(mistake)))?;
             context.first_argument = first;
             let result = if is_missing {
                 look_ahead(context, function, &args).and(Err(Fault::Missing))
@@ -256,7 +258,7 @@ impl Evaluator for Targets {
         let function = functions::find(name).ok_or_else(|| format!("unknown function {name}"))?;
         context.count_call()?;
         let args = Args::bind(function.params, values, Vec::new(), functions::is_callback);
-        let mut args = args.map_err(|error| format!("{name}: {error}"))?;
+        let mut args = args.map_err(|mistake| format!("{name}: {}", mistake.reason))?;
         match (function.eval)(&mut args, context)? {
             Value::Series(series) => Ok(series),
             _ => Err(format!("{name} gives no series").into()),

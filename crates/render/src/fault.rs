@@ -1,6 +1,7 @@
 //! Errors of evaluations.
 
 use crate::request::Limited;
+use crate::target::EXPRESSION;
 use crate::template::TooLong;
 
 /// Why targets cannot be evaluated. The request is wrong, or it was stopped.
@@ -21,6 +22,8 @@ pub enum EvalError {
         function: String,
         /// What is wrong with the argument.
         reason: String,
+        /// What the argument should be, if that is known.
+        expected: Option<String>,
         /// The position of the call, counted in characters from 1.
         position: usize,
     },
@@ -46,6 +49,17 @@ pub enum EvalError {
     Stopped,
 }
 
+impl EvalError {
+    /// What should stand at the place of the error, if that is known.
+    pub fn expected(&self) -> Option<&str> {
+        match self {
+            Self::Argument { expected, .. } => expected.as_deref(),
+            Self::NoSeries { .. } => Some(EXPRESSION),
+            _ => None,
+        }
+    }
+}
+
 /// An error in a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
@@ -62,9 +76,29 @@ pub struct TargetError {
 pub(crate) enum Fault {
     /// Series must be fetched first. The context has recorded which.
     Missing,
-    /// An argument of the current function is wrong; the text says why.
-    Argument(String),
+    /// An argument of the current function is wrong.
+    Argument(Mistake),
     Error(EvalError),
+}
+
+/// What is wrong with the arguments of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    pub(crate) reason: String,
+    /// What the argument should be, if that is known.
+    pub(crate) expected: Option<String>,
+}
+
+impl Mistake {
+    pub(crate) fn expecting(reason: String, expected: impl Into<String>) -> Self {
+        Self { reason, expected: Some(expected.into()) }
+    }
+}
+
+impl From<String> for Mistake {
+    fn from(reason: String) -> Self {
+        Self { reason, expected: None }
+    }
 }
 
 impl From<EvalError> for Fault {
@@ -75,12 +109,12 @@ impl From<EvalError> for Fault {
 
 impl From<String> for Fault {
     fn from(reason: String) -> Self {
-        Self::Argument(reason)
+        Self::Argument(reason.into())
     }
 }
 
 impl From<&str> for Fault {
     fn from(reason: &str) -> Self {
-        Self::Argument(reason.to_owned())
+        Self::Argument(reason.to_owned().into())
     }
 }

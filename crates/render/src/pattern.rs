@@ -42,7 +42,7 @@ impl Pattern {
             plain.push_str(&rest[..at]);
             let escape = self.escape(&rest[at + 1..]);
             let (escape, length) =
-                escape.map_err(|what| Fault::Argument(format!("{what} in the replacement {text:?}")))?;
+                escape.map_err(|what| Fault::from(format!("{what} in the replacement {text:?}")))?;
             match escape {
                 Escape::Text(c) => plain.push(c),
                 Escape::Group(group) => {

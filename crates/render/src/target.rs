@@ -9,5 +9,6 @@ mod parser;
 mod tests;
 
 pub use ast::{Expr, ExprKind, Literal, Span, Target};
+pub(crate) use parser::EXPRESSION;
 pub(crate) use parser::parse_beginning;
 pub use parser::{ParseError, TARGET_BYTES_MAX, TARGET_DEPTH_MAX, parse};

@@ -19,6 +19,7 @@ fn a_graph_is_explained() {
     browser.wait_text(".explain .facts", "4 series");
     browser.wait_text(".explain td", "1 of 1min:1d,5min:30d");
     browser.wait_text(".explain .note", "the raw stage reaches only 1d back");
+    browser.wait_text(".explain .note", "Points from head");
     browser.wait_text(".explain", EVIL);
     browser.wait_text(".explain", "api.limits.points");
     browser

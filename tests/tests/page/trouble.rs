@@ -213,7 +213,7 @@ fn events_are_named_in_plots() {
     // A table for each step.
     browser.wait_text("[aria-label='Values every 1 min, newest first'] th", "servers.web01.cpu.user");
     browser.wait_text("[aria-label='Values every 5 min, newest first'] th", "summarize");
-    browser.script("location.hash = 'from=-1h&target=servers.db01.Requests'");
+    browser.script("location.hash = 'from=-1h&target=servers.db01.Requests&table=1'");
     browser.wait_text("[aria-label='Values every 1 min, newest first'] th", "servers.db01.Requests");
     assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
     browser.check_log(&[]);
@@ -244,5 +244,16 @@ fn arguments_are_completed() {
         "the mark in the editor",
         &format!("{EDITOR}.querySelectorAll('.cm-specialChar').length === 1"),
     );
+    // Fields that the browser draws itself have a note.
+    browser
+        .script("location.hash = 'from=-1h&title=' + encodeURIComponent('a\\u202eb') + '&target=servers.web01.cpu.user'");
+    browser.wait_text(".panel .unseen", "\\u202e");
+    browser.click_button(".tools", "Import");
+    browser.wait("the field", "document.querySelector('.import textarea') !== null");
+    browser.script(
+        "const area = document.querySelector('.import textarea'); area.value = 'a\\u200bb'; \
+         area.dispatchEvent(new Event('input', {bubbles: true}))",
+    );
+    browser.wait_text(".import .unseen", "\\u200b");
     browser.check_log(&[]);
 }

@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use hyper::header::HeaderValue;
 
 use super::{Kept, Store, Ticket};
 
@@ -19,7 +18,8 @@ pub(super) struct Recorded {
 }
 
 struct Recording {
-    kind: HeaderValue,
+    /// The response without its body.
+    kept: Kept,
     ticket: Ticket,
     /// When the response was computed, in seconds since the epoch.
     since: i64,
@@ -30,8 +30,8 @@ struct Recording {
 }
 
 impl Recorded {
-    pub(super) fn new(body: Body, kind: HeaderValue, ticket: Ticket, since: i64, store: Arc<Store>) -> Self {
-        let recording = Recording { kind, ticket, since, chunks: Vec::new(), bytes: 0, store };
+    pub(super) fn new(body: Body, kept: Kept, ticket: Ticket, since: i64, store: Arc<Store>) -> Self {
+        let recording = Recording { kept, ticket, since, chunks: Vec::new(), bytes: 0, store };
         let mut recorded = Self { body, recording: Some(recording) };
         recorded.end_if_over();
         recorded
@@ -67,7 +67,7 @@ impl Recording {
                 all.freeze()
             }
         };
-        let kept = Kept { kind: self.kind.clone(), body };
+        let kept = Kept { body, ..self.kept.clone() };
         // `insert` ends the reservation.
         self.bytes = 0;
         self.store.insert(std::mem::take(&mut self.ticket.key), kept, self.since, self.ticket.seconds);

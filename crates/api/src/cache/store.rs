@@ -7,7 +7,7 @@ use plumbago_telemetry::Gauge;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use super::Kept;
+use super::{FetchPoints, Kept};
 
 /// A response may take at most the bytes of the cache divided by this number. The same limit applies to the
 /// sum of all responses that are being recorded.
@@ -49,7 +49,8 @@ struct Bytes;
 
 impl Weighter<String, Arc<Entry>> for Bytes {
     fn weight(&self, key: &String, entry: &Arc<Entry>) -> u64 {
-        (key.len() + entry.kept.body.len() + ENTRY_BYTES) as u64
+        let points: usize = entry.kept.points.iter().map(FetchPoints::bytes).sum();
+        (key.len() + entry.kept.body.len() + points + ENTRY_BYTES) as u64
     }
 }
 
@@ -144,7 +145,8 @@ mod tests {
     fn put(store: &Store, key: &str, length: usize, since: i64, seconds: i64) -> bool {
         let fits = store.reserve(0, length);
         if fits {
-            let kept = Kept { kind: HeaderValue::from_static("x"), body: vec![b'x'; length].into() };
+            let kind = HeaderValue::from_static("x");
+            let kept = Kept { kind, body: vec![b'x'; length].into(), points: Arc::default() };
             store.insert(key.to_owned(), kept, since, seconds);
         }
         fits

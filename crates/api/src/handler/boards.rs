@@ -17,10 +17,10 @@ const BOARDS_MAX: usize = 500;
 /// Longest board, in bytes.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// Answers a request for all boards: `[{"name", "text"}]`, ordered by name. A file that cannot be read has `error`
-/// in place of `text`.
+/// Answers a request for all boards: `{"boards": [{"name", "text"}], "left_out": 0}`, ordered by name. A file that
+/// cannot be read has `error` in place of `text`. `left_out` counts those after the first [`BOARDS_MAX`].
 pub(super) async fn boards(api: &Api) -> Result<Response, ApiError> {
-    let Some(directory) = api.boards.clone() else { return Ok(Json(json!([])).into_response()) };
+    let Some(directory) = api.boards.clone() else { return Ok(Json(answer(Vec::new(), 0)).into_response()) };
     let read = tokio::task::spawn_blocking(move || list(&directory)).await;
     let failed = |reason: String| ApiError::Unavailable(format!("the boards cannot be read: {reason}"));
     let boards = read.map_err(|error| failed(error.to_string()))?;
@@ -40,12 +40,17 @@ fn list(directory: &Path) -> io::Result<Value> {
         }
     }
     files.sort();
+    let left_out = files.len().saturating_sub(BOARDS_MAX);
     files.truncate(BOARDS_MAX);
     let board = |(name, path): &(String, PathBuf)| match text(path) {
         Ok(text) => json!({"name": name, "text": text}),
         Err(error) => json!({"name": name, "error": error.to_string()}),
     };
-    Ok(files.iter().map(board).collect())
+    Ok(answer(files.iter().map(board).collect(), left_out))
+}
+
+fn answer(boards: Vec<Value>, left_out: usize) -> Value {
+    json!({"boards": boards, "left_out": left_out})
 }
 
 fn text(path: &Path) -> io::Result<String> {
@@ -72,7 +77,9 @@ mod tests {
         write("binary", b"\xff");
         write("large", &vec![b'x'; BYTES_MAX as usize + 1]);
         fs::create_dir(directory.path().join("sub")).unwrap();
-        let boards = list(directory.path()).unwrap();
+        let answer = list(directory.path()).unwrap();
+        assert_eq!(answer["left_out"], json!(0));
+        let boards = &answer["boards"];
         let names: Vec<&str> =
             boards.as_array().unwrap().iter().map(|board| board["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["binary", "db", "large", "web"]);
@@ -80,5 +87,17 @@ mod tests {
         assert!(boards[0]["error"].as_str().unwrap().contains("UTF-8"));
         assert!(boards[2]["error"].as_str().unwrap().contains("longer than"));
         assert!(list(&directory.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn boards_that_are_not_listed_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..BOARDS_MAX + 2 {
+            fs::write(directory.path().join(format!("{number:04}")), b"target=a").unwrap();
+        }
+        let answer = list(directory.path()).unwrap();
+        let boards = answer["boards"].as_array().unwrap();
+        assert_eq!((boards.len(), &boards[BOARDS_MAX - 1]["name"]), (BOARDS_MAX, &json!("0499")));
+        assert_eq!(answer["left_out"], json!(2));
     }
 }

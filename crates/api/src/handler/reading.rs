@@ -11,6 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::render_params::RenderParams;
 use super::{search, tag_search};
+use crate::cache::FetchPoints;
 use crate::error::{ApiError, beyond};
 use crate::memory::Account;
 use crate::meter::PhaseTimes;
@@ -52,12 +53,14 @@ pub(super) struct Reading<'a> {
     pub(super) times: PhaseTimes,
     /// Notes of all fetches but those of events, if they are wanted.
     pub(super) notes: Option<Vec<FetchNote>>,
+    /// The points of the first fetches but those of events, if they are wanted.
+    pub(super) tally: Option<Vec<FetchPoints>>,
 }
 
 impl<'a> Reading<'a> {
     pub(super) fn new(api: &'a Arc<Api>, asked: &'a RenderParams, account: &'a Account) -> Self {
         let times = PhaseTimes::default();
-        Self { api, asked, account, count: 0, points: 0, largest: 0, times, notes: None }
+        Self { api, asked, account, count: 0, points: 0, largest: 0, times, notes: None, tally: None }
     }
 
     /// Reads the series of a plan into `fetched`. A metric that several fetches need for the same range is
@@ -111,7 +114,7 @@ impl<'a> Reading<'a> {
             let series = self.read(range, std::mem::take(names)).await?;
             let expression = &fetch.expression;
             let series = series.into_iter().map(|s| TimeSeries::fetched(s, expression, factor)).collect();
-            fetched.insert(fetch.clone(), series);
+            self.give(fetch.clone(), series, fetched);
             return Ok(());
         }
         let mut names: Names = fetches.iter().flat_map(|(_, names)| names).cloned().collect();
@@ -129,9 +132,16 @@ impl<'a> Reading<'a> {
                 Some(TimeSeries { path_expression: Arc::clone(&fetch.expression), ..series })
             };
             let series = names.iter().filter_map(of_fetch).collect();
-            fetched.insert(fetch, series);
+            self.give(fetch, series, fetched);
         }
         Ok(())
+    }
+
+    fn give(&mut self, fetch: Fetch, series: Vec<TimeSeries>, fetched: &mut Fetched) {
+        if let Some(tally) = self.tally.as_mut().filter(|tally| tally.len() < FetchPoints::MAX) {
+            tally.push(FetchPoints::of(&fetch, &series));
+        }
+        fetched.insert(fetch, series);
     }
 
     /// Returns a series with the number of events in each second, or an unknown value if there are none.

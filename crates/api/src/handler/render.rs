@@ -19,6 +19,7 @@ use super::render_format::Format;
 use super::render_params::RenderParams;
 use super::stages;
 use crate::blocking::on_thread;
+use crate::cache::FetchPoints;
 use crate::error::{ApiError, beyond};
 use crate::fault::{self, Fault};
 use crate::format::{
@@ -53,19 +54,24 @@ async fn answer(api: &Arc<Api>, params: Params) -> Result<Response, ApiError> {
     if let Some(kept) = ticket.as_ref().and_then(|ticket| api.cache.get(ticket, now)) {
         return Ok(kept);
     }
-    let response = made(api, asked).await?;
+    let mut points = Vec::new();
+    let response = made(api, asked, ticket.is_some().then_some(&mut points)).await?;
     Ok(match ticket {
-        Some(ticket) => api.cache.keep(ticket, response, now),
+        Some(ticket) => api.cache.keep(ticket, response, now, points),
         None => response,
     })
 }
 
-/// Computes the response to a request that the cache cannot answer.
-async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiError> {
+/// Computes the response to a request that the cache cannot answer, and notes in `points` what it is made of.
+async fn made(
+    api: &Arc<Api>,
+    mut asked: RenderParams,
+    mut points: Option<&mut Vec<FetchPoints>>,
+) -> Result<Response, ApiError> {
     let account = Arc::new(api.account());
     let _waiting = Waiting(Arc::clone(&account));
     if asked.fetches.is_empty() {
-        let series = or_nothing(&asked, series(api, &asked, &account).await)?;
+        let series = or_nothing(&asked, series(api, &asked, &account, points).await)?;
         account.keep_only(&series)?;
         return match asked.picture.take() {
             Some(picture) => picture::answer(api, picture, asked.wrapping, series, account).await,
@@ -77,7 +83,8 @@ async fn made(api: &Arc<Api>, mut asked: RenderParams) -> Result<Response, ApiEr
     for fetch in std::mem::take(&mut asked.fetches) {
         asked.request.range = TimeRange { from: fetch.start_time, until: fetch.stop_time };
         asked.targets = vec![fetch.name];
-        let mut fetched = or_nothing(&asked, series(api, &asked, &account).await)?;
+        let read = series(api, &asked, &account, points.as_deref_mut()).await;
+        let mut fetched = or_nothing(&asked, read)?;
         // carbonapi requests each name of a glob separately, but finds the responses by the glob.
         if !fetch.path_expression.is_empty() {
             let expression: Arc<str> = fetch.path_expression.into();
@@ -101,16 +108,18 @@ fn or_nothing(
 }
 
 /// Reads and evaluates the targets. Evaluation may show that more series are needed, so both are repeated
-/// until the result is complete.
+/// until the result is complete. Notes in `noted` the points of each fetch.
 async fn series(
     api: &Arc<Api>,
     asked: &RenderParams,
     account: &Arc<Account>,
+    noted: Option<&mut Vec<FetchPoints>>,
 ) -> Result<Vec<TimeSeries>, ApiError> {
     let targets = targets(asked)?;
     let mut plan =
         FetchPlan::new(&targets, &asked.request).map_err(|error| wrong(&targets, account, &error))?;
-    let mut reading = Reading::new(api, asked, account);
+    let tally = noted.is_some().then(Vec::new);
+    let mut reading = Reading { tally, ..Reading::new(api, asked, account) };
     let mut evaluation = Evaluation::new(targets, asked, account);
     loop {
         reading.plan(plan, &mut evaluation.fetched).await?;
@@ -121,6 +130,9 @@ async fn series(
         match step? {
             Step::Done(series) => {
                 api.phases.record(reading.times);
+                if let Some(noted) = noted {
+                    noted.extend(reading.tally.unwrap_or_default());
+                }
                 return Ok(series);
             }
             Step::Fetch(missing) => plan = missing,

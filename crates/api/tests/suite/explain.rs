@@ -78,3 +78,31 @@ async fn a_kept_answer_is_said() {
     assert_eq!(server.get(&format!("/render?{parameters}")).await.status, 200);
     assert_eq!(kept().await, true);
 }
+
+/// A kept answer says how many points of each fetch it has.
+#[tokio::test]
+async fn points_from_the_cache_are_counted() {
+    let server = default().await;
+    let target = "movingAverage(sumSeries(web.*.cpu.user),3)&target=web.a.cpu.idle";
+    let parameters = format!("target={target}&from=-10min&format=json&cacheTimeout=600");
+    let fetches = async || {
+        let answer = server.get(&format!("/plumbago/explain?{parameters}")).await.json();
+        answer["fetches"].as_array().unwrap().clone()
+    };
+    let known = |fetch: &Value| -> u64 {
+        let metrics = fetch["metrics"].as_array().unwrap().iter();
+        metrics.map(|metric| metric["known"].as_u64().unwrap()).sum()
+    };
+    let before = fetches().await;
+    assert!(before.len() > 2, "{before:?}");
+    for fetch in &before {
+        assert_eq!((&fetch["points"]["cache"], &fetch["points"]["head"]), (&json!(0), &json!(known(fetch))));
+    }
+    assert_eq!(server.get(&format!("/render?{parameters}")).await.status, 200);
+    let after = fetches().await;
+    assert_eq!(after.len(), before.len());
+    for fetch in &after {
+        assert!(known(fetch) > 0, "{fetch}");
+        assert_eq!(fetch["points"]["cache"], json!(known(fetch)), "{fetch}");
+    }
+}

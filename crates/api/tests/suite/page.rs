@@ -175,6 +175,28 @@ async fn a_refusal_says_where() {
     assert_eq!(answer.json()["fault"], fault);
     let parse = server.get("/render?format=json&errors=json&target=sum(a").await.json();
     assert_eq!(parse["fault"]["begin"], json!(5));
+    let expected = async |target: &str| {
+        let answer = server.get(&format!("/render?format=json&errors=json&target={target}")).await;
+        assert_eq!(answer.status, 400, "{target}");
+        answer.json()["fault"]["expected"].as_str().map(str::to_owned)
+    };
+    let expected_of = [
+        ("sum(a", ", or )"),
+        ("sum(a,)", "a path or a function"),
+        ("a b", "| or the end of the target"),
+        ("a.{b", "a closing }"),
+        ("alias(a,'b)", "a closing '"),
+        ("a|b", "a function call"),
+        ("sum(5)", "series"),
+        ("alias(a)", "newName: text"),
+        ("scale(a,'x')", "a number"),
+        ("scale(a,2,3)", "at most 2 arguments"),
+        ("sortBy(a,'sum',down=true)", "one of seriesList, func, reverse"),
+    ];
+    for (target, wanted) in expected_of {
+        let escaped = target.replace(' ', "%20").replace('{', "%7B").replace('|', "%7C");
+        assert_eq!(expected(&escaped).await.as_deref(), Some(wanted), "{target}");
+    }
     let others = server.get("/render?format=json&target=sumSeris(web.a.cpu.user)").await;
     assert!(others.text().starts_with("target \"sumSeris(web.a.cpu.user)\": unknown function sumSeris"));
 }

@@ -1,12 +1,12 @@
 //! Writes self-metrics as points with the names and units of carbon's `instrumentation` module, so that
-//! dashboards for carbon keep working.
+//! dashboards for carbon keep working. `listeners.NAME.metricsReceived` and `.errors` are the shares of each listener.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use plumbago_aggregation::Aggregation;
 use plumbago_engine::{Engine, Ledger};
-use plumbago_ingest::Reject;
+use plumbago_ingest::{Listener, Reject};
 use plumbago_model::{Clock, PointBatch};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,6 @@ pub(crate) struct Source {
 }
 
 /// Carbon's counters, as totals since the start. Each point is the increase since the previous one.
-#[derive(Default, Clone, Copy)]
 struct Totals {
     received: f64,
     committed: f64,
@@ -41,6 +40,14 @@ struct Totals {
     not_whitelisted: f64,
     cpu: f64,
     derived: f64,
+    listeners: Vec<OfListener>,
+}
+
+/// What a listener did with its points, since the start.
+struct OfListener {
+    listener: Listener,
+    received: f64,
+    errors: f64,
 }
 
 /// Pushes the points to the engine at every interval until `stop`. Does nothing if the interval is zero.
@@ -53,13 +60,18 @@ pub(crate) async fn run(config: SelfMetrics, source: Source, stop: CancellationT
     let mut before = totals(&source).await;
     while stop.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
         let now = totals(&source).await;
-        let batch = points(&source, &names, before, now, interval);
+        let batch = points(&source, &names, (&before, &now), interval);
         source.engine.push(batch).await;
         before = now;
     }
 }
 
-fn points(source: &Source, names: &Names, before: Totals, now: Totals, interval: Duration) -> PointBatch {
+fn points(
+    source: &Source,
+    names: &Names,
+    (before, now): (&Totals, &Totals),
+    interval: Duration,
+) -> PointBatch {
     let value = |name: &str| source.registry.value(name).unwrap_or(0.0);
     let updates = now.updates - before.updates;
     let committed = now.committed - before.committed;
@@ -84,6 +96,16 @@ fn points(source: &Source, names: &Names, before: Totals, now: Totals, interval:
     let mut batch = PointBatch::with_capacity(rows.len());
     for (name, value) in rows {
         batch.push(&format!("{}.{name}", names.agent), timestamp, value);
+    }
+    for (now, before) in now.listeners.iter().zip(&before.listeners) {
+        let own =
+            [("metricsReceived", now.received - before.received), ("errors", now.errors - before.errors)];
+        // Most daemons use one or two listeners; the others make no metrics.
+        let is_used = now.received + now.errors > 0.0;
+        for (name, value) in own.into_iter().filter(|_| is_used) {
+            let listener = now.listener.label();
+            batch.push(&format!("{}.listeners.{listener}.{name}", names.agent), timestamp, value);
+        }
     }
     if let Some(aggregation) = &source.aggregation {
         let (buffers, values) = aggregation.buffered();
@@ -131,6 +153,13 @@ async fn totals(source: &Source) -> Totals {
         not_whitelisted: stats.rejected_for(Reject::Whitelist) as f64,
         cpu: process::cpu_seconds(),
         derived: value("plumbago_aggregation_derived_points_total"),
+        listeners: Listener::all()
+            .map(|listener| OfListener {
+                listener,
+                received: stats.of(listener).accepted() as f64,
+                errors: stats.of(listener).rejected() as f64,
+            })
+            .collect(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Binds the arguments of a call to parameters.
 
-use super::convert::convert;
+use super::convert::{convert, one_of, wanted};
 use super::param::{Default, Kind, Param};
 use crate::aggregate::Aggregate;
+use crate::fault::Mistake;
 use crate::series::TimeSeries;
 use crate::target::Literal;
 use crate::value::Value;
@@ -22,20 +23,23 @@ impl Args {
         positional: Vec<Value>,
         named: Vec<(String, Value)>,
         is_callback: fn(&str) -> bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         let mut values: Vec<Vec<Value>> = params.iter().map(|_| Vec::new()).collect();
         for (index, value) in positional.into_iter().enumerate() {
             let at = index.min(params.len().saturating_sub(1));
             match params.get(at) {
                 Some(param) if index == at || param.is_multiple => values[at].push(value),
-                _ => return Err(format!("takes at most {} arguments", params.len())),
+                _ => {
+                    let most = format!("at most {} arguments", params.len());
+                    return Err(Mistake::expecting(format!("takes {most}"), most));
+                }
             }
         }
         for (name, value) in named {
             match params.iter().position(|param| [param.name, param.alias].contains(&name.as_str())) {
                 Some(at) if values[at].is_empty() => values[at].push(value),
-                Some(_) => return Err(format!("the argument {name} is given twice")),
-                None => return Err(format!("has no argument {name}")),
+                Some(_) => return Err(format!("the argument {name} is given twice").into()),
+                None => return Err(no_argument(params, &name)),
             }
         }
         for (param, values) in params.iter().zip(&mut values) {
@@ -48,7 +52,8 @@ impl Args {
                 values.retain(|value| !matches!(value, Value::Literal(Literal::None)));
             }
             if values.is_empty() && param.is_required {
-                return Err(format!("the argument {} is missing", param.name));
+                let expected = format!("{}: {}", param.name, wanted(param));
+                return Err(Mistake::expecting(format!("the argument {} is missing", param.name), expected));
             }
             values.iter_mut().try_for_each(|value| convert(param, value, is_callback))?;
         }
@@ -177,4 +182,10 @@ impl Args {
             None => Err(format!("{name:?} is not an aggregation function")),
         }
     }
+}
+
+fn no_argument(params: &[Param], name: &str) -> Mistake {
+    let names: Vec<&str> = params.iter().map(|param| param.name).collect();
+    let reason = format!("has no argument {name}");
+    if names.is_empty() { reason.into() } else { Mistake::expecting(reason, one_of(&names)) }
 }

@@ -3,11 +3,16 @@
 use super::param::{Kind, Param};
 use crate::aggregate::Aggregate;
 use crate::attime::parse_interval;
+use crate::fault::Mistake;
 use crate::target::Literal;
 use crate::value::Value;
 
 /// Checks a value, and converts it to the type of its parameter. Numbers may be given as text.
-pub(super) fn convert(param: &Param, value: &mut Value, is_callback: fn(&str) -> bool) -> Result<(), String> {
+pub(super) fn convert(
+    param: &Param,
+    value: &mut Value,
+    is_callback: fn(&str) -> bool,
+) -> Result<(), Mistake> {
     let literal = match (param.kind, &mut *value) {
         (_, Value::Missing)
         | (Kind::Series | Kind::Any, Value::Series(_))
@@ -29,18 +34,33 @@ pub(super) fn convert(param: &Param, value: &mut Value, is_callback: fn(&str) ->
     if let (false, Literal::String(text)) = (param.options.is_empty(), &converted)
         && !param.options.contains(&text.as_str())
     {
-        return Err(format!(
-            "the argument {} is {text:?}, which is none of {}",
-            param.name,
-            param.options.join(", ")
-        ));
+        let reason =
+            format!("the argument {} is {text:?}, which is none of {}", param.name, param.options.join(", "));
+        return Err(Mistake::expecting(reason, wanted(param)));
     }
     *literal = converted;
     Ok(())
 }
 
-fn must_be(param: &Param) -> String {
-    let wanted = match param.kind {
+fn must_be(param: &Param) -> Mistake {
+    let reason = format!("the argument {} must be {}", param.name, of_kind(param.kind));
+    Mistake::expecting(reason, wanted(param))
+}
+
+/// What a parameter takes, in words.
+pub(super) fn wanted(param: &Param) -> String {
+    if param.options.is_empty() { of_kind(param.kind).to_owned() } else { one_of(param.options) }
+}
+
+pub(super) fn one_of(options: &[&str]) -> String {
+    match options {
+        [only] => (*only).to_owned(),
+        _ => format!("one of {}", options.join(", ")),
+    }
+}
+
+fn of_kind(kind: Kind) -> &'static str {
+    match kind {
         Kind::Series | Kind::OneSeries => "series",
         Kind::Lists => "groups of series, as mapSeries makes them",
         Kind::Any => "series or a number",
@@ -55,8 +75,7 @@ fn must_be(param: &Param) -> String {
         Kind::String | Kind::Tag => "text",
         Kind::AggFunc => "an aggregation function",
         Kind::AggOrSeriesFunc => "an aggregation function or one of those that combine series",
-    };
-    format!("the argument {} must be {wanted}", param.name)
+    }
 }
 
 fn literal_as(param: &Param, literal: &Literal, is_callback: fn(&str) -> bool) -> Option<Literal> {

@@ -16,7 +16,12 @@ pub struct ParseError {
     pub reason: String,
     /// The position of the error, counted in characters from 1.
     pub position: usize,
+    /// What could stand there instead, if that is known.
+    pub expected: Option<&'static str>,
 }
+
+/// What an expression begins with.
+pub(crate) const EXPRESSION: &str = "a path or a function";
 
 /// Parses a target.
 ///
@@ -68,7 +73,8 @@ impl Parser<'_> {
     fn expression(&mut self, depth: usize) -> Parsed<Tall<Expr>> {
         self.blanks();
         if matches!(self.peek(), Some(b'"' | b'\'')) {
-            return Err(self.error("a target cannot be a string; expected a path or a function"));
+            let reason = "a target cannot be a string; expected a path or a function";
+            return Err(self.error(reason).expecting(EXPRESSION));
         }
         let start = self.at;
         let first = match self.call_head() {
@@ -90,7 +96,7 @@ impl Parser<'_> {
             self.blanks();
             let start = self.at;
             let Some(name) = self.call_head() else {
-                return Err(self.error("expected a function call after |"));
+                return Err(self.error("expected a function call after |").expecting("a function call"));
             };
             let (call, call_height) = self.call(name, start, depth)?;
             height = call_height.max(height + 1);
@@ -106,7 +112,10 @@ impl Parser<'_> {
                 args.insert(0, first);
                 Ok(Expr { span, kind: ExprKind::Call { name, args, kwargs } })
             }
-            _ => Err(self.error_at("template() cannot stand after |", call.span.start)),
+            _ => {
+                let error = self.error_at("template() cannot stand after |", call.span.start);
+                Err(error.expecting("a function call"))
+            }
         }
     }
 
@@ -136,20 +145,24 @@ impl Parser<'_> {
                 match key {
                     Some(key) => kwargs.push((key, value)),
                     None if kwargs.is_empty() => args.push(value),
-                    None => return Err(self.error_at("a positional argument after a keyword argument", at)),
+                    None => {
+                        let error = self.error_at("a positional argument after a keyword argument", at);
+                        return Err(error.expecting("a keyword argument (name=value)"));
+                    }
                 }
                 self.blanks();
                 if self.take(b')') {
                     break;
                 }
                 if !self.take(b',') {
-                    return Err(self.error(format!("expected , or ) in the arguments of {name}")));
+                    let error = self.error(format!("expected , or ) in the arguments of {name}"));
+                    return Err(error.expecting(", or )"));
                 }
             }
         }
         if self.is_lenient && args.is_empty() && !kwargs.is_empty() {
             // graphite-web's grammar has no such call.
-            return Err(self.error("expected a positional argument"));
+            return Err(self.error("expected a positional argument").expecting("a positional argument"));
         }
         let span = start..self.at;
         let kind = if name == "template" {
@@ -166,10 +179,9 @@ impl Parser<'_> {
         let mut args = args.into_iter();
         let Some(body) = args.next().filter(|body| !mixed && !matches!(body.kind, ExprKind::Literal(_)))
         else {
-            return Err(self.error_at(
-                "template() takes a path or a call, then either positional or keyword parameters",
-                start,
-            ));
+            let reason = "template() takes a path or a call, then either positional or keyword parameters";
+            let error = self.error_at(reason, start);
+            return Err(error.expecting("a path or a call, then either positional or keyword parameters"));
         };
         let positional = args.enumerate().map(|(i, value)| ((i + 1).to_string(), value));
         let mut params = Vec::new();
@@ -180,7 +192,8 @@ impl Parser<'_> {
                 ) => params.push((name, literal)),
                 _ => {
                     let place = value.span.start;
-                    return Err(self.error_at("template() parameters are strings or numbers", place));
+                    let error = self.error_at("template() parameters are strings or numbers", place);
+                    return Err(error.expecting("a string or a number"));
                 }
             }
         }
@@ -234,7 +247,8 @@ impl Parser<'_> {
             }
             at += 1;
         }
-        Err(self.error_at("this string is not closed", start))
+        let closing = if quote == b'"' { "a closing \"" } else { "a closing '" };
+        Err(self.error_at("this string is not closed", start).expecting(closing))
     }
 
     /// Reads `name =` if it begins a keyword argument.
@@ -330,7 +344,10 @@ impl Parser<'_> {
                     continue;
                 }
                 _ if is_path_char(c) => {}
-                _ => return Err(self.error(format!("{c:?} cannot stand between braces"))),
+                _ => {
+                    let error = self.error(format!("{c:?} cannot stand between braces"));
+                    return Err(error.expecting("a part of a name, a comma or }"));
+                }
             }
             path.push(c);
             self.at += c.len_utf8();
@@ -338,7 +355,7 @@ impl Parser<'_> {
                 return Ok(());
             }
         }
-        Err(self.error_at("this brace is not closed", start))
+        Err(self.error_at("this brace is not closed", start).expecting("a closing }"))
     }
 
     fn escaped(&mut self) -> Parsed<char> {
@@ -347,19 +364,23 @@ impl Parser<'_> {
                 self.at += 2;
                 Ok(c)
             }
-            _ => Err(self.error("a backslash escapes one of ( ) { } , . ' \" \\ | =")),
+            _ => {
+                let error = self.error("a backslash escapes one of ( ) { } , . ' \" \\ | =");
+                Err(error.expecting("one of ( ) { } , . ' \" \\ | = after the backslash"))
+            }
         }
     }
 
     fn empty_component(&self, start: usize) -> ParseError {
-        if self.at > start {
-            return self.error("empty path component");
+        let next = self.rest().chars().next();
+        if self.at > start || next == Some('.') {
+            return self.error("empty path component").expecting("a component of a path");
         }
-        match self.rest().chars().next() {
-            Some('.') => self.error("empty path component"),
+        let error = match next {
             Some(c) => self.error(format!("unexpected {c:?}, expected a path or a function")),
             None => self.error("the text ends where a path or a function was expected"),
-        }
+        };
+        error.expecting(EXPRESSION)
     }
 
     /// A target may be followed by blanks, and by what is often left over: one dot at the end, one bracket too
@@ -371,7 +392,10 @@ impl Parser<'_> {
         self.blanks();
         match self.rest().chars().next() {
             None => Ok(()),
-            Some(c) => Err(self.error(format!("unexpected {c:?} after the end of the expression"))),
+            Some(c) => {
+                let error = self.error(format!("unexpected {c:?} after the end of the expression"));
+                Err(error.expecting("| or the end of the target"))
+            }
         }
     }
 
@@ -412,7 +436,13 @@ impl Parser<'_> {
 
     fn error_at(&self, reason: impl Into<String>, at: usize) -> ParseError {
         let position = self.text[..at].chars().count() + 1;
-        ParseError { reason: reason.into(), position }
+        ParseError { reason: reason.into(), position, expected: None }
+    }
+}
+
+impl ParseError {
+    fn expecting(self, expected: &'static str) -> Self {
+        Self { expected: Some(expected), ..self }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The targets are evaluated as for `/render`. Each call is shown with what it gave, each fetch with the names that
 //! were found, the stage that answers and where its points are, and each limit with its share in use.
 
+mod kept;
 mod trace;
 
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use plumbago_render::{FetchPlan, Source, Step, TimeSeries};
 use plumbago_store::{FetchRequest, Provenance};
 use serde_json::{Value, json};
 
+use self::kept::from_cache;
 use self::trace::{Trace, millis};
 use super::reading::{FetchNote, Reading};
 use super::render::{self, Evaluation};
 use super::render_params::RenderParams;
+use crate::cache::FetchPoints;
 use crate::error::ApiError;
 use crate::fault;
 use crate::format::wrap::Wrapping;
@@ -60,17 +63,20 @@ async fn answer(api: &Arc<Api>, params: &Params) -> Result<Response, ApiError> {
     let _waiting = Waiting(Arc::clone(&account));
     let evaluated = evaluate(api, &asked, &account).await?;
     let provenances = provenances(api, &asked, &account, &evaluated).await?;
+    let kept = kept(api, params)?;
+    let in_cache = from_cache(kept.as_deref(), &evaluated.notes);
+    let fetches = evaluated.notes.iter().zip(&provenances).zip(&in_cache);
     let range = asked.request.range;
     let body = json!({
         "from": range.from,
         "until": range.until,
         "now": asked.request.now,
         "targets": evaluated.trees,
-        "fetches": evaluated.notes.iter().zip(&provenances).map(|(note, of)| fetch(&asked, note, of)).collect::<Value>(),
+        "fetches": fetches.map(|((note, of), cache)| fetch(&asked, note, of, cache)).collect::<Value>(),
         "series": shown(&evaluated.series, asked.width),
         "times": {"find_ms": millis(evaluated.find), "fetch_ms": millis(evaluated.fetch), "evaluate_ms": millis(evaluated.evaluate)},
         "limits": evaluated.limits,
-        "kept": is_kept(api, params)?,
+        "kept": kept.is_some(),
     });
     Ok(Wrapping::of(params)?.whole(&body.to_string()))
 }
@@ -154,10 +160,10 @@ fn in_use(
     all.iter().map(|(name, used, limit)| json!({"name": name, "used": used, "limit": limit})).collect()
 }
 
-/// Whether `/render` would answer the same request from its cache.
-fn is_kept(api: &Api, params: &Params) -> Result<bool, ApiError> {
+/// What the answer was made of that `/render` would send from its cache to the same request; `None` if there is none.
+fn kept(api: &Api, params: &Params) -> Result<Option<Arc<[FetchPoints]>>, ApiError> {
     let ticket = api.cache.ticket(params)?;
-    Ok(ticket.is_some_and(|ticket| api.cache.has(&ticket, api.clock.now())))
+    Ok(ticket.and_then(|ticket| api.cache.points(&ticket, api.clock.now())))
 }
 
 /// Where the points of the first metrics of each fetch are.
@@ -191,7 +197,7 @@ async fn provenances(
     Ok(all)
 }
 
-fn fetch(asked: &RenderParams, note: &FetchNote, metrics: &[Provenance]) -> Value {
+fn fetch(asked: &RenderParams, note: &FetchNote, metrics: &[Provenance], cache: &Value) -> Value {
     let range = note.fetch.range;
     let source = match note.fetch.source {
         Source::Glob => "names",
@@ -199,6 +205,7 @@ fn fetch(asked: &RenderParams, note: &FetchNote, metrics: &[Provenance]) -> Valu
         Source::Events => "events",
     };
     let age = asked.request.now - range.from;
+    let sum = |of: fn(&Provenance) -> usize| metrics.iter().map(of).sum::<usize>();
     json!({
         "expression": &*note.fetch.expression,
         "source": source,
@@ -207,6 +214,13 @@ fn fetch(asked: &RenderParams, note: &FetchNote, metrics: &[Provenance]) -> Valu
         "names": note.names.len(),
         "find_ms": millis(note.find),
         "read_ms": millis(note.read),
+        "points": {
+            "head": sum(|of| of.from_head),
+            "spool": sum(|of| of.from_spool),
+            "peers": sum(|of| of.from_peers),
+            "store": sum(|of| of.from_store),
+            "cache": cache,
+        },
         "metrics": metrics.iter().map(|of| metric(of, age)).collect::<Value>(),
     })
 }

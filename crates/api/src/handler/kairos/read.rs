@@ -133,7 +133,7 @@ async fn kept_or_read(api: &Arc<Api>, request: Request) -> Result<Response, Fail
     let response = json_text(StatusCode::OK, ask(api, query, false).await?);
     Ok(match ticket {
         None => response,
-        Some(ticket) => api.cache.keep(ticket, response, now),
+        Some(ticket) => api.cache.keep(ticket, response, now, Vec::new()),
     })
 }
 
