@@ -13,7 +13,7 @@ import { Legend } from "./legend";
 import { bare, hiddenOf, option, withToggled, type Panel } from "./link";
 import { count, duration, moment, short, visible } from "./numbers";
 import { Options } from "./options";
-import { summary } from "./shape";
+import { summary, type Shaped } from "./shape";
 import { answered, current, dark, isAbsolute, live, removePanel, setOption, setPanel, setRange, showing, spoken, view } from "./state";
 import { Unseen } from "./unseen";
 import { Values } from "./values";
@@ -126,7 +126,6 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   }, [found, key, width.value, dark.value, hidden, marks.value, isTable]);
   useEffect(() => () => drawn.current?.drawn.destroy(), []);
 
-  const own = drawn.current?.drawn.shaped.own;
   const summaries = useMemo(() => found?.series.map((column) => summary(column.values)) ?? [], [found]);
   const isCurrent = current.value === place;
   // The pointer moves often: what follows it is a part of its own, and the legend follows the nearest series only.
@@ -161,7 +160,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       >
         {isEmpty && <p class="hint">Search a name above, choose one in the tree, or type a target.</p>}
         {!isEmpty && found?.series.length === 0 && <p class="hint">No series: no name matches, or there are no points in this range.</p>}
-        {found && own && <Tip found={found} own={own} times={drawn.current?.drawn.shaped.times ?? []} followed={followed} zone={tz} unit={option(panel, "yUnitSystem")} hidden={hidden} width={width.value} />}
+        {found && <Tip found={found} shaped={() => drawn.current?.drawn.shaped} followed={followed} zone={tz} unit={option(panel, "yUnitSystem")} hidden={hidden} width={width.value} />}
       </div>
       {found && found.series.length > 0 && isTable && <Table found={found} zone={tz} unit={option(panel, "yUnitSystem")} />}
       {found && found.series.length > 0 && (
@@ -190,8 +189,8 @@ function Problem({ refusal, retryIn }: { refusal: Refusal; retryIn: number | nul
 
 interface TipProps {
   found: Columns;
-  own: (number | null | undefined)[][];
-  times: number[];
+  /** What is drawn now: the plot is made after this part, and again for other series. */
+  shaped: () => Shaped | undefined;
   followed: ReadonlySignal<Followed | null>;
   zone: string;
   unit: string;
@@ -200,10 +199,11 @@ interface TipProps {
 }
 
 /** The values under the crosshair, largest first. */
-function Tip({ found, own, times, followed: following, zone, unit, hidden, width }: TipProps) {
+function Tip({ found, shaped, followed: following, zone, unit, hidden, width }: TipProps) {
   const followed = following.value;
   if (!followed) return null;
   const { at } = followed;
+  const { own, times } = shaped() ?? { own: [], times: [] };
   if (at === null || times[at] === undefined) return null;
   const rows = found.series
     .map((column, place) => ({ column, place, value: own[place]?.[at] }))
