@@ -42,6 +42,7 @@ pub mod verbs;
 pub mod windows;
 
 mod alone;
+mod done_list;
 mod drive;
 mod idle;
 mod jobs;

@@ -18,7 +18,7 @@ pub use self::report::CopiesReport;
 
 use self::names::Mapping;
 use self::run::Run;
-use crate::graphite::DoneList;
+use crate::done_list::DoneList;
 use crate::import::name_hash;
 use crate::select::Which;
 use crate::verb::{FailureKind, VerbError, Work};

@@ -9,7 +9,7 @@ use plumbago_store::{CopyOptions, CopyReport, MetricCopy, SettingsChange};
 
 use super::report::CopiesReport;
 use super::{CopyPlan, Old};
-use crate::graphite::DoneList;
+use crate::done_list::DoneList;
 use crate::import::Refusals;
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};

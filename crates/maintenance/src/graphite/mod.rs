@@ -1,9 +1,8 @@
 //! Stores the history of the metrics of another Graphite server, which is asked for it by `/render`.
 //!
-//! `source` is the server, `plan` says what it is asked for and where the answers go, `run` does it, `done_list` lets a run
-//! that was killed go on. The reasons are in `docs/decisions/import-from-graphite.md`.
+//! `source` is the server, `plan` says what it is asked for and where the answers go, `run` does it. The reasons are in
+//! `docs/decisions/import-from-graphite.md`.
 
-mod done_list;
 mod plan;
 mod report;
 mod run;
@@ -11,7 +10,6 @@ mod source;
 
 use std::time::Instant;
 
-pub(crate) use self::done_list::DoneList;
 pub use self::report::ImportGraphiteReport;
 pub(crate) use self::run::heard;
 pub use self::source::{
@@ -19,6 +17,7 @@ pub use self::source::{
 };
 
 use self::run::Run;
+use crate::done_list::DoneList;
 use crate::import::side_by_side;
 use crate::skipped::Skipped;
 use crate::verb::{Verb as _, VerbError, Work};

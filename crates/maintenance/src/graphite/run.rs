@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plumbago_model::{MetricConfig, Retention, sanitize};
 use plumbago_store::{History, HistoryOptions};
 
-use super::done_list::DoneList;
 use super::plan::{Collected, Fit, Part, Request, requests};
 use super::report::ImportGraphiteReport;
 use super::source::{GraphiteSource, SourceError, SourceSeries};
+use crate::done_list::DoneList;
 use crate::import::Refusals;
 use crate::rate::Rate;
 use crate::skipped::Skipped;

@@ -1,12 +1,12 @@
 //! Stores whisper files as the history of metrics.
 //!
-//! `walk` finds the files and their names, `read` reads one metric, `done_list` remembers what was stored, so that a
+//! `walk` finds the files and their names, `read` reads one metric, `stored_files` remembers what was stored, so that a
 //! second run takes only changed files. The reasons are in `docs/decisions/whisper-import.md`.
 
-mod done_list;
 mod names;
 mod read;
 mod report;
+mod stored_files;
 mod walk;
 
 use std::collections::HashMap;
@@ -27,15 +27,15 @@ pub use self::names::TaggedNames;
 pub(crate) use self::names::hash as name_hash;
 pub use self::report::ImportReport;
 
-use self::done_list::DoneList;
 use self::read::{Reading, Trouble, read_metric};
+use self::stored_files::StoredFiles;
 use self::walk::{Found, Metric};
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::whisper::ImportWhisper;
 
 /// The list of files that were stored, in the directory of the jobs.
-const DONE_LIST: &str = "import-whisper.list";
+const STORED_FILES: &str = "import-whisper.list";
 
 /// Bytes of files that one call of the sink gets, about: 12 make a point.
 const GROUP_BYTES: u64 = 6 << 20;
@@ -125,7 +125,7 @@ struct Run<'a> {
 struct State {
     report: ImportReport,
     skipped: Skipped,
-    done: DoneList,
+    done: StoredFiles,
 }
 
 /// Imports.
@@ -140,7 +140,7 @@ pub(crate) async fn import_whisper(
     let began = Instant::now();
     let mut skipped = Skipped::open(plan.skipped.as_deref(), false)?;
     let mut report = ImportReport { dry_run: plan.dry_run, ..ImportReport::default() };
-    let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), plan)?;
+    let done = StoredFiles::open((!plan.dry_run).then(|| work.dir.join(STORED_FILES)), plan)?;
     work.progress.begin("looking for files", None);
     let (paths, prefix) = (plan.paths.clone(), plan.prefix.clone());
     let found = tokio::task::spawn_blocking(move || Found::look(&paths, &prefix, &tagged)).await;

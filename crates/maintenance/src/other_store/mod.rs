@@ -13,7 +13,7 @@ pub use self::source::{SourceStore, StoreConnector};
 
 use self::run::{Run, batches};
 use crate::alone::lock;
-use crate::graphite::DoneList;
+use crate::done_list::DoneList;
 use crate::import::side_by_side;
 use crate::skipped::Skipped;
 use crate::verb::{Verb as _, VerbError, Work};

@@ -7,7 +7,7 @@ use plumbago_store::{Creation, HistoryOptions, SettingsChange, StoredMetric};
 
 use super::report::ImportStoreReport;
 use super::source::SourceStore;
-use crate::graphite::DoneList;
+use crate::done_list::DoneList;
 use crate::import::Refusals;
 use crate::rate::Rate;
 use crate::skipped::Skipped;

@@ -11,7 +11,7 @@ use super::{ImportWhisper, VerbError};
 use crate::skipped::unwritable;
 
 /// The list, and the file that it is appended to.
-pub(super) struct DoneList {
+pub(super) struct StoredFiles {
     path: PathBuf,
     /// What the files were imported as: with other options they are imported again.
     options: String,
@@ -19,7 +19,7 @@ pub(super) struct DoneList {
     out: Option<BufWriter<fs::File>>,
 }
 
-impl DoneList {
+impl StoredFiles {
     /// Reads the list, and opens it for appending. Lines that cannot be read are ignored: their files are stored again,
     /// which changes nothing.
     pub(super) fn open(path: Option<PathBuf>, plan: &ImportWhisper) -> Result<Self, VerbError> {
