@@ -18,6 +18,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod copies;
 pub mod costs;
+pub mod counts;
 pub mod directories;
 pub mod events;
 pub mod expire;

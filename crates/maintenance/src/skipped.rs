@@ -1,22 +1,11 @@
-//! What an import has skipped: counts and examples for its report, and a list in a file.
+//! What an import has skipped, in a file that lists it. The counts are in its report ([`SkipCounts`]).
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use crate::counts::SkipCounts;
 use crate::verb::VerbError;
-
-/// Examples of each reason in a report.
-pub(crate) const EXAMPLES_MAX: usize = 5;
-
-/// What a report has of it.
-pub(crate) struct Counts<'a> {
-    /// How much was skipped, by reason.
-    pub(crate) skipped: &'a mut BTreeMap<String, u64>,
-    /// A few of them for each reason.
-    pub(crate) examples: &'a mut BTreeMap<String, Vec<String>>,
-}
 
 /// The list in a file, or none.
 pub(crate) struct Skipped(Option<(PathBuf, BufWriter<File>)>);
@@ -40,16 +29,20 @@ impl Skipped {
     /// As [`Self::open`].
     pub(crate) fn note(
         &mut self,
-        counts: Counts<'_>,
+        counts: &mut SkipCounts,
         reason: &str,
         what: &str,
         text: &str,
     ) -> Result<(), VerbError> {
-        *counts.skipped.entry(reason.to_owned()).or_default() += 1;
-        let examples = counts.examples.entry(reason.to_owned()).or_default();
-        if examples.len() < EXAMPLES_MAX {
-            examples.push(format!("{what}: {text}"));
-        }
+        counts.note(reason, what, text);
+        self.list(reason, what, text)
+    }
+
+    /// Lists one that does not count as skipped.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn list(&mut self, reason: &str, what: &str, text: &str) -> Result<(), VerbError> {
         let Some((path, out)) = &mut self.0 else { return Ok(()) };
         writeln!(out, "{reason}\t{what}\t{text}").map_err(|error| unwritable(path, &error))
     }

@@ -89,7 +89,7 @@ pub(crate) async fn copy(plan: &CopyPlan, old: Old, work: &Work) -> Result<Copie
     for from in names {
         match mapping.apply(&from) {
             Ok(to) => copies.push(MetricCopy { from, to }),
-            Err((reason, text)) => report.skip(reason, &from, &text),
+            Err((reason, text)) => report.skips.note(reason, &from, &text),
         }
     }
     work.progress.begin(if old == Old::Goes { "moving" } else { "copying" }, Some(copies.len() as u64));

@@ -1,11 +1,9 @@
 //! What a run did.
 
-use std::collections::BTreeMap;
-
 use plumbago_store::CopyReport;
 use serde::{Deserialize, Serialize};
 
-use crate::skipped::EXAMPLES_MAX;
+use crate::counts::SkipCounts;
 
 /// The results of a copy, or of a move.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,10 +35,9 @@ pub struct CopiesReport {
     pub directories: u64,
     /// Tagged series were not looked for, because their tags are not in memory.
     pub without_tags: bool,
-    /// Metrics that were not copied, or that stay, by reason.
-    pub skipped: BTreeMap<String, u64>,
-    /// A few of them for each reason.
-    pub examples: BTreeMap<String, Vec<String>>,
+    /// Metrics that were not copied, or that stay.
+    #[serde(flatten)]
+    pub skips: SkipCounts,
     /// True if nothing was changed.
     pub dry_run: bool,
     /// How long it took.
@@ -56,13 +53,5 @@ impl CopiesReport {
         self.kept += copied.kept;
         self.folded += copied.folded;
         self.left_out += copied.left_out;
-    }
-
-    pub(super) fn skip(&mut self, reason: &str, name: &str, text: &str) {
-        *self.skipped.entry(reason.to_owned()).or_default() += 1;
-        let examples = self.examples.entry(reason.to_owned()).or_default();
-        if examples.len() < EXAMPLES_MAX {
-            examples.push(format!("{name}: {text}"));
-        }
     }
 }

@@ -9,6 +9,7 @@ use plumbago_store::{CopyOptions, CopyReport, MetricCopy, SettingsChange};
 
 use super::report::CopiesReport;
 use super::{CopyPlan, Old};
+use crate::counts::reason_of;
 use crate::done_list::DoneList;
 use crate::import::Refusals;
 use crate::rate::Rate;
@@ -111,7 +112,7 @@ impl<'a> Run<'a> {
             }
             let config = known.map(|known| known.config);
             match self.refused(config.as_deref()).await? {
-                Some((reason, why)) => self.report.skip(reason, &copy.from, &why),
+                Some((reason, why)) => self.report.skips.note(reason, &copy.from, &why),
                 None => storable.push((copy, config)),
             }
         }
@@ -195,7 +196,7 @@ impl<'a> Run<'a> {
         }
         for (copy, _) in copies.iter().zip(&reports).filter(|(_, report)| report.stays) {
             let text = "its copy is whole, but points of it go on coming; change its senders and give the same command again";
-            self.report.skip("stays", &copy.from, text);
+            self.report.skips.note("stays", &copy.from, text);
         }
         deleted
     }
@@ -233,7 +234,7 @@ impl<'a> Run<'a> {
                 } else if report.refused.is_empty() {
                     whole.push(copy);
                 } else {
-                    self.report.skip("retention", &copy.from, &report.refused);
+                    self.report.skips.note("retention", &copy.from, &report.refused);
                 }
             }
             left = busy;
@@ -245,16 +246,15 @@ impl<'a> Run<'a> {
         }
         for (copy, _) in &left {
             let text = "points of its copy do not get to the store, so that it keeps its retention";
-            self.report.skip("retention", &copy.from, text);
+            self.report.skips.note("retention", &copy.from, text);
         }
         Ok(whole)
     }
 }
 
-/// Counts a copy that was refused. The reason stands before the first colon.
+/// Counts a copy that was refused.
 fn refuse(report: &mut CopiesReport, copy: &MetricCopy, why: &str) {
-    let reason = why.split(':').next().unwrap_or("refused");
-    report.skip(reason, &copy.from, why);
+    report.skips.note(reason_of(why), &copy.from, why);
 }
 
 /// How many metrics are copied at once.

@@ -10,6 +10,7 @@ use plumbago_store::{History, HistoryOptions};
 use super::plan::{Collected, Fit, Part, Request, requests};
 use super::report::ImportGraphiteReport;
 use super::source::{GraphiteSource, SourceError, SourceSeries};
+use crate::counts::reason_of;
 use crate::done_list::DoneList;
 use crate::import::Refusals;
 use crate::rate::Rate;
@@ -117,7 +118,7 @@ impl<'a> Run<'a> {
             if name.starts_with(TAGGED) {
                 report.tagged += 1;
             } else if let Some((reason, text)) = unfit(&name) {
-                report.skip(skipped, reason, &name, &text)?;
+                skipped.note(&mut report.skips, reason, &name, &text)?;
             } else if done.has(&name) {
                 report.stored_before += 1;
             } else {
@@ -265,7 +266,7 @@ impl<'a> Run<'a> {
             Fit::None => {
                 let text = format!("asked for {asked}s, got {came}s, for which it has no stage here");
                 let State { report, skipped, .. } = &mut *self.lock();
-                return report.skip(skipped, "no_stage", name, &text);
+                return skipped.note(&mut report.skips, "no_stage", name, &text);
             }
         };
         *self.lock().report.other_steps.entry(what).or_default() += 1;
@@ -316,7 +317,7 @@ impl<'a> Run<'a> {
 
     fn skip(&self, name: &str, (reason, text): Why) -> Result<(), VerbError> {
         let State { report, skipped, .. } = &mut *self.lock();
-        report.skip(skipped, reason, name, &text)
+        skipped.note(&mut report.skips, reason, name, &text)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -339,7 +340,7 @@ fn reason(error: &SourceError) -> Why {
 /// The reason of a report's refusal, which stands before its first colon.
 fn refused(text: &str) -> &'static str {
     let reasons = ["busy", "deleted", "memory", "name"];
-    reasons.into_iter().find(|reason| text.split(':').next() == Some(*reason)).unwrap_or("refused")
+    reasons.into_iter().find(|reason| reason_of(text) == *reason).unwrap_or("refused")
 }
 
 /// Why a metric of the server cannot be imported.

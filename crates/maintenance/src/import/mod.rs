@@ -30,6 +30,7 @@ pub use self::report::ImportReport;
 use self::read::{Reading, Trouble, read_metric};
 use self::stored_files::StoredFiles;
 use self::walk::{Found, Metric};
+use crate::counts::reason_of;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::whisper::ImportWhisper;
@@ -229,9 +230,9 @@ impl Run<'_> {
             let Some(stored) = stored else { continue };
             report.add(&stored);
             if !stored.refused.is_empty() {
-                let reason = stored.refused.split(':').next().unwrap_or("refused");
                 let path = &metric.files[0].path;
-                report.skip(skipped, path, reason, &format!("{}: {}", metric.name, stored.refused))?;
+                let text = format!("{}: {}", metric.name, stored.refused);
+                report.skip(skipped, path, reason_of(&stored.refused), &text)?;
             } else if reading.problems.is_empty() {
                 done.note(&reading.stamps)?;
             }

@@ -25,6 +25,7 @@ use self::part::{Found, Limits};
 use self::scratch::{PARTS, Scratch};
 use self::split::Splitter;
 use self::suggest::Suggestions;
+use crate::counts::reason_of;
 use crate::import::side_by_side;
 use crate::rate::Rate;
 use crate::skipped::Skipped;
@@ -157,9 +158,8 @@ impl Run<'_> {
         for (name, stored) in names.iter().zip(stored) {
             report.add_stored(&stored);
             if !stored.refused.is_empty() {
-                let reason = stored.refused.split(':').next().unwrap_or("refused");
                 let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
-                report.skip(&mut skipped, reason, name, &stored.refused)?;
+                skipped.note(&mut report.skips, reason_of(&stored.refused), name, &stored.refused)?;
             }
         }
         Ok(())

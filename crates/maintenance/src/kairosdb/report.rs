@@ -6,8 +6,7 @@ use plumbago_kairosdb::point::Reason;
 use plumbago_store::HistoryReport;
 use serde::{Deserialize, Serialize};
 
-use crate::skipped::{Counts, EXAMPLES_MAX, Skipped};
-use crate::verb::VerbError;
+use crate::counts::{HistoryCounts, SkipCounts};
 
 /// The results of an import.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -55,20 +54,14 @@ pub struct ImportKairosdbReport {
     pub future: u64,
     /// The same by storage rule.
     pub rules: Vec<RuleCounts>,
-    /// Series that did not exist.
-    pub created: u64,
     /// Series that existed with other settings than the rules give. They keep theirs.
     pub other_settings: u64,
-    /// Points and windows that were stored, in all stages.
-    pub stored: u64,
-    /// Points and windows whose slot was known already.
-    pub kept: u64,
-    /// Windows folded anew from stored and imported points.
-    pub folded: u64,
-    /// What was skipped, by reason.
-    pub skipped: BTreeMap<String, u64>,
-    /// A few of them for each reason.
-    pub examples: BTreeMap<String, Vec<String>>,
+    /// What became of the points and windows, in all stages.
+    #[serde(flatten)]
+    pub history: HistoryCounts,
+    /// What was skipped.
+    #[serde(flatten)]
+    pub skips: SkipCounts,
     /// The coarsest storage rules that lose no more than slots of a second; empty if they were not asked for.
     pub suggested_rules: String,
     /// How long it took.
@@ -111,22 +104,13 @@ impl ImportKairosdbReport {
             (&mut self.same_time, other.same_time),
             (&mut self.too_old, other.too_old),
             (&mut self.future, other.future),
-            (&mut self.created, other.created),
             (&mut self.other_settings, other.other_settings),
-            (&mut self.stored, other.stored),
-            (&mut self.kept, other.kept),
-            (&mut self.folded, other.folded),
         ] {
             *sum += more;
         }
         other.rules.iter().for_each(|rule| self.add_rule(rule.clone()));
-        for (reason, count) in &other.skipped {
-            *self.skipped.entry(reason.clone()).or_default() += count;
-        }
-        for (reason, examples) in &other.examples {
-            let known = self.examples.entry(reason.clone()).or_default();
-            known.extend(examples.iter().take(EXAMPLES_MAX - known.len().min(EXAMPLES_MAX)).cloned());
-        }
+        self.history.add(&other.history);
+        self.skips.add(&other.skips);
     }
 
     pub(super) fn add_rule(&mut self, rule: RuleCounts) {
@@ -146,24 +130,9 @@ impl ImportKairosdbReport {
         }
     }
 
-    /// Counts a line, a row or a series that was skipped, and lists it.
-    pub(super) fn skip(
-        &mut self,
-        skipped: &mut Skipped,
-        reason: &str,
-        what: &str,
-        text: &str,
-    ) -> Result<(), VerbError> {
-        let counts = Counts { skipped: &mut self.skipped, examples: &mut self.examples };
-        skipped.note(counts, reason, what, text)
-    }
-
     pub(super) fn add_stored(&mut self, stored: &HistoryReport) {
-        self.created += u64::from(stored.created);
+        self.history.note(stored);
         self.other_settings += u64::from(stored.differs);
-        self.stored += stored.stored;
-        self.kept += stored.kept;
-        self.folded += stored.folded;
     }
 }
 

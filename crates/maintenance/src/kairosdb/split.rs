@@ -104,7 +104,7 @@ impl Splitter {
 
     /// Notes something that cannot be read.
     pub(super) fn skip(&mut self, reason: &str, what: &str, why: &str) -> Result<(), VerbError> {
-        self.scratch.report().skip(&mut self.skipped, reason, what, why)
+        self.skipped.note(&mut self.scratch.report().skips, reason, what, why)
     }
 
     /// True if so much was taken that a checkpoint is worth it.

@@ -2,7 +2,7 @@
 
 mod line;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,9 +13,10 @@ use plumbago_store::{Creation, SettingsChange};
 use serde::{Deserialize, Serialize};
 
 use self::line::Line;
+use crate::counts::{SkipCounts, reason_of};
 use crate::import::Refusals;
 use crate::rate::Rate;
-use crate::skipped::{Counts, Skipped};
+use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::names::ImportNames;
 
@@ -36,10 +37,9 @@ pub struct ImportNamesReport {
     pub known: u64,
     /// Metrics that exist with other settings than their line has, which stay.
     pub other_settings: u64,
-    /// Lines that were skipped, by reason.
-    pub skipped: BTreeMap<String, u64>,
-    /// A few of them for each reason, and of the metrics with other settings.
-    pub examples: BTreeMap<String, Vec<String>>,
+    /// Lines that were skipped. The metrics with other settings have examples, too.
+    #[serde(flatten)]
+    pub skips: SkipCounts,
     /// True if nothing was changed.
     pub dry_run: bool,
     /// How long it took.
@@ -147,21 +147,18 @@ impl Run<'_> {
                     line.config(&rules).to_text()
                 );
                 // Listed beside the skipped lines, but not counted as one.
-                let mut uncounted = BTreeMap::new();
-                let counts = Counts { skipped: &mut uncounted, examples: &mut self.report.examples };
-                self.skipped.note(counts, "other_settings", &line.name, &text)?;
+                self.report.skips.note_example("other_settings", &line.name, &text);
+                self.skipped.list("other_settings", &line.name, &text)?;
             }
             Creation::Refused(why) => {
-                let reason = why.split(':').next().unwrap_or("refused").to_owned();
-                self.skip(&reason, &line.name, &why)?;
+                self.skip(reason_of(&why), &line.name, &why)?;
             }
         }
         Ok(())
     }
 
     fn skip(&mut self, reason: &str, what: &str, text: &str) -> Result<(), VerbError> {
-        let counts = Counts { skipped: &mut self.report.skipped, examples: &mut self.report.examples };
-        self.skipped.note(counts, reason, what, text)
+        self.skipped.note(&mut self.report.skips, reason, what, text)
     }
 }
 

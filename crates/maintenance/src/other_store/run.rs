@@ -7,6 +7,7 @@ use plumbago_store::{Creation, HistoryOptions, SettingsChange, StoredMetric};
 
 use super::report::ImportStoreReport;
 use super::source::SourceStore;
+use crate::counts::reason_of;
 use crate::done_list::DoneList;
 use crate::import::Refusals;
 use crate::rate::Rate;
@@ -82,7 +83,7 @@ impl<'a> Run<'a> {
                 if done.has(name) {
                     report.stored_before += 1;
                 } else if let Some(why) = unfit(name) {
-                    report.skip(skipped, "name", name, &why)?;
+                    skipped.note(&mut report.skips, "name", name, &why)?;
                 } else {
                     due.push(Due { name: name.to_owned(), slots: slots_of(&entry.config) });
                 }
@@ -182,10 +183,10 @@ impl<'a> Run<'a> {
             let name = &metric.history.name;
             match creation {
                 Creation::Refused(why) => {
-                    self.skip(name, reason(&why), &why)?;
+                    self.skip(name, reason_of(&why), &why)?;
                     continue;
                 }
-                Creation::Created => self.lock().report.created += 1,
+                Creation::Created => self.lock().report.history.created += 1,
                 Creation::Known(_) | Creation::Starting => {}
             }
             self.lock().report.without_points += 1;
@@ -210,7 +211,7 @@ impl<'a> Run<'a> {
         for ((name, ahead), stored) in rest.into_iter().zip(reports) {
             self.lock().report.add(&stored);
             if !stored.refused.is_empty() {
-                self.skip(&name, reason(&stored.refused), &stored.refused)?;
+                self.skip(&name, reason_of(&stored.refused), &stored.refused)?;
                 continue;
             }
             self.store_ahead(&name, &ahead).await?;
@@ -233,7 +234,7 @@ impl<'a> Run<'a> {
 
     fn skip(&self, name: &str, reason: &str, text: &str) -> Result<(), VerbError> {
         let State { report, skipped, .. } = &mut *self.lock();
-        report.skip(skipped, reason, name, text)
+        skipped.note(&mut report.skips, reason, name, text)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -274,11 +275,6 @@ fn unfit(name: &str) -> Option<String> {
         Ok(clean) => Some(format!("its name would be {clean} here")),
         Err(error) => Some(format!("it cannot be the name of a metric: {error}")),
     }
-}
-
-/// The short reason of a refusal, which stands before its first colon.
-fn reason(text: &str) -> &str {
-    text.split(':').next().unwrap_or("refused")
 }
 
 #[cfg(test)]

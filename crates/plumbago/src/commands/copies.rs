@@ -115,7 +115,7 @@ pub fn rename(args: &MoveArgs, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn show(done: &str, args: &PlanArgs, outcome: Outcome<CopiesReport>) -> Result<(), Failure> {
-    outcome.show(args.json, |report| summary(done, report), |report| report.skipped.is_empty())
+    outcome.show(args.json, |report| summary(done, report), |report| report.skips.is_empty())
 }
 
 fn summary(done: &str, report: &CopiesReport) -> String {
@@ -136,7 +136,7 @@ fn summary(done: &str, report: &CopiesReport) -> String {
         (u64::from(report.without_tags), "search left out: tagged series are not in memory"),
     ];
     add_counts(&mut text, &counts);
-    add_skipped(&mut text, "metrics need attention", &report.skipped, &report.examples);
+    add_skipped(&mut text, "metrics need attention", &report.skips);
     if report.dry_run {
         text.push_str("dry run, nothing is changed\n");
     }

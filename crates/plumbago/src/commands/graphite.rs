@@ -145,7 +145,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         skipped: skipped.map_err(|error| Failure::new(Exit::Usage, error))?,
         dry_run: args.dry_run,
     };
-    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skipped.is_empty())
+    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skips.is_empty())
 }
 
 /// Runs `plumbago import-events`.
@@ -180,24 +180,25 @@ fn server(
 }
 
 fn summary(report: &ImportGraphiteReport) -> String {
-    let rate = report.stored as f64 / report.seconds.max(0.001);
+    let history = &report.history;
+    let rate = history.stored as f64 / report.seconds.max(0.001);
     let mut text = format!(
         "{} metrics, {} new; {} points read by {} requests, {} stored in {:.1} s ({rate:.0} per second)\n",
-        report.metrics, report.created, report.points, report.requests, report.stored, report.seconds
+        report.metrics, history.created, report.points, report.requests, history.stored, report.seconds
     );
     let counts = [
         (report.stored_before, "metrics left out: the run before this one has stored them"),
         (report.tagged, "tagged series left out; --tags 'name=~.+' imports them"),
         (report.without_points, "metrics left out: the server has no points of them"),
-        (report.kept, "points left out: their slots were stored already"),
-        (report.folded, "windows folded anew from stored and imported points"),
+        (history.kept, "points left out: their slots were stored already"),
+        (history.folded, "windows folded anew from stored and imported points"),
         (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
     ];
     add_counts(&mut text, &counts);
     for (what, count) in &report.other_steps {
         text.push_str(&format!("  {count} answers with another step: {what}\n"));
     }
-    add_skipped(&mut text, "metrics need attention", &report.skipped, &report.examples);
+    add_skipped(&mut text, "metrics need attention", &report.skips);
     if report.dry_run {
         text.push_str("dry run, nothing is changed\n");
     }

@@ -102,14 +102,15 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         dry_run: args.dry_run,
     };
     let text = |report: &ImportKairosdbReport| summary(report, args.dry_run);
-    verb::carry_out(&verb, loaded)?.show(args.json, text, |report| report.skipped.is_empty())
+    verb::carry_out(&verb, loaded)?.show(args.json, text, |report| report.skips.is_empty())
 }
 
 fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
+    let history = &report.history;
     let rate = report.points as f64 / report.seconds.max(0.001);
     let mut text = format!(
         "{} files, {} entries, {} series, {} new; {} points read in {:.1} s ({:.0} per second)\n",
-        report.files, report.entries, report.series, report.created, report.points, report.seconds, rate
+        report.files, report.entries, report.series, history.created, report.points, report.seconds, rate
     );
     let counts = [
         (report.rows, "storage rows of the keyspace read"),
@@ -130,9 +131,9 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         ),
         (report.rounded, "whole numbers are beyond 2^53 and become the nearest number that can be kept"),
         (report.with_ttl, "points had a time to live, which is not kept: the storage rules decide"),
-        (report.stored, "points and windows stored, in all stages"),
-        (report.kept, "points and windows left out: their slots were stored already"),
-        (report.folded, "windows folded anew from stored and imported points"),
+        (history.stored, "points and windows stored, in all stages"),
+        (history.kept, "points and windows left out: their slots were stored already"),
+        (history.folded, "windows folded anew from stored and imported points"),
         (
             report.other_settings,
             "series existed with other settings than the rules give now, and keep theirs",
@@ -146,7 +147,7 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         text.push_str(&format!("  {count} points left out: {}\n", refused(reason)));
     }
     report.rules.iter().for_each(|rule| text.push_str(&of_rule(rule)));
-    add_skipped(&mut text, "need attention", &report.skipped, &report.examples);
+    add_skipped(&mut text, "need attention", &report.skips);
     if !report.suggested_rules.is_empty() {
         text.push_str("\nRules that lose no more than slots of a second, for storage-schemas.conf:\n\n");
         text.push_str(&report.suggested_rules);

@@ -70,7 +70,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         skipped: args.skipped.as_deref().map(absolute).transpose().context("--skipped").map_err(usage)?,
         dry_run: args.dry_run,
     };
-    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skipped.is_empty())
+    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skips.is_empty())
 }
 
 fn summary(report: &ImportNamesReport) -> String {
@@ -80,10 +80,10 @@ fn summary(report: &ImportNamesReport) -> String {
         (report.other_settings, "of them have other settings than the list, and keep theirs"),
     ];
     add_counts(&mut text, &counts);
-    for example in report.examples.get("other_settings").into_iter().flatten() {
+    for example in report.skips.examples.get("other_settings").into_iter().flatten() {
         text.push_str(&format!("    {example}\n"));
     }
-    add_skipped(&mut text, "lines need attention", &report.skipped, &report.examples);
+    add_skipped(&mut text, "lines need attention", &report.skips);
     if report.dry_run {
         text.push_str("dry run, nothing is changed\n");
     }

@@ -95,23 +95,24 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn summary(report: &ImportStoreReport) -> String {
-    let rate = report.stored as f64 / report.seconds.max(0.001);
+    let history = &report.history;
+    let rate = history.stored as f64 / report.seconds.max(0.001);
     let mut text = format!(
         "{} metrics of {}, {} new; {} slots and windows read, {} stored in {:.1} s ({rate:.0} per second)\n",
-        report.metrics, report.source, report.created, report.slots, report.stored, report.seconds
+        report.metrics, report.source, history.created, report.slots, history.stored, report.seconds
     );
     let counts = [
         (report.stored_before, "metrics left out: the run before this one has stored them"),
         (report.gone, "metrics left out: they were deleted there meanwhile"),
         (report.without_points, "metrics have no points; their names and settings are taken"),
         (report.other_settings, "metrics existed with other settings, and keep theirs"),
-        (report.kept, "slots left as they were: they were stored here already"),
-        (report.folded, "windows folded anew from points of both"),
+        (history.kept, "slots left as they were: they were stored here already"),
+        (history.folded, "windows folded anew from points of both"),
         (report.left_out, "slots left out: they have expired, or no stage of the metric takes them"),
         (report.ahead, "points ahead of now"),
     ];
     add_counts(&mut text, &counts);
-    add_skipped(&mut text, "metrics need attention", &report.skipped, &report.examples);
+    add_skipped(&mut text, "metrics need attention", &report.skips);
     report.damage.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     if report.dry_run {
         text.push_str("dry run, nothing is changed\n");

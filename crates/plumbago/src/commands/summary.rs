@@ -1,6 +1,6 @@
 //! Parts that the summaries of several commands have.
 
-use std::collections::BTreeMap;
+use plumbago_maintenance::counts::SkipCounts;
 
 /// Adds a line for each count that is not 0.
 pub(super) fn add_counts(text: &mut String, counts: &[(u64, &str)]) {
@@ -10,15 +10,10 @@ pub(super) fn add_counts(text: &mut String, counts: &[(u64, &str)]) {
 }
 
 /// Adds what was skipped, by reason, with the examples of each. `what` says what it is, like "files need attention".
-pub(super) fn add_skipped(
-    text: &mut String,
-    what: &str,
-    skipped: &BTreeMap<String, u64>,
-    examples: &BTreeMap<String, Vec<String>>,
-) {
-    for (reason, count) in skipped {
+pub(super) fn add_skipped(text: &mut String, what: &str, skips: &SkipCounts) {
+    for (reason, count) in &skips.skipped {
         text.push_str(&format!("  {count} {what}: {reason}\n"));
-        for example in examples.get(reason).into_iter().flatten() {
+        for example in skips.examples.get(reason).into_iter().flatten() {
             text.push_str(&format!("    {example}\n"));
         }
     }

@@ -122,7 +122,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         skipped: args.skipped.as_deref().map(absolute).transpose().map_err(usage)?,
         dry_run: args.dry_run,
     };
-    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| skipped(report) == 0)
+    verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skips.is_empty())
 }
 
 /// Runs `plumbago export-whisper`.
@@ -162,27 +162,24 @@ fn tagged_names(from: &str, directory: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-fn skipped(report: &ImportReport) -> u64 {
-    report.skipped.values().sum()
-}
-
 fn summary(report: &ImportReport) -> String {
-    let rate = report.stored as f64 / report.seconds.max(0.001);
+    let history = &report.history;
+    let rate = history.stored as f64 / report.seconds.max(0.001);
     let mut text = format!(
         "{} files, {} metrics, {} new; {} points stored in {:.1} s ({:.0} per second)\n",
-        report.files, report.metrics, report.created, report.stored, report.seconds, rate
+        report.files, report.metrics, history.created, history.stored, report.seconds, rate
     );
     let counts = [
         (report.unchanged, "metrics left out: their files have not changed since they were stored"),
         (report.other_settings, "metrics existed with other settings than their files have, and keep theirs"),
-        (report.kept, "points left out: their slots were stored already"),
-        (report.folded, "windows folded anew from stored and imported points"),
+        (history.kept, "points left out: their slots were stored already"),
+        (history.folded, "windows folded anew from stored and imported points"),
         (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
         (report.unknown_values, "slots left out: their value is not a number"),
         (report.read_again, "times a file was read again, because it had changed meanwhile"),
     ];
     add_counts(&mut text, &counts);
-    add_skipped(&mut text, "files need attention", &report.skipped, &report.examples);
+    add_skipped(&mut text, "files need attention", &report.skips);
     if report.dry_run {
         text.push_str("dry run, nothing is changed\n");
     }
