@@ -43,6 +43,7 @@ pub mod verbs;
 pub mod windows;
 
 mod alone;
+mod batches;
 mod done_list;
 mod drive;
 mod idle;

@@ -111,6 +111,16 @@ impl Work {
     pub fn go_on(&self) -> Result<(), VerbError> {
         if self.stop().is_cancelled() { Err(VerbError::Cancelled) } else { Ok(()) }
     }
+
+    /// Waits until a store on other machines has all rows, or the run is to end.
+    ///
+    /// # Errors
+    /// If it does not get them.
+    pub(crate) async fn all_sent(&self) -> Result<(), VerbError> {
+        self.progress.begin("waiting until the servers have all rows", None);
+        self.histories.all_sent(self.stop()).await?;
+        Ok(())
+    }
 }
 
 /// Takes points as from a sender.

@@ -100,8 +100,7 @@ pub(crate) async fn copy(plan: &CopyPlan, old: Old, work: &Work) -> Result<Copie
     result.and(cleaned)?;
     let (mut report, done) = run.end();
     if !plan.dry_run {
-        work.progress.begin("waiting until the servers have all rows", None);
-        work.histories.all_sent(work.stop()).await?;
+        work.all_sent().await?;
     }
     done.remove()?;
     report.seconds = began.elapsed().as_secs_f64();

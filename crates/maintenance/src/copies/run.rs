@@ -9,6 +9,7 @@ use plumbago_store::{CopyOptions, CopyReport, MetricCopy, SettingsChange};
 
 use super::report::CopiesReport;
 use super::{CopyPlan, Old};
+use crate::batches::batch_len;
 use crate::counts::reason_of;
 use crate::done_list::DoneList;
 use crate::import::Refusals;
@@ -259,13 +260,10 @@ fn refuse(report: &mut CopiesReport, copy: &MetricCopy, why: &str) {
 
 /// How many metrics are copied at once.
 fn at_once(subjects: &[Subject<'_>]) -> usize {
-    let mut slots = 0;
-    let fits = |(_, config): &&Subject<'_>| {
+    batch_len(subjects.iter(), BATCH, BATCH_SLOTS, |(_, config): &Subject<'_>| {
         let stages = config.iter().flat_map(|config| config.retention.stages());
-        slots += stages.map(|stage| u64::from(stage.points)).sum::<u64>();
-        slots <= BATCH_SLOTS
-    };
-    subjects.iter().take_while(fits).count().max(1)
+        stages.map(|stage| u64::from(stage.points)).sum::<u64>()
+    })
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ pub use self::source::{
 };
 
 use self::run::Run;
+use crate::batches::side_by_side;
 use crate::done_list::DoneList;
-use crate::import::side_by_side;
 use crate::skipped::Skipped;
 use crate::verb::{Verb as _, VerbError, Work};
 use crate::verbs::graphite::ImportGraphite;
@@ -54,8 +54,7 @@ pub(crate) async fn import(plan: &ImportGraphite, work: &Work) -> Result<ImportG
     skipped.flush()?;
     result?;
     if !plan.dry_run {
-        work.progress.begin("waiting until the servers have all rows", None);
-        work.histories.all_sent(work.stop()).await?;
+        work.all_sent().await?;
     }
     done.remove()?;
     report.seconds = began.elapsed().as_secs_f64();

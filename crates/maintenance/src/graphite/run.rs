@@ -10,6 +10,7 @@ use plumbago_store::{History, HistoryOptions};
 use super::plan::{Collected, Fit, Part, Request, requests};
 use super::report::ImportGraphiteReport;
 use super::source::{GraphiteSource, SourceError, SourceSeries};
+use crate::batches::batch_len;
 use crate::counts::reason_of;
 use crate::done_list::DoneList;
 use crate::import::Refusals;
@@ -21,7 +22,7 @@ use crate::verbs::graphite::ImportGraphite;
 /// Metrics of one request, at most.
 const TARGETS_MAX: usize = 20;
 /// Bytes of their names, at most: some servers read lines of 4,094 bytes only, and escaped names are longer.
-const NAMES_BYTES: usize = 1200;
+const NAMES_BYTES: u64 = 1200;
 /// How the names of whisper's files of tagged series begin, which graphite-web lists too.
 const TAGGED: &str = "_tagged.";
 /// Values that one answer has, about.
@@ -179,12 +180,7 @@ impl<'a> Run<'a> {
         let requests = self.requests(config, self.work.context.clock.now());
         let values = requests.iter().map(Request::values).max().unwrap_or(1).max(1);
         let most = usize::try_from(VALUES_MAX / values).unwrap_or(TARGETS_MAX).clamp(1, TARGETS_MAX);
-        let mut bytes = 0;
-        let fits = |metric: &&Metric| {
-            bytes += metric.name.len();
-            bytes <= NAMES_BYTES
-        };
-        metrics.iter().take(most).take_while(fits).count().max(1)
+        batch_len(metrics.iter(), most, NAMES_BYTES, |metric| metric.name.len() as u64)
     }
 
     /// Imports metrics of the same settings: one request for each stage.

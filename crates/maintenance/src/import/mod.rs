@@ -10,12 +10,10 @@ mod stored_files;
 mod walk;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use futures::future::join_all;
 use plumbago_model::MetricConfig;
 use plumbago_store::{
     History, HistoryReport, HistorySink, MetricCopier, MetricCreator, RangeDeleter, SettingsChanger,
@@ -30,6 +28,7 @@ pub use self::report::ImportReport;
 use self::read::{Reading, Trouble, read_metric};
 use self::stored_files::StoredFiles;
 use self::walk::{Found, Metric};
+use crate::batches::{batches, side_by_side};
 use crate::counts::reason_of;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
@@ -92,29 +91,6 @@ impl Refusals {
     }
 }
 
-/// Does work on items, several at a time. After an error the others end after their items.
-///
-/// # Errors
-/// The first error of any item.
-pub(crate) async fn side_by_side<'a, T, F: Future<Output = Result<(), VerbError>>>(
-    items: &'a [T],
-    workers: usize,
-    work: impl Fn(&'a T) -> F,
-) -> Result<(), VerbError> {
-    let (next, work) = (AtomicUsize::new(0), &work);
-    let worker = || async {
-        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = work(item).await;
-            if result.is_err() {
-                next.store(items.len(), Ordering::Relaxed);
-            }
-            result?;
-        }
-        Ok(())
-    };
-    join_all((0..workers).map(|_| worker())).await.into_iter().collect()
-}
-
 /// What a run shares between its workers.
 struct Run<'a> {
     plan: &'a ImportWhisper,
@@ -159,33 +135,15 @@ pub(crate) async fn import_whisper(
     work.progress.begin("slots", Some(slots));
     let state = Mutex::new(State { report, skipped, done });
     let run = Run { plan, work, state, refusals: Default::default() };
-    let result = side_by_side(&groups(&due), plan.workers, |group| run.group(group)).await;
+    let groups = batches(&due, GROUP_METRICS, GROUP_BYTES, Metric::bytes);
+    let result = side_by_side(&groups, plan.workers, |group| run.group(group)).await;
     let State { mut report, mut skipped, .. } =
         run.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.seconds = began.elapsed().as_secs_f64();
     skipped.flush()?;
     result?;
-    work.progress.begin("waiting until the servers have all rows", None);
-    work.histories.all_sent(work.stop()).await?;
+    work.all_sent().await?;
     Ok(report)
-}
-
-/// Divides metrics into groups for one call each.
-fn groups(metrics: &[Metric]) -> Vec<&[Metric]> {
-    let mut groups = Vec::new();
-    let mut rest = metrics;
-    while !rest.is_empty() {
-        let mut bytes = 0;
-        let fits = |metric: &&Metric| {
-            bytes += metric.bytes();
-            bytes <= GROUP_BYTES
-        };
-        let n = rest.iter().take(GROUP_METRICS).take_while(fits).count().max(1);
-        let (group, others) = rest.split_at(n);
-        groups.push(group);
-        rest = others;
-    }
-    groups
 }
 
 impl Run<'_> {

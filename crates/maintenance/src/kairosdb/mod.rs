@@ -25,8 +25,8 @@ use self::part::{Found, Limits};
 use self::scratch::{PARTS, Scratch};
 use self::split::Splitter;
 use self::suggest::Suggestions;
+use crate::batches::{batch_len, side_by_side};
 use crate::counts::reason_of;
-use crate::import::side_by_side;
 use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
@@ -35,7 +35,7 @@ use crate::verbs::kairosdb::ImportKairosdb;
 /// The directory of a run's files, in that of the jobs.
 const SCRATCH: &str = "import-kairosdb";
 /// Points that one call of the store gets, about.
-const GROUP_POINTS: usize = 500_000;
+const GROUP_POINTS: u64 = 500_000;
 /// Series that one call of the store gets, at most.
 const GROUP_SERIES: usize = 256;
 
@@ -57,8 +57,7 @@ pub(crate) async fn import(plan: &ImportKairosdb, work: &Work) -> Result<ImportK
         report.suggested_rules = suggestions.text(work.context.clock.now());
     }
     if !plan.dry_run {
-        work.progress.begin("waiting until the servers have all rows", None);
-        work.histories.all_sent(work.stop()).await?;
+        work.all_sent().await?;
     }
     report.seconds = began.elapsed().as_secs_f64();
     Ok(report)
@@ -143,12 +142,7 @@ impl Run<'_> {
         report: &mut ImportKairosdbReport,
     ) -> Result<(), VerbError> {
         self.work.go_on()?;
-        let mut points = 0;
-        let fits = |history: &&History| {
-            points += history.points() as usize;
-            points <= GROUP_POINTS
-        };
-        let len = series.iter().rev().take(GROUP_SERIES).take_while(fits).count().max(1);
+        let len = batch_len(series.iter().rev(), GROUP_SERIES, GROUP_POINTS, History::points);
         let group = series.split_off(series.len() - len);
         let points: u64 = group.iter().map(History::points).sum();
         self.rate.lock().await.take(points as usize).await;

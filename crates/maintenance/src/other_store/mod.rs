@@ -13,8 +13,8 @@ pub use self::source::{SourceStore, StoreConnector};
 
 use self::run::{Run, batches};
 use crate::alone::lock;
+use crate::batches::side_by_side;
 use crate::done_list::DoneList;
-use crate::import::side_by_side;
 use crate::skipped::Skipped;
 use crate::verb::{Verb as _, VerbError, Work};
 use crate::verbs::other_store::ImportStore;
@@ -60,8 +60,7 @@ async fn import_from(
     skipped.flush()?;
     result?;
     if !plan.dry_run {
-        work.progress.begin("waiting until the servers have all rows", None);
-        work.histories.all_sent(work.stop()).await?;
+        work.all_sent().await?;
     }
     done.remove()?;
     Ok(report)

@@ -7,6 +7,7 @@ use plumbago_store::{Creation, HistoryOptions, SettingsChange, StoredMetric};
 
 use super::report::ImportStoreReport;
 use super::source::SourceStore;
+use crate::batches;
 use crate::counts::reason_of;
 use crate::done_list::DoneList;
 use crate::import::Refusals;
@@ -244,20 +245,7 @@ impl<'a> Run<'a> {
 
 /// Divides metrics into batches.
 pub(super) fn batches(due: &[Due]) -> Vec<&[Due]> {
-    let mut batches = Vec::new();
-    let mut rest = due;
-    while !rest.is_empty() {
-        let mut slots = 0;
-        let fits = |due: &&Due| {
-            slots += due.slots;
-            slots <= BATCH_SLOTS
-        };
-        let len = rest.iter().take(BATCH).take_while(fits).count().max(1);
-        let (batch, others) = rest.split_at(len);
-        batches.push(batch);
-        rest = others;
-    }
-    batches
+    batches::batches(due, BATCH, BATCH_SLOTS, |due| due.slots)
 }
 
 fn is_asked_for(patterns: &[Pattern], name: &str) -> bool {
