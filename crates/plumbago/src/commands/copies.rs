@@ -6,7 +6,7 @@ use clap::Args;
 use plumbago_maintenance::copies::{CopiesReport, CopyPlan};
 use plumbago_maintenance::verbs::copies::{CopyMetrics, MoveMetrics};
 
-use super::summary::{add_counts, add_skipped};
+use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb::{self, Outcome};
 use crate::error::Failure;
 
@@ -137,8 +137,6 @@ fn summary(done: &str, report: &CopiesReport) -> String {
     ];
     add_counts(&mut text, &counts);
     add_skipped(&mut text, "metrics need attention", &report.skips);
-    if report.dry_run {
-        text.push_str("dry run, nothing is changed\n");
-    }
+    add_dry_run(&mut text, report.dry_run);
     text
 }

@@ -10,7 +10,7 @@ use plumbago_maintenance::graphite::{ImportGraphiteReport, SourceServer};
 use plumbago_maintenance::verbs::graphite::{ImportEvents, ImportGraphite};
 
 use super::own_file::OwnFile;
-use super::summary::{add_counts, add_skipped};
+use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
 use super::{moment, whisper::absolute};
 use crate::config::Config;
@@ -199,9 +199,7 @@ fn summary(report: &ImportGraphiteReport) -> String {
         text.push_str(&format!("  {count} answers with another step: {what}\n"));
     }
     add_skipped(&mut text, "metrics need attention", &report.skips);
-    if report.dry_run {
-        text.push_str("dry run, nothing is changed\n");
-    }
+    add_dry_run(&mut text, report.dry_run);
     text
 }
 
@@ -213,8 +211,6 @@ fn events_summary(report: &EventsReport) -> String {
         (report.too_long, "left out: they are too long"),
     ];
     add_counts(&mut text, &counts);
-    if report.dry_run {
-        text.push_str("dry run, nothing is changed\n");
-    }
+    add_dry_run(&mut text, report.dry_run);
     text
 }

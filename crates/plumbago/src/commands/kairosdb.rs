@@ -7,7 +7,7 @@ use clap::Args;
 use plumbago_maintenance::kairosdb::{ImportKairosdbReport, RuleCounts};
 use plumbago_maintenance::verbs::kairosdb::ImportKairosdb;
 
-use super::summary::{add_counts, add_skipped};
+use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
 use super::{moment, whisper::absolute};
 use crate::error::{Exit, Failure};
@@ -152,9 +152,7 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         text.push_str("\nRules that lose no more than slots of a second, for storage-schemas.conf:\n\n");
         text.push_str(&report.suggested_rules);
     }
-    if dry_run {
-        text.push_str("dry run, nothing is changed\n");
-    }
+    add_dry_run(&mut text, dry_run);
     text
 }
 

@@ -8,7 +8,7 @@ use plumbago_maintenance::names::ImportNamesReport;
 use plumbago_maintenance::verbs::names::ImportNames;
 
 use super::own_file::OwnFile;
-use super::summary::{add_counts, add_skipped};
+use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
 use super::whisper::absolute;
 use crate::error::{Exit, Failure};
@@ -84,8 +84,6 @@ fn summary(report: &ImportNamesReport) -> String {
         text.push_str(&format!("    {example}\n"));
     }
     add_skipped(&mut text, "lines need attention", &report.skips);
-    if report.dry_run {
-        text.push_str("dry run, nothing is changed\n");
-    }
+    add_dry_run(&mut text, report.dry_run);
     text
 }

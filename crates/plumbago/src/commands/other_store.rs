@@ -7,7 +7,7 @@ use clap::Args;
 use plumbago_maintenance::other_store::ImportStoreReport;
 use plumbago_maintenance::verbs::other_store::ImportStore;
 
-use super::summary::{add_counts, add_skipped};
+use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
 use super::whisper::absolute;
 use crate::config;
@@ -114,8 +114,6 @@ fn summary(report: &ImportStoreReport) -> String {
     add_counts(&mut text, &counts);
     add_skipped(&mut text, "metrics need attention", &report.skips);
     report.damage.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
-    if report.dry_run {
-        text.push_str("dry run, nothing is changed\n");
-    }
+    add_dry_run(&mut text, report.dry_run);
     text
 }

@@ -18,3 +18,10 @@ pub(super) fn add_skipped(text: &mut String, what: &str, skips: &SkipCounts) {
         }
     }
 }
+
+/// Adds that nothing was changed, if so.
+pub(super) fn add_dry_run(text: &mut String, dry_run: bool) {
+    if dry_run {
+        text.push_str("dry run, nothing is changed\n");
+    }
+}

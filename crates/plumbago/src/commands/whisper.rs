@@ -11,7 +11,7 @@ use plumbago_maintenance::select::Which;
 use plumbago_maintenance::verbs::whisper::{ExportWhisper, ImportWhisper};
 
 use super::since;
-use super::summary::{add_counts, add_skipped};
+use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
 use crate::error::{Exit, Failure};
 
@@ -180,9 +180,7 @@ fn summary(report: &ImportReport) -> String {
     ];
     add_counts(&mut text, &counts);
     add_skipped(&mut text, "files need attention", &report.skips);
-    if report.dry_run {
-        text.push_str("dry run, nothing is changed\n");
-    }
+    add_dry_run(&mut text, report.dry_run);
     text
 }
 
