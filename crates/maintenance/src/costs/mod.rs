@@ -48,6 +48,13 @@ pub struct Question {
     pub reads_are_noted: bool,
 }
 
+impl Question {
+    /// The time since which metrics are unused.
+    fn since(&self, now: i64) -> i64 {
+        now - i64::from(self.days) * DAY
+    }
+}
+
 /// The biggest tags.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tags {
@@ -101,16 +108,10 @@ pub async fn measure(
     limits: Limits,
 ) -> Result<Costs, VerbError> {
     let now = work.context.clock.now();
-    let since = now - i64::from(question.days) * DAY;
+    let since = question.since(now);
     let mut missing = Vec::new();
     let reads_noted_since = work.stores.rows.reads_noted_since().await?;
-    let unread = match question.reads_are_noted {
-        true => Unread::since(work, since).await?.map_err(|noted_since| {
-            let (noted, asked) = ((now - noted_since) / DAY, question.days);
-            format!("reads have been noted for {noted} days only, so nobody can tell what was unread for {asked} days")
-        }),
-        false => Err("the store does not note which metrics are read".to_owned()),
-    };
+    let unread = unread(work, &question, now).await?;
     let unread = unread.map_err(|why| missing.push(why)).ok();
     let tags = match tags(work, &question).await {
         Ok(tags) => Some(tags),
@@ -119,30 +120,9 @@ pub async fn measure(
             None
         }
     };
-    let mut walk =
-        Walk { source: Source::new(work, &question.under), since, unread, room: Some(MEASURED_MAX) };
-    let mut tally = Tally::new(&question, work.sizes.is_some());
-    let mut complete = true;
-    loop {
-        let Ok(batch) = timeout_at(limits.until, walk.next(work, &question.under)).await else {
-            complete = false;
-            break;
-        };
-        let Some(batch) = batch? else { break };
-        work.go_on()?;
-        if batch.rows.is_empty() {
-            continue;
-        }
-        if tally.total.metrics >= limits.metrics_max {
-            complete = false;
-            break;
-        }
-        tally = aside(move || {
-            tally.add(batch);
-            tally
-        })
-        .await?;
-    }
+    let walk = Walk { source: Source::new(work, &question.under), since, unread, room: Some(MEASURED_MAX) };
+    let tally = Tally::new(&question, work.sizes.is_some());
+    let (tally, complete) = tally_all(tally, walk, work, &question.under, limits).await?;
     let (rules, metadata) = (Arc::clone(rules), Arc::clone(&work.stores.metadata));
     let (found, newest) = aside(move || {
         let mut found = tally.end();
@@ -165,6 +145,48 @@ pub async fn measure(
         tags,
         missing,
     })
+}
+
+/// Which metrics are unread, or why nobody can tell.
+async fn unread(work: &Work, question: &Question, now: i64) -> Result<Result<Unread, String>, VerbError> {
+    if !question.reads_are_noted {
+        return Ok(Err("the store does not note which metrics are read".to_owned()));
+    }
+    let unread = Unread::since(work, question.since(now)).await?;
+    Ok(unread.map_err(|noted_since| {
+        let (noted, asked) = ((now - noted_since) / DAY, question.days);
+        format!(
+            "reads have been noted for {noted} days only, so nobody can tell what was unread for {asked} days"
+        )
+    }))
+}
+
+/// Adds all metrics below a directory. Returns false beside the tally if a limit ended it early.
+async fn tally_all(
+    mut tally: Tally,
+    mut walk: Walk,
+    work: &Work,
+    under: &str,
+    limits: Limits,
+) -> Result<(Tally, bool), VerbError> {
+    loop {
+        let Ok(batch) = timeout_at(limits.until, walk.next(work, under)).await else {
+            return Ok((tally, false));
+        };
+        let Some(batch) = batch? else { return Ok((tally, true)) };
+        work.go_on()?;
+        if batch.rows.is_empty() {
+            continue;
+        }
+        if tally.total.metrics >= limits.metrics_max {
+            return Ok((tally, false));
+        }
+        tally = aside(move || {
+            tally.add(batch);
+            tally
+        })
+        .await?;
+    }
 }
 
 /// Does work that takes a while on a thread for it.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use plumbago_graphite_client::split_user;
 use plumbago_maintenance::events::EventsReport;
@@ -12,7 +12,7 @@ use plumbago_maintenance::verbs::graphite::{ImportEvents, ImportGraphite};
 use super::own_file::OwnFile;
 use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
-use super::{moment, whisper::absolute};
+use super::{moment, paths};
 use crate::config::Config;
 use crate::error::{Exit, Failure};
 
@@ -131,7 +131,6 @@ pub struct EventsArgs {
 pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let (server, _user) = server(&args.server, &loaded.config, "import-graphite.user")?;
-    let skipped = args.skipped.as_deref().map(absolute).transpose().context("--skipped");
     let verb = ImportGraphite {
         server,
         globs: [args.globs.as_slice(), &args.query].concat(),
@@ -142,7 +141,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         workers: args.workers,
         rate: args.rate,
         overwrite: args.overwrite,
-        skipped: skipped.map_err(|error| Failure::new(Exit::Usage, error))?,
+        skipped: paths::of_option("--skipped", args.skipped.as_deref())?,
         dry_run: args.dry_run,
     };
     verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skips.is_empty())
@@ -175,7 +174,7 @@ fn server(
     }
     let file = user.map(|user| OwnFile::write(config, name, user.as_bytes())).transpose()?;
     let user_file = file.as_ref().map(|file| file.path().to_owned());
-    let ca = args.ca.as_deref().map(absolute).transpose().context("--ca").map_err(usage)?;
+    let ca = paths::of_option("--ca", args.ca.as_deref())?;
     Ok((SourceServer { url, user_file, ca }, file))
 }
 

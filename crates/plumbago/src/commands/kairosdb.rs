@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::Args;
 use plumbago_maintenance::kairosdb::{ImportKairosdbReport, RuleCounts};
 use plumbago_maintenance::verbs::kairosdb::ImportKairosdb;
 
+use super::moment;
+use super::paths::{absolute, of_option};
 use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
-use super::{moment, whisper::absolute};
 use crate::error::{Exit, Failure};
 
 const EXAMPLES: &str = "\
@@ -98,7 +98,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         rate: args.rate,
         overwrite: args.overwrite,
         suggest_rules: args.suggest_rules,
-        skipped: args.skipped.as_deref().map(absolute).transpose().context("--skipped").map_err(usage)?,
+        skipped: of_option("--skipped", args.skipped.as_deref())?,
         dry_run: args.dry_run,
     };
     let text = |report: &ImportKairosdbReport| summary(report, args.dry_run);

@@ -17,6 +17,7 @@ pub mod maintain;
 pub mod names;
 pub mod other_store;
 mod own_file;
+mod paths;
 pub mod replay;
 pub mod rescue;
 pub mod restore;

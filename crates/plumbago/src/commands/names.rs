@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::Args;
 use plumbago_maintenance::names::ImportNamesReport;
 use plumbago_maintenance::verbs::names::ImportNames;
 
 use super::own_file::OwnFile;
+use super::paths::{absolute, of_option};
 use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
-use super::whisper::absolute;
 use crate::error::{Exit, Failure};
 
 const EXAMPLES: &str = "\
@@ -67,7 +66,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let verb = ImportNames {
         file: list,
         rate: args.rate,
-        skipped: args.skipped.as_deref().map(absolute).transpose().context("--skipped").map_err(usage)?,
+        skipped: of_option("--skipped", args.skipped.as_deref())?,
         dry_run: args.dry_run,
     };
     verb::carry_out(&verb, loaded)?.show(args.json, summary, |report| report.skips.is_empty())

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::Args;
 use plumbago_maintenance::other_store::ImportStoreReport;
 use plumbago_maintenance::verbs::other_store::ImportStore;
 
+use super::paths::{absolute, of_option};
 use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
-use super::whisper::absolute;
 use crate::config;
 use crate::error::{Exit, Failure};
 
@@ -88,7 +87,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         overwrite: args.overwrite,
         workers: args.workers,
         rate: args.rate,
-        skipped: args.skipped.as_deref().map(absolute).transpose().context("--skipped").map_err(usage)?,
+        skipped: of_option("--skipped", args.skipped.as_deref())?,
         dry_run: args.dry_run,
     };
     verb::carry_out(&verb, loaded)?.show(args.json, summary, ImportStoreReport::is_whole)

@@ -10,6 +10,7 @@ use plumbago_maintenance::import::ImportReport;
 use plumbago_maintenance::select::Which;
 use plumbago_maintenance::verbs::whisper::{ExportWhisper, ImportWhisper};
 
+use super::paths::absolute;
 use super::since;
 use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
@@ -137,11 +138,6 @@ pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let (which, replace, dry_run) = (Which::glob(&args.glob), args.replace, args.dry_run);
     let outcome = verb::carry_out(&ExportWhisper { directory, which, replace, dry_run }, loaded)?;
     outcome.show(args.json, |report| export_summary(report, dry_run), |report| report.skipped == 0)
-}
-
-/// The path for a daemon, which has another working directory.
-pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    std::path::absolute(path).with_context(|| path.display().to_string())
 }
 
 /// The file with the names of tagged series. The names of a graphite-web are written to one in `directory`.

@@ -189,24 +189,8 @@ impl Reload {
         if let (Some(handle), Some(filter)) = (&self.level, log::filter(&config.log.level)) {
             let _ = handle.reload(filter);
         }
-        match config::read_rules(config) {
-            Ok(read) => {
-                live.rules.name_files(config);
-                if files.iter().any(|key| RULES.contains(key)) {
-                    let count = read.configs().len();
-                    live.rules.replace(read);
-                    tracing::info!(
-                        "storage rules reloaded, {count} configuration(s); they apply to metrics that are created from now on"
-                    );
-                }
-            }
-            Err(problems) => {
-                kept.extend(RULES);
-                outcome.fail_with(
-                    problems.iter().map(text),
-                    "the old rules stay in effect (storage_schemas, storage_aggregation)",
-                );
-            }
+        if !apply_rules(config, files, live, outcome) {
+            kept.extend(RULES);
         }
         if let Err(error) = live.listeners.reload(&config.ingest) {
             kept.extend(files.iter().filter(|key| key.starts_with("ingest.")));
@@ -240,6 +224,18 @@ impl Reload {
             outcome.fail_with(std::iter::once(error.to_string()), what);
         }
         self.apply_limits(config, live);
+        kept.extend(self.apply_certificates(config, files, outcome));
+        self.note_files(files, &kept, outcome);
+    }
+
+    /// Reads the certificates of the ports again. Returns the keys of files that could not be used.
+    fn apply_certificates(
+        &self,
+        config: &Config,
+        files: &BTreeSet<&'static str>,
+        outcome: &mut Outcome,
+    ) -> BTreeSet<&'static str> {
+        let mut kept = BTreeSet::new();
         for (section, certificates) in &self.certificates {
             let files_of = match *section {
                 "api" => config.api.tls.files(),
@@ -247,12 +243,13 @@ impl Reload {
                 _ => config.admin.tls.files(),
             };
             if let Err(error) = certificates.reload(&files_of) {
-                kept.extend(files.iter().filter(|key| key.starts_with(&format!("{section}.tls."))));
+                let prefix = format!("{section}.tls.");
+                kept.extend(files.iter().filter(|key| key.starts_with(&prefix)));
                 let what = format!("{section}.tls was not reloaded; the old certificate stays in effect");
                 outcome.fail_with(std::iter::once(error.to_string()), &what);
             }
         }
-        self.note_files(files, &kept, outcome);
+        kept
     }
 
     fn apply_limits(&self, config: &Config, live: &Live<'_>) {
@@ -336,6 +333,35 @@ impl Outcome {
             }
         }
         tracing::error!("{consequence}");
+    }
+}
+
+/// Reads the storage rules again. Returns false if they have errors, and stay as they were.
+fn apply_rules(
+    config: &Config,
+    files: &BTreeSet<&'static str>,
+    live: &Live<'_>,
+    outcome: &mut Outcome,
+) -> bool {
+    match config::read_rules(config) {
+        Ok(read) => {
+            live.rules.name_files(config);
+            if files.iter().any(|key| RULES.contains(key)) {
+                let count = read.configs().len();
+                live.rules.replace(read);
+                tracing::info!(
+                    "storage rules reloaded, {count} configuration(s); they apply to metrics that are created from now on"
+                );
+            }
+            true
+        }
+        Err(problems) => {
+            outcome.fail_with(
+                problems.iter().map(text),
+                "the old rules stay in effect (storage_schemas, storage_aggregation)",
+            );
+            false
+        }
     }
 }
 

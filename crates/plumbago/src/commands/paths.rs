@@ -1,0 +1,18 @@
+//! Paths as a daemon needs them, which has another working directory.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::error::{Exit, Failure};
+
+/// The absolute path.
+pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| path.display().to_string())
+}
+
+/// The absolute path that an option has, if it was given. `option` is its name, like `--skipped`.
+pub(super) fn of_option(option: &'static str, path: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let path = path.map(absolute).transpose().context(option);
+    path.map_err(|error| Failure::new(Exit::Usage, error))
+}
