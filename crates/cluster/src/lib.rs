@@ -5,8 +5,10 @@
 //! [`SharedStore`](plumbago_store::SharedStore), and two traits of its own, [`LocalMetrics`] and [`Outbox`].
 //! So its tests can run in memory.
 //!
-//! Start at [`Member`], which is this daemon in the cluster. [`Names`] keeps the local copy of the names,
-//! [`peers`] reads the pending rows and the events of other daemons, [`TaggedSeries`] tags and hides series.
+//! Start at [`Member`], which is this daemon in the cluster. [`Names`] keeps the local copy of the names:
+//! `load` reads all of them, `follow` the changes, and `scan` says what is read again. `resend` sends rows again that a
+//! server may have lost. [`peers`] reads the pending rows and the events of other daemons, [`TaggedSeries`] tags and hides
+//! series, [`LeaseKeeper`] decides which daemon runs a job.
 
 mod clocks;
 mod error;

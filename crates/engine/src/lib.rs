@@ -9,7 +9,9 @@
 //! * `read`: series from heads, store and peers.
 //! * `quotas`: what the metrics below a directory may take, and take.
 //! * `import`: the history of metrics from another program, stored beside the points that they get meanwhile.
-//! * `copy`: metrics get other names, and what they have, for another store.
+//! * `change`: metrics get other settings; `change/stages.rs` fills their new stages.
+//! * `copy`: metrics get other names (`copy/read.rs`, `copy/snapshot.rs`), and what they have, for another store
+//!   (`copy/stored.rs`).
 //! * `ranges`: a range of time of a metric is deleted.
 //! * `recover`: a start after a stop or a crash.
 //!

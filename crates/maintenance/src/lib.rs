@@ -1,17 +1,25 @@
-//! Jobs that keep a store clean, and their schedule. They remove empty directories, create missing ones,
-//! delete rows that no reader can use and metrics that no longer get points, and correct windows that differ from
-//! their raw slots. And the verbs of the command line that work on a store, which a daemon runs as jobs ([`verb`]), such
-//! as storing whisper files ([`import`]) and writing them ([`export`]), and storing the history of a KairosDB
-//! ([`kairosdb`]) or of another Graphite server ([`graphite`]), its events ([`events`]), and lists of names ([`names`]), and
-//! giving metrics other names ([`copies`]), and storing what another store has ([`other_store`]).
-//! And backups of a data directory ([`backup`]).
+//! Jobs that keep a store clean, and the verbs and questions of the command line that work on a store.
+//!
+//! * **Jobs** ([`job::Job`]) remove empty directories and create missing ones ([`directories`]), delete rows that no reader
+//!   can use ([`rows`]) and metrics that no longer get points ([`expire`]), and correct windows that differ from their raw
+//!   slots ([`windows`]). `jobs` lists them, [`schedule`] starts them, and `drive` is the loop that they share.
+//! * **Verbs** ([`verb`]) are what a command asks for. A daemon runs them as jobs ([`runs`]). Each is a file in [`verbs`];
+//!   the big ones have their work beside it: whisper files are stored ([`import`]) and written ([`export`]), and the history
+//!   of a KairosDB ([`kairosdb`]), of another Graphite server ([`graphite`]) and of another store ([`other_store`]), events
+//!   ([`events`]) and lists of names ([`names`]) are stored; metrics get other names ([`copies`]); a data directory is
+//!   backed up ([`backup`]). They share `batches` for their work, [`counts`] and `skipped` for their reports, `done_list`,
+//!   with which a run that was killed goes on, `alone`, which refuses a second run, and `rate` and `pace`, which limit what
+//!   a run takes from others.
+//! * **Questions** ([`question`]) are what a command wants to know, one file each in [`questions`].
+//! * A daemon asks more for its web page: what rules do with names ([`tester`]) and what costs ([`costs`]).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
 //! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion
 //! covers only rows written before the job read them, and the job checks deleted names again afterwards
 //! (`docs/decisions/clean-up.md`).
 //!
-//! Must not know: listeners, HTTP, the command line, which store it is. Start at [`job::Job`].
+//! Must not know: listeners, HTTP, the command line, which store it is. Start at [`job::Job`] for what runs by itself, and at
+//! [`verb`] for what is asked for.
 
 pub mod backup;
 pub mod checkpoint;
