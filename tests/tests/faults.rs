@@ -89,7 +89,7 @@ impl Run {
         self.start();
     }
 
-    fn unsent(&self) -> u64 {
+    pub(crate) fn unsent(&self) -> u64 {
         self.daemon().counters().sum("plumbago_spool_pending_rows")
     }
 

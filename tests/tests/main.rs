@@ -41,6 +41,7 @@ mod maintenance;
 mod memory;
 mod mistakes;
 mod monitoring;
+mod node_disk_full;
 mod old_data;
 mod older;
 mod opentsdb_compare;

@@ -102,6 +102,52 @@ fn a_keyspace_made_again() {
     run.check_server("after the keyspace was made again");
 }
 
+/// At the address of the node another cluster answers for a while, which has a keyspace of that name with other
+/// tables. They are named, points are kept, and everything arrives once it is the right cluster again.
+#[test]
+fn another_cluster_at_the_address() {
+    const KEYSPACE: &str = "elsewhere";
+    let options = Options { heap_mib: 320, sasi: false, ..Options::default() };
+    let Some(mut cluster) = cluster_for_test(1, &options) else { return };
+    let mut run = Run::new(KEYSPACE, &cluster.contact_points(), 69);
+    run.syncdb();
+    run.start();
+    run.steps(20);
+    run.sent();
+
+    let node = cluster.node(0);
+    let data = node.data();
+    let ours = data.with_extension("ours");
+    node.stop();
+    std::fs::rename(&data, &ours).unwrap();
+    std::fs::create_dir(&data).unwrap();
+    node.start().unwrap();
+    let mut cql = node.connect().unwrap();
+    for name in [KEYSPACE.to_owned(), format!("{KEYSPACE}_metadata")] {
+        let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+        cql.query(&format!("CREATE KEYSPACE {name} WITH replication = {replication}")).unwrap();
+    }
+    let table = "datapoints_1440p_10s_0";
+    cql.query(&format!("CREATE TABLE {KEYSPACE}.{table} (metric text PRIMARY KEY, value int)")).unwrap();
+    run.steps(5);
+    wait_until("the other tables to be named", || {
+        let ready = run.ready();
+        ready.status == 503 && ready.body.contains(table) && ready.body.contains("syncdb")
+    });
+    assert!(run.unsent() > 0);
+    drop(cql);
+
+    let node = cluster.node(0);
+    node.kill();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&ours, &data).unwrap();
+    node.start().unwrap();
+    run.starts_noted(&cluster);
+    run.sent();
+    wait_until("the end of the trouble", || run.ready().status == 200);
+    run.check_server("after another cluster had answered");
+}
+
 fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 / 60 * 60
 }

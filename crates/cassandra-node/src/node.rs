@@ -34,6 +34,11 @@ impl Node {
         artifacts: &Artifacts,
     ) -> Result<Self, NodeError> {
         cache::make(directory.clone())?;
+        if let Some((_, disk)) = options.disk.as_ref().filter(|(node, _)| *node == place.number) {
+            let data = directory.join("data");
+            let failed = NodeError::io(format!("linking {} to {}", data.display(), disk.display()));
+            std::os::unix::fs::symlink(cache::make(disk.clone())?, &data).map_err(failed)?;
+        }
         settings::write(&directory, place, options)?;
         let log = cache::new_log(&place.address.to_string())?;
         let (options, artifacts) = (options.clone(), artifacts.clone());

@@ -1,5 +1,7 @@
 //! The options of nodes.
 
+use std::path::PathBuf;
+
 use crate::release::Release;
 
 /// When Cassandra syncs its commit log to disk (`commitlog_sync`).
@@ -35,6 +37,9 @@ pub struct Options {
     pub quick: bool,
     /// The data centre of each node, in turn; empty if all are in the same, without a name.
     pub datacenters: Vec<String>,
+    /// A node, counted from 0, and the directory on another file system that has all its data: tables, commit log
+    /// and hints.
+    pub disk: Option<(usize, PathBuf)>,
     /// Additional lines for `cassandra.yaml`. They must not repeat a key that this crate writes.
     pub more: Vec<String>,
     /// Additional arguments for Java.
@@ -53,6 +58,7 @@ impl Default for Options {
             expiry_before_2038: false,
             quick: true,
             datacenters: Vec::new(),
+            disk: None,
             more: Vec::new(),
             java: Vec::new(),
         }

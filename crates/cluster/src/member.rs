@@ -26,13 +26,14 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) const RETRY_LINE_MS: i64 = 60_000;
 
 /// The conditions that [`Member::report`] states.
-pub const CONDITIONS: [&str; 9] = [
+pub const CONDITIONS: [&str; 10] = [
     "schema",
     "store_down",
     "refused_tables",
     "join",
     "unacknowledged",
     "spool",
+    "nodes_missing",
     "deferred_rows",
     "features_off",
     "clock_ahead",
@@ -180,7 +181,12 @@ impl Member {
             .outbox
             .last_error()
             .filter(|_| is_up)
-            .map(|error| format!("rows stay in the spool because they are not acknowledged: {error}"));
+            .map(|error| {
+                format!(
+                    "rows stay in the spool because they are not acknowledged; look at the servers' load, disks and \
+                     logs: {error}"
+                )
+            });
         for (name, text) in [
             ("schema", listed(status.fatal)),
             ("store_down", down),
@@ -198,6 +204,8 @@ impl Member {
                  retried every `sender.retry_deferred_every`{why}"
             )
         });
+        let missing = self.0.store.missing_servers().filter(|_| is_up);
+        conditions.set(Severity::Warning, "nodes_missing", missing);
         conditions.set(Severity::Warning, "deferred_rows", deferred);
         conditions.set(Severity::Warning, "features_off", listed(status.features_off));
         conditions.set(Severity::Warning, "clock_ahead", self.ahead().clone());

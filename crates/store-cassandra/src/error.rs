@@ -75,3 +75,33 @@ fn kind_of_answer(error: &DbError) -> ErrorKind {
 pub(crate) fn is_invalid(error: &StoreError) -> bool {
     error.kind == ErrorKind::Invalid
 }
+
+#[cfg(test)]
+mod tests {
+    use scylla::errors::WriteType;
+    use scylla::statement::Consistency;
+
+    use super::*;
+
+    /// What a server answers whose disk is full, or whose replicas cannot write: all of it is retried without end.
+    #[test]
+    fn a_server_in_trouble_is_retried() {
+        let (consistency, write_type) = (Consistency::LocalQuorum, WriteType::UnloggedBatch);
+        let answers = [
+            DbError::Overloaded,
+            DbError::ServerError,
+            DbError::IsBootstrapping,
+            DbError::Unavailable { consistency, required: 2, alive: 1 },
+            DbError::WriteTimeout { consistency, received: 1, required: 2, write_type: write_type.clone() },
+            DbError::WriteFailure { consistency, received: 1, required: 2, numfailures: 1, write_type },
+        ];
+        for answer in answers {
+            let text = answer.to_string();
+            let attempt = RequestAttemptError::DbError(answer, String::new());
+            let error = request("write", ExecutionError::LastAttemptError(attempt));
+            assert!(error.is_transient(), "{text}: {:?}", error.kind);
+        }
+        let silent = request("write", ExecutionError::RequestTimeout(std::time::Duration::from_secs(3)));
+        assert_eq!(silent.kind, ErrorKind::Timeout);
+    }
+}

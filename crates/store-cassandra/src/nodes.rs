@@ -22,6 +22,9 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 /// Timeout of a request to a node. Other nodes are asked meanwhile.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Most nodes that a message names.
+const NAMED_MAX: usize = 10;
+
 /// What is known about a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Seen {
@@ -108,13 +111,12 @@ impl Starts {
 }
 
 /// Asks the nodes until the future is dropped, all side by side. Calls `restarted` for each node that was
-/// started again since the last answer, and `counted` in each round with the number of known and of connected
-/// nodes.
+/// started again since the last answer, and `looked` in each round with the known nodes.
 pub(crate) async fn watch(
     session: &Session,
     starts: &Starts,
     restarted: impl Fn(),
-    counted: impl Fn(usize, usize),
+    looked: impl Fn(&[Arc<Node>]),
 ) {
     let mut answers = FuturesUnordered::new();
     let mut asking = HashSet::new();
@@ -142,7 +144,7 @@ pub(crate) async fn watch(
                 let nodes = state.get_nodes_info();
                 let connected: HashMap<Uuid, bool> =
                     nodes.iter().map(|node| (node.host_id, node.is_connected())).collect();
-                counted(connected.len(), connected.values().filter(|is_connected| **is_connected).count());
+                looked(nodes);
                 let now = Instant::now();
                 for due in starts.due(&connected, &asking, now) {
                     let Some(node) = nodes.iter().find(|node| node.host_id == due).cloned() else { continue };
@@ -155,6 +157,30 @@ pub(crate) async fn watch(
             }
         }
     }
+}
+
+/// Which nodes are not connected, as text for operators; `None` if it is none or all of them. `datacenter` is the
+/// local one, whose nodes alone count; if it is empty, all do.
+pub(crate) fn missing(nodes: &[Arc<Node>], datacenter: &str, role: &str) -> Option<String> {
+    let is_used = |node: &&Arc<Node>| datacenter.is_empty() || node.datacenter.as_deref() == Some(datacenter);
+    let used: Vec<(String, bool)> =
+        nodes.iter().filter(is_used).map(|node| (node.address.to_string(), node.is_connected())).collect();
+    named(&used, role)
+}
+
+/// The same for addresses, each with whether it is connected.
+fn named(nodes: &[(String, bool)], role: &str) -> Option<String> {
+    let mut away: Vec<&str> =
+        nodes.iter().filter(|(_, up)| !up).map(|(address, _)| address.as_str()).collect();
+    let (count, all) = (away.len(), nodes.len());
+    if count == 0 || count == all {
+        return None;
+    }
+    away.sort_unstable();
+    away.truncate(NAMED_MAX);
+    let others = if count > NAMED_MAX { ", and others" } else { "" };
+    let named = away.join(", ");
+    Some(format!("{count} of {all} nodes of the cluster of {role} cannot be reached: {named}{others}"))
 }
 
 /// The gossip generation of the node, which is new with each start; the inner `None` if the server has none.
@@ -177,6 +203,23 @@ mod tests {
 
     const NODE: Uuid = Uuid::from_u128(1);
     const OTHER: Uuid = Uuid::from_u128(2);
+
+    #[test]
+    fn the_nodes_that_are_missing_are_named() {
+        let node = |address: &str, is_connected| (address.to_owned(), is_connected);
+        let (up, down) = (node("10.0.0.1:9042", true), node("10.0.0.2:9042", false));
+        let said = named(&[up.clone(), down.clone(), up.clone()], "points").unwrap();
+        assert_eq!(said, "1 of 3 nodes of the cluster of points cannot be reached: 10.0.0.2:9042");
+        assert_eq!(named(std::slice::from_ref(&up), "points"), None);
+        assert_eq!(
+            named(std::slice::from_ref(&down), "points"),
+            None,
+            "all are missing, which is said otherwise"
+        );
+        let mut many = vec![down; NAMED_MAX + 1];
+        many.push(up);
+        assert!(named(&many, "names").unwrap().ends_with(", and others"));
+    }
 
     #[test]
     fn a_restart_is_seen_without_a_lost_connection() {

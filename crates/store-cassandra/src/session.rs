@@ -11,6 +11,7 @@ use scylla::client::PoolSize;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::{Session, TlsContext};
 use scylla::client::session_builder::SessionBuilder;
+use scylla::cluster::Node;
 use scylla::cluster::metadata::Strategy;
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
@@ -79,6 +80,8 @@ struct Shared {
     starts: nodes::Starts,
     /// Whether none of the nodes is connected any more.
     is_lost: AtomicBool,
+    /// The nodes that are used but not connected, as text for operators; `None` if all are, or none is.
+    missing: Mutex<Option<String>>,
     replication: Mutex<Replication>,
     /// How often the replication or the local data centre has changed.
     changes: AtomicU64,
@@ -159,6 +162,7 @@ impl Cluster {
             restarts: AtomicU64::new(0),
             starts: nodes::Starts::default(),
             is_lost: AtomicBool::new(false),
+            missing: Mutex::default(),
             replication: Mutex::default(),
             changes: AtomicU64::new(0),
             stats: stats.clone(),
@@ -200,6 +204,12 @@ impl Cluster {
             return Some(format!("{down}{why}"));
         }
         self.shared.is_lost.load(Ordering::Acquire).then(|| self.shared.settings.lost())
+    }
+
+    /// Which of several nodes are not connected, as text for operators; `None` if all are, or none is. Nodes of
+    /// other data centres do not count if a local one is used.
+    pub(crate) fn missing(&self) -> Option<String> {
+        self.shared.missing().clone()
     }
 
     /// The driver's session. During the first attempt to connect it waits for the result, so that calls right
@@ -279,11 +289,11 @@ async fn run(shared: Arc<Shared>, tls: Option<Arc<rustls::ClientConfig>>) {
     shared.note_replication(&session, &addresses);
     shared.link.send_replace(Link::Up(session.clone()));
     let restarted = || shared.restarted();
-    let counted = |known, up| {
-        shared.counted(known, up);
+    let looked = |nodes: &[Arc<Node>]| {
+        shared.count(nodes);
         shared.note_replication(&session, &addresses);
     };
-    nodes::watch(&session, &shared.starts, restarted, counted).await;
+    nodes::watch(&session, &shared.starts, restarted, looked).await;
 }
 
 fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
@@ -445,9 +455,16 @@ impl Shared {
         chosen.unwrap_or_default()
     }
 
-    fn counted(&self, known: usize, up: usize) {
+    fn missing(&self) -> MutexGuard<'_, Option<String>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, nodes: &[Arc<Node>]) {
+        let (known, up) = (nodes.len(), nodes.iter().filter(|node| node.is_connected()).count());
         let is_lost = known > 0 && up == 0;
         self.is_lost.store(is_lost, Ordering::Release);
+        let datacenter = Arc::clone(&self.replication().datacenter);
+        *self.missing() = nodes::missing(nodes, &datacenter, self.settings.role);
         // With two clusters, the gauges are about the one for points.
         if self.settings.role != NAMES {
             self.stats.nodes.set(known as f64);

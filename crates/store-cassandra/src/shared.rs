@@ -22,6 +22,11 @@ const FEATURES_MAX: usize = 10;
 /// Difference between the server's clock and ours from which the status mentions it, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 1000;
 
+/// What an operator can do about a node that cannot be reached. A node whose disk is full ends, or it runs on
+/// without listening.
+const ADVICE: &str = "Where a node has ended or hangs, look at its log; if the disk of its data or commit log is full, \
+                      make space; then start it again, even if its process still runs";
+
 #[async_trait]
 impl ReadNotes for CassandraStore {
     async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
@@ -41,7 +46,15 @@ impl SharedStore for CassandraStore {
 
     fn down_reason(&self) -> Option<String> {
         let why = self.trouble()?;
-        Some(format!("Cassandra cannot be reached ({why}): points are kept in the spool"))
+        Some(format!("Cassandra cannot be reached ({why}): points are kept in the spool. {ADVICE}"))
+    }
+
+    fn missing_servers(&self) -> Option<String> {
+        let missing = self.missing()?;
+        Some(format!(
+            "{missing}. Rows for which too few other nodes are left wait in the spool, all others are stored. \
+             {ADVICE}. What it missed is sent again"
+        ))
     }
 
     fn node_starts(&self) -> Vec<NodeStart> {

@@ -107,6 +107,14 @@ impl CassandraStore {
         self.clusters.points.trouble().or_else(|| self.clusters.names.trouble())
     }
 
+    /// Which of several nodes are not connected, as text for operators; `None` if all are, or none is.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let Clusters { points, names, .. } = &self.clusters;
+        let of_names = || names.missing().filter(|_| !Arc::ptr_eq(points, names));
+        let missing: Vec<String> = points.missing().into_iter().chain(of_names()).collect();
+        (!missing.is_empty()).then(|| missing.join("; "))
+    }
+
     /// The data centre of the points whose nodes are used: that of the settings or, if they name none and the
     /// keyspace has replicas in several, that of the contact points. Empty for no preference.
     pub fn datacenter(&self) -> Arc<str> {

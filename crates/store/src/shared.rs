@@ -112,6 +112,9 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// Why the servers cannot be reached, for operators; `None` if they can.
     fn down_reason(&self) -> Option<String>;
 
+    /// Which servers cannot be reached although others can, and what to do, for operators; `None` if there are none.
+    fn missing_servers(&self) -> Option<String>;
+
     /// The known servers of the points, as of the last requests to them. Empty before the first connection.
     fn node_starts(&self) -> Vec<NodeStart>;
 

@@ -209,6 +209,10 @@ impl SharedStore for Connection {
         self.ask().is_err().then(|| "the server is down".to_owned())
     }
 
+    fn missing_servers(&self) -> Option<String> {
+        None
+    }
+
     fn node_starts(&self) -> Vec<NodeStart> {
         self.server.starts.lock().unwrap().clone()
     }
