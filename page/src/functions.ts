@@ -1,4 +1,4 @@
-// What /functions says, and what a target looks like at a place. Pure.
+// The descriptions from /functions, and the syntax at a place in a target. Pure.
 
 export interface Parameter {
   name: string;

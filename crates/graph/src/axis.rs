@@ -151,7 +151,8 @@ impl Limits {
         (bottom, top)
     }
 
-    /// The round step that leaves the least empty room at an end, divided into one of these numbers of steps.
+    /// The round step that leaves the least empty room at an end if the range is divided into one of these numbers of
+    /// steps.
     fn step(&self, divisors: &[u32], is_binary: bool) -> f64 {
         let (fewest, most) = (divisors.iter().min(), divisors.iter().max());
         let (Some(fewest), Some(most)) = (fewest.copied().map(f64::from), most.copied().map(f64::from))

@@ -1,5 +1,5 @@
-//! Points that came with requests to the API's port. They take the same way as those of the listeners: lists, rewrite
-//! rules, names, counters, sink.
+//! Points that came with requests to the API's port. They pass through the same steps as those of the listeners:
+//! lists, rewrite rules, names, counters, sink.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::protocol::{BATCH_BYTES, Intake, Losses};
 use crate::reject::Reject;
 use crate::stats::{Listener, ListenerStats};
 
-/// How long a request waits until the batches of others are on their way to the engine.
+/// How long a request waits for its turn, while batches of other requests go to the engine.
 const TURN: Duration = Duration::from_secs(10);
 
 /// Takes the points of requests to the API's port.

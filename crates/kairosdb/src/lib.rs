@@ -18,9 +18,9 @@ pub mod table;
 mod tags;
 mod unit;
 
-/// Most parts of one kind in a query: metrics, aggregators, tags, filters.
+/// Maximum number of parts of one kind in a query: metrics, aggregators, tags, filters.
 const PARTS_MAX: usize = 1000;
-/// Most regular expressions of a query.
+/// Maximum number of regular expressions of a query.
 const REGEXES_MAX: usize = 64;
 /// The memory that a regular expression of a query may take, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;

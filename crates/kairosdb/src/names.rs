@@ -104,7 +104,7 @@ pub fn decoded(text: &str) -> Cow<'_, str> {
             }
         }
     }
-    // A name from elsewhere may hold escapes that are no text. It stays as it is.
+    // A name from another source may contain escapes that are not UTF-8. Such a name stays as it is.
     String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 

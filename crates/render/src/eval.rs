@@ -131,7 +131,7 @@ fn series<'a>(
     }
 }
 
-/// Evaluates an expression, before the eyes of the observer if there is one.
+/// Evaluates an expression, and reports it to the observer if there is one.
 fn value<'a>(
     context: &mut Context<'a>,
     target: &'a Target,

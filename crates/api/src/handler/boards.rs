@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::error::ApiError;
 use crate::state::Api;
 
-/// Most boards that are listed.
+/// Maximum number of boards that are listed.
 const BOARDS_MAX: usize = 500;
 /// Longest board, in bytes.
 const BYTES_MAX: u64 = 256 << 10;

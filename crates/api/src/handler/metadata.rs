@@ -99,7 +99,7 @@ async fn several(api: &Api, request: Request) -> Result<(Vec<Operation>, Wrappin
         ApiError::Invalid(format!("the operations are no list of objects in JSON: {error}"))
     };
     let operations: Vec<Value> = serde_json::from_slice(&text).map_err(malformed)?;
-    // As in graphite-web, what names no metric has no result.
+    // As in graphite-web, an operation that names no metric has no result.
     Ok((operations.iter().filter_map(operation).collect(), wrapping))
 }
 

@@ -16,7 +16,7 @@ pub struct Config {
     /// Longest request in bytes. A longer one closes its connection. reload: no
     #[serde(deserialize_with = "setting::size")]
     pub frame_bytes_max: u64,
-    /// Most metrics in one `cache-query-bulk`. A request with more is answered with an error. reload: no
+    /// Maximum number of metrics in one `cache-query-bulk`. A request with more is answered with an error. reload: no
     pub metrics_max: usize,
     /// Memory in bytes for requests and replies of all connections. One reply takes at most half of it. reload: no
     #[serde(deserialize_with = "setting::size")]

@@ -20,7 +20,7 @@ pub(super) enum Request {
     Get { metric: String, key: String },
     /// `set-metadata`: another value for a setting.
     Set { metric: String, key: String, value: String },
-    /// A request of this type, which there is not.
+    /// A request of this type, which is unknown.
     Unknown(String),
     /// A bulk request with more than the permitted number of metrics.
     TooMany,
@@ -61,7 +61,7 @@ struct Fields<'t> {
 }
 
 impl Fields<'_> {
-    /// The value of a key. As in Python, the last one that was set.
+    /// The value of a key. If a key was set several times, its last value counts, as in Python.
     fn get(&self, key: &str) -> Result<Node, NoRequest> {
         let Kind::Dict(mut entries) = self.tree.kind(self.tree.root()) else {
             return Err(lacking("the request is no dictionary".to_owned()));

@@ -38,7 +38,7 @@ pub(super) enum Refused {
     Memory,
     /// The client did not take the reply in time. Closes the connection.
     SlowReader,
-    /// The points, or the setting of a metric, could not be had.
+    /// The points could not be read, or the setting of a metric could not be read or changed.
     Failed,
 }
 

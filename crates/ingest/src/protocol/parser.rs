@@ -81,9 +81,9 @@ pub struct Intake {
     pub tally: Tally,
     /// Lines or frames seen, empty ones included.
     pub messages: u64,
-    /// What the sender is answered, for protocols that answer.
+    /// The answers to the sender, for protocols that answer.
     pub answers: Vec<u8>,
-    /// What the points have lost.
+    /// What accepted points have lost.
     pub losses: Losses,
 }
 
@@ -98,7 +98,8 @@ pub struct Losses {
     pub rounded: u64,
 }
 
-/// Most bytes of answers to one chunk. Further ones are dropped: the counters have them.
+/// Further answers to the same chunk are dropped above this many bytes. The counters still include the refused
+/// points.
 const ANSWERS_MAX: usize = 16 << 10;
 
 impl Intake {

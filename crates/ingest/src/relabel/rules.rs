@@ -77,7 +77,7 @@ impl Rules {
         Ok(())
     }
 
-    /// What the lists and rules in force make of a name as it was received. `config` says how names are normalised.
+    /// What the lists and rules in force do with a name as it was received. `config` says how names are normalised.
     pub fn explain(&self, name: &str, config: &Config) -> Passage {
         self.current().explain(name, config.names())
     }

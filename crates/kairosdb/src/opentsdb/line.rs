@@ -47,7 +47,7 @@ pub struct Put {
 pub struct LineFault {
     /// The reason. [`Reason::Item`] if it is not the line of a point.
     pub reason: Reason,
-    /// The line to answer, without LF.
+    /// The line of the answer, without LF.
     pub answer: String,
 }
 
@@ -90,14 +90,14 @@ impl Lines {
     /// epoch, the value, and whether there was a time to live.
     ///
     /// # Errors
-    /// Why the line is refused.
+    /// The error says why the line is refused.
     pub(crate) fn import(&mut self, line: &str) -> Result<(i64, Number, bool), String> {
         self.point(false, Words { line, at: 0 }).map_err(|(_, what)| what)
     }
 
     fn put(&mut self, command: &str, is_milliseconds: bool, words: Words<'_>) -> Result<Line, LineFault> {
         let illegal = |(reason, what): (Reason, String)| {
-            // A value has its own words, as OpenTSDB has them.
+            // The answer to a wrong value has another text, as in OpenTSDB.
             let kind = if reason == Reason::Value { "" } else { "illegal argument: " };
             fault(reason, format!("{command}: {kind}{what}"))
         };
