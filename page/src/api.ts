@@ -77,7 +77,7 @@ async function answerOf<T>(path: string, url: string, init: RequestInit): Promis
   }
 }
 
-/** Sends a request, and gives up a daemon that is silent for too long. */
+/** Sends a request, and cancels it if the daemon is silent for too long. */
 async function received(url: string, init: RequestInit): Promise<{ status: number; ok: boolean; text: string }> {
   const { signal: wished } = init;
   const controller = new AbortController();

@@ -52,7 +52,7 @@ export function Boards() {
   );
 }
 
-/** Parameters may stand on lines of their own. */
+/** Parameters may be on separate lines. */
 function linkOfBoard(text: string): string {
   const lines = text.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== "");
   return lines.map((line) => line.replace(/^[?#&]+/, "").replace(/&+$/, "")).join("&");

@@ -98,7 +98,7 @@ interface Line {
   cells: ComponentChildren[];
 }
 
-/** A table that scrolls on its own. The columns named in `texts` are no numbers. */
+/** A table that scrolls on its own. The columns named in `texts` are not numbers. */
 function Table({ caption, columns, texts = [], lines }: { caption: string; columns: string[]; texts?: string[]; lines: Line[] }) {
   const kind = (name: string) => (texts.includes(name) ? "text" : undefined);
   return (

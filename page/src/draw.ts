@@ -47,7 +47,7 @@ export interface Wishes {
 
 /** The crosshairs of all plots move together. */
 const TOGETHER = "all";
-/** Above so many series only the nearest one has a point at the crosshair: each point is a layer of the browser. */
+/** With more series than this, only the nearest one has a point at the crosshair: each point is a layer of the browser. */
 const POINTS_MAX = 30;
 
 export class Drawn {

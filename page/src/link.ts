@@ -26,7 +26,7 @@ export const DEFAULT_FROM = "-1h";
 const RENDER_FROM = "-24h";
 export const DEFAULT_UNTIL = "now";
 
-/** More panels stall the browser. */
+/** Maximum number of panels. More stall the browser. */
 export const PANELS_MAX = 100;
 
 /** Parameters that say how an answer is sent. A picture's size means nothing here either. */

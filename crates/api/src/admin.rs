@@ -34,7 +34,8 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The health of the process, as `/readyz` reports it.
 pub trait Readiness: Send + Sync + Debug {
-    /// The conditions that hold now. The process is ready if none of them [blocks](plumbago_telemetry::Severity::blocks).
+    /// The conditions that hold now. The process is ready if none of them
+    /// [blocks](plumbago_telemetry::Severity::blocks).
     fn conditions(&self) -> Vec<Condition>;
 }
 

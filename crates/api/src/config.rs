@@ -294,7 +294,8 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Checks the section `[api]` and reads the files that it names. Returns one text of the form `key: message` per problem.
+    /// Checks the section `[api]` and reads the files that it names. Returns one text of the form `key: message` per
+    /// problem.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check_listen("api.listen", &self.listen, &mut problems);
@@ -324,7 +325,8 @@ impl Config {
 }
 
 impl AdminConfig {
-    /// Checks the section `[admin]` and reads the files that it names. Returns one text of the form `key: message` per problem.
+    /// Checks the section `[admin]` and reads the files that it names. Returns one text of the form `key: message`
+    /// per problem.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check_listen("admin.listen", &self.listen, &mut problems);

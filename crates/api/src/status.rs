@@ -84,7 +84,7 @@ pub struct CostQuestion {
     pub tag: Option<String>,
 }
 
-/// Finds what costs most: directories, tags and metrics. Changes nothing.
+/// Finds the directories, tags and metrics that cost most. Changes nothing.
 #[async_trait]
 pub trait CostSource: Send + Sync + Debug {
     /// Returns the biggest directories and tags, the newest metrics with their rules, and those that nobody writes or
@@ -107,6 +107,6 @@ pub struct StatusHandles {
     pub costs: Arc<dyn CostSource>,
     /// `admin.token`; empty if there is none.
     pub token: String,
-    /// The secret of the data directory, which is as good as the token.
+    /// The secret of the data directory, which is accepted instead of the token.
     pub secret: AdminSecret,
 }

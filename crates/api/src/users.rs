@@ -156,7 +156,7 @@ pub(crate) async fn check(State(users): State<LiveUsers>, mut request: Request, 
     challenge(next.run(request).await)
 }
 
-/// Adds to a response with status 401 how to authenticate, unless it says so already.
+/// Adds to a response with status 401 how to authenticate, unless the response has that already.
 fn challenge(mut response: Response) -> Response {
     if response.status() == StatusCode::UNAUTHORIZED {
         let basic = HeaderValue::from_static("Basic realm=\"Plumbago\", charset=\"UTF-8\"");

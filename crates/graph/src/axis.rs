@@ -176,7 +176,7 @@ impl Limits {
         best.map_or(span.max(f64::MIN_POSITIVE), |(_, step)| step)
     }
 
-    /// The empty room at the wider end if so many steps cover the data; `None` if they do not.
+    /// The empty room at the wider end if this many steps cover the data; `None` if they do not.
     fn slop(&self, step: f64, steps: f64) -> Option<f64> {
         let bottom = step * (self.min / step + EPSILON).floor();
         let top = bottom + step * steps;

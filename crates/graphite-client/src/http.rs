@@ -1,4 +1,4 @@
-//! Requests that are repeated while the server has too much to do.
+//! Requests that are repeated while the server is overloaded.
 
 use std::fmt;
 use std::io::{self, Read};

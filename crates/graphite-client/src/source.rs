@@ -20,7 +20,7 @@ const LIST_BYTES_MAX: usize = 1 << 30;
 const POINTS_BYTES_MAX: usize = 128 << 20;
 /// Statuses of servers that do not support a way of listing names.
 const NOT_THERE: [u16; 4] = [400, 404, 405, 501];
-/// Statuses of `/render` that are no failure. With 404, carbonapi says that it knows none of the metrics.
+/// Statuses of `/render` that are not failures. With 404, carbonapi says that it knows none of the metrics.
 const NO_SERIES: &[u16] = &[404];
 /// The same for a request of the raw format. With 400, the server may say that it does not know the format.
 const NO_RAW: &[u16] = &[400, 404];

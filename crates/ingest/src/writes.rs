@@ -49,7 +49,7 @@ impl Writes {
     /// If not all points were taken; they are counted as rejected.
     pub async fn write(&self, points: Points, bytes: usize) -> Result<(), WriteError> {
         let (this, token) = (self.clone(), self.tasks.token());
-        // A task of its own: a client that goes away must not cut off what is on its way to the sink.
+        // A separate task: a client that disconnects must not stop points on their way to the sink.
         let task = tokio::spawn(async move {
             let _token = token;
             this.take(&points, bytes).await

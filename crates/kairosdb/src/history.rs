@@ -1,7 +1,7 @@
 //! The history of series in files: the lines that KairosDB's `export` and OpenTSDB's `scan --import` write.
 //!
-//! A line of KairosDB is an object with the points of one storage row, a line of OpenTSDB has one point. Times keep their
-//! milliseconds here, because the last point of a slot is the one that counts.
+//! A line of KairosDB is an object with the points of one storage row, a line of OpenTSDB has one point. Times keep
+//! their milliseconds here, because the last point of a slot is the one that counts.
 
 mod export;
 
@@ -46,7 +46,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Empties it.
+    /// Removes all content.
     pub fn clear(&mut self) {
         self.name.clear();
         self.points.clear();

@@ -25,5 +25,6 @@ const REGEXES_MAX: usize = 64;
 /// The memory that a regular expression of a query may take, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// What `version` answers, over HTTP and on lines. Clients of KairosDB look at its beginning, tcollector takes anything.
+/// What `version` answers, over HTTP and on lines. Clients of KairosDB look at its beginning, tcollector takes
+/// anything.
 pub const VERSION: &str = concat!("KairosDB 1.3.0 (Plumbago ", env!("CARGO_PKG_VERSION"), ")");

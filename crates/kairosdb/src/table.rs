@@ -22,7 +22,7 @@ pub enum TimeUnit {
     Seconds,
 }
 
-/// What a row key says.
+/// The content of a row key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowKey {
     /// The metric.
@@ -31,7 +31,7 @@ pub struct RowKey {
     pub row_time_ms: i64,
     /// The type of the values, like `kairos_long`.
     pub kind: String,
-    /// Tags and values, as they stand in the key.
+    /// Tags and values, as written in the key.
     pub tags: Vec<(String, String)>,
 }
 

@@ -68,7 +68,7 @@ pub fn evaluate_watched(
 ///
 /// # Errors
 ///
-/// As [`evaluate_watched`].
+/// The same as [`evaluate_watched`].
 pub fn evaluate_observed(
     targets: &[Target],
     request: &Request,

@@ -83,7 +83,7 @@ impl SeriesFormat for Columns {
                 out.extend_from_slice(b"null");
             } else {
                 push_float(out, *value);
-                // JavaScript has one kind of numbers, so `1` is as good as `1.0`.
+                // JavaScript has only one number type, so `1` means the same as `1.0`.
                 if out.ends_with(b".0") {
                     out.truncate(out.len() - 2);
                 }

@@ -1,4 +1,4 @@
-//! `/plumbago/boards`: views of the page that are kept as files in a directory. They are read anew for each request.
+//! `/plumbago/boards`: views of the page that are kept as files in a directory. They are read again for each request.
 
 use std::fs;
 use std::io;

@@ -118,7 +118,7 @@ fn check_number(api: &Api, metrics: usize) -> Result<(), ApiError> {
     if metrics > most { Err(beyond("metrics", "targets", most)) } else { Ok(()) }
 }
 
-/// Adds a result. A metric that is named again has the later one.
+/// Adds a result. If a metric is named twice, the later result replaces the earlier one.
 fn put(results: &mut Results, metric: String, value: Value) {
     match results.iter_mut().find(|(name, _)| *name == metric) {
         Some((_, known)) => *known = value,

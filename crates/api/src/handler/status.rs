@@ -23,7 +23,7 @@ use crate::status::{CostSource, RuleTester, StatusHandles, StatusSource};
 /// Headers that a proxy adds. If a request has one, its client is not the peer of the connection.
 const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
 
-/// What the endpoint needs.
+/// The parts of the process that the endpoint uses, and its settings.
 #[derive(Debug)]
 pub(crate) struct Status {
     source: Arc<dyn StatusSource>,

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 /// A larger cost takes a processor more than a few seconds.
 const COST_MAX: u32 = 16;
-/// Passwords that need no comparison because they were right before.
+/// Maximum number of right passwords that are remembered, so that they need no comparison.
 const SEEN_MAX: usize = 4096;
 /// The hash of a name that does not exist. Comparing with it takes as long as for one that does.
 const NOBODY: &str = "$2y$10$vGAgXogYcTAfryTCnZJz6eZM7togQH3PN71/AfopM957VBeXmTxU6";
@@ -50,7 +50,7 @@ pub(super) struct Users {
     hashes: HashMap<String, String>,
     /// Digests of names and passwords that were right.
     seen: Cache<[u8; 32], ()>,
-    /// Makes tables of digests that were computed elsewhere useless.
+    /// Salts the digests, so that precomputed tables are of no use.
     salt: [u8; 16],
 }
 

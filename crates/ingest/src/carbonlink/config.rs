@@ -21,8 +21,8 @@ pub struct Config {
     /// Memory in bytes for requests and replies of all connections. One reply takes at most half of it. reload: no
     #[serde(deserialize_with = "setting::size")]
     pub memory_bytes: u64,
-    /// Largest number of open connections. Beyond it, new ones wait until a connection ends or has been silent for
-    /// a minute, which is then closed. reload: no
+    /// Largest number of open connections. Beyond it, new connections wait until another one ends. To make room, a
+    /// connection that has been silent for a minute is closed. reload: no
     pub connections_max: usize,
     /// A connection without a request for this long is closed. Zero means never. reload: no
     #[serde(deserialize_with = "setting::period")]

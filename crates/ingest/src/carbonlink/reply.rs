@@ -39,7 +39,7 @@ impl Reply {
         reply
     }
 
-    /// Opens `{'datapointsByMetric': {…}}`. Metrics follow by [`Self::metric`], then [`Self::end_bulk`].
+    /// Opens `{'datapointsByMetric': {…}}`. Call [`Self::metric`] for each metric, then [`Self::end_bulk`].
     pub(super) fn bulk() -> Self {
         let mut reply = Self::dictionary();
         reply.text("datapointsByMetric");

@@ -26,7 +26,7 @@ pub(super) enum Request {
     TooMany,
 }
 
-/// Why a frame is no request, with a sample for the log.
+/// Why a frame is not a request, with a sample for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NoRequest {
     pub(super) reason: Refused,
@@ -36,7 +36,7 @@ pub(super) struct NoRequest {
 /// Reads a request. `metrics_max` limits those of a bulk request.
 ///
 /// # Errors
-/// [`NoRequest`] if the frame is no pickle of plain data, or lacks what its type needs.
+/// [`NoRequest`] if the frame is not a pickle of plain data, or lacks what its type needs.
 pub(super) fn read(frame: &[u8], metrics_max: usize) -> Result<Request, NoRequest> {
     let tree = pickle::run(frame)
         .map_err(|broken| NoRequest { reason: Refused::Frame, sample: broken.to_string() })?;

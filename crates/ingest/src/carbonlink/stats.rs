@@ -24,9 +24,9 @@ pub(super) enum Refused {
     HalfFrame,
     /// A frame did not arrive in time. Closes the connection.
     SlowFrame,
-    /// The frame is no pickle of plain data. Closes the connection.
+    /// The frame is not a pickle of plain data. Closes the connection.
     Frame,
-    /// The pickle is no dictionary, or lacks what its type of request needs. Closes the connection.
+    /// The pickle is not a dictionary, or lacks what its type of request needs. Closes the connection.
     Request,
     /// A request of an unknown type.
     Type,

@@ -131,7 +131,7 @@ impl Requests {
         match *request.method() {
             Method::GET | Method::HEAD => Response::new(Full::from("OK\n")),
             Method::POST => {
-                // A task of its own: a client that goes away must not cut off what is on its way to the sink.
+                // A separate task: a client that disconnects must not stop points on their way to the sink.
                 let answer = self.tasks.clone().spawn(self.post(request)).await;
                 answer.unwrap_or_else(|_| Answer::of(StatusCode::INTERNAL_SERVER_ERROR)).into_response()
             }

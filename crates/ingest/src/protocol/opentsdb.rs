@@ -1,5 +1,5 @@
-//! The lines of port 4242, as KairosDB and OpenTSDB take them: `put metric time value tag=value`. A bad line is answered
-//! with one line, as OpenTSDB does, and a good one with nothing.
+//! The lines of port 4242, as KairosDB and OpenTSDB take them: `put metric time value tag=value`. A bad line is
+//! answered with one line, as OpenTSDB does, and a good one with nothing.
 
 use memchr::memchr;
 use plumbago_kairosdb::VERSION;

@@ -49,12 +49,12 @@ pub struct MessageLimit {
 }
 
 impl MessageLimit {
-    /// Of protocols whose messages are lines.
+    /// The limit of protocols whose messages are lines.
     pub const LINE: Self = Self { key: "line_bytes_max", default: 16 << 10, least: 64, most: 1 << 20 };
-    /// Of protocols whose messages are preceded by their length ([`super::Framed`]). The pickle decoder cannot
-    /// address larger ones.
+    /// The limit of protocols whose messages are preceded by their length ([`super::Framed`]). The pickle decoder
+    /// cannot address larger ones.
     pub const FRAME: Self = Self { key: "frame_bytes_max", default: 1 << 20, least: 1024, most: 256 << 20 };
-    /// Of protocols whose messages are bodies of requests. A body may be a pickle.
+    /// The limit of protocols whose messages are bodies of requests. A body may be a pickle.
     pub const BODY: Self = Self { key: "body_bytes_max", default: 4 << 20, least: 1024, most: 256 << 20 };
 }
 
@@ -121,7 +121,7 @@ impl Intake {
         self.points.len() as u64 + self.tally.total()
     }
 
-    /// As [`Self::offer`], for a name that `plumbago_kairosdb` has made.
+    /// Like [`Self::offer`], for a name that `plumbago_kairosdb` has made.
     #[inline]
     pub(crate) fn offer_series(
         &mut self,

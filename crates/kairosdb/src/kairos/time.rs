@@ -63,7 +63,7 @@ impl Duration {
         Some(then.timestamp().as_millisecond())
     }
 
-    /// Milliseconds from `ms` until this much later, by the calendar of a zone.
+    /// The length in milliseconds of this duration if it begins at `ms`, by the calendar of a zone.
     pub fn length_from(self, ms: i64, zone: &TimeZone) -> f64 {
         let by_calendar = || {
             let then = zoned(ms, zone)?.checked_add(self.unit.span(self.value)?).ok()?;

@@ -149,7 +149,7 @@ impl Lines {
             let at = word.start + at;
             self.tags.push((word.start..at, at + 1..word.end));
         }
-        // `a-b=1` stands before `a=1` in Graphite's order, so whole segments are compared.
+        // `a-b=1` comes before `a=1` in Graphite's order, so whole segments are compared.
         if !self.tags.is_sorted_by(|a, b| line[a.0.start..a.1.end] <= line[b.0.start..b.1.end]) {
             self.tags.sort_by(|a, b| line[a.0.start..a.1.end].cmp(&line[b.0.start..b.1.end]));
         }
@@ -175,7 +175,7 @@ impl Lines {
             self.name.push_str(&value);
         }
         if is_changed {
-            // Encoded tags may stand in another order.
+            // Encoded tags may have another order.
             let (metric, tags) = self.name.split_once(';').unwrap_or((self.name.as_str(), ""));
             let mut segments: Vec<&str> = tags.split(';').collect();
             segments.sort_unstable();

@@ -54,7 +54,7 @@ pub struct Sub {
     pub(super) texts: Texts,
 }
 
-/// Texts of a sub-query as they stand in the query.
+/// Texts of a sub-query as written in the query.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Texts {
     pub(super) aggregator: String,
@@ -85,7 +85,7 @@ pub(super) struct SubParts {
 }
 
 impl Query {
-    /// Reads the body of a POST, at a time.
+    /// Reads the body of a POST. Relative times count from `now_ms`.
     ///
     /// # Errors
     /// The error says what is wrong with it.
@@ -95,7 +95,7 @@ impl Query {
         Self::of(body_parts(&query)?, now_ms)
     }
 
-    /// Reads the names and values of a query string, at a time.
+    /// Reads the names and values of a query string. Relative times count from `now_ms`.
     ///
     /// # Errors
     /// The error says what is wrong with them.

@@ -20,7 +20,7 @@ impl Default for RateOptions {
 }
 
 impl RateOptions {
-    /// Reads the text of a query string: `rate`, `rate{counter,MAX,RESET}` or `rate{dropcounter}`.
+    /// Reads the form of query strings: `rate`, `rate{counter,MAX,RESET}` or `rate{dropcounter}`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Some((_, options)) = text.split_once('{') else { return Ok(Self::default()) };
         let options = options.strip_suffix('}').ok_or("Invalid rate options specification")?;

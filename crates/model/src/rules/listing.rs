@@ -50,8 +50,8 @@ impl StorageRules {
         self.aggregations().filter(|section| section.fits(name)).collect()
     }
 
-    /// The places of the sections that decide for a name: that of the schemas, and that of the aggregation rules. `None`
-    /// if no section fits, so that carbon's default applies.
+    /// The places of the sections that decide for a name: that of the schemas, and that of the aggregation rules.
+    /// `None` if no section fits, so that carbon's default applies.
     pub fn places(&self, name: &str) -> (Option<usize>, Option<usize>) {
         (self.schemas.patterns.find(name), self.aggregations.patterns.find(name))
     }

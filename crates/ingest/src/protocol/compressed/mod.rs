@@ -202,7 +202,7 @@ impl Stream {
         }
     }
 
-    /// As [`Self::unpack`], from the bytes that were kept.
+    /// Like [`Self::unpack`], from the bytes that were kept.
     fn unpack_tail(&mut self, context: &Context<'_>, intake: &mut Intake) -> Step {
         let mut tail = std::mem::take(&mut self.tail);
         let (taken, step) = self.unpack(&tail, context, intake);
