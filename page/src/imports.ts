@@ -1,6 +1,5 @@
 // Turns graphs of other programs into panels of this page: addresses of /render, dashboards of graphite-web,
-// dashboards,
-// panels and Explore links of Grafana. Pure: knows no browser.
+// dashboards, panels and Explore links of Grafana. Pure: knows no browser.
 
 import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, PANELS_MAX, viewOfAddress, type Pair, type Panel, type View } from "./link";
 
