@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { Pair } from "./link";
 
-/** An answer that is no success. */
+/** An answer that is not a success. */
 export class Refusal extends Error {
   constructor(
     readonly status: number,
@@ -22,13 +22,13 @@ export class Refusal extends Error {
 
 /** How many requests have waited long for an answer. */
 export const waiting = signal(0);
-/** Counts how often the daemon answered again after it had not. */
+/** Counts how often the daemon answered again after a failure to answer. */
 export const returned = signal(0);
 let isAway = false;
 
 /** After this many milliseconds without an answer the page says so. */
 const SLOW = 5000;
-/** After this many it gives a request up: twice the time that the daemon by default has for one (api.limits.request_time). */
+/** After this many milliseconds it cancels a request: twice the default time limit of the daemon (api.limits.request_time). */
 const SILENT_MAX = 120_000;
 /** How long to wait before a failed request of a list is sent again, in milliseconds. */
 export const RETRY = 3000;
@@ -38,7 +38,7 @@ export interface Fault {
   target: string;
   begin: number;
   end: number;
-  /** The function of a misspelt one. */
+  /** The function that a misspelt name probably means. */
   meant?: string;
   /** What should stand there. */
   expected?: string;
@@ -77,7 +77,7 @@ async function answerOf<T>(path: string, url: string, init: RequestInit): Promis
   }
 }
 
-/** Sends a request, and gives up a daemon that is silent for too long. */
+/** Sends a request, and cancels it if the daemon is silent for too long. */
 async function received(url: string, init: RequestInit): Promise<{ status: number; ok: boolean; text: string }> {
   const { signal: wished } = init;
   const controller = new AbortController();
@@ -219,7 +219,7 @@ export interface ExplainedFetch {
   names: number;
   find_ms: number;
   read_ms: number;
-  /** The points with a value of the metrics below by their places; `cache` is those of the whole fetch in a kept answer, null if not known. */
+  /** The number of known points of the metrics below, by the place where they are. `cache` is the number for the whole fetch in a kept answer, null if not known. */
   points: { head: number; spool: number; peers: number; store: number; cache: number | null };
   metrics: {
     name: string;
@@ -254,19 +254,19 @@ export interface Figure {
   value: number;
 }
 
-/** What the store has of a stage. `null` is not known. */
+/** What the store has of a stage. `null` means not known. */
 export interface StoreStage {
   stage: string;
   holds: "raw" | "windows";
   step: number;
   slots: number;
   bytes: number | null;
-  /** Of the embedded store. */
+  /** Only for the embedded store. */
   blocks?: number;
   long_blocks?: number;
   buckets?: number;
   since?: number;
-  /** Of Cassandra. */
+  /** Only for Cassandra. */
   table?: string;
   used?: boolean;
   trouble?: string | null;
@@ -282,7 +282,7 @@ export interface StoreStages {
   log_bytes?: number | null;
 }
 
-/** What /plumbago/status tells. Times are in seconds since the epoch. */
+/** The answer of /plumbago/status. Times are in seconds since the epoch. */
 export interface Status {
   now: number;
   ready: boolean;
@@ -302,7 +302,7 @@ export interface RuleText {
   text: string;
 }
 
-/** What /plumbago/rules answers without a name. */
+/** The answer of /plumbago/rules without a name. */
 export interface RulesInForce {
   schemas: RuleText;
   aggregation: RuleText;
@@ -374,7 +374,7 @@ export interface RuleTrial {
   };
 }
 
-/** What metrics cost. `stored_bytes`, `unread` and `both` are null where nobody can tell. */
+/** What metrics cost. `stored_bytes`, `unread` and `both` are null if they are not known. */
 export interface Counts {
   metrics: number;
   bytes: number;
@@ -386,7 +386,7 @@ export interface Counts {
 
 export interface CostDirectory extends Counts {
   path: string;
-  /** Only the metrics directly in it. */
+  /** Counts only the metrics directly in it. */
   direct: boolean;
   share: number;
 }
@@ -402,7 +402,7 @@ export interface BiggestTags {
   total: number;
 }
 
-/** What /plumbago/costs tells. */
+/** The answer of /plumbago/costs. */
 export interface Costs {
   asked: { days: number; depth: number; under: string; limit: number };
   now: number;

@@ -89,7 +89,7 @@ export function App() {
   );
 }
 
-/** What holds for the whole page: a daemon that hangs or has a newer page, and a link that is not understood. */
+/** Notices about the whole page: a daemon that hangs or has a newer page, and a link that is not understood. */
 function Notices() {
   return (
     <>

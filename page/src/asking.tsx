@@ -1,4 +1,4 @@
-// Requests for an answer that is shown: the newest counts, and what refuses it is said.
+// Requests for an answer that is shown. Only the newest request counts. The reason of a refusal is shown.
 
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -14,7 +14,7 @@ export function Problem({ refusal }: { refusal: Refusal }) {
   return <div class="problem" role="alert">{refusal.message.split("\n").map((line, place) => <div key={place}>{visible(line)}</div>)}</div>;
 }
 
-/** A request of which only the newest counts, with its answer or why there is none. */
+/** A request with its answer, or with the problem if there is no answer. Only the newest request counts. */
 export function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Refusal | null>; busy: Signal<boolean>; send: (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => void } {
   const answer = useSignal<T | null>(null);
   const problem = useSignal<Refusal | null>(null);

@@ -8,7 +8,7 @@ import { openText } from "./state";
 
 interface Listed {
   boards: Board[];
-  /** Files after the first that the daemon reads. */
+  /** Number of files that the daemon left out, because there are too many. */
   left_out: number;
 }
 
@@ -18,7 +18,7 @@ interface Board {
   error?: string;
 }
 
-/** How often the list is read anew while it is shown, in milliseconds. */
+/** How often the list is read again while it is shown, in milliseconds. */
 const EVERY = 10_000;
 
 export function Boards() {
@@ -52,7 +52,7 @@ export function Boards() {
   );
 }
 
-/** Parameters may stand on lines of their own. */
+/** Parameters may be on separate lines. */
 function linkOfBoard(text: string): string {
   const lines = text.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== "");
   return lines.map((line) => line.replace(/^[?#&]+/, "").replace(/&+$/, "")).join("&");

@@ -83,7 +83,7 @@ function faultMark(hint: string): Decoration {
 }
 
 export function mount(host: HTMLElement, wishes: Wishes): Handle {
-  // In a shadow root its styles are sheets that no content security policy stops.
+  // In a shadow root the editor adds its styles as style sheet objects, which no content security policy blocks.
   const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
   root.replaceChildren();
   const view = new EditorView({

@@ -1,6 +1,6 @@
 // Colours of series. Pure.
 
-/** Distinct on dark and on light ground, also for most people with colour blindness. */
+/** Colours that differ clearly on a dark and a light background, for most people with colour blindness too. */
 const DARK = ["#4cc2ff", "#ffb454", "#7ad97a", "#ff7a85", "#c39bff", "#f2e05c", "#4fd8c4", "#ff9ad5", "#a8b8c8", "#d6925e", "#8fa8ff", "#b7d34f"];
 const LIGHT = ["#0b6fb8", "#b85c00", "#23803a", "#c4283c", "#7a45c9", "#857000", "#007d70", "#b83285", "#55656f", "#8a4f22", "#3c55c8", "#5b7300"];
 

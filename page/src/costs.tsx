@@ -1,4 +1,4 @@
-// What costs: the biggest directories and tags, the newest metrics, and those that nobody writes or reads.
+// Costs: the biggest directories and tags, the newest metrics, and those that nobody writes or reads.
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -10,7 +10,7 @@ import { deleting, info, list, measure, tagged } from "./commands";
 import { count, many, moment, short, visible } from "./numbers";
 import { token, Token } from "./token";
 
-/** What is asked for, which stays while other parts of the page are shown. */
+/** The parameters of the request. They stay while other parts of the page are shown. */
 const days = signal("90");
 const depth = signal("1");
 const under = signal("");
@@ -26,7 +26,7 @@ export function CostsView() {
     );
   const open = (path: string) => {
     under.value = path;
-    // The button that was pressed is gone with the answer.
+    // The pressed button disappears with the old answer.
     heading.current?.focus();
     ask();
   };
@@ -98,7 +98,7 @@ interface Line {
   cells: ComponentChildren[];
 }
 
-/** A table that scrolls on its own. The columns named in `texts` are no numbers. */
+/** A table that scrolls on its own. The columns named in `texts` are not numbers. */
 function Table({ caption, columns, texts = [], lines }: { caption: string; columns: string[]; texts?: string[]; lines: Line[] }) {
   const kind = (name: string) => (texts.includes(name) ? "text" : undefined);
   return (

@@ -47,7 +47,7 @@ export interface Wishes {
 
 /** The crosshairs of all plots move together. */
 const TOGETHER = "all";
-/** Above so many series only the nearest one has a point at the crosshair: each point is a layer of the browser. */
+/** With more series than this, only the nearest one has a point at the crosshair: each point is a layer of the browser. */
 const POINTS_MAX = 30;
 
 export class Drawn {
@@ -64,7 +64,7 @@ export class Drawn {
     gestures(this.plot, wishes);
   }
 
-  /** Shows new values without a new plot, so that the zoom and the pointer stay. */
+  /** Whether new values can be shown without a new plot, so that the zoom and the pointer stay. */
   static fits(old: Asked, next: Asked): boolean {
     const key = (asked: Asked) => JSON.stringify([asked.answer.series.map((s) => [s.name, s.options]), asked.lineMode, asked.areaMode, asked.unit, asked.yMin, asked.yMax, asked.dark, asked.zone, [...asked.hidden], asked.marks]);
     return key(old) === key(next);
@@ -139,7 +139,7 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
       drag: { x: true, y: false, setScale: false },
       dataIdx: (plot, place, closest) => (place === 0 ? closest : near(plot, place, closest)),
     },
-    // Any other value would draw all series again when another one comes near.
+    // With any other value, all series would be drawn again when another series comes near the pointer.
     focus: { alpha: 1 },
     scales: {
       x: { time: true, range: (_, min, max) => [min, max] },

@@ -11,7 +11,7 @@ import { setPanel } from "./state";
 
 type Mount = typeof import("./codemirror").mount;
 
-/** The editor's code, once it is loaded. Without it a plain text field does. */
+/** The editor's code, once it is loaded. Until then a plain text field is used. */
 const mount = signal<Mount | null>(null);
 const known = signal<Map<string, Described> | null>(null);
 let loading: Promise<Map<string, Described>> | null = null;

@@ -1,4 +1,4 @@
-// Why a panel looks as it does: what each call gave, where the points are, what was left out.
+// Why a panel looks as it does: the result of each call, where the points are, and what was left out.
 
 import { useSignal } from "@preact/signals";
 import { useAnswer } from "./answer";

@@ -1,4 +1,4 @@
-// What /functions says, and what a target looks like at a place. Pure.
+// The descriptions from /functions, and the syntax at a place in a target. Pure.
 
 export interface Parameter {
   name: string;
@@ -72,7 +72,7 @@ export function valuesOf(param: Parameter | undefined): unknown[] {
   return [...new Set(known)];
 }
 
-/** A value as it stands in a target. */
+/** A value as written in a target. */
 export function literal(value: unknown): string {
   return typeof value === "string" ? `'${value}'` : String(value);
 }

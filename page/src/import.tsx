@@ -10,7 +10,7 @@ import { Unseen } from "./unseen";
 /** Whether the dialog is open, and the text that it begins with. */
 export const importing = signal<string | null>(null);
 
-/** Opens the dialog when something is dropped on the page. Returns what undoes it. */
+/** Opens the dialog when something is dropped on the page. Returns a function that stops this. */
 export function followDrops(): () => void {
   const over = (event: DragEvent) => event.preventDefault();
   const drop = (event: DragEvent) => {

@@ -1,5 +1,5 @@
-// What other programs call a graph, as panels of this page: addresses of /render, dashboards of graphite-web, dashboards,
-// panels and Explore links of Grafana. Pure: knows no browser.
+// Turns graphs of other programs into panels of this page: addresses of /render, dashboards of graphite-web,
+// dashboards, panels and Explore links of Grafana. Pure: knows no browser.
 
 import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, PANELS_MAX, viewOfAddress, type Pair, type Panel, type View } from "./link";
 
@@ -191,7 +191,7 @@ function readGrafanaDashboard(dashboard: Fields): Imported {
   return limited({ view, variables: variables(view, list(fields(dashboard["templating"])?.["list"])), leftOut });
 }
 
-/** The targets of queries; what is no query of Graphite is left out. `#A` in a target is the target of query A. */
+/** The targets of queries. Queries that are not for Graphite are left out. `#A` in a target is the target of query A. */
 function targetsOf(queries: unknown[], what: string, leftOut: string[], panelSource = ""): string[] {
   // A query may refer to a later one.
   const known = new Map<string, string>();
@@ -241,12 +241,12 @@ function sourceOf(value: Fields): string {
   return string(fields(value["datasource"])?.["type"]) || string(value["datasource"]);
 }
 
-/** Whether a data source is known to be no Graphite. A name or a variable may be anything. */
+/** Whether a data source is known not to be Graphite. A name or a variable may be anything. */
 function isOther(source: string): boolean {
   return OTHERS.has(source.toLowerCase());
 }
 
-/** Types of data sources whose queries may have a `target`, too, or none at all. */
+/** Types of data sources that are not Graphite, although their queries may have a `target`, or none at all. */
 const OTHERS = new Set(["prometheus", "loki", "influxdb", "elasticsearch", "opentsdb", "mysql", "postgres", "grafana-postgresql-datasource", "mssql", "cloudwatch", "stackdriver", "tempo", "jaeger", "zipkin", "grafana-testdata-datasource", "testdata", "grafana-simple-json-datasource", "simpod-json-datasource", "marcusolsson-json-datasource", "yesoreyeram-infinity-datasource", "__expr__"]);
 
 function grafanaOptions(panel: Fields): Pair[] {

@@ -15,7 +15,7 @@ export interface View {
   until: string;
   /** A time zone, or "" for the browser's. */
   tz: string;
-  /** Whether new points are shown as they come; it is missing if they are. */
+  /** `false` if new points are not shown as they arrive; absent otherwise. */
   live?: false;
   panels: Panel[];
 }
@@ -26,7 +26,7 @@ export const DEFAULT_FROM = "-1h";
 const RENDER_FROM = "-24h";
 export const DEFAULT_UNTIL = "now";
 
-/** More panels stall the browser. */
+/** Maximum number of panels. More stall the browser. */
 export const PANELS_MAX = 100;
 
 /** Parameters that say how an answer is sent. A picture's size means nothing here either. */
@@ -76,7 +76,7 @@ function defaultFrom(view: View): string {
   return view.panels.some((panel) => panel.targets.length > 0) ? RENDER_FROM : DEFAULT_FROM;
 }
 
-/** The parts of a link that say nothing that can be understood. The others count. */
+/** The parts of a link that cannot be understood. The other parts are used. */
 export function unreadable(text: string): string[] {
   const found: string[] = [];
   for (const part of text.replace(/^[?#]/, "").split("&")) {
@@ -131,7 +131,7 @@ export function withOption(panel: Panel, name: string, value: string): Panel {
   return { ...panel, options };
 }
 
-/** The panel without what only the page knows. */
+/** The panel without the options that only the page knows. */
 export function bare(panel: Panel): Panel {
   return { ...panel, options: panel.options.filter(([name]) => !PAGE_ONLY.has(name)) };
 }
@@ -141,7 +141,7 @@ export function withLive(view: View, live: boolean): View {
   return live ? rest : { ...rest, live: false };
 }
 
-/** Those of the series that are hidden: what `hide` names, or all but what `only` names. An `only` that names none of them counts for nothing. */
+/** The hidden ones of the series: those that `hide` names, or all except those that `only` names. An `only` that names none of the series is ignored. */
 export function hiddenOf(panel: Panel, names: readonly string[]): Set<string> {
   const [hide, only] = [valuesOf(panel, "hide"), valuesOf(panel, "only")];
   const isAlone = names.some((name) => only.has(name));

@@ -74,12 +74,12 @@ function escaped(char: string): string {
   return digits.length > 4 ? `\\u{${digits}}` : `\\u${digits.padStart(4, "0")}`;
 }
 
-/** A name without what cannot be seen or turns the writing direction. */
+/** A name without characters that are invisible or change the writing direction. */
 export function visible(text: string): string {
   return text.replace(UNSEEN, escaped);
 }
 
-/** What a text has that cannot be seen or turns the writing direction, each once, but blanks and ends of lines. */
+/** The characters of a text that are invisible or change the writing direction, each once. Blanks and line ends are left out. */
 export function unseen(text: string): string[] {
   const found = new Set<string>();
   for (const [char] of text.matchAll(UNSEEN)) if (!"\t\r\n".includes(char)) found.add(escaped(char));

@@ -42,7 +42,8 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   useEffect(() => {
     const element = host.current;
     if (!element) return;
-    // While a table or another view is shown, the plot has no width; that of before holds, or at first the panel's.
+    // While a table or another view is shown, the plot has no width. Then its last width is used, or at first that of
+    // the panel.
     const measure = () => {
       const found = element.clientWidth || (width.peek() === 0 ? (element.parentElement?.clientWidth ?? 0) : 0);
       if (found > 0) width.value = found;
@@ -108,7 +109,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
     if (drawn.current && Drawn.fits(drawn.current.asked, asked)) {
       if (drawn.current.asked.width !== asked.width) drawn.current.drawn.plot.setSize({ width: asked.width, height: asked.height });
       if (drawn.current.asked.answer !== found) {
-        // A zoom made meanwhile is not undone by values for the range before it.
+        // A zoom that was made in the meantime is not undone by values for the range before it.
         update(drawn.current.drawn, asked);
       }
       drawn.current.asked = asked;
@@ -189,7 +190,7 @@ function Problem({ refusal, retryIn }: { refusal: Refusal; retryIn: number | nul
 
 interface TipProps {
   found: Columns;
-  /** What is drawn now: the plot is made after this part, and again for other series. */
+  /** What is drawn now. The plot is made after this part of the page, and made again for other series. */
   shaped: () => Shaped | undefined;
   followed: ReadonlySignal<Followed | null>;
   zone: string;

@@ -2,7 +2,7 @@
 
 import type { Column, Columns } from "./api";
 
-/** More series are not drawn: nobody can tell them apart, and the browser stalls. */
+/** Maximum number of series that are drawn. More cannot be told apart, and stall the browser. */
 export const SERIES_MAX = 500;
 
 export interface Shaped {

@@ -9,7 +9,7 @@ export const current = signal(0);
 export const live = computed(() => view.value.live !== false);
 export const sidebar = signal(window.innerWidth >= 900);
 export const helping = signal(false);
-/** What the page shows: graphs, the daemon's status, the test of its rules, or what costs. */
+/** What the page shows: graphs, the daemon's status, the test of its rules, or its costs. */
 const SHOWN = ["graphs", "status", "rules", "costs"] as const;
 export type Shown = (typeof SHOWN)[number];
 export const showing = signal<Shown>("graphs");
@@ -28,7 +28,7 @@ export const dark = computed(() => (theme.value === "auto" ? systemDark.value : 
 
 const known = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const ownZone = known === undefined || known === "Etc/Unknown" ? "" : known;
-/** The time zone that times are shown and read in: the chosen one, or the browser's. "" if nobody knows it. */
+/** The time zone that times are shown and read in: the chosen one, or the browser's. "" if it is not known. */
 export const zone = computed(() => view.value.tz || ownZone);
 
 /** Whether the time range moves with the clock. */
@@ -65,7 +65,7 @@ export function begin(): void {
   });
 }
 
-/** The view of a text, which may come from anywhere; notes what is not in it. */
+/** The view of a text from any source. Notes the parts that cannot be understood. */
 function understood(text: string): View {
   const found = parseView(text);
   const more = found.panels.length - PANELS_MAX;

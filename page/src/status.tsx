@@ -1,4 +1,4 @@
-// A view of the daemon: is it ready, what became of the points, what does it hold.
+// A view of the daemon: whether it is ready, what happened to the points, and what it holds.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -11,7 +11,7 @@ import { Values } from "./values";
 
 const EVERY = 5000;
 
-/** Figures of these beginnings are shown together. */
+/** Figures whose names begin with these are shown together. */
 const GROUPS: [title: string, beginnings: string[]][] = [
   ["Metrics in memory", ["plumbago_engine_"]],
   ["Names", ["plumbago_index_"]],
@@ -24,7 +24,7 @@ const GROUPS: [title: string, beginnings: string[]][] = [
   ["Jobs", ["plumbago_maintenance_", "plumbago_backup"]],
 ];
 
-/** Figures of these beginnings are shown in words or tables. */
+/** Figures whose names begin with these are shown in words or tables. */
 const SHOWN_ELSEWHERE = ["plumbago_ingest_received_", "plumbago_ingest_passed_", "plumbago_ingest_active_", "plumbago_rejected_", "plumbago_condition"];
 
 function begins(name: string, beginnings: string[]): boolean {

@@ -7,7 +7,7 @@ export const isOld = signal(false);
 
 const EVERY = 600_000;
 
-/** Compares the page's script with the daemon's from now on: at times, in sight again, and after a failure. */
+/** From now on, compares the page's script with the daemon's: from time to time, when the page is in sight again, and after a failure. */
 export function followVersion(): void {
   let first: string | null = null;
   const look = async () => {
@@ -24,7 +24,7 @@ export function followVersion(): void {
   });
 }
 
-/** The tag of the daemon's script; null if nobody knows. */
+/** The tag of the daemon's script; null if it cannot be read. */
 async function newest(): Promise<string | null> {
   try {
     const response = await fetch(new URL("page.js", import.meta.url), { method: "HEAD", cache: "no-store", credentials: "same-origin" });

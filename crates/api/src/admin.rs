@@ -34,7 +34,8 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The health of the process, as `/readyz` reports it.
 pub trait Readiness: Send + Sync + Debug {
-    /// The conditions that hold now. The process is ready if none of them [blocks](plumbago_telemetry::Severity::blocks).
+    /// The conditions that hold now. The process is ready if none of them
+    /// [blocks](plumbago_telemetry::Severity::blocks).
     fn conditions(&self) -> Vec<Condition>;
 }
 
@@ -128,8 +129,8 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn start_job(&self, _name: &str, _parameters: Value) -> Result<Value, AdminError> {
         Err(no_jobs())
     }
-    /// Begins to answer a question about metrics, with parameters, a JSON object. Returns the lines of the answer,
-    /// each with its end. The search ends when the receiver is dropped.
+    /// Starts to answer a question about metrics. `parameters` is a JSON object. Returns the lines of the answer,
+    /// each with its line end. The search stops when the receiver is dropped.
     ///
     /// # Errors
     ///
@@ -177,12 +178,12 @@ pub struct AdminHandles {
     pub heads: Arc<dyn PeerHeads>,
     /// The self-metrics that `/metrics` shows.
     pub registry: Registry,
-    /// What a request has to know that changes or stops something, beside `admin.token`.
+    /// The secret of the data directory. A request may send it instead of `admin.token`.
     pub secret: AdminSecret,
 }
 
-/// Routes of the admin port. Only `/healthz` and `/readyz` are open to requests without the token. None is open to
-/// pages of other sites.
+/// Routes of the admin port. Only `/healthz` and `/readyz` are open to requests without the token. No route is open
+/// to pages of other sites.
 pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Router {
     let access = Arc::new(Access::new(&config.token, handles.secret.clone()));
     let guarded = Router::new()

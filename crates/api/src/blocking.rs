@@ -1,4 +1,4 @@
-//! Long work on threads that no connection waits on.
+//! Runs long work on threads that serve no connections.
 
 use std::sync::Arc;
 

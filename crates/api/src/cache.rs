@@ -27,17 +27,17 @@ const SECONDS_MAX: i64 = 86_400;
 /// Longest query of KairosDB whose answer is kept, in bytes.
 const QUERY_BYTES_MAX: usize = 64 << 10;
 
-/// Forgets kept responses, for what changes points of the past. Cloning shares it.
+/// Drops the kept responses. Whatever changes points of the past uses it. Clones share the same state.
 #[derive(Debug, Clone, Default)]
 pub struct KeptAnswers(Arc<AtomicU64>);
 
 impl KeptAnswers {
-    /// Forgets all responses that are kept now.
+    /// Drops all responses that are kept now.
     pub fn forget(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A number that changes whenever the responses are forgotten.
+    /// A number that changes whenever the responses are dropped.
     fn generation(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -54,8 +54,8 @@ pub(crate) struct Cache {
     misses: Counter,
 }
 
-/// Permission to use the cache for a request: the key of its response, and the largest age in seconds that
-/// the request accepts.
+/// Permission to use the cache for a request: the key of its response, and the maximum age in seconds that the
+/// request accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
     key: String,
@@ -92,7 +92,7 @@ impl Cache {
             })?,
         };
         let is_kept = allowed > 0 && !params.has("noCache") && !params.has_message() && self.store.is_on();
-        // Responses of an earlier generation are never found again, and give way to others.
+        // Responses of an earlier generation are never found again; newer ones evict them.
         let key = || format!("{}/{}", self.answers.generation(), key(params));
         Ok(is_kept.then(|| Ticket { key: key(), seconds: allowed.min(SECONDS_MAX) }))
     }
@@ -119,13 +119,14 @@ impl Cache {
         Some(response)
     }
 
-    /// What the response that [`Self::get`] would find was made of; `None` if it would find none. Counts nothing.
+    /// The points of the response that [`Self::get`] would find; `None` if it would find none. Does not change the
+    /// counters.
     pub(crate) fn points(&self, ticket: &Ticket, now: i64) -> Option<Arc<[FetchPoints]>> {
         self.store.get(&ticket.key, now, ticket.seconds).map(|(kept, _)| kept.points)
     }
 
-    /// Records the response while it is sent, and keeps it once all of it was sent. Only responses with
-    /// status 200 are kept. `points` is what it was made of, for explanations.
+    /// Records the response while it is sent, and keeps it once it was sent completely. Only responses with status
+    /// 200 are kept. `points` are those that the response was made of, for explanations.
     pub(crate) fn keep(
         &self,
         ticket: Ticket,
@@ -147,7 +148,7 @@ impl Cache {
 pub(crate) struct Kept {
     pub(crate) kind: HeaderValue,
     pub(crate) body: bytes::Bytes,
-    /// What it was made of.
+    /// The points that it was made of.
     pub(crate) points: Arc<[FetchPoints]>,
 }
 
@@ -160,7 +161,7 @@ pub(crate) struct FetchPoints {
 }
 
 impl FetchPoints {
-    /// Most fetches of a response that are noted.
+    /// Maximum number of fetches that are recorded for a response.
     pub(crate) const MAX: usize = 500;
 
     pub(crate) fn of(fetch: &Fetch, series: &[TimeSeries]) -> Self {
@@ -168,7 +169,7 @@ impl FetchPoints {
         Self { fetch: fetch.clone(), known: values.filter(|value| !value.is_nan()).count() }
     }
 
-    /// The bytes that it takes.
+    /// The memory that it takes, in bytes.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.fetch.expression.len()
     }

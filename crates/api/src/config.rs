@@ -28,8 +28,8 @@ pub struct Config {
     /// Whether to answer /tags/tagSeries, tagMultiSeries and delSeries. As in Graphite, every client that may
     /// read may then create tagged series and remove them from tag searches.
     pub tag_writes: bool,
-    /// Whether to answer /metrics/set-metadata, with which every client that may read, or a link that it
-    /// follows, changes the aggregation method of metrics.
+    /// Whether to answer /metrics/set-metadata. Every client that may read can then change the aggregation method of
+    /// metrics. So can a link that such a client follows.
     pub metadata_writes: bool,
     /// Whether to take points over HTTP: KairosDB's /api/v1/datapoints and OpenTSDB's /api/put. Every client that may
     /// read may then write.
@@ -120,9 +120,9 @@ pub struct PageConfig {
     /// Whether browsers get the page at `/`. Its calls /plumbago/browse and /plumbago/search are answered in
     /// any case.
     pub enabled: bool,
-    /// Who may see the daemon's status and what costs, and test its rules.
+    /// Who may see the daemon's status and costs, and test its rules.
     pub status: StatusAccess,
-    /// Names in the header `Host` by which people of this machine may reach the status, besides addresses and
+    /// Values of the header `Host` under which clients on this machine may see the status, besides addresses and
     /// localhost.
     pub hosts: Vec<String>,
     /// Directory with views of the page, one in each file; "" for none.
@@ -209,8 +209,9 @@ impl TlsConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortLimits {
-    /// Most connections open at once. A further one takes the place of the one that has been idle longest, for
-    /// at least a second. If there is none, it is closed; an unencrypted one gets a 503 first.
+    /// Maximum number of open connections. A further connection replaces the one that has been idle longest, if that
+    /// has been idle for at least a second. Otherwise the further connection is closed; if it is unencrypted, it gets
+    /// a 503 first.
     pub connections: usize,
     /// How long the server waits for a complete request head, on a new connection or after a response. Then
     /// it closes the connection.
@@ -230,8 +231,9 @@ impl Default for PortLimits {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Most connections open at once. A further one takes the place of the one that has been idle longest, for
-    /// at least a second. If there is none, it is closed; an unencrypted one gets a 503 first.
+    /// Maximum number of open connections. A further connection replaces the one that has been idle longest, if that
+    /// has been idle for at least a second. Otherwise the further connection is closed; if it is unencrypted, it gets
+    /// a 503 first.
     pub connections: usize,
     /// How long the server waits for a complete request head, on a new connection or after a response. Then
     /// it closes the connection.
@@ -243,29 +245,29 @@ pub struct Limits {
     pub drain: Period,
     /// Largest request body, in bytes.
     pub body: ByteSize,
-    /// Most targets of a render or info request, or queries of a find or expand request.
+    /// Maximum number of targets of a render or info request, or queries of a find or expand request.
     pub targets: usize,
-    /// Most series that a render request reads.
+    /// Maximum number of series that a render request reads.
     pub series: usize,
-    /// Most points that a render request reads, before consolidation to maxDataPoints. Each takes 8 bytes
+    /// Maximum number of points that a render request reads, before consolidation to maxDataPoints. Each takes 8 bytes
     /// until the request is answered.
     pub points: usize,
-    /// Most points that all functions of a render request compute together.
+    /// Maximum number of points that all functions of a render request compute together.
     pub computed_points: usize,
-    /// Most function calls that a render request evaluates. Calls inside a moving window count once per
+    /// Maximum number of function calls that a render request evaluates. Calls inside a moving window count once per
     /// evaluation.
     pub calls: usize,
-    /// Most fetches of a render request. A fetch is a pair of a path and a time range.
+    /// Maximum number of fetches of a render request. A fetch is a pair of a path and a time range.
     pub fetches: usize,
-    /// Most memory that a render request holds at any time, in bytes: the series that it read and the results
-    /// of functions.
+    /// Maximum memory that a render request holds at any time, in bytes: the series that it read and the results of
+    /// functions.
     pub memory: ByteSize,
-    /// Most memory that all render requests hold together, in bytes. In the configuration file 0 means an
-    /// eighth of `engine.memory_max`; the binary puts that value here. A 0 that remains sets no limit.
+    /// Maximum memory that all render requests hold together, in bytes. In the configuration file 0 means an eighth
+    /// of `engine.memory_max`; the binary puts that value here. A 0 that remains sets no limit.
     pub memory_total: ByteSize,
-    /// Most names that a find, an expand or a tag search returns.
+    /// Maximum number of names that a find, an expand or a tag search returns.
     pub find_results: usize,
-    /// Most index nodes that a find or expand visits, or values and series that a tag search tests.
+    /// Maximum number of index nodes that a find or expand visits, or values and series that a tag search tests.
     pub find_visited: usize,
 }
 
@@ -292,7 +294,8 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Checks the section `[api]` and reads the files that it names. Returns one text of the form `key: message` per problem.
+    /// Checks the section `[api]` and reads the files that it names. Returns one text of the form `key: message` per
+    /// problem.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check_listen("api.listen", &self.listen, &mut problems);
@@ -322,7 +325,8 @@ impl Config {
 }
 
 impl AdminConfig {
-    /// Checks the section `[admin]` and reads the files that it names. Returns one text of the form `key: message` per problem.
+    /// Checks the section `[admin]` and reads the files that it names. Returns one text of the form `key: message`
+    /// per problem.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         check_listen("admin.listen", &self.listen, &mut problems);

@@ -1,8 +1,8 @@
 //! Events: notes about a moment in time, such as a deployment, that graphs can show.
 //!
-//! All events are in memory, and in one file from which the next start reads them (`docs/formats/events.md`).
-//! Both have a limit in bytes. The oldest events are dropped first. Daemons on the same store keep their events apart;
-//! `peers` finds those of all.
+//! All events are in memory, and in one file from which the next start reads them (`docs/formats/events.md`). Both
+//! have a limit in bytes. The oldest events are dropped first. Each daemon on the same store keeps its own events;
+//! `peers` finds the events of all of them.
 
 mod file;
 mod ids;

@@ -30,7 +30,7 @@ impl Fault {
         Self { expected, ..Self::at(target, error.position) }
     }
 
-    /// The place at which a target cannot be evaluated; `None` if that is the whole of it.
+    /// The place at which a target cannot be evaluated; `None` if the error has no place in it.
     pub(crate) fn of_eval(target: &str, error: &EvalError) -> Option<Self> {
         match error {
             EvalError::UnknownFunction { name, position } => {
@@ -63,8 +63,8 @@ impl Fault {
     }
 }
 
-/// The answer to a request that is refused and asked for errors as JSON: the text that others get, and the place of
-/// the mistake if there is one.
+/// The response to a refused request that asked for errors as JSON. It has the text that other requests get, and the
+/// place of the mistake if there is one.
 pub(crate) fn answer(error: &ApiError) -> Response {
     let fault = match error {
         ApiError::Target(wrong) => wrong.fault.as_ref().map(Fault::json),

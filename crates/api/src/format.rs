@@ -32,7 +32,7 @@ pub(crate) use protobuf::Protobuf;
 pub(crate) use raw::Raw;
 pub(crate) use rickshaw::Rickshaw;
 
-/// Most points written in one piece.
+/// Maximum number of points written in one piece.
 const POINTS_PER_PIECE: usize = 512;
 
 /// Writes series: for each a head, its points in order, and a tail.

@@ -15,8 +15,8 @@ impl LiveLimits {
         Self(Arc::new(ArcSwap::from_pointee(limits)))
     }
 
-    /// Replaces the limits. They apply to requests and connections that begin afterwards; connections beyond a lower
-    /// number stay open.
+    /// Replaces the limits. They apply to requests and connections that begin afterwards. If the new number of
+    /// connections is lower, open connections beyond it stay open.
     pub fn set(&self, limits: Limits) {
         self.0.store(Arc::new(limits));
     }

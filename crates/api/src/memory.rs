@@ -25,7 +25,7 @@ impl Pool {
         Self { held: AtomicUsize::new(0), max: AtomicUsize::new(max), gauge }
     }
 
-    /// Changes how much there is. What is held stays held.
+    /// Changes the size of the pool. Memory that is reserved stays reserved.
     pub(crate) fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
     }

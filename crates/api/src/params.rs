@@ -9,7 +9,7 @@ use crate::config::Limits;
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::protobuf::Version;
 
-/// Most parameters of a request. Real clients send far fewer.
+/// Maximum number of parameters of a request. Real clients send far fewer.
 const PAIRS_MAX: usize = 10_000;
 
 /// The parameters of a request.

@@ -63,8 +63,8 @@ impl Places {
         }))
     }
 
-    /// Takes one of `limit` places for a new connection: a free one, or that of the connection that has been idle longest,
-    /// which has to be closed. `None` if no place is free and no connection is idle.
+    /// Takes one of `limit` places for a new connection: a free one, or that of the connection that has been idle
+    /// longest, which has to be closed. `None` if no place is free and no connection is idle.
     pub(crate) fn take(&self, limit: usize) -> Option<Place> {
         let (inner, now) = (&self.0, self.0.now());
         let mut taken = inner.taken();
@@ -163,7 +163,7 @@ impl hyper::body::Body for Sending {
 mod tests {
     use super::*;
 
-    /// Makes a connection look as if it had been idle for so many milliseconds longer.
+    /// Makes a connection look as if it had been idle for `ms` milliseconds longer.
     fn age(places: &mut Places, ms: u64) {
         let inner = Arc::get_mut(&mut places.0).unwrap();
         inner.opened -= Duration::from_millis(ms);

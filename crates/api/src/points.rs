@@ -37,7 +37,7 @@ pub struct NotTaken(pub String);
 pub enum BodyFault {
     /// It is larger than `api.limits.body`, as received or decompressed.
     TooLarge,
-    /// It is not what it claims to be compressed with.
+    /// It cannot be decompressed.
     Damaged,
     /// It did not arrive whole, or not in time.
     Half,

@@ -83,7 +83,7 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, users: LiveUsers, 
         router = router.layer(cors(&config.cors_allowed_origins, config));
     }
     router = router.merge(kairosdb(config, &api, registry));
-    // Without headers of CORS: no other site may read it.
+    // Without CORS headers, so no other site may read these paths.
     for (path, name) in
         [("/plumbago/status", "status"), ("/plumbago/rules", "rules"), ("/plumbago/costs", "costs")]
     {
@@ -102,8 +102,8 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, users: LiveUsers, 
     router.layer(from_fn_with_state(users, users::check))
 }
 
-/// The routes of KairosDB's API. Browsers may use them from everywhere, as KairosDB lets them, unless
-/// `api.cors_allowed_origins` says from where. Deletions are never open to every page.
+/// The routes of KairosDB's API. Pages of any site may use them, as in KairosDB, unless `api.cors_allowed_origins`
+/// names sites. Deletions are never open to pages of any site.
 fn kairosdb(config: &Config, api: &Arc<Api>, registry: &Registry) -> Router {
     let mut open = Router::new();
     for (paths, name) in [
@@ -126,7 +126,7 @@ fn kairosdb(config: &Config, api: &Arc<Api>, registry: &Registry) -> Router {
     open.route_layer(cors(origins, config)).merge(deletes.route_layer(with_delete))
 }
 
-/// Adds paths, with and without a slash at their end.
+/// Adds the paths, each with and without a slash at its end.
 fn with_paths(mut router: Router, paths: &[&str], methods: MethodRouter) -> Router {
     for path in paths {
         router = router.route(path, methods.clone()).route(&format!("{path}/"), methods.clone());
@@ -216,7 +216,7 @@ where
 
 const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
 
-/// How long a browser may go by what it was told about KairosDB's paths, as KairosDB says.
+/// How long a browser may cache the answer to a preflight request to KairosDB's paths. KairosDB sends the same value.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(86_400);
 
 fn options(allowed: &'static str) -> Response {
@@ -237,7 +237,7 @@ fn compressible() -> impl Predicate {
 }
 
 fn cors(origins: &[String], config: &Config) -> CorsLayer {
-    // "*" does not stand for the header Authorization.
+    // In CORS, "*" does not include the header Authorization.
     let has_users = !config.users.file.as_os_str().is_empty();
     let headers = if has_users { AllowHeaders::mirror_request() } else { Any.into() };
     let layer = CorsLayer::new().allow_methods([Method::GET, Method::POST]).allow_headers(headers);

@@ -70,18 +70,18 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// The address of the client that sent a request, in its extensions. Requests on connections that were made elsewhere
-/// have none.
+/// The address of the client that sent a request, as an extension of the request. Requests that come through a
+/// [`Door`] have none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client(pub(crate) SocketAddr);
 
-/// Serves connections that were made elsewhere with the routes and limits of a port.
+/// Serves connections that another listener accepted, with the routes and limits of this port.
 #[derive(Debug, Clone)]
 pub struct Door(Arc<Shared>);
 
 impl Door {
-    /// Serves a connection once the port is served, until it ends. After `stop`, or once the port stops, requests in
-    /// progress are completed.
+    /// Waits until the port is being served, then serves the connection until it ends. After `stop`, or once the port
+    /// stops, requests in progress are completed.
     pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, stop: &CancellationToken) {
         let shared = &self.0;
         if stop.run_until_cancelled(shared.started.cancelled()).await.is_none() {
@@ -176,7 +176,7 @@ impl Server {
         Ok(Some(Self { listener, address, users: None, shared }))
     }
 
-    /// Serves connections of other ports like those of this one.
+    /// Returns a handle that serves connections of other listeners like those of this port.
     pub fn door(&self) -> Door {
         Door(Arc::clone(&self.shared))
     }

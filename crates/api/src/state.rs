@@ -52,7 +52,7 @@ pub struct Handles {
     pub clock: Arc<dyn Clock>,
     /// The registry to which the port adds its self-metrics.
     pub registry: Registry,
-    /// Forgets the responses of `/render` that are kept.
+    /// Drops the kept responses of `/render`.
     pub answers: KeptAnswers,
     /// The status of the process; `None` if it has none.
     pub status: Option<StatusHandles>,
@@ -105,11 +105,11 @@ pub(crate) struct Api {
     pub(crate) parses: Arc<Semaphore>,
     /// Permits for the memory of bodies of points, in KiB.
     pub(crate) write_memory: Arc<Semaphore>,
-    /// How many of them there are.
+    /// The number of permits in `write_memory`.
     pub(crate) write_memory_kib: u32,
 }
 
-/// Memory for bodies of points, in KiB: this, or as much as eight of the largest bodies.
+/// Smallest memory for bodies of points, in KiB. It is larger if eight bodies of the largest size need more.
 const WRITE_MEMORY_KIB: usize = 64 << 10;
 /// Number of [`Api::index_walks`].
 const INDEX_WALKS: usize = 4;

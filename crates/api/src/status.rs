@@ -1,4 +1,4 @@
-//! The daemon's status, its test of rules and what costs, as the process gives them to the API's port.
+//! What the process offers to the API's port for the status page: its status, a test of the rules, and its costs.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::admin::AdminSecret;
 use crate::error::AdminError;
 
-/// Looks inside the process.
+/// Gives a view of the process.
 #[async_trait]
 pub trait StatusSource: Send + Sync + Debug {
     /// Returns what the process says of itself, as a JSON object: `about` (version, start, store, memory),
@@ -23,7 +23,7 @@ pub trait StatusSource: Send + Sync + Debug {
     async fn status(&self) -> Result<Value, AdminError>;
 }
 
-/// Texts of storage rules that are tried; the text in force stands for one that is missing.
+/// Texts of storage rules to try. A missing text stands for the one in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleTexts {
@@ -33,10 +33,10 @@ pub struct RuleTexts {
     pub aggregation: Option<String>,
 }
 
-/// How much of the daemon a trial of rules, or a look at all metrics, may use.
+/// The limits of a trial of rules or of another pass over all metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrialLimits {
-    /// Most metrics that are looked at.
+    /// Maximum number of metrics that are looked at.
     pub metrics_max: u64,
     /// How long it may look at them.
     pub time: Duration,
@@ -52,15 +52,16 @@ pub trait RuleTester: Send + Sync + Debug {
     /// `AdminError` if the process is stopping.
     async fn in_force(&self) -> Result<Value, AdminError>;
 
-    /// Returns what becomes of a name as it is received, as a JSON object: what takes it on its way in, the sections that fit,
-    /// the stages, and where an existing metric differs.
+    /// Returns what happens to a received name, as a JSON object: the lists and rewrite rules that apply, the
+    /// sections that match, the stages, and how an existing metric differs.
     ///
     /// # Errors
     ///
     /// `AdminError` if the store cannot be read.
     async fn explain(&self, name: &str) -> Result<Value, AdminError>;
 
-    /// Returns what these rules would do with the metrics that exist, as a JSON object. Ends early at a limit, and says so.
+    /// Returns what these rules would do with the metrics that exist, as a JSON object. Ends early at a limit; the
+    /// object says so.
     ///
     /// # Errors
     ///
@@ -68,26 +69,26 @@ pub trait RuleTester: Send + Sync + Debug {
     async fn try_texts(&self, texts: RuleTexts, limits: TrialLimits) -> Result<Value, AdminError>;
 }
 
-/// What is asked for about costs.
+/// A question about costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostQuestion {
-    /// How many days nobody wrote or read a metric that counts as unused.
+    /// A metric counts as unused if nobody wrote or read it for this many days.
     pub days: u32,
-    /// How many components below `under` directories are, at least 1.
+    /// How many components below `under` the listed directories are, at least 1.
     pub depth: usize,
     /// Only metrics below this directory; empty for all.
     pub under: String,
-    /// Most rows of each list.
+    /// Maximum number of rows of each list.
     pub limit: usize,
     /// The tag whose biggest values are asked for.
     pub tag: Option<String>,
 }
 
-/// Tells what costs. Changes nothing.
+/// Finds the directories, tags and metrics that cost most. Changes nothing.
 #[async_trait]
 pub trait CostSource: Send + Sync + Debug {
-    /// Returns the biggest directories and tags, the newest metrics with their rules, and those that nobody writes or reads,
-    /// as a JSON object. Ends early at a limit, and says so.
+    /// Returns the biggest directories and tags, the newest metrics with their rules, and those that nobody writes or
+    /// reads, as a JSON object. Ends early at a limit; the object says so.
     ///
     /// # Errors
     ///
@@ -95,17 +96,17 @@ pub trait CostSource: Send + Sync + Debug {
     async fn costs(&self, question: CostQuestion, limits: TrialLimits) -> Result<Value, AdminError>;
 }
 
-/// Where the status comes from, and what those have to know who may not see it otherwise.
+/// The sources of the status, and the credentials that open it to clients on other machines.
 #[derive(Debug, Clone)]
 pub struct StatusHandles {
     /// Gives the status.
     pub source: Arc<dyn StatusSource>,
     /// Explains and tries rules, for those who may see the status.
     pub rules: Arc<dyn RuleTester>,
-    /// Tells what costs, to those who may see the status.
+    /// Finds costs, for those who may see the status.
     pub costs: Arc<dyn CostSource>,
     /// `admin.token`; empty if there is none.
     pub token: String,
-    /// The secret of the data directory, which is as good as the token.
+    /// The secret of the data directory, which is accepted instead of the token.
     pub secret: AdminSecret,
 }

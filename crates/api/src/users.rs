@@ -1,8 +1,8 @@
 //! Users of the API port: Basic authentication with a file of Apache's htpasswd.
 //!
-//! `file` reads the file and compares passwords. Here stands who must be a user: everybody, or who changes something.
-//! The check runs before the routes and notes its result in the request; a handler that changes something asks
-//! [`LiveUsers::refuse_write`].
+//! `file` reads the file and compares passwords. This module decides which requests must come from a user: all, or
+//! only those that change something. The check runs before the routes and notes its result in the request. A handler
+//! that changes something calls [`LiveUsers::refuse_write`].
 
 mod file;
 
@@ -27,12 +27,12 @@ use crate::error::ApiError;
 use self::file::Users;
 pub use self::file::UsersError;
 
-/// Passwords that are compared or wait for it. Comparing takes a processor for some milliseconds.
+/// Maximum number of passwords that are being compared or wait for it. Comparing takes a processor some milliseconds.
 const WAITING_MAX: usize = 32;
 /// Time between two log lines about wrong passwords, in milliseconds.
 const LOG_EVERY_MS: i64 = 60_000;
 
-/// What a request must know, and the users. Cloning shares them.
+/// The users, and which requests must come from one. Clones share them.
 #[derive(Debug, Clone)]
 pub struct LiveUsers(Arc<Inner>);
 
@@ -41,7 +41,7 @@ struct Inner {
     /// `None` if everybody may use the port.
     users: ArcSwapOption<Users>,
     required_for: RequiredFor,
-    /// The admin token and the secret of the data directory are as good as a password.
+    /// The admin token and the secret of the data directory are accepted instead of a password.
     admin: Option<Access>,
     waiting: Semaphore,
     comparing: Semaphore,
@@ -49,7 +49,7 @@ struct Inner {
     throttle: Throttle,
 }
 
-/// Who sent a request, in its extensions.
+/// Who sent a request, as an extension of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
     User,
@@ -97,7 +97,7 @@ impl LiveUsers {
         Ok(())
     }
 
-    /// Refuses a request that changes something and comes from nobody who is known.
+    /// Refuses a request that changes something, unless a known user sent it.
     pub(crate) fn refuse_write(&self, request: &Request) -> Result<(), ApiError> {
         let is_open = self.0.users.load().is_none();
         if is_open || request.extensions().get() == Some(&Caller::User) {
@@ -137,8 +137,8 @@ impl LiveUsers {
     }
 }
 
-/// Checks who sends a request, and refuses it if it must come from a user (status 401). Browsers ask without a password
-/// whether they may send a request (OPTIONS).
+/// Checks who sends a request, and refuses it if it must come from a user (status 401). OPTIONS is always let
+/// through: browsers send preflight requests without a password.
 pub(crate) async fn check(State(users): State<LiveUsers>, mut request: Request, next: Next) -> Response {
     if users.0.users.load().is_none() {
         return next.run(request).await;
@@ -156,7 +156,7 @@ pub(crate) async fn check(State(users): State<LiveUsers>, mut request: Request, 
     challenge(next.run(request).await)
 }
 
-/// Adds to a refusal how to do better, unless it says so.
+/// Adds to a response with status 401 how to authenticate, unless the response has that already.
 fn challenge(mut response: Response) -> Response {
     if response.status() == StatusCode::UNAUTHORIZED {
         let basic = HeaderValue::from_static("Basic realm=\"Plumbago\", charset=\"UTF-8\"");

@@ -151,7 +151,8 @@ impl Limits {
         (bottom, top)
     }
 
-    /// The round step that leaves the least empty room at an end, divided into one of these numbers of steps.
+    /// The round step that leaves the least empty room at an end if the range is divided into one of these numbers of
+    /// steps.
     fn step(&self, divisors: &[u32], is_binary: bool) -> f64 {
         let (fewest, most) = (divisors.iter().min(), divisors.iter().max());
         let (Some(fewest), Some(most)) = (fewest.copied().map(f64::from), most.copied().map(f64::from))
@@ -175,7 +176,7 @@ impl Limits {
         best.map_or(span.max(f64::MIN_POSITIVE), |(_, step)| step)
     }
 
-    /// The empty room at the wider end if so many steps cover the data; `None` if they do not.
+    /// The empty room at the wider end if this many steps cover the data; `None` if they do not.
     fn slop(&self, step: f64, steps: f64) -> Option<f64> {
         let bottom = step * (self.min / step + EPSILON).floor();
         let top = bottom + step * steps;

@@ -13,7 +13,7 @@ pub enum GraphError {
         /// The values that the option takes.
         expected: &'static str,
     },
-    /// The text is no colour.
+    /// The text is not a colour.
     #[error("{0:?} is not a color; write a name like blue, or hexadecimal digits RRGGBB or RRGGBBAA")]
     Color(String),
     /// The picture has more points than this limit.

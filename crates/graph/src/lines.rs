@@ -13,7 +13,7 @@ pub(crate) struct Line {
     pub(crate) color: Color,
     /// The values, thinned to the room and added up where they are stacked.
     pub(crate) values: Vec<f64>,
-    /// The number of values of the series behind each value.
+    /// The number of the series' values that each drawn value stands for.
     group: usize,
     /// The distance of two values in pixels.
     step: f64,

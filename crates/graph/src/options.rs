@@ -342,7 +342,7 @@ impl<'a> Given<'_, 'a> {
     }
 }
 
-/// The largest base. With a larger one the axis has a single step, whose end is no finite number.
+/// The largest base. With a larger one the axis has a single step, whose end is not a finite number.
 const LOG_BASE_MAX: f64 = 1e6;
 
 /// Whether a text is anything but `false` and zero.

@@ -20,7 +20,7 @@ const POINTS_MAX: usize = 2_000_000;
 /// seconds.
 const INK_MAX: f64 = 20e6;
 
-/// So many pixels of an area take as long to paint as one pixel of a line.
+/// This many pixels of an area take as long to paint as one pixel of a line.
 const AREA_PIXELS: f64 = 100.0;
 
 /// Maximum number of series for which a legend is drawn, unless the request asks for one.

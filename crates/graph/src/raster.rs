@@ -12,7 +12,7 @@ use crate::options::Options;
 ///
 /// # Errors
 ///
-/// Returns [`GraphError::Paint`] if the text is no SVG document, or too large to be painted.
+/// Returns [`GraphError::Paint`] if the text is not an SVG document, or too large to be painted.
 pub fn png(svg: &str) -> Result<Vec<u8>, GraphError> {
     let parsing = Parsing {
         fontdb: font::database(),

@@ -2,7 +2,8 @@
 
 use percent_encoding::percent_decode_str;
 
-/// Divides an address like `http://name:password@host/path` into the address without its user, and the user, if it has one.
+/// Divides an address like `http://name:password@host/path` into the address without its user, and the user, if it
+/// has one.
 ///
 /// # Errors
 /// If the user is not UTF-8.
@@ -24,7 +25,7 @@ pub(crate) struct Address {
     /// A name or an address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// What stands before the path of each request; empty, or begins with a slash and does not end with one.
+    /// The prefix of the path of each request. Empty, or it begins with a slash and does not end with one.
     pub(crate) path: String,
 }
 
@@ -32,7 +33,7 @@ impl Address {
     /// Parses an address like `http://host:8080/path`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error says what is wrong with it.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let (is_tls, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
             (Some(rest), _) => (false, rest),

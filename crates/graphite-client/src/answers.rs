@@ -1,4 +1,4 @@
-//! What servers answer: names, series and events. Pure.
+//! Parses the answers of servers: names, series and events. Pure.
 
 use plumbago_maintenance::graphite::{SourceEvent, SourceSeries};
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub(crate) fn names(body: &[u8]) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The names that `/metrics/expand` answers.
+/// The names in an answer of `/metrics/expand`.
 pub(crate) fn expanded(body: &[u8]) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
     struct Expanded {
@@ -35,7 +35,7 @@ pub(crate) fn expanded(body: &[u8]) -> Result<Vec<String>, String> {
     Ok(expanded.results)
 }
 
-/// The nodes that `/metrics/find?format=completer` answers.
+/// The nodes in an answer of `/metrics/find?format=completer`.
 pub(crate) fn nodes(body: &[u8]) -> Result<Vec<Node>, String> {
     #[derive(Deserialize)]
     struct Found {
@@ -62,7 +62,8 @@ pub(crate) fn nodes(body: &[u8]) -> Result<Vec<Node>, String> {
     Ok(found.metrics.into_iter().filter_map(node).collect())
 }
 
-/// The series of an answer of `/render`, as raw text or as JSON, whichever the server has sent. Numbers are read exactly.
+/// The series in an answer of `/render`. The answer may be raw text or JSON, whichever the server has sent. Numbers
+/// are read exactly.
 pub(crate) fn series(body: &[u8]) -> Result<Vec<SourceSeries>, String> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?.trim();
     if text.starts_with('[') {
@@ -98,7 +99,7 @@ fn json(text: &str) -> Result<Vec<SourceSeries>, String> {
     #[derive(Deserialize)]
     struct Listed<'a> {
         target: String,
-        // The numbers as text: they must be exact, and one beyond the largest number is infinite.
+        // Numbers are kept as text, because they must be exact. A number beyond the largest double is infinite.
         #[serde(borrow)]
         datapoints: Vec<(&'a RawValue, &'a RawValue)>,
     }
@@ -126,7 +127,7 @@ fn json(text: &str) -> Result<Vec<SourceSeries>, String> {
     listed.into_iter().map(series).collect()
 }
 
-/// The events of an answer of `/events/get_data`. Those without a time or a title are none.
+/// The events in an answer of `/events/get_data`. Events without a time or a title are skipped.
 pub(crate) fn events(body: &[u8]) -> Result<Vec<SourceEvent>, String> {
     let listed: Vec<Value> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     Ok(listed.iter().filter_map(event).collect())

@@ -1,4 +1,4 @@
-//! Requests that are repeated while the server has too much to do.
+//! Requests that are repeated while the server is overloaded.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -27,17 +27,18 @@ use crate::address::Address;
 
 /// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(180);
-/// Idle connections that are kept, at most.
+/// Maximum number of idle connections that are kept.
 const IDLE_MAX: usize = 64;
-/// How often a request is tried that may work later.
+/// Number of tries of a request that may succeed later.
 const TRIES: u32 = 9;
-/// How often a request is tried that the server fails at: it may be the request.
+/// Number of tries of a request on which the server fails. It is smaller, because the request itself may be the
+/// cause.
 const TRIES_OF_FAULTS: u32 = 3;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Characters of an error text that are shown.
+/// Maximum number of characters of an error text that are shown.
 const SHOWN: usize = 200;
-/// Where systems have the authorities that they trust.
+/// Where systems keep the certificate authorities that they trust.
 const AUTHORITIES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -55,18 +56,18 @@ pub(crate) struct Server {
     idle: Mutex<Vec<Sender>>,
 }
 
-/// An answer with status 200 or another that is no error for the caller.
+/// An answer with status 200, or with another status that the caller accepts.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-/// Why one try has no answer.
+/// Why one try failed.
 struct Failed {
     error: SourceError,
     tries: u32,
-    /// How long the server asks to wait.
+    /// How long the server asks the client to wait.
     pause: Option<Duration>,
 }
 
@@ -77,10 +78,10 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Reads what is needed to ask a server.
+    /// Prepares requests to a server. Reads the files of the user and the authorities.
     ///
     /// # Errors
-    /// What is wrong with its address, its user or its authorities.
+    /// The error says what is wrong with its address, its user or its authorities.
     pub(crate) fn new(server: &SourceServer) -> Result<Self, String> {
         let address = Address::parse(&server.url)?;
         let tls = match address.is_tls {
@@ -93,7 +94,8 @@ impl Server {
         Ok(Self { address, user, tls, idle: Mutex::default() })
     }
 
-    /// Asks for a path with its query. Statuses of `accepted` are answers beside 200. The answer has at most so many bytes.
+    /// Requests a path with its query. Besides 200, the statuses in `accepted` count as answers. The body of the
+    /// answer may have at most `limit` bytes.
     pub(crate) async fn get(
         &self,
         path: &str,
@@ -135,7 +137,7 @@ impl Server {
         Err(match status {
             408 | 425 | 429 | 502..=504 => Failed { error: SourceError::Away(text), tries: TRIES, pause },
             500..=599 => Failed { error: SourceError::Refused(text), tries: TRIES_OF_FAULTS, pause },
-            // Nothing will be answered.
+            // Other requests would be refused too.
             401 | 403 => Failed { error: SourceError::Away(text), tries: 1, pause },
             _ => Failed { error: SourceError::Refused(text), tries: 1, pause },
         })
@@ -227,7 +229,7 @@ impl Server {
     }
 }
 
-/// The file with the authorities to trust.
+/// The file with the authorities to trust: the named one, or the first that the system has.
 fn authorities(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(file) = named {
         return Ok(file.to_owned());

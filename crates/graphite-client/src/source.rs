@@ -18,13 +18,13 @@ use crate::http::Server;
 const LIST_BYTES_MAX: usize = 1 << 30;
 /// Largest answer with points that is read.
 const POINTS_BYTES_MAX: usize = 128 << 20;
-/// Statuses of servers that do not have a way of listing names.
+/// Statuses of servers that do not support a way of listing names.
 const NOT_THERE: [u16; 4] = [400, 404, 405, 501];
-/// Statuses of answers to `/render`: nothing is known of the metrics, as carbonapi says it,
+/// Statuses of `/render` that are not failures. With 404, carbonapi says that it knows none of the metrics.
 const NO_SERIES: &[u16] = &[404];
-/// and the format may be unknown.
+/// The same for a request of the raw format. With 400, the server may say that it does not know the format.
 const NO_RAW: &[u16] = &[400, 404];
-/// What stays as it is in a query.
+/// The characters that are percent-encoded in a query: all except letters, digits and `-._~`.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Prepares to ask Graphite servers.
@@ -80,7 +80,8 @@ impl GraphiteSource for Graphite {
             let times = format!("from={from}&until={until}&now={now}");
             format!("/render?format={format}&noCache=1&{times}&{}", targets.join("&"))
         };
-        // The raw format has the step. Servers that do not know it refuse it, or answer JSON.
+        // Only the raw format contains the step. Servers that do not know this format refuse the request or answer
+        // JSON.
         for format in ["raw", "json"] {
             let accepted = if format == "raw" { NO_RAW } else { NO_SERIES };
             let answer = self.server.get(&path(format), accepted, POINTS_BYTES_MAX).await?;
@@ -151,7 +152,7 @@ impl Graphite {
     }
 }
 
-/// The components of a glob before the first one that is none, with a dot at the end.
+/// The components of a glob before the first one with a wildcard, with a dot at the end.
 fn literal_begin(glob: &str) -> String {
     let literal = glob.split('.').take_while(|component| !has_glob(component));
     literal.map(|component| format!("{component}.")).collect()

@@ -1,4 +1,4 @@
-//! Who serves connections that speak HTTP on a port of lines.
+//! The server for HTTP connections that arrive on a port for lines.
 
 use std::fmt::Debug;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ pub trait HttpServer: Send + Sync + Debug {
     async fn serve(&self, stream: Box<dyn Stream>, stop: CancellationToken);
 }
 
-/// The server, once it is there.
+/// The server, once it has been set.
 #[derive(Debug, Default)]
 pub(crate) struct Slot(OnceLock<Box<dyn HttpServer>>);
 

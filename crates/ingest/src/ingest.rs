@@ -158,7 +158,8 @@ impl Ingest {
         &self.handle.addresses
     }
 
-    /// Says who serves connections of HTTP on the port of OpenTSDB's lines. Without it they are closed.
+    /// Sets the server for HTTP connections on the port of OpenTSDB's lines. Without one these connections are
+    /// closed.
     pub fn serve_http_by(&self, server: impl HttpServer + 'static) {
         self.shared.http.set(Box::new(server));
     }

@@ -44,8 +44,8 @@ pub(crate) fn with_clean(
     Ok(())
 }
 
-/// As [`with_clean`], for a name that `plumbago_kairosdb` has made of a metric and tags. Such a name is in normal form if
-/// it is not too long and has no control characters beyond ASCII.
+/// Like [`with_clean`], for a name that `plumbago_kairosdb` has made of a metric and tags. Such a name is in normal
+/// form if it is not too long and has no control characters beyond ASCII.
 #[inline]
 pub(crate) fn with_series(
     name: &[u8],

@@ -17,8 +17,8 @@ use crate::reject::{Reject, Sample, Tally};
 /// Each listener logs at most one sample of a reason per minute.
 const SAMPLE_EVERY_MS: i64 = 60_000;
 
-/// A listener: one for each protocol over TCP, one for lines in datagrams, and the API's port, as far as its requests
-/// bring points.
+/// A listener: one for each protocol over TCP, one for lines in datagrams, and the API's port for the points that its
+/// requests bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Listener(usize);
 
@@ -111,7 +111,7 @@ impl Closed {
     ];
 }
 
-/// A refused text that was kept as a sample: of each listener and reason the newest, at most one in a minute.
+/// A refused text that was kept as a sample: the newest of each listener and reason, at most one per minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The listener.
@@ -323,7 +323,7 @@ impl ListenerStats {
         self.batch_seconds.record(duration);
     }
 
-    /// Counts points of a request that were not counted yet and that are not taken.
+    /// Counts points of a request that are refused before they were counted as received.
     pub(crate) fn lost(&self, points: usize, now_ms: i64) {
         if points > 0 {
             self.received.add(points as u64);

@@ -1,5 +1,5 @@
-//! Points that came with requests to the API's port. They take the same way as those of the listeners: lists, rewrite
-//! rules, names, counters, sink.
+//! Points that came with requests to the API's port. They pass through the same steps as those of the listeners:
+//! lists, rewrite rules, names, counters, sink.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::protocol::{BATCH_BYTES, Intake, Losses};
 use crate::reject::Reject;
 use crate::stats::{Listener, ListenerStats};
 
-/// How long a request waits until the batches of others are on their way to the engine.
+/// How long a request waits for its turn, while batches of other requests go to the engine.
 const TURN: Duration = Duration::from_secs(10);
 
 /// Takes the points of requests to the API's port.
@@ -49,7 +49,7 @@ impl Writes {
     /// If not all points were taken; they are counted as rejected.
     pub async fn write(&self, points: Points, bytes: usize) -> Result<(), WriteError> {
         let (this, token) = (self.clone(), self.tasks.token());
-        // A task of its own: a client that goes away must not cut off what is on its way to the sink.
+        // A separate task: a client that disconnects must not stop points on their way to the sink.
         let task = tokio::spawn(async move {
             let _token = token;
             this.take(&points, bytes).await

@@ -1,7 +1,7 @@
 //! The history of series in files: the lines that KairosDB's `export` and OpenTSDB's `scan --import` write.
 //!
-//! A line of KairosDB is an object with the points of one storage row, a line of OpenTSDB has one point. Times keep their
-//! milliseconds here, because the last point of a slot is the one that counts.
+//! A line of KairosDB is an object with the points of one storage row, a line of OpenTSDB has one point. Times keep
+//! their milliseconds here, because the last point of a slot is the one that counts.
 
 mod export;
 
@@ -13,7 +13,7 @@ use crate::names;
 use crate::opentsdb::line::Lines;
 use crate::point::{Number, Reason, Tag};
 
-/// Kinds of values that are told apart among those that are not kept.
+/// Maximum number of types that are counted separately among values that are not kept.
 const KINDS_MAX: usize = 32;
 
 /// A point of a history.
@@ -23,7 +23,8 @@ pub struct HistoryPoint {
     pub time_ms: i64,
     /// The value; finite.
     pub value: f64,
-    /// Whether it was kept as a floating point number. Of two values of one millisecond it wins over a whole number.
+    /// Whether it was stored as a floating point number. If two points have the same millisecond, this kind wins over
+    /// a whole number.
     pub is_double: bool,
 }
 
@@ -36,16 +37,16 @@ pub struct Entry {
     pub points: Vec<HistoryPoint>,
     /// Values that are not kept, by type: text and types of plug-ins.
     pub not_kept: BTreeMap<String, u64>,
-    /// Points that are none, by the reason.
+    /// Refused points, by reason.
     pub refused: BTreeMap<Reason, u64>,
-    /// Whole numbers beyond 2⁵³, which are kept as the nearest number that has a double.
+    /// Whole numbers beyond 2⁵³ that are kept as the nearest double.
     pub rounded: u64,
     /// Points with a time to live, which is not kept.
     pub with_ttl: u64,
 }
 
 impl Entry {
-    /// Empties it.
+    /// Removes all content.
     pub fn clear(&mut self) {
         self.name.clear();
         self.points.clear();
@@ -59,7 +60,7 @@ impl Entry {
         self.not_kept.values().sum()
     }
 
-    /// Moves what another entry of the same series has behind what this one has. The other one is empty then.
+    /// Appends the content of another entry of the same series. The other entry is empty afterwards.
     pub fn append(&mut self, other: &mut Self) {
         self.points.append(&mut other.points);
         for (kind, count) in std::mem::take(&mut other.not_kept) {
@@ -98,7 +99,7 @@ impl Entry {
     /// Names the series.
     ///
     /// # Errors
-    /// What is wrong with the name.
+    /// The error says what is wrong with the name.
     pub(crate) fn set_name(&mut self, metric: &str, tags: &mut [Tag<'_>]) -> Result<(), String> {
         names::append(&mut self.name, metric, tags);
         if self.name.len() > NAME_BYTES_MAX {
@@ -118,7 +119,7 @@ impl HistoryLines {
     /// Reads a line into an entry. An empty line gives an empty entry.
     ///
     /// # Errors
-    /// Why the line cannot be read. The entry is then not to be used.
+    /// The error says why the line cannot be read. The entry is then not to be used.
     pub fn read(&mut self, line: &[u8], entry: &mut Entry) -> Result<(), String> {
         entry.clear();
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;

@@ -20,7 +20,7 @@ pub(crate) enum Scalar<'de> {
 }
 
 impl<'de> Scalar<'de> {
-    /// The value as a text, as a tag's value is read: numbers and truth values count as their text.
+    /// The value as the text of a tag's value. Numbers and truth values count as their text.
     pub(crate) fn into_text(self) -> Option<Cow<'de, str>> {
         match self {
             Self::Text(text) => Some(text),
@@ -31,7 +31,7 @@ impl<'de> Scalar<'de> {
         }
     }
 
-    /// The value as a number, also one in a text.
+    /// The value as a number. A text that contains a number counts too.
     pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Number(number) => Some(*number),
@@ -154,7 +154,7 @@ pub(crate) fn write_number(value: f64, out: &mut String) {
     }
 }
 
-/// Whether a value is true, also as a text. `None` if it is neither.
+/// Whether a value is `true` or the text "true". `None` if it is neither a truth value nor a text.
 pub(crate) fn is_true(value: &serde_json::Value) -> Option<bool> {
     match value {
         serde_json::Value::Bool(is) => Some(*is),

@@ -18,12 +18,13 @@ pub mod table;
 mod tags;
 mod unit;
 
-/// Most parts of one kind in a query: metrics, aggregators, tags, filters.
+/// Maximum number of parts of one kind in a query: metrics, aggregators, tags, filters.
 const PARTS_MAX: usize = 1000;
-/// Most regular expressions of a query.
+/// Maximum number of regular expressions of a query.
 const REGEXES_MAX: usize = 64;
 /// The memory that a regular expression of a query may take, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// What `version` answers, over HTTP and on lines. Clients of KairosDB look at its beginning, tcollector takes anything.
+/// What `version` answers, over HTTP and on lines. Clients of KairosDB look at its beginning, tcollector takes
+/// anything.
 pub const VERSION: &str = concat!("KairosDB 1.3.0 (Plumbago ", env!("CARGO_PKG_VERSION"), ")");

@@ -38,12 +38,12 @@ pub fn metric(text: &str) -> Cow<'_, str> {
     encoded(text, Part::Metric)
 }
 
-/// The tag as it stands in a name, left of the `=`.
+/// The tag as written in a name, left of the `=`.
 pub fn tag(text: &str) -> Cow<'_, str> {
     encoded(text, Part::Tag)
 }
 
-/// The value of a tag as it stands in a name, right of the `=`.
+/// The value of a tag as written in a name, right of the `=`.
 pub fn value(text: &str) -> Cow<'_, str> {
     encoded(text, Part::Value)
 }
@@ -56,7 +56,7 @@ pub fn append(name: &mut String, metric_text: &str, tags: &mut [(Cow<'_, str>, C
         encode_in_place(tag_text, Part::Tag);
         encode_in_place(value_text, Part::Value);
     }
-    // By whole segments: `a-b=1` stands before `a=1`.
+    // By whole segments: `a-b=1` comes before `a=1`.
     if !tags.is_sorted_by(|a, b| compare(a, b).is_le()) {
         tags.sort_by(compare);
     }
@@ -74,7 +74,7 @@ pub fn series_name(series: &Series) -> String {
     name
 }
 
-/// The series that a name stands for. Every name stands for one.
+/// The series that a name means. Every name means one.
 pub fn series(name: &str) -> Series {
     let mut parts = name.split(';');
     let metric = decoded(parts.next().unwrap_or_default()).into_owned();
@@ -104,7 +104,7 @@ pub fn decoded(text: &str) -> Cow<'_, str> {
             }
         }
     }
-    // A name from elsewhere may hold escapes that are no text. It stays as it is.
+    // A name from another source may contain escapes that are not UTF-8. Such a name stays as it is.
     String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
@@ -157,7 +157,7 @@ fn encoded(text: &str, part: Part) -> Cow<'_, str> {
     String::from_utf8(out).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// True if certainly no byte has to be encoded. Nearly all texts are such.
+/// True if certainly no byte has to be encoded, as in nearly all texts.
 #[inline]
 fn is_quiet(bytes: &[u8], part: Part) -> bool {
     let odd = bytes.iter().fold(0, |odd, byte| odd | ODD[usize::from(*byte)]);

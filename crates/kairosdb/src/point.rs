@@ -6,7 +6,7 @@ use plumbago_model::name::NAME_BYTES_MAX;
 
 use crate::names;
 
-/// Most refusals of a body that are named in its answer. Further ones are only counted.
+/// Maximum number of refusals of a body that are named in its answer. Further ones are only counted.
 const NAMED_MAX: usize = 100;
 
 /// A point of [`Points`].
@@ -86,7 +86,7 @@ pub struct Points {
     pub with_ttl: u64,
     /// Points whose time had milliseconds, which were cut.
     pub cut: u64,
-    /// Whole numbers beyond 2⁵³, which are kept as the nearest number that has a double.
+    /// Whole numbers beyond 2⁵³ that are kept as the nearest double.
     pub rounded: u64,
 }
 
@@ -108,7 +108,7 @@ impl Points {
         &self.names[from..self.ends[at]]
     }
 
-    /// The same without the points: what an answer needs once they are on their way.
+    /// A copy without the points. The answer needs only this once the points were handed over.
     pub fn refusals(&self) -> Self {
         Self { refused: self.refused.clone(), counts: self.counts, taken: self.taken(), ..Self::default() }
     }
@@ -232,7 +232,7 @@ pub(crate) struct Mark {
 /// A tag and its value.
 pub(crate) type Tag<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// Every whole number up to this has a double.
+/// Every whole number up to this one can be a double exactly.
 const EXACT_MAX: u128 = 1 << 53;
 
 /// A number as it was sent.
@@ -243,7 +243,7 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    /// The nearest double, and whether it is another number: a whole one beyond 2⁵³ may be.
+    /// The nearest double, and whether it differs from the number, as it may for whole numbers beyond 2⁵³.
     #[inline]
     pub(crate) fn to_double(self) -> (f64, bool) {
         match self {
@@ -253,7 +253,7 @@ impl Number {
         }
     }
 
-    /// A number in a text. `None` for anything else, also for "NaN" and "Infinity".
+    /// The number in a text. `None` for any other text, including "NaN" and "Infinity".
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
             return None;

@@ -13,8 +13,9 @@ pub(crate) fn squares(values: impl Iterator<Item = f64>) -> f64 {
     squares
 }
 
-/// The value at a position of the sorted values, of which there is at least one; the first is at 1. Linear between
-/// neighbours; before the first and after the last one it is theirs. Sorts the values.
+/// The value at a position of the sorted values, of which there is at least one. The first value is at position 1.
+/// Between two values it is interpolated linearly. Before the first and after the last value it is that value. Sorts
+/// the values.
 pub(crate) fn at_position(values: &mut [f64], position: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let below = position.floor();

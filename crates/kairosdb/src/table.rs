@@ -22,7 +22,7 @@ pub enum TimeUnit {
     Seconds,
 }
 
-/// What a row key says.
+/// The content of a row key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowKey {
     /// The metric.
@@ -31,7 +31,7 @@ pub struct RowKey {
     pub row_time_ms: i64,
     /// The type of the values, like `kairos_long`.
     pub kind: String,
-    /// Tags and values, as they stand in the key.
+    /// Tags and values, as written in the key.
     pub tags: Vec<(String, String)>,
 }
 
@@ -50,7 +50,7 @@ impl RowKey {
     /// Reads a row key.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error says what is wrong with it.
     pub fn read(key: &[u8]) -> Result<Self, &'static str> {
         let end = key.iter().position(|byte| *byte == 0).ok_or("it has no end of the metric")?;
         let (metric, rest) = (&key[..end], &key[end + 1..]);
@@ -96,7 +96,7 @@ impl RowKey {
     /// Reads cells of this row into an entry.
     ///
     /// # Errors
-    /// Why the series cannot have a name here.
+    /// The error says why the series cannot have a name here.
     pub fn read_cells<'a>(
         &self,
         unit: TimeUnit,
@@ -152,7 +152,7 @@ fn escape(text: &str, with: u8, key: &mut Vec<u8>) {
     }
 }
 
-/// Reads `name=value:` again and again. In a name `:` stands before `:` and `=`, in a value `=` does.
+/// Reads any number of `name=value:`. In a name, `:` escapes `:` and `=`. In a value, `=` escapes them.
 fn tags_of(text: &str) -> Result<Vec<(String, String)>, &'static str> {
     let mut tags = Vec::new();
     let mut letters = text.chars();

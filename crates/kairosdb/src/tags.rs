@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use crate::json::{Key, Scalar};
 use crate::point::Tag;
 
-/// Most faults of tags that are named.
+/// Maximum number of faults in tags that are named.
 const FAULTS_MAX: usize = 10;
 
 /// The tags of an entry.

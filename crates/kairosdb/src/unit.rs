@@ -49,7 +49,7 @@ impl Unit {
         names.iter().position(|known| known.eq_ignore_ascii_case(name)).map(|at| Self::ALL[at])
     }
 
-    /// Milliseconds of one, where no calendar counts.
+    /// The length of one unit in milliseconds, if no calendar applies.
     pub fn millis(self) -> i64 {
         match self {
             Self::Milliseconds => 1,

@@ -148,9 +148,10 @@ impl Aggregation {
         Window { value, count: slots }
     }
 
-    /// A window of at least `least` slots whose finished value is `value`, bit for bit: a mean times a number of
-    /// slots, divided by it again, is not always itself, so the number may be a little larger. For avg_zero
-    /// `least` is all slots of the window, or more. `None` if there is no such window, because the sum would be infinite.
+    /// A window whose finished value is exactly `value`, with at least `least` slots. A mean that is multiplied by a
+    /// number of slots and divided by it again may change its last bits, so the window may have a few more slots than
+    /// `least`. For avg_zero `least` must be at least the number of all slots of the window. `None` if there is no
+    /// such window, because the sum would be infinite.
     pub fn window_showing(self, value: f64, least: u32) -> Option<Window> {
         let least = least.max(1);
         if !matches!(self, Self::Average | Self::AvgZero) {
@@ -165,8 +166,8 @@ impl Aggregation {
         counts.into_iter().find(shows).map(|count| Window { value: value * f64::from(count), count })
     }
 
-    /// Whether windows that `other` folded mean the same to this method, open and stored ones alike. That holds
-    /// for the methods whose windows are sums.
+    /// Whether windows that `other` folded mean the same to this method. This covers open and stored windows. It
+    /// holds for the methods whose windows are sums.
     pub fn reads_windows_of(self, other: Self) -> bool {
         let is_sum = |method| matches!(method, Self::Average | Self::AvgZero | Self::Sum);
         self == other || (is_sum(self) && is_sum(other))

@@ -2,7 +2,7 @@
 //!
 //! Most values are short decimals: counters, percentages, sizes in bytes. So a column is scaled by the smallest
 //! power of ten at which all values are integers. The integers are packed as offsets from the smallest one, or
-//! as differences, at the width of the widest. Values that are no short decimals are packed by their bits, or
+//! as differences, at the width of the widest. Values that are not short decimals are packed by their bits, or
 //! by XOR with the value before if values repeat. NaN is an unknown slot. Presence costs one bit per slot, or
 //! nothing if the known slots are contiguous.
 //!

@@ -16,7 +16,7 @@ use crate::units::{ByteSize, Period};
 ///
 /// # Errors
 ///
-/// Returns the deserializer's error if the setting is no text, or if the text cannot be parsed.
+/// Returns the deserializer's error if the setting is not a text, or if the text cannot be parsed.
 pub fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

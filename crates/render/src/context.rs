@@ -211,12 +211,12 @@ impl<'a> Context<'a> {
         self.may_hold_points(points)
     }
 
-    /// Checks that there is memory for so many points for a while.
+    /// Checks that there is memory for `points` temporary points.
     pub(crate) fn may_hold_points(&self, points: usize) -> Result<(), Fault> {
         self.may_hold(points.saturating_mul(size_of::<f64>()))
     }
 
-    /// Checks that there is memory for so many names of so many bytes each.
+    /// Checks that there is memory for `names` names of `bytes` bytes each.
     pub(crate) fn may_hold_names(&self, names: usize, bytes: usize) -> Result<(), Fault> {
         self.may_hold(names.saturating_mul(bytes))
     }

@@ -68,7 +68,7 @@ pub fn evaluate_watched(
 ///
 /// # Errors
 ///
-/// As [`evaluate_watched`].
+/// The same as [`evaluate_watched`].
 pub fn evaluate_observed(
     targets: &[Target],
     request: &Request,
@@ -131,7 +131,7 @@ fn series<'a>(
     }
 }
 
-/// Evaluates an expression, before the eyes of the observer if there is one.
+/// Evaluates an expression, and reports it to the observer if there is one.
 fn value<'a>(
     context: &mut Context<'a>,
     target: &'a Target,

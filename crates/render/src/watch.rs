@@ -14,14 +14,14 @@ pub trait Watch: Debug {
     fn may_hold(&self, bytes: usize) -> bool;
 }
 
-/// Sees what each part of the targets gives, to explain an answer. Targets that functions make from names are shown as
-/// wholes; their parts are not.
+/// Observes the result of each part of the targets, to explain an answer. Targets that functions make from names are
+/// reported as a whole, without their parts.
 pub trait Observer: Debug {
-    /// A call or path is about to be evaluated. Calls nest, and one that is read over several ranges is evaluated
+    /// A call or path is about to be evaluated. Calls nest. A call that is read over several ranges is evaluated
     /// several times.
     fn begins(&self, place: &Place);
 
-    /// It gave these series; `None` if it gave something else or failed.
+    /// The call or path gave these series; `None` if it gave something else or failed.
     fn ends(&self, place: &Place, series: Option<&[TimeSeries]>);
 
     /// A function made this target, and it is about to be evaluated. It belongs to the innermost call that has begun.
@@ -30,7 +30,8 @@ pub trait Observer: Debug {
     /// The target that a function made gave these series; `None` if it failed.
     fn ends_made(&self, target: &Target, series: Option<&[TimeSeries]>);
 
-    /// The evaluation has ended. It evaluated so many calls, and its functions made so many points.
+    /// The evaluation has ended. `calls` is the number of evaluated calls, `points` the number of points that
+    /// functions made.
     fn is_done(&self, calls: usize, points: usize);
 }
 

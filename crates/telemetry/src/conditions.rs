@@ -72,7 +72,7 @@ impl Conditions {
         Self(Arc::new(Inner { registry: registry.clone(), held: Mutex::default() }))
     }
 
-    /// Shows the gauges of these conditions from now on, also while the conditions do not hold.
+    /// Shows the gauges of these conditions from now on, even while the conditions do not hold.
     pub fn declare(&self, names: impl IntoIterator<Item = &'static str>) {
         let held = self.held();
         for name in names {

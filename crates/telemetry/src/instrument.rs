@@ -64,7 +64,7 @@ impl Histogram {
         Self(Arc::new(Inner { exported, exporter, recorded: AtomicU64::new(0) }))
     }
 
-    /// Adds one duration. Lock-free but for one call in about a thousand; meant for batches, requests and
+    /// Adds one duration. Lock-free, except for about one call in a thousand. Meant for batches, requests and
     /// flushes, not for single points.
     pub fn record(&self, duration: Duration) {
         self.0.exported.record(duration.as_secs_f64());

@@ -13,8 +13,9 @@ use crate::line::Fields;
 /// Changes the log level of a running process.
 pub type LevelHandle = tracing_subscriber::reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
-/// Sends log lines to standard error, each event as one line with time and level. `level` is a level such as `info`, or a filter such as
-/// `warn,plumbago_engine=debug`. Returns `None` if the filter does not parse, or if logging is already set up.
+/// Sends log lines to standard error, each event as one line with time and level. `level` is a level such as `info`,
+/// or a filter such as `warn,plumbago_engine=debug`. Returns `None` if the filter does not parse, or if logging is
+/// already set up.
 pub fn init(level: &str) -> Option<LevelHandle> {
     let filter = filter(level)?;
     let (filter, handle) = tracing_subscriber::reload::Layer::new(filter);

@@ -55,7 +55,7 @@ impl Client {
     /// brackets.
     ///
     /// # Errors
-    /// If `host` is no name, or the handshake fails.
+    /// If `host` is not a name, or the handshake fails.
     pub async fn connect<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,

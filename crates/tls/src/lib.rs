@@ -36,7 +36,7 @@ pub enum TlsError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The key is not the one of the certificate.
+    /// The key does not belong to the certificate.
     #[error(
         "{key} is not the private key of the certificate in {cert}: use the two files that were made together"
     )]
@@ -102,7 +102,7 @@ impl Certificates {
     /// Reads the files again. On an error the certificates in use stay.
     ///
     /// # Errors
-    /// As [`Certificates::load`].
+    /// The same as [`Certificates::load`].
     pub fn reload(&self, files: &Files) -> Result<(), TlsError> {
         self.current.store(files.load(self.tune)?);
         Ok(())

@@ -1,4 +1,4 @@
-//! Who may use the admin port: those who know the token, or the secret of the data directory.
+//! Access to the admin port, by `admin.token` or by the secret of the data directory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::CLOCK_PATH;
 use crate::error::plain;
 use crate::peer_heads::HEADS_PATH;
 
-/// A secret that only those know who can read a file of this machine.
+/// A secret in a file of this machine. Only those who can read the file know it.
 #[derive(Debug, Clone)]
 pub struct AdminSecret {
     /// The content of the file.
@@ -23,7 +23,7 @@ pub struct AdminSecret {
     pub file: PathBuf,
 }
 
-/// What a request has to know.
+/// The credentials that a request can send.
 #[derive(Debug)]
 pub(crate) struct Access {
     /// `admin.token`; empty if there is none.
@@ -36,16 +36,16 @@ impl Access {
         Self { token: token.to_owned(), secret }
     }
 
-    /// Whether a request must know the token or the secret. With a token, every request must. Otherwise only
-    /// those that change or stop something, since other users of this machine can reach the port too. Asking
-    /// for the points in memory changes nothing, and the clock can be set only in a process that runs for a
-    /// test.
+    /// Whether a request must send the token or the secret. If there is a token, every request must. Otherwise only
+    /// requests that change or stop something must, since other users of this machine can reach the port too. Two
+    /// paths are exempt although they take a POST: reading the points in memory changes nothing, and the clock can be
+    /// set only in a process that runs for a test.
     fn is_needed(&self, method: &Method, path: &str) -> bool {
         let reads = matches!(*method, Method::GET | Method::HEAD) || [HEADS_PATH, CLOCK_PATH].contains(&path);
         !self.token.is_empty() || !reads
     }
 
-    /// Whether the request's headers have the token or the secret.
+    /// Whether the request's headers contain the token or the secret.
     pub(crate) fn is_known(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
         let Some((scheme, given)) = given else { return false };
@@ -70,7 +70,7 @@ impl Access {
     }
 }
 
-/// Refuses requests that do not know what they must (status 401).
+/// Refuses requests that lack the credentials they need (status 401).
 pub(super) async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     if access.is_needed(request.method(), request.uri().path()) && !access.is_known(request.headers()) {
         return access.refusal();

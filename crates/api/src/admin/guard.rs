@@ -10,11 +10,12 @@ use hyper::{Method, StatusCode};
 
 use crate::error::plain;
 
-/// Refuses requests that a page of another site has caused (status 403).
+/// Refuses requests that were caused by a page of another site (status 403).
 ///
-/// A browser states in `Origin` and `Sec-Fetch-Site` where a request comes from. A site whose own name was made to
-/// resolve to this machine (DNS rebinding) passes as the same origin; the header `Host` then has its name. `has_token`
-/// is whether requests need a token, which such a page does not know.
+/// A browser states in `Origin` and `Sec-Fetch-Site` where a request comes from. These headers do not help if the
+/// other site made its own name resolve to this machine (DNS rebinding): the request then counts as one of the same
+/// origin. But its header `Host` contains the name of the other site. `has_token` says whether requests need a token.
+/// Such a page does not know it, so `Host` is checked only without a token.
 pub(crate) async fn refuse_other_sites(
     State(has_token): State<bool>,
     request: Request,
@@ -41,7 +42,7 @@ fn problem(method: &Method, headers: &HeaderMap, has_token: bool) -> Option<&'st
     None
 }
 
-/// Why a request was caused by a page of another site; `None` if it was not.
+/// The problem with a request that was caused by a page of another site; `None` for other requests.
 pub(crate) fn of_other_site(method: &Method, headers: &HeaderMap) -> Option<&'static str> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(HOST.as_str());

@@ -82,11 +82,11 @@ impl HttpBody for Lines {
     }
 }
 
-/// Reads a name from the query, and parameters: the members of the JSON object in the body, and the other pairs of
-/// the query.
+/// Reads a name from the query, and the parameters. These are the members of the JSON object in the body, and the
+/// other pairs of the query.
 ///
 /// # Errors
-/// Why the request cannot be read.
+/// The problem, if the request cannot be read.
 pub(super) async fn read(
     pairs: Vec<(String, String)>,
     key: &str,
@@ -115,8 +115,8 @@ pub(super) async fn read(
     Ok((name, Value::Object(parameters)))
 }
 
-/// A value of the query: `true`, `false` and whole numbers are taken as such. A text that looks like one of them has
-/// to be sent in the body.
+/// A value of the query: `true`, `false` and whole numbers become JSON values of that type. A text that looks like
+/// one of them has to be sent in the body.
 fn typed(text: String) -> Value {
     match text.as_str() {
         "true" => Value::Bool(true),

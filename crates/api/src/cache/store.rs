@@ -9,8 +9,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use super::{FetchPoints, Kept};
 
-/// A response may take at most the bytes of the cache divided by this number. The same limit applies to the
-/// sum of all responses that are being recorded.
+/// The limit of one response is the size of the cache divided by this number. The same limit applies to the sum of
+/// all responses that are being recorded.
 const ANSWER_PART: usize = 4;
 
 /// Estimated bytes that an entry takes in addition to its key and body.

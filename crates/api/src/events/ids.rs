@@ -1,6 +1,6 @@
-//! Ids of events. Among daemons on the same store they say which one took the event: the *origin*, then a number that
-//! rises in its log. So no two daemons give the same id. A daemon alone on its store has no origin (0), and its ids are
-//! the numbers.
+//! Ids of events. An id consists of an *origin* and a number. The origin says which of the daemons on the same store
+//! took the event. The number rises in the log of that daemon. So no two daemons give the same id. A daemon alone on
+//! its store has the origin 0, and its ids are the plain numbers.
 
 use plumbago_store::WriterIdentity;
 use plumbago_store::writer::{REPLICAS, WRITER_IDS};
@@ -10,7 +10,7 @@ const NUMBER_BITS: u32 = 36;
 
 const _: () = assert!(REPLICAS as u64 * WRITER_IDS as u64 <= 1 << (52 - NUMBER_BITS));
 
-/// The origin that a writer puts into the ids of its events; never 0.
+/// The origin in the ids of a writer's events; never 0.
 pub(super) fn origin(writer: WriterIdentity) -> u64 {
     1 + u64::from(writer.replica()) * u64::from(WRITER_IDS) + u64::from(writer.first_id())
 }

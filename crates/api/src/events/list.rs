@@ -56,8 +56,8 @@ impl List {
         }
     }
 
-    /// The time of the newest event for which there is no room, if these are added, each given as time and bytes; `None`
-    /// if there is room for all. Events of the same time go together.
+    /// The time of the newest event that no longer fits if `new` is added; `None` if all fit. `new` has the time and
+    /// the bytes of each event. Events of the same time are kept or dropped together.
     pub(super) fn newest_without_room(&self, new: impl Iterator<Item = (i64, usize)>) -> Option<i64> {
         let known = self.events.iter().map(|(event, bytes)| (event.when, *bytes));
         let mut all: Vec<(i64, usize)> = known.chain(new).collect();
@@ -70,7 +70,7 @@ impl List {
         all.iter().find(has_no_room).map(|(when, _)| *when)
     }
 
-    /// Drops the events up to this time.
+    /// Drops the events at this time and before it.
     pub(super) fn drop_until(&mut self, time: i64) {
         self.events.retain(|(event, _)| event.when > time);
         self.bytes = self.events.iter().map(|(_, bytes)| bytes).sum();

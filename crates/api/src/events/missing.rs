@@ -1,4 +1,4 @@
-//! Adds events from elsewhere that are not here yet.
+//! Adds events from another source, except those that the log has already.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,7 +24,7 @@ pub struct NewEvent {
 pub struct AddedEvents {
     /// Events that were added.
     pub added: u64,
-    /// Events that were there already, or twice among the new ones.
+    /// Events that the log had already, and duplicates among the new ones.
     pub known: u64,
     /// Events for which there is no room.
     pub no_room: u64,
@@ -32,12 +32,13 @@ pub struct AddedEvents {
     pub too_long: u64,
 }
 
-/// What makes an event the same as another one: time, title, text and tags in any order.
+/// Two events are the same if these agree: time, title, text, and tags in any order.
 type Key = (i64, String, String, Vec<String>);
 
 impl EventLog {
-    /// Adds those of these events that are not here yet, in the order of time. If there is no room for all, the newest ones
-    /// by their time stay, those from before and the new ones alike. Blocks until they are synced to disk.
+    /// Adds the events that the log does not have yet, ordered by time. If there is no room for all, the oldest are
+    /// left out or dropped, whether they are new or not. Blocks until the new events are synced to disk. With
+    /// `dry_run` the events are only counted.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl EventLog {
         }
         new.into_iter().for_each(|(event, bytes)| list.push(event, bytes));
         if without_room.is_some() || file.bytes() > 2 * list.bytes_max() as u64 {
-            // The events are stored already. If this fails, a start reads those that were dropped, too.
+            // The events are stored already. If the rewrite fails, the next start reads the dropped events again.
             if let Err(error) = file.rewrite(&list.all()) {
                 tracing::warn!(%error, "failed to shorten the events file; the next event tries again");
             }
@@ -79,13 +80,14 @@ impl EventLog {
         Ok(added)
     }
 
-    /// The events that are not here yet, in the order of time, each with the bytes that its line takes, about.
+    /// The events that the log does not have yet, ordered by time, each with the approximate length of its line in
+    /// bytes.
     fn unknown(&self, events: Vec<NewEvent>, added: &mut AddedEvents) -> Vec<(Event, usize)> {
         let known = self.read().all();
         let mut seen: HashSet<Key> = known.iter().map(|event| key(event)).collect();
         let mut new = Vec::new();
         for NewEvent { when, what, data, tags } in events {
-            // The longest number, so that the line does not get longer than this.
+            // With the largest id, so that the final line is not longer than this one.
             let event = Event { id: u64::MAX, when, what, data, tags };
             let bytes = line(&event, &mut Vec::new()).unwrap_or(usize::MAX);
             if bytes > EVENT_BYTES_MAX {

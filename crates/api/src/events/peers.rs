@@ -1,4 +1,5 @@
-//! Events of all daemons on the same store. Each keeps those that were posted to it, and asks the others.
+//! Events of all daemons on the same store. Each daemon keeps the events that were posted to it, and asks the others
+//! for theirs.
 
 use std::fmt::Debug;
 use std::sync::{Arc, PoisonError};
@@ -9,7 +10,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use super::{Event, EventLog, ids};
 
-/// The other daemons on the same store, and what this one is among them.
+/// The other daemons on the same store, and which writer this daemon is.
 #[async_trait]
 pub trait EventPeers: Send + Sync + Debug {
     /// The writer that this daemon is now.
@@ -21,8 +22,8 @@ pub trait EventPeers: Send + Sync + Debug {
 }
 
 impl EventLog {
-    /// Makes the log one of several on the same store: ids get an origin, and events of peers are found. Events from a
-    /// time without an origin get it now, also in the file.
+    /// Makes the log one of several on the same store. Ids get an origin, and events of peers are found. Events that
+    /// were stored without an origin get it now, in the file too.
     #[must_use]
     pub fn among_peers(mut self, peers: Arc<dyn EventPeers>) -> Self {
         let origin = ids::origin(peers.writer());
@@ -30,7 +31,8 @@ impl EventLog {
         let list = self.list.get_mut().unwrap_or_else(PoisonError::into_inner);
         let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let (true, Some(file)) = (list.give_origin(origin), file) {
-            // They have these ids in memory. If the writer stays the same, the next start gives them again.
+            // In memory the events have the new ids already. The next start gives them the same ids if the writer
+            // stays the same.
             if let Err(error) = file.rewrite(&list.all()) {
                 tracing::warn!(%error, "failed to write new ids into the events file; the next start tries again");
             }
@@ -39,7 +41,7 @@ impl EventLog {
     }
 
     /// Returns the selected events of this daemon and its peers, ordered by time, then by id. An event that several
-    /// daemons have, because a data directory was copied, is there once.
+    /// daemons have, because a data directory was copied, is returned once.
     ///
     /// # Errors
     ///
@@ -71,7 +73,7 @@ impl EventLog {
         }
     }
 
-    /// Answers a peer with the events of this daemon. Its time grows with their number.
+    /// Answers a peer with the events of this daemon. Takes time in proportion to the number of all events.
     pub fn answer(&self, question: &EventQuestion) -> Vec<PeerEvent> {
         let found: Vec<Arc<Event>> = match question {
             EventQuestion::Id(id) => self.get(*id).into_iter().collect(),
@@ -80,13 +82,14 @@ impl EventLog {
         found.iter().map(|event| PeerEvent::from(&**event)).collect()
     }
 
-    /// What ids of new events begin with.
+    /// The origin in the ids of new events.
     pub(super) fn origin(&self) -> u64 {
         self.peers.as_ref().map_or(0, |peers| ids::origin(peers.writer()))
     }
 }
 
-/// Two events are the same if their ids and all else are: a sender that posts an event to two daemons makes two.
+/// Merges events and removes duplicates. Two events are the same only if all their fields are equal, including the
+/// id. A sender that posts an event to two daemons makes two events.
 fn merge(own: Vec<Arc<Event>>, theirs: Vec<PeerEvent>) -> Vec<Arc<Event>> {
     let mut all = own;
     all.extend(theirs.into_iter().map(|event| Arc::new(Event::from(event))));
@@ -116,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// The logs of all daemons, as one of them asks for them.
+    /// The logs of all daemons. They answer here in place of peers.
     #[derive(Debug)]
     struct Logs {
         writer: WriterIdentity,
@@ -135,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Opens a log that is asked by, and asks, those that were opened with the same `all`, itself too.
+    /// Opens a log. All logs that are opened with the same `all` ask each other, and themselves.
     fn open(path: &Path, writer_id: u16, all: &Arc<Mutex<Vec<Arc<EventLog>>>>) -> Arc<EventLog> {
         let peers = Logs { writer: WriterIdentity::new(0, writer_id), all: Arc::clone(all) };
         let log = Arc::new(EventLog::open(path, 1 << 20).unwrap().among_peers(Arc::new(peers)));
@@ -160,7 +163,7 @@ mod tests {
         let two = open(&directory.path().join("two"), 16, &all);
         let ids = [(&one, 20, "a"), (&two, 10, "b"), (&one, 30, "c"), (&two, 30, "c")]
             .map(|(log, when, what)| log.add(event(when, what)).unwrap());
-        // The last two were posted to both, so they are two events.
+        // The last two were posted to both daemons, so they are two events.
         let expected = [("b", ids[1]), ("a", ids[0]), ("c", ids[2]), ("c", ids[3])];
         let expected: Vec<_> = expected.iter().map(|(what, id)| ((*what).to_owned(), *id)).collect();
         for log in [&one, &two] {
@@ -208,7 +211,7 @@ mod tests {
         let expected = [("a", 1), ("b", 2), ("c", 3)];
         let expected = expected.map(|(what, number)| (what.to_owned(), ids::id(origin, number)));
         assert_eq!(found(&log).await, expected);
-        // The file has them too.
+        // The file has the new ids too.
         let again = EventLog::open(&path, 1 << 20).unwrap();
         assert!(expected.iter().all(|(what, id)| again.get(*id).unwrap().what == *what));
         assert!(again.get(1).is_none());

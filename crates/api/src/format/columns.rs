@@ -12,13 +12,13 @@ use super::SeriesFormat;
 use super::json::push_string;
 use super::number::{push_float, push_integer};
 
-/// Unknown and infinite values are null. `axis` is the place of the series' axis in `axes`; `step` is the step of
-/// the series before its values were fitted to the width.
+/// Unknown and infinite values are null. `axis` is the index of the series' axis in `axes`; `step` is the step of the
+/// series before its values were fitted to the width.
 #[derive(Debug)]
 pub(crate) struct Columns {
     /// `from`, `until` and `now` of the request.
     times: [i64; 3],
-    /// The number of series before the first ones were taken.
+    /// The number of all series, of which only the first ones are written.
     total: usize,
     /// For the name of a metric, its retention and the number of the stage that was read.
     stages: HashMap<Arc<str>, (String, usize)>,
@@ -83,7 +83,7 @@ impl SeriesFormat for Columns {
                 out.extend_from_slice(b"null");
             } else {
                 push_float(out, *value);
-                // JavaScript has one kind of numbers, so `1` is as good as `1.0`.
+                // JavaScript has only one number type, so `1` means the same as `1.0`.
                 if out.ends_with(b".0") {
                     out.truncate(out.len() - 2);
                 }

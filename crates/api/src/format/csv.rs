@@ -72,7 +72,7 @@ struct Stamps {
 }
 
 impl Stamps {
-    /// Most times to cache.
+    /// Maximum number of times to cache.
     const KEPT: usize = 1 << 16;
 
     /// Prepares for a series. Keeps the cached texts if its times are the same.

@@ -1,4 +1,4 @@
-//! `/plumbago/boards`: views of the page that are kept as files in a directory. They are read anew for each request.
+//! `/plumbago/boards`: views of the page that are kept as files in a directory. They are read again for each request.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::error::ApiError;
 use crate::state::Api;
 
-/// Most boards that are listed.
+/// Maximum number of boards that are listed.
 const BOARDS_MAX: usize = 500;
 /// Longest board, in bytes.
 const BYTES_MAX: u64 = 256 << 10;

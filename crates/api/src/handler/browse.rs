@@ -1,5 +1,5 @@
-//! `/plumbago/browse` and `/plumbago/search`: names for the page, the children of a directory and what is found
-//! by words.
+//! `/plumbago/browse` and `/plumbago/search`: names for the web page. The one lists the children of a directory, the
+//! other searches by words.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
 
-/// Most children of a page, and most results of a search.
+/// Maximum number of children in a response, and of results of a search.
 const PAGE_MAX: usize = 1000;
 /// Longest text of a search or a filter, in bytes.
 const TEXT_MAX: usize = 2048;
@@ -116,7 +116,7 @@ async fn search_aside<T: Send + 'static>(
     found.map_err(|error| ApiError::TooLarge(error.to_string()))
 }
 
-/// The children of a directory where names are not in memory. The metrics below are not counted there.
+/// The children of a directory if the names are not in memory. The metrics below them are not counted then.
 async fn found(
     api: &Arc<Api>,
     path: &str,

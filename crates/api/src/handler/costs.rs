@@ -1,5 +1,5 @@
-//! `/plumbago/costs`: the biggest directories and tags, the newest metrics, and those that nobody writes or reads. It is
-//! open to those who may see the status, and changes nothing.
+//! `/plumbago/costs`: the biggest directories and tags, the newest metrics, and those that nobody writes or reads.
+//! The endpoint is open to those who may see the status, and changes nothing.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::status::{CostQuestion, CostSource, TrialLimits};
 
 /// Ten years: retentions are seldom longer.
 const DAYS_MAX: usize = 3660;
-/// Names have seldom so many components.
+/// Names seldom have so many components.
 const DEPTH_MAX: usize = 64;
-/// Most rows of each list.
+/// Maximum number of rows of each list.
 const LIMIT_MAX: usize = 200;
 
 /// Answers a request to `/plumbago/costs?days=N&depth=D&under=DIR&limit=K&tag=TAG`.
@@ -36,11 +36,11 @@ pub(crate) async fn costs(api: Arc<Api>, request: Request) -> Response {
 async fn found(api: &Api, costs: &dyn CostSource, request: Request) -> Result<Response, ApiError> {
     let limits = api.limits();
     let question = question(&Params::of(request, &limits).await?)?;
-    // It reads the rows of all metrics, as a sweep over all names does, so it takes turns with those.
+    // This reads the rows of all metrics, so it uses the same permits as sweeps over all names.
     let _turn = api.index_walks.acquire().await.map_err(|_| aborted())?;
     let limits = TrialLimits {
         metrics_max: u64::try_from(limits.find_visited).unwrap_or(u64::MAX),
-        // The answer, with what was counted until then, is to come before the request's time is over.
+        // Leaves time to send the answer, with what was counted so far, before the request times out.
         time: *limits.request_time / 2,
     };
     let answer = costs.costs(question, limits).await.map_err(api_error)?;
@@ -64,7 +64,7 @@ fn question(params: &Params) -> Result<CostQuestion, ApiError> {
     })
 }
 
-/// A number from 1 on.
+/// A number from 1 to `most`.
 fn within(params: &Params, name: &str, default: usize, most: usize) -> Result<usize, ApiError> {
     match amount(params, name, default)? {
         number if (1..=most).contains(&number) => Ok(number),

@@ -1,6 +1,6 @@
-//! graphite-web's pages `/dashboard` and `/composer`. No dashboards are saved, so lists of them are empty.
-//! Browsers are led to the page at `/`; for
-//! other clients the graph of a composer is redirected to `/render`.
+//! graphite-web's pages `/dashboard` and `/composer`. No dashboards are saved, so lists of them are empty. Browsers
+//! are redirected to the page at `/`. Other clients that request `/composer` are redirected to its graph at
+//! `/render`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! OpenTSDB's reads: queries, lists and what it says about itself.
+//! OpenTSDB's reads: queries, lists, and its description of itself.
 
 mod find;
 mod list;

@@ -20,7 +20,7 @@ use hyper::header::{
 use super::below;
 use crate::error::{missing, plain};
 
-/// What others than browsers get at `/`.
+/// The answer at `/` to clients other than browsers.
 const GREETING: &str =
     "Plumbago answers Graphite's API here: /render, /metrics/find, /tags, /events, /functions\n";
 
@@ -70,9 +70,9 @@ impl Page {
         Self { start: Some(File::new(START)), files: FILES.iter().copied().map(File::new).collect() }
     }
 
-    /// Answers a request to `/`: the page for browsers, a line of text for others. With a `prefix` the path is
-    /// that of `api.url_prefix` without a slash at its end, and `prefix` its last component: relative addresses
-    /// in the page would be wrong there, so browsers are sent on.
+    /// Answers a request to `/`: the page for browsers, a line of text for others. `prefix` is set if the path is
+    /// `api.url_prefix` without a slash at its end; it is the last component of that path. Relative addresses in the
+    /// page would be wrong at that path, so browsers are redirected to the path with the slash.
     pub(crate) async fn root(self: Arc<Self>, request: Request, prefix: Option<String>) -> Response {
         match &self.start {
             Some(start) if takes_html(request.headers()) => match prefix {
@@ -102,7 +102,7 @@ impl File {
         let mut hasher = DefaultHasher::new();
         plain.hash(&mut hasher);
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        // Writing to memory cannot fail; if it did, the file would be sent as it is.
+        // Writing to memory cannot fail. If it did, the file would be sent uncompressed.
         let gzipped = encoder.write_all(plain).and_then(|()| encoder.finish()).unwrap_or_default();
         Self { name, kind, plain, gzipped: gzipped.into(), tag: format!("{:016x}", hasher.finish()) }
     }
@@ -139,8 +139,8 @@ impl File {
     }
 }
 
-/// Returns an answer that leads a browser from one of graphite-web's pages to this one, which reads the same
-/// parameters; `None` for other clients, and if the page is switched off.
+/// Redirects a browser from one of graphite-web's pages to this page, which reads the same parameters. `None` for
+/// other clients, and if the page is switched off.
 pub(crate) fn leads_to_page(is_enabled: bool, request: &Request) -> Option<Response> {
     if !is_enabled || !takes_html(request.headers()) {
         return None;

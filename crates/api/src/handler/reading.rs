@@ -20,13 +20,13 @@ use crate::state::Api;
 /// Series in the first read of a request, when the number of their points is not known yet.
 const FIRST_SERIES: usize = 16;
 
-/// Most series in one read.
+/// Maximum number of series in one read.
 const SERIES_PER_READ: usize = 512;
 
-/// Most reads in flight per request.
+/// Maximum number of reads in flight per request.
 const READS_AHEAD: usize = 2;
 
-/// What became of a fetch, for those who ask why a graph looks as it does.
+/// What a fetch found and how long it took, for explanations.
 #[derive(Debug)]
 pub(super) struct FetchNote {
     pub(super) fetch: Fetch,
@@ -51,9 +51,9 @@ pub(super) struct Reading<'a> {
     pub(super) largest: usize,
     /// Time spent so far in each phase of the request.
     pub(super) times: PhaseTimes,
-    /// Notes of all fetches but those of events, if they are wanted.
+    /// Notes of all fetches except those of events, if they are wanted.
     pub(super) notes: Option<Vec<FetchNote>>,
-    /// The points of the first fetches but those of events, if they are wanted.
+    /// The points of the first fetches except those of events, if they are wanted.
     pub(super) tally: Option<Vec<FetchPoints>>,
 }
 

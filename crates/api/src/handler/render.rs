@@ -62,7 +62,7 @@ async fn answer(api: &Arc<Api>, params: Params) -> Result<Response, ApiError> {
     })
 }
 
-/// Computes the response to a request that the cache cannot answer, and notes in `points` what it is made of.
+/// Computes the response to a request that the cache cannot answer. Notes in `points` the points that it is made of.
 async fn made(
     api: &Arc<Api>,
     mut asked: RenderParams,
@@ -269,7 +269,7 @@ fn write(asked: RenderParams, series: Vec<TimeSeries>, account: Arc<Account>) ->
             let protobuf = Protobuf { version, range: asked.request.range };
             whole(version.content_type(), protobuf, series, account)
         }
-        // `made` writes these itself, except for a protobuf message, which never requests one.
+        // `made` writes these formats itself. A protobuf message never requests one of them.
         Format::Columns | Format::Png | Format::Svg => wrap::answer("text/plain", Body::empty()),
     }
 }

@@ -17,9 +17,9 @@ pub(super) struct RenderParams {
     pub(super) format: Format,
     /// Time range, time zone, xFilesFactor and limits of the evaluation.
     pub(super) request: Request,
-    /// Most points per series of a JSON response (`maxDataPoints`).
+    /// Maximum number of points per series of a JSON response (`maxDataPoints`).
     pub(super) width: Option<usize>,
-    /// Most series of a response in the format `columns` (`seriesMax`).
+    /// Maximum number of series of a response in the format `columns` (`seriesMax`).
     pub(super) series_max: usize,
     /// Whether JSON omits unknown points (`noNullPoints`).
     pub(super) no_nulls: bool,
@@ -139,7 +139,7 @@ fn series_max(params: &Params) -> Result<usize, ApiError> {
 
 /// The variables given as `template[name]=value`.
 fn templates(params: &Params) -> Result<Vec<(String, String)>, ApiError> {
-    /// Most variables of a request. Real dashboards use fewer.
+    /// Maximum number of variables of a request. Real dashboards use fewer.
     const TEMPLATES_MAX: usize = 64;
     let named = |(key, value): (&str, &str)| {
         let name = key.strip_prefix("template[")?.strip_suffix(']')?;

@@ -1,5 +1,5 @@
-//! `/plumbago/rules`: what the rules do with a name, and what edited storage rules would do with the metrics that exist.
-//! It is open to those who may see the status, and changes nothing.
+//! `/plumbago/rules`: what the rules do with a name, and what edited storage rules would do with the metrics that
+//! exist. The endpoint is open to those who may see the status, and changes nothing.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::params;
 use crate::state::Api;
 use crate::status::{RuleTester, RuleTexts, TrialLimits};
 
-/// Answers a request to `/plumbago/rules`: GET with `name` explains it, without one it shows the rules in force. POST
-/// tries the texts in the body, `{"schemas": …, "aggregation": …}`.
+/// Answers a request to `/plumbago/rules`. GET with `name` explains the name; GET without it shows the rules in
+/// force. POST tries the texts in the body, `{"schemas": …, "aggregation": …}`.
 pub(crate) async fn rules(api: Arc<Api>, request: Request) -> Response {
     let Some(status) = &api.status else { return switched_off() };
     if let Err(refused) = status.check(&request) {
@@ -49,11 +49,11 @@ async fn trial(api: &Api, rules: &dyn RuleTester, request: Request) -> Result<Va
             "the body is not {{\"schemas\": text, \"aggregation\": text}}, of which one may be missing: {error}"
         ))
     })?;
-    // It reads settings of all metrics, as a sweep over all names does, so it takes turns with those.
+    // This reads settings of all metrics, so it uses the same permits as sweeps over all names.
     let _turn = api.index_walks.acquire().await.map_err(|_| aborted())?;
     let limits = TrialLimits {
         metrics_max: u64::try_from(limits.find_visited).unwrap_or(u64::MAX),
-        // The answer, with what was counted until then, is to come before the request's time is over.
+        // Leaves time to send the answer, with what was counted so far, before the request times out.
         time: *limits.request_time / 2,
     };
     rules.try_texts(texts, limits).await.map_err(api_error)

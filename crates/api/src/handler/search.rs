@@ -22,8 +22,8 @@ pub(super) async fn nodes(api: &Arc<Api>, query: &str) -> Result<Vec<Node>, ApiE
     }
 }
 
-/// Returns the nodes that match a glob. If inactive metrics are hidden, only metrics that may have points in the range; and
-/// all directories, as in Graphite.
+/// Returns the nodes that match a glob. If inactive metrics are hidden, it leaves out metrics that cannot have points
+/// in the range. Directories always stay, as in Graphite.
 pub(super) async fn nodes_in(
     api: &Arc<Api>,
     query: &str,

@@ -13,8 +13,8 @@ const SERIES_MAX: usize = 200;
 /// For each name of a metric, its retention and the number of the stage with the step of its series.
 pub(super) type Stages = HashMap<Arc<str>, (String, usize)>;
 
-/// Looks the stages of series up. Results of functions have none, and neither have metrics whose settings cannot
-/// be read at the moment: a graph is worth more than its legend.
+/// Looks up the stages of series. The results of functions have none. Metrics whose settings cannot be read at the
+/// moment are left out too, so that the request does not fail because of its legend.
 pub(super) async fn of(api: &Api, series: &[TimeSeries]) -> Stages {
     if series.len() > SERIES_MAX {
         return Stages::new();

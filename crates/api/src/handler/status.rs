@@ -1,5 +1,5 @@
-//! `/plumbago/status`: a view of the daemon. It is open to this machine, or to those who know the admin token, and so are
-//! the test of rules and what costs.
+//! `/plumbago/status`: a view of the daemon. It is open to this machine and to those who know the admin token. The
+//! same holds for `/plumbago/rules` and `/plumbago/costs`.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::server::Client;
 use crate::state::Api;
 use crate::status::{CostSource, RuleTester, StatusHandles, StatusSource};
 
-/// Headers that a proxy adds. The client of such a request is not the one that is connected.
+/// Headers that a proxy adds. If a request has one, its client is not the peer of the connection.
 const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
 
-/// What the endpoint needs.
+/// The parts of the process that the endpoint uses, and its settings.
 #[derive(Debug)]
 pub(crate) struct Status {
     source: Arc<dyn StatusSource>,
@@ -68,8 +68,8 @@ impl Status {
         Ok(())
     }
 
-    /// Whether the request comes from this machine, by a name that only this machine's people give it: a page of
-    /// another site whose name was made to resolve to this machine has its own in `Host`.
+    /// Whether the request comes from this machine and its `Host` names this machine. A page of another site can make
+    /// its own name resolve to this machine (DNS rebinding), but then `Host` contains that name.
     fn is_from_here(&self, client: Option<&Client>, headers: &HeaderMap) -> bool {
         let is_near = client.is_some_and(|Client(address)| address.ip().to_canonical().is_loopback());
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -96,12 +96,12 @@ pub(crate) async fn status(api: Arc<Api>, request: Request) -> Response {
     unstored(Json(answer).into_response())
 }
 
-/// The answer while nobody may see the status.
+/// The answer while the status is switched off.
 pub(super) fn switched_off() -> Response {
     plain(StatusCode::NOT_FOUND, "the status is switched off (api.page.status)\n")
 }
 
-/// The answer with a header by which nothing on its way keeps it.
+/// Adds a header that keeps the answer out of all caches.
 pub(super) fn unstored(mut response: Response) -> Response {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

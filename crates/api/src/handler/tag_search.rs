@@ -12,7 +12,7 @@ use crate::state::Api;
 /// more is repeated on another thread with the full limits.
 const SMALL: FindLimits = FindLimits { results_max: 1000, visited_max: 2000 };
 
-/// Most tag expressions of a search. Each may take some megabytes for its regular expression.
+/// Maximum number of tag expressions of a search. Each may take some megabytes for its regular expression.
 const EXPRESSIONS_MAX: usize = 64;
 
 /// Returns the sorted names that match the `seriesByTag(…)` call in a target.

@@ -8,9 +8,9 @@ use bcrypt::HashParts;
 use quick_cache::sync::Cache;
 use sha2::{Digest, Sha256};
 
-/// Costs above this take a processor for more than a few seconds.
+/// A larger cost takes a processor more than a few seconds.
 const COST_MAX: u32 = 16;
-/// Passwords that need no comparison because they were right before.
+/// Maximum number of right passwords that are remembered, so that they need no comparison.
 const SEEN_MAX: usize = 4096;
 /// The hash of a name that does not exist. Comparing with it takes as long as for one that does.
 const NOBODY: &str = "$2y$10$vGAgXogYcTAfryTCnZJz6eZM7togQH3PN71/AfopM957VBeXmTxU6";
@@ -50,7 +50,7 @@ pub(super) struct Users {
     hashes: HashMap<String, String>,
     /// Digests of names and passwords that were right.
     seen: Cache<[u8; 32], ()>,
-    /// Keeps digests from being looked up in tables that were made before.
+    /// Salts the digests, so that precomputed tables are of no use.
     salt: [u8; 16],
 }
 
@@ -58,7 +58,7 @@ impl Users {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, a line is none of bcrypt, or there is no user.
+    /// If the file cannot be read, a line has no bcrypt hash, or there is no user.
     pub(super) fn read(file: &Path) -> Result<Self, UsersError> {
         let text =
             fs::read_to_string(file).map_err(|source| UsersError::Read { file: file.to_owned(), source })?;

@@ -100,7 +100,7 @@ async fn open(token: &str, limits: PortLimits) -> (Arc<Process>, SocketAddr) {
     (process, address)
 }
 
-/// Headers of a request without a body that knows a token or secret.
+/// Headers of a request without a body, with this token or secret.
 fn bearer(known: &str) -> String {
     format!("authorization: Bearer {known}\r\ncontent-length: 0\r\n")
 }

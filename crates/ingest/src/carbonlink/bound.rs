@@ -92,7 +92,7 @@ impl Carbonlink {
         Arc::clone(&self.certificates)
     }
 
-    /// Answers requests until `stop`. Returns once those that were being answered have their replies, or after five
+    /// Answers requests until `stop`. Returns once the requests in progress have their replies, or after five
     /// seconds.
     pub async fn run(self, stop: CancellationToken) {
         let socket = match TcpListener::from_std(self.socket) {
@@ -144,7 +144,7 @@ async fn serve(
     place: &Place,
     shared: &Shared,
 ) -> Closed {
-    // Both are optional: without them connections are noticed later that are gone, and replies are slower.
+    // Both options may fail. Then dead connections are noticed later, or replies are slower.
     let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE);
     let _ = stream.set_nodelay(true);
     let Some(acceptor) = acceptor else {

@@ -16,13 +16,13 @@ pub struct Config {
     /// Longest request in bytes. A longer one closes its connection. reload: no
     #[serde(deserialize_with = "setting::size")]
     pub frame_bytes_max: u64,
-    /// Most metrics in one `cache-query-bulk`. A request with more is answered with an error. reload: no
+    /// Maximum number of metrics in one `cache-query-bulk`. A request with more is answered with an error. reload: no
     pub metrics_max: usize,
     /// Memory in bytes for requests and replies of all connections. One reply takes at most half of it. reload: no
     #[serde(deserialize_with = "setting::size")]
     pub memory_bytes: u64,
-    /// Largest number of open connections. Beyond it, new ones wait until a connection ends or has been silent for
-    /// a minute, which is then closed. reload: no
+    /// Largest number of open connections. Beyond it, new connections wait until another one ends. To make room, a
+    /// connection that has been silent for a minute is closed. reload: no
     pub connections_max: usize,
     /// A connection without a request for this long is closed. Zero means never. reload: no
     #[serde(deserialize_with = "setting::period")]

@@ -27,14 +27,15 @@ const FRAME_TIME: Duration = Duration::from_secs(30);
 const WRITE_BYTES: usize = 256 << 10;
 const WRITE_TIME: Duration = Duration::from_secs(30);
 
-/// Bytes by which the buffer of a frame grows, so that a client has to send what it makes us hold.
+/// The buffer of a frame grows by this many bytes, so that it never becomes much larger than what the client has
+/// sent.
 const READ_BYTES: usize = 64 << 10;
 
 /// Metrics of a bulk request that are looked up at once.
 const METRICS_AT_ONCE: usize = 500;
 
-/// Permits for requests that are looked up at the same time: one for each 64 metrics. None waits for a client
-/// meanwhile, nor for a remote store.
+/// Permits for requests that are looked up at the same time: one for each 64 metrics. A request that
+/// holds permits never waits for a client or a remote store.
 const LOOKUPS: usize = 32;
 const METRICS_PER_LOOKUP: usize = 64;
 
@@ -169,7 +170,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         }
     }
 
-    /// Reads the rest of a frame, of whose length the first `read` bytes are known.
+    /// Reads the rest of a frame. The first `read` bytes of its length are in `header` already.
     async fn rest(&mut self, mut header: [u8; HEADER_BYTES], read: usize) -> Result<Vec<u8>, End> {
         let half = || End(Closed::End, Some((Refused::HalfFrame, "half a request".to_owned())));
         self.stream.read_exact(&mut header[read..]).await.map_err(|_| half())?;

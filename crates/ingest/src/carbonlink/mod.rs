@@ -1,8 +1,8 @@
 //! Carbonlink: the port on which graphite-web asks carbon for points that are not on disk yet, and for the
 //! aggregation methods of metrics.
 //!
-//! Requests and replies are pickles in frames, as in carbon. [`request`] reads the former with the decoder of the
-//! pickle protocol, [`reply`] writes the latter, [`connection`] does both in turn. What is asked comes from a
+//! Requests and replies are pickles in frames, as in carbon. [`request`] reads requests with the decoder of the
+//! pickle protocol. [`reply`] writes replies. [`connection`] does both in turn. The points and settings come from a
 //! [`Cache`], which the binary implements. Start at [`Carbonlink`].
 
 mod bound;

@@ -6,7 +6,7 @@ const HEADER_BYTES: usize = 4;
 /// Entries that one SETITEMS or APPENDS adds, as in Python's pickler.
 const BATCH: usize = 1000;
 
-/// Bytes of a pickled point, at most.
+/// Maximum size of a pickled point, in bytes.
 pub(super) const POINT_BYTES: usize = 18;
 
 /// A reply that is being written: a dictionary.
@@ -39,7 +39,7 @@ impl Reply {
         reply
     }
 
-    /// Opens `{'datapointsByMetric': {…}}`. Metrics follow by [`Self::metric`], then [`Self::end_bulk`].
+    /// Opens `{'datapointsByMetric': {…}}`. Call [`Self::metric`] for each metric, then [`Self::end_bulk`].
     pub(super) fn bulk() -> Self {
         let mut reply = Self::dictionary();
         reply.text("datapointsByMetric");
@@ -59,7 +59,7 @@ impl Reply {
         self.0.push(b's');
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the reply takes.
     pub(super) fn held_bytes(&self) -> usize {
         self.0.capacity()
     }

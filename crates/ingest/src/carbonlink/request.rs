@@ -20,13 +20,13 @@ pub(super) enum Request {
     Get { metric: String, key: String },
     /// `set-metadata`: another value for a setting.
     Set { metric: String, key: String, value: String },
-    /// A request of this type, which there is not.
+    /// A request of this type, which is unknown.
     Unknown(String),
     /// A bulk request with more than the permitted number of metrics.
     TooMany,
 }
 
-/// Why a frame is no request, with a sample for the log.
+/// Why a frame is not a request, with a sample for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NoRequest {
     pub(super) reason: Refused,
@@ -36,7 +36,7 @@ pub(super) struct NoRequest {
 /// Reads a request. `metrics_max` limits those of a bulk request.
 ///
 /// # Errors
-/// [`NoRequest`] if the frame is no pickle of plain data, or lacks what its type needs.
+/// [`NoRequest`] if the frame is not a pickle of plain data, or lacks what its type needs.
 pub(super) fn read(frame: &[u8], metrics_max: usize) -> Result<Request, NoRequest> {
     let tree = pickle::run(frame)
         .map_err(|broken| NoRequest { reason: Refused::Frame, sample: broken.to_string() })?;
@@ -61,7 +61,7 @@ struct Fields<'t> {
 }
 
 impl Fields<'_> {
-    /// The value of a key. As in Python, the last one that was set.
+    /// The value of a key. If a key was set several times, its last value counts, as in Python.
     fn get(&self, key: &str) -> Result<Node, NoRequest> {
         let Kind::Dict(mut entries) = self.tree.kind(self.tree.root()) else {
             return Err(lacking("the request is no dictionary".to_owned()));

@@ -24,9 +24,9 @@ pub(super) enum Refused {
     HalfFrame,
     /// A frame did not arrive in time. Closes the connection.
     SlowFrame,
-    /// The frame is no pickle of plain data. Closes the connection.
+    /// The frame is not a pickle of plain data. Closes the connection.
     Frame,
-    /// The pickle is no dictionary, or lacks what its type of request needs. Closes the connection.
+    /// The pickle is not a dictionary, or lacks what its type of request needs. Closes the connection.
     Request,
     /// A request of an unknown type.
     Type,
@@ -38,7 +38,7 @@ pub(super) enum Refused {
     Memory,
     /// The client did not take the reply in time. Closes the connection.
     SlowReader,
-    /// The points, or the setting of a metric, could not be had.
+    /// The points could not be read, or the setting of a metric could not be read or changed.
     Failed,
 }
 

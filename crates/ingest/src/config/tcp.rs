@@ -19,10 +19,10 @@ pub struct TcpConfig {
     /// the protocol. A longer line is skipped and counted. A longer frame closes its connection. A longer body is
     /// refused. reload: no
     pub message_bytes_max: u64,
-    /// Whether streams may be compressed; of protocols whose streams can be. reload: no
+    /// Whether streams may be compressed, for protocols that allow it. reload: no
     pub compression: Compression,
-    /// Largest number of open connections. Beyond it, new ones wait until a connection ends or has been
-    /// silent for a minute, which is then closed. reload: no
+    /// Largest number of open connections. Beyond it, new connections wait until another one ends. To make room, a
+    /// connection that has been silent for a minute is closed. reload: no
     pub connections_max: usize,
     /// A connection that is silent for this long is closed. Zero means never. reload: no
     pub idle_timeout: Duration,
@@ -64,7 +64,7 @@ impl TcpSections {
         Some((protocol::TCP.get(at)?, self.0.get_mut(at)?))
     }
 
-    /// As [`Self::get`], to be changed.
+    /// Like [`Self::get`], to be changed.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut TcpConfig> {
         self.0.get_mut(at(name)?)
     }

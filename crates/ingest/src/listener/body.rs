@@ -75,7 +75,7 @@ impl Fault {
         }
     }
 
-    /// True if the client may still be sending, and can read an answer.
+    /// True if the client may still be sending and could read an answer.
     pub(super) fn leaves_a_rest(&self) -> bool {
         matches!(self, Self::TooLarge | Self::Damaged(_) | Self::NoMemory)
     }

@@ -49,7 +49,7 @@ pub(super) struct Connection<'a, S> {
     stats: &'a ListenerStats,
 }
 
-/// Most bytes of answers that are kept for a client that does not read. Further ones are dropped.
+/// Maximum number of bytes of answers that are kept for a client that does not read. Further ones are dropped.
 const ANSWERS_KEPT: usize = 64 << 10;
 
 /// Result of a read.
@@ -177,7 +177,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         .await
     }
 
-    /// Writes what the kernel takes now. If the client does not read, the rest stays; if it cannot, all is dropped.
+    /// Writes as many answers as the kernel takes now. If the client does not read, the rest is kept for later. If
+    /// the connection is broken, all answers are dropped.
     fn write_answers(&mut self, cx: &mut Context<'_>) {
         while !self.answers.is_empty() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.answers) {
@@ -186,7 +187,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                 Poll::Pending => return,
             }
             if self.answers.is_empty() {
-                // An encrypted stream keeps what it was given until then.
+                // An encrypted stream may hold bytes back until it is flushed.
                 let _ = Pin::new(&mut self.stream).poll_flush(cx);
             }
         }

@@ -1,4 +1,4 @@
-//! A connection whose first bytes decide what is spoken.
+//! A connection whose first bytes decide the protocol.
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ impl<S: AsyncRead + Unpin> Begun<S> {
         Ok((read > 0).then_some(Self { head, stream }))
     }
 
-    /// Whether it is HTTP: OpenTSDB decides it by a first byte in upper case.
+    /// Whether it is HTTP. As in OpenTSDB, an upper-case letter as the first byte decides this.
     pub(super) fn is_http(&self) -> bool {
         self.head.first().is_some_and(u8::is_ascii_uppercase)
     }

@@ -1,4 +1,4 @@
-//! The HTTP listener: each POST brings points and is answered with what became of them.
+//! The HTTP listener: each POST brings points. The answer says how many were accepted and refused.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -36,13 +36,13 @@ pub(super) const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Largest head of a request, and largest read.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How long a request waits until the batches of others are on their way to the engine.
+/// How long a request waits for its turn, while batches of other requests go to the engine.
 const TURN: Duration = Duration::from_secs(10);
 
-/// How often a connection that has to close looks for a request in progress.
+/// How often a closing connection checks whether it still has a request in progress.
 const CLOSING_PAUSE: Duration = Duration::from_millis(20);
 
-/// The advice to clients whose points cannot be taken now, in seconds.
+/// When clients should try again if their points cannot be taken now, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// What the requests of one connection need.
@@ -56,8 +56,8 @@ pub(super) struct Requests {
     pub(super) shared: Arc<Shared>,
 }
 
-/// Serves requests until the client goes, pauses for too long, or has to go. In the last case requests in progress
-/// are answered.
+/// Serves requests until the client disconnects or pauses for too long, or until the connection has to close. In the
+/// last case requests in progress are answered.
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     requests: Arc<Requests>,
@@ -114,7 +114,7 @@ impl Requests {
         self.shared.stats.of(self.listener)
     }
 
-    /// Why a connection ended by itself.
+    /// Why a connection ended without being stopped.
     fn ended(&self, outcome: hyper::Result<()>) -> Closed {
         match outcome {
             Ok(()) => Closed::End,
@@ -131,7 +131,7 @@ impl Requests {
         match *request.method() {
             Method::GET | Method::HEAD => Response::new(Full::from("OK\n")),
             Method::POST => {
-                // A task of its own: a client that goes away must not cut off what is on its way to the sink.
+                // A separate task: a client that disconnects must not stop points on their way to the sink.
                 let answer = self.tasks.clone().spawn(self.post(request)).await;
                 answer.unwrap_or_else(|_| Answer::of(StatusCode::INTERNAL_SERVER_ERROR)).into_response()
             }
@@ -225,7 +225,7 @@ impl Requests {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 struct Answer {
     status: StatusCode,
     accepted: u64,

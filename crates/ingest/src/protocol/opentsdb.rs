@@ -1,5 +1,5 @@
-//! The lines of port 4242, as KairosDB and OpenTSDB take them: `put metric time value tag=value`. A bad line is answered
-//! with one line, as OpenTSDB does, and a good one with nothing.
+//! The lines of port 4242, as KairosDB and OpenTSDB take them: `put metric time value tag=value`. A bad line is
+//! answered with one line, as OpenTSDB does, and a good one with nothing.
 
 use memchr::memchr;
 use plumbago_kairosdb::VERSION;
@@ -108,7 +108,7 @@ impl OpenTsdb {
                 intake.losses.with_ttl += u64::from(put.has_ttl);
                 intake.losses.rounded += u64::from(put.is_rounded);
             }
-            // The operator wants these to be dropped, so that the sender need not know.
+            // The operator wants these points to be dropped, so the sender need not know.
             Err(reason @ (Reject::Blacklist | Reject::Whitelist)) => intake.tally.reject(reason, line),
             Err(reason) => {
                 self.refuse(line, reason, &format!("put: illegal argument: refused ({reason})"), intake);

@@ -49,12 +49,12 @@ pub struct MessageLimit {
 }
 
 impl MessageLimit {
-    /// Of protocols whose messages are lines.
+    /// The limit of protocols whose messages are lines.
     pub const LINE: Self = Self { key: "line_bytes_max", default: 16 << 10, least: 64, most: 1 << 20 };
-    /// Of protocols whose messages are preceded by their length ([`super::Framed`]). The pickle decoder cannot
-    /// address larger ones.
+    /// The limit of protocols whose messages are preceded by their length ([`super::Framed`]). The pickle decoder
+    /// cannot address larger ones.
     pub const FRAME: Self = Self { key: "frame_bytes_max", default: 1 << 20, least: 1024, most: 256 << 20 };
-    /// Of protocols whose messages are bodies of requests. A body may be a pickle.
+    /// The limit of protocols whose messages are bodies of requests. A body may be a pickle.
     pub const BODY: Self = Self { key: "body_bytes_max", default: 4 << 20, least: 1024, most: 256 << 20 };
 }
 
@@ -81,9 +81,9 @@ pub struct Intake {
     pub tally: Tally,
     /// Lines or frames seen, empty ones included.
     pub messages: u64,
-    /// What the sender is answered, for protocols that answer.
+    /// The answers to the sender, for protocols that answer.
     pub answers: Vec<u8>,
-    /// What the points have lost.
+    /// What accepted points have lost.
     pub losses: Losses,
 }
 
@@ -98,7 +98,8 @@ pub struct Losses {
     pub rounded: u64,
 }
 
-/// Most bytes of answers to one chunk. Further ones are dropped: the counters have them.
+/// Further answers to the same chunk are dropped above this many bytes. The counters still include the refused
+/// points.
 const ANSWERS_MAX: usize = 16 << 10;
 
 impl Intake {
@@ -120,7 +121,7 @@ impl Intake {
         self.points.len() as u64 + self.tally.total()
     }
 
-    /// As [`Self::offer`], for a name that `plumbago_kairosdb` has made.
+    /// Like [`Self::offer`], for a name that `plumbago_kairosdb` has made.
     #[inline]
     pub(crate) fn offer_series(
         &mut self,

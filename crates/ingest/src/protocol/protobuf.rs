@@ -27,8 +27,8 @@ pub struct Payload {
 /// A metric with its points.
 #[derive(Clone, PartialEq, Message)]
 pub struct Metric {
-    /// The name. It is a string in the definition of the message. Read as bytes here, so that a name that
-    /// is not UTF-8 costs only its own points and not the frame.
+    /// The name. It is a string in the definition of the message. It is read as bytes here, so that a name that is
+    /// not UTF-8 makes only its own points invalid, not the whole frame.
     #[prost(bytes = "vec", tag = "1")]
     pub metric: Vec<u8>,
     /// The points.

@@ -41,7 +41,7 @@ impl Relabel {
         (relabel.all_on_arrival(), problems)
     }
 
-    /// As [`Self::parse`], but the rules under `[post]` do not apply on arrival.
+    /// Like [`Self::parse`], but the rules under `[post]` do not apply on arrival.
     fn parse_apart(
         blacklist: &str,
         whitelist: &str,

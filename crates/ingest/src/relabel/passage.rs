@@ -1,10 +1,10 @@
-//! What becomes of a name on its way in, step by step.
+//! What happens to a received name, step by step.
 
 use super::{List, Relabel, Rewrites};
 use crate::name::{NameOptions, finish};
 use crate::reject::Reject;
 
-/// What takes a name.
+/// The kind of list or rule that applies to a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taker {
     /// A line of the blacklist.
@@ -17,25 +17,25 @@ pub enum Taker {
     Post,
 }
 
-/// A line of the lists and rules that takes a name.
+/// A line of the lists or rules that applies to a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Which of them it is.
+    /// The kind of its list or rule.
     pub taker: Taker,
     /// The file as configured.
     pub file: String,
-    /// Its line, counted from 1; 0 if no line of the whitelist takes the name.
+    /// Its line, counted from 1; 0 if no line of the whitelist matches the name.
     pub line: usize,
     /// The line as written, without blanks around it.
     pub rule: String,
-    /// The name after it; `None` if the name is refused here.
+    /// The name after this step; `None` if the name is refused here.
     pub name: Option<String>,
 }
 
-/// The way of a name from its arrival to the store.
+/// The steps of a name from its arrival to the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
-    /// What takes it, in order.
+    /// The lines that apply to it, in order.
     pub steps: Vec<Step>,
     /// The name that is stored, or why points of this name are refused.
     pub stored: Result<String, Reject>,
@@ -89,7 +89,7 @@ impl Relabel {
     }
 }
 
-/// The first line of a list whose pattern is found in the name, or that gives up on it (`false`).
+/// The first line of a list whose pattern is found in the name (`true`) or exceeds the step limit (`false`).
 fn taken<'a>(list: &'a List, name: &str) -> Option<(usize, &'a str, bool)> {
     match list.first(name) {
         Ok(line) => line.map(|line| (line.number, line.text.as_str(), true)),

@@ -36,8 +36,8 @@ impl Post {
         (!relabel.post.is_empty()).then(|| self.all(batch, Some(&relabel)))
     }
 
-    /// Brings names that the aggregation rules have made into normal form. As in carbon 1.1.10, the rules under `[post]`
-    /// do not apply to them. Points whose name is refused are counted and left out.
+    /// Brings names that the aggregation rules have made into normal form. As in carbon 1.1.10, the rules under
+    /// `[post]` do not apply to them. Points whose name is refused are counted and left out.
     pub fn normalise(&self, batch: &PointBatch) -> PointBatch {
         self.all(batch, None)
     }

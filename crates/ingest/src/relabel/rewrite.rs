@@ -89,8 +89,8 @@ impl Rewrites {
         Ok(current)
     }
 
-    /// As [`Self::apply`], and calls `taken` with line and text of each rule that matches, and with the name that it
-    /// makes; without one if the name is refused there.
+    /// Like [`Self::apply`]. Calls `taken` with the line and the text of each rule that matches, and with the name
+    /// that results; `None` if the name is refused there.
     pub(super) fn follow(
         &self,
         name: &str,

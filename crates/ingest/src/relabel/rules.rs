@@ -58,7 +58,7 @@ impl Rules {
     /// [`Post`](super::Post).
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The same as [`Self::load`].
     pub fn load_post_later(config: &Config) -> Result<Self, RulesError> {
         Self::read(config, true)
     }
@@ -71,13 +71,13 @@ impl Rules {
     /// Reads the files again. If any of them has a problem, all lists and rules stay as they were.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The same as [`Self::load`].
     pub fn reload(&self, config: &Config) -> Result<(), RulesError> {
         self.current.store(Arc::new(read(config, self.post_is_later)?));
         Ok(())
     }
 
-    /// What the lists and rules in force make of a name as it was received. `config` says how names are normalised.
+    /// What the lists and rules in force do with a name as it was received. `config` says how names are normalised.
     pub fn explain(&self, name: &str, config: &Config) -> Passage {
         self.current().explain(name, config.names())
     }

@@ -56,7 +56,7 @@ async fn bare_snappy_when_it_is_announced() {
         sender.write_all(&block(&lines("bare", 100 + at))).unwrap();
     }
     eventually("the points to be accepted", || daemon.stats().accepted() == 303).await;
-    // Plain lines are no snappy.
+    // Plain lines are not snappy.
     daemon.send(daemon.line(), b"plain 1 1700000000\n");
     eventually("a refusal", || daemon.stats().rejected_for(Reject::HalfFrame) == 1).await;
     daemon.stop().await;

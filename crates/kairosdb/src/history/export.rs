@@ -14,7 +14,7 @@ use crate::tags::Tags;
 /// Reads a line.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The error says why it cannot be read.
 pub(super) fn read(line: &str, entry: &mut Entry) -> Result<(), String> {
     let mut reader = serde_json::Deserializer::from_str(line);
     let (name, mut tags) = reader

@@ -1,4 +1,4 @@
-//! The aggregators: what becomes of the points of a group.
+//! The aggregators: what is computed from the points of a group.
 
 mod one_by_one;
 mod range;
@@ -14,19 +14,19 @@ pub type Sample = (i64, Option<f64>);
 /// One aggregator of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Aggregator {
-    /// One value, or some, for each range of time.
+    /// One or more values for each range of time.
     Range(Sampling, Fold),
-    /// Change per time, of a calendar that may have its own zone.
+    /// Change per unit of time. A unit of the calendar may have a zone of its own.
     Rate(Duration, Option<TimeZone>),
-    /// Value per time since the point before.
+    /// Value per unit of time since the point before.
     Sampler(Duration, Option<TimeZone>),
     /// Change since the point before.
     Diff,
     /// The value times a factor.
     Scale(f64),
-    /// The value divided.
+    /// The value divided by a number.
     Div(f64),
-    /// The mean of so many points.
+    /// The mean of this many points.
     Sma(usize),
     /// Without the first or the last point, or both.
     Trim(bool, bool),
@@ -63,7 +63,7 @@ pub struct Sampling {
 /// Which time the value of a range gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
-    /// That of its first point; of `last`, of its last.
+    /// The time of its first point; for `last`, the time of its last point.
     Point,
     /// The start of the range.
     Start,
@@ -71,7 +71,7 @@ pub enum Stamp {
     End,
 }
 
-/// What is made of the points of a range.
+/// What is computed from the points of a range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fold {
     /// The sum.
@@ -124,7 +124,7 @@ pub struct Span<'a> {
     pub end_ms: i64,
     /// The zone of calendars.
     pub zone: &'a TimeZone,
-    /// Most points that an aggregator may make.
+    /// Maximum number of points that an aggregator may make.
     pub points_max: usize,
 }
 
@@ -134,7 +134,8 @@ impl Aggregator {
         matches!(self, Self::Range(_, Fold::Gaps))
     }
 
-    /// Whether it needs points in ascending order of time. The others work along the order that they are given.
+    /// Whether it needs points in ascending order of time. The other aggregators take the points in the order in
+    /// which they are given.
     pub fn is_over_ranges(&self) -> bool {
         matches!(self, Self::Range(..))
     }

@@ -1,4 +1,4 @@
-//! From the points of the series to the answer of a query.
+//! Makes the answer of a query from the points of the series.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub struct Column {
     pub points: Vec<(i64, f64)>,
 }
 
-/// What an answer may have at most.
+/// The limits of an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Most {
     /// Points that an aggregator makes where there were none.
@@ -64,7 +64,7 @@ pub fn metric(
     Ok(out)
 }
 
-/// Leaves the first points, in the order of the query, up to the limit.
+/// Keeps the first points, in the order of the query, up to the limit.
 fn cut<P>(points: &mut Vec<P>, metric: &Metric) {
     if metric.limit == 0 || points.len() <= metric.limit {
         return;
@@ -88,7 +88,7 @@ pub fn whole(metrics: &[String]) -> String {
     format!("{{\"queries\":[{}]}}", metrics.join(","))
 }
 
-/// The answer where nothing was found: without groups, but `gaps` makes points.
+/// The answer if nothing was found. It has no groups, but `gaps` makes points.
 fn nothing(metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
     let group = Group { keys: Vec::new(), tags: "{}".into(), points: Vec::new() };
     out.push_str(&format!("{{\"name\":{},", json!(metric.name)));
@@ -103,12 +103,12 @@ fn collect(name: &str, tags: &mut Tags) {
     }
 }
 
-/// The series with the same values of the tags of a grouping, merged into one stream.
+/// The series that have the same values of the grouping's tags, merged into one stream.
 #[derive(Debug, Default)]
 struct Stream {
     /// The values of the grouping's tags.
     values: Vec<String>,
-    /// Of all its series.
+    /// The tags of all its series.
     tags: Tags,
     series: usize,
     points: Vec<(i64, f64)>,
@@ -117,7 +117,7 @@ struct Stream {
 /// Points that are aggregated together.
 #[derive(Debug)]
 struct Group {
-    /// Of each grouping of a metric, in the order of the query.
+    /// Its key in each grouping of the metric, in the order of the query.
     keys: Vec<Key>,
     /// The tags of its stream, as JSON.
     tags: Rc<str>,
@@ -174,8 +174,9 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> 
     Ok(all)
 }
 
-/// The streams of a metric, by what KairosDB sorts them by: the names and values of their tags. KairosDB merges groups of
-/// the same text, such as `a`=`bc` and `ab`=`c`; the values keep them apart here.
+/// The streams of a metric, ordered as KairosDB orders them: by the names and values of their tags, joined to a text.
+/// KairosDB merges groups whose texts are equal, such as `a`=`bc` and `ab`=`c`. Here the values in the key keep them
+/// apart.
 fn streams(metric: &Metric, columns: Vec<Column>) -> BTreeMap<(String, Vec<String>), Stream> {
     let grouping = metric.group_by.iter().find_map(|group| match group {
         GroupBy::Tag(tags) => Some(&tags[..]),
@@ -209,7 +210,7 @@ impl Group {
 
     /// Writes the tags and the aggregated points.
     fn values(self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
-        // Ranges need ascending times. What works along the points goes the way of the query.
+        // Aggregators over ranges need ascending times. The others take the points in the order of the query.
         let has_ranges = metric.aggregators.iter().any(Aggregator::is_over_ranges);
         let mut points: Vec<Sample> = self.points.into_iter().map(|(ms, value)| (ms, Some(value))).collect();
         cut(&mut points, metric);
@@ -236,8 +237,8 @@ impl Group {
         Ok(())
     }
 
-    /// Tag groups stand after those of values, times and bins, and the type stands last. KairosDB heeds the first
-    /// grouping by tags only.
+    /// Groupings by tags come after those by values, times and bins, and the type comes last. KairosDB uses only the
+    /// first grouping by tags.
     fn group_by(&self, metric: &Metric) -> Value {
         let described = |of_series: bool| {
             let groups = metric.group_by.iter().zip(&self.keys);

@@ -10,7 +10,8 @@ use super::time::{Duration, Unit};
 pub enum GroupBy {
     /// By the values of tags.
     Tag(Vec<String>),
-    /// By the time since the start: so many groups of this length, again and again.
+    /// By the time since the start: this many groups of this length. After the last group, the first one is used
+    /// again.
     Time(Duration, i64),
     /// By the value, in steps of this size.
     Value(i64),
@@ -18,7 +19,7 @@ pub enum GroupBy {
     Bin(Vec<f64>),
 }
 
-/// The group of a point, as far as one grouping decides it.
+/// The key of a point's group in one grouping.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Tags(Vec<String>),
@@ -29,7 +30,7 @@ impl GroupBy {
     /// Reads a grouping.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error says what is wrong with it.
     pub(super) fn of(value: &Value) -> Result<Self, String> {
         let Value::Object(group) = value else { return Err("must be an object.".to_owned()) };
         match group.get("name").and_then(Value::as_str).unwrap_or_default() {
@@ -57,7 +58,7 @@ impl GroupBy {
         }
     }
 
-    /// Whether it decides by the series alone.
+    /// Whether the series alone decides the group.
     pub(super) fn is_of_series(&self) -> bool {
         matches!(self, Self::Tag(_))
     }
@@ -100,7 +101,8 @@ impl GroupBy {
     }
 }
 
-/// 0 below the first number, then so many as the bin between two numbers, and beyond all of them their count.
+/// The number of the bin that holds a value: 0 below the first number, 1 between the first two numbers, and so on.
+/// Above the last number it is the count of the numbers.
 fn bin(bins: &[f64], value: f64) -> i64 {
     if bins.first().is_none_or(|first| value < *first) {
         return 0;
@@ -109,8 +111,8 @@ fn bin(bins: &[f64], value: f64) -> i64 {
     between.map_or(bins.len(), |at| at + 1) as i64
 }
 
-/// How many durations have passed. Months count by the calendar, and KairosDB counts each of them, whatever their number
-/// in `range_size`. A year is 52 weeks.
+/// How many durations have passed. Months are counted by the calendar, and as in KairosDB always one by one, even if
+/// `range_size` is several months. A year is 52 weeks.
 fn elapsed(ms: i64, start_ms: i64, size: Duration) -> i64 {
     if size.unit == Unit::Months {
         let month = |ms: i64| {

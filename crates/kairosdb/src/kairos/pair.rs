@@ -39,7 +39,7 @@ pub(crate) struct Pair<'de> {
     pub(crate) value: Scalar<'de>,
     /// The type, if it is given.
     pub(crate) kind: Option<Cow<'de, str>>,
-    /// How many of time and value are there.
+    /// How many of the two, time and value, are present.
     pub(crate) len: usize,
 }
 

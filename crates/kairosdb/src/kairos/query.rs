@@ -1,4 +1,4 @@
-//! The body of a query: times, metrics, and what becomes of their points.
+//! The body of a query: times, metrics, and what is computed from their points.
 
 use jiff::tz::TimeZone;
 use regex::{Regex, RegexBuilder};
@@ -28,7 +28,7 @@ pub struct Query {
     pub zone: TimeZone,
     /// Seconds for which an answer may be kept.
     pub cache_time: u64,
-    /// What is asked, each with its own answer.
+    /// The requested metrics, each with its own answer.
     pub metrics: Vec<Metric>,
 }
 
@@ -41,17 +41,17 @@ pub struct Metric {
     pub tags: Vec<(String, Vec<TagValue>)>,
     /// Whether the answer leaves the tags out.
     pub exclude_tags: bool,
-    /// Most points of a group, before aggregation. 0 for all.
+    /// Maximum number of points of a group, before aggregation. 0 for all.
     pub limit: usize,
-    /// Whether points come last first.
+    /// Whether points are returned in descending order of time.
     pub descending: bool,
-    /// What is done with the points of each group, in this order.
+    /// The aggregators for the points of each group, in the order in which they are applied.
     pub aggregators: Vec<Aggregator>,
     /// How series and points are grouped.
     pub group_by: Vec<GroupBy>,
 }
 
-/// A value of a tag, or what it has to match.
+/// A value of a tag, or an expression that the value has to match.
 #[derive(Debug, Clone)]
 pub enum TagValue {
     /// Exactly this value.
@@ -61,7 +61,7 @@ pub enum TagValue {
 }
 
 impl TagValue {
-    /// Whether a value is meant.
+    /// Whether it matches a value.
     pub fn matches(&self, value: &str) -> bool {
         match self {
             Self::Exact(exact) => exact == value,
@@ -71,10 +71,10 @@ impl TagValue {
 }
 
 impl Query {
-    /// Reads a query, at a time.
+    /// Reads a query. Relative times count from `now_ms`.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// The error lists everything that is wrong with it.
     pub fn parse(body: &[u8], now_ms: i64) -> Result<Self, Vec<String>> {
         let query: Map<String, Value> =
             serde_json::from_slice(body).map_err(|error| vec![format!("the query is not JSON: {error}")])?;
@@ -148,7 +148,7 @@ impl Metric {
         let limit = match metric.get("limit") {
             None | Some(Value::Null) => 0,
             Some(limit) => {
-                // Less than none is no limit, as in KairosDB.
+                // A negative number means no limit, as in KairosDB.
                 usize::try_from(number(limit).ok_or("limit is not a number.")?).unwrap_or(0)
             }
         };
@@ -249,7 +249,7 @@ fn times(query: &Map<String, Value>, now_ms: i64) -> Result<(i64, i64), String> 
     Ok((start, end))
 }
 
-/// The time of an edge: absolute, or before now.
+/// The time of an edge: absolute, or relative to now.
 fn edge(query: &Map<String, Value>, edge: &str, now_ms: i64) -> Result<Option<i64>, String> {
     match query.get(&format!("{edge}_absolute")) {
         None | Some(Value::Null) => {}
@@ -289,7 +289,7 @@ pub(super) fn no_unit(name: &str) -> String {
     )
 }
 
-/// A whole number, also one in a text.
+/// A whole number. A text that contains one counts too.
 pub(super) fn number(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64().or_else(|| number.as_f64().map(|real| real as i64)),

@@ -6,7 +6,7 @@ use jiff::{Span, Timestamp, Unit as JiffUnit, Zoned};
 
 pub use crate::unit::Unit;
 
-/// The zone of this name: of the time zone database, or an offset like `+02:00`. Without a name UTC.
+/// The zone of this name, from the time zone database or an offset like `+02:00`. An empty name means UTC.
 pub(super) fn zone(name: &str) -> Option<TimeZone> {
     if name.is_empty() {
         return Some(TimeZone::UTC);
@@ -50,7 +50,7 @@ impl Unit {
 /// A number of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Duration {
-    /// How many; at least 1, but for times before now, which may be none.
+    /// How many units: at least 1, or 0 in a time relative to now.
     pub value: i64,
     /// Of which unit.
     pub unit: Unit,
@@ -63,7 +63,7 @@ impl Duration {
         Some(then.timestamp().as_millisecond())
     }
 
-    /// Milliseconds from `ms` until this much later, by the calendar of a zone.
+    /// The length in milliseconds of this duration if it begins at `ms`, by the calendar of a zone.
     pub fn length_from(self, ms: i64, zone: &TimeZone) -> f64 {
         let by_calendar = || {
             let then = zoned(ms, zone)?.checked_add(self.unit.span(self.value)?).ok()?;
@@ -95,8 +95,9 @@ impl Ranges {
         Self { sampling, start, zone: zone.clone(), last: (0, 0) }
     }
 
-    /// Start and end of the range that holds `ms`; the end is the start of the next. A point before the start, which
-    /// another aggregator made, counts to the range that ends after it as KairosDB divides, towards zero.
+    /// The start and the end of the range that holds `ms`. The end is the start of the next range. Another aggregator
+    /// may have made a point before the start of the query. As KairosDB divides towards zero, such a point falls into
+    /// a later range.
     pub(super) fn of(&mut self, ms: i64) -> (i64, i64) {
         if !(self.last.0..self.last.1).contains(&ms) {
             self.last = self.find(ms);

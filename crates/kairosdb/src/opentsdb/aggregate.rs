@@ -1,4 +1,4 @@
-//! What becomes of several values: of one bucket, or of several series at one time.
+//! Combines several values into one: those of one bucket, or those of several series at one time.
 
 use crate::statistics::{at_position, squares};
 
@@ -17,7 +17,7 @@ pub enum Aggregator {
     Dev,
     /// How many series have begun and not ended.
     Count,
-    /// Every series for itself.
+    /// Every series by itself.
     None,
     /// The sum, where a missing value is 0.
     ZimSum,
@@ -29,7 +29,7 @@ pub enum Aggregator {
     First,
     /// The value of the last series, where a missing value is 0.
     Last,
-    /// The upper one of the two in the middle.
+    /// The upper one of the two values in the middle.
     Median,
     /// A percentile, above 0 and below 100.
     Percentile(f64),
@@ -64,8 +64,8 @@ impl Aggregator {
         AGGREGATORS.iter().find(|(known, _)| *known == name).map(|(_, aggregator)| *aggregator)
     }
 
-    /// The value for some values, of which there is at least one. Values that are not a number do not count; if all are
-    /// so, the result is. May change the order of `values`.
+    /// Combines values, of which there is at least one. NaN does not count, but if all values are NaN, so is the
+    /// result. May change the order of `values`.
     pub(super) fn fold(self, values: &mut Vec<f64>) -> f64 {
         match self {
             Self::First | Self::None => return values.first().copied().unwrap_or(f64::NAN),

@@ -1,4 +1,4 @@
-//! From the points of the series to the answer of a query.
+//! Makes the answer of a query from the points of the series.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +20,12 @@ pub struct Column {
     pub points: Points,
 }
 
-/// What an answer may still take. What is used is taken off.
+/// What is left of the limits of an answer. What is used is subtracted.
 #[derive(Debug, Clone, Copy)]
 pub struct Most {
     /// Buckets that a fill policy makes.
     pub buckets: usize,
-    /// Values that are looked at when series are aggregated.
+    /// Values that are read when series are aggregated.
     pub steps: u64,
 }
 
@@ -59,14 +59,14 @@ struct Group {
     all: Vec<(Series, Points)>,
 }
 
-/// The groups by the values of the grouping tags; without aggregation, every series for itself.
+/// The groups by the values of the grouping tags. Without aggregation, every series is a group.
 fn groups(sub: &Sub, columns: Vec<Column>) -> BTreeMap<Vec<String>, Group> {
     let mut all: Vec<(Series, Points)> = columns
         .into_iter()
         .filter(|column| !column.points.is_empty())
         .map(|column| (names::series(&column.name), column.points))
         .collect();
-    // The order in which values are added, and which is first.
+    // The order in which values are added. It also decides which series is the first.
     all.sort_by(|(a, _), (b, _)| a.tags.cmp(&b.tags));
     let tags = sub.grouped_by();
     let mut groups = BTreeMap::<Vec<String>, Group>::new();
@@ -123,8 +123,8 @@ impl Group {
         out.push_str(if query.arrays { "]}" } else { "}}" });
     }
 
-    /// The tags of one value, and the names of those with several. A tag that some series lack is of one value all the
-    /// same.
+    /// The tags that have one value in all series, and the names of the tags with several values. Series without the
+    /// tag do not count.
     fn tags(&self) -> (BTreeMap<&str, &str>, BTreeSet<&str>) {
         let (mut common, mut differing) = (BTreeMap::new(), BTreeSet::new());
         for (series, _) in &self.all {
@@ -139,7 +139,7 @@ impl Group {
     }
 }
 
-/// Writes a value. Whole numbers have no fraction; what JSON has no number for is a text.
+/// Writes a value. Whole numbers have no fraction. Values that JSON numbers cannot express become texts.
 fn write_value(value: f64, is_null: bool, out: &mut String) {
     if value.is_finite() {
         write_number(value, out);

@@ -5,11 +5,11 @@ use jiff::{Span, Timestamp, Zoned};
 
 use super::time::{Duration, Unit};
 
-/// Divides time into buckets of so many units of a calendar.
+/// Divides time into buckets of `every` units of a calendar.
 ///
-/// A bucket of hours or less has a fixed length, counted from the beginning of the next larger unit; if it does not
-/// divide that one, from the one above. Days are counted from the first of the month, several days, months and years from
-/// the first of January, weeks from Sunday.
+/// A bucket of hours or less has a fixed length. It is counted from the beginning of the next larger unit. If its
+/// length does not divide that unit, it is counted from the unit above that. Days are counted from the first of the
+/// month. Several days, months and years are counted from the first of January, weeks from Sunday.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Calendar<'a> {
     pub(super) every: Duration,

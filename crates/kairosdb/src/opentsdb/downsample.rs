@@ -59,7 +59,7 @@ pub(super) struct Range<'a> {
 pub(super) type Points = Vec<(i64, f64)>;
 
 impl Downsample {
-    /// Reads a downsampling. `by_calendar` is whether all of the query's are.
+    /// Reads a downsampling. `by_calendar` says whether all downsamplings of the query use the calendar.
     pub(super) fn parse(text: &str, by_calendar: bool) -> Result<Self, String> {
         let parts: Vec<&str> = text.split('-').collect();
         let [every, fold, fill @ ..] = &parts[..] else {
@@ -85,12 +85,13 @@ impl Downsample {
         Ok(Self { cut, every: Duration::parse(every)?, fold, fill })
     }
 
-    /// The length of a bucket in milliseconds, about. 0 if there is one bucket only.
+    /// The approximate length of a bucket in milliseconds; 0 if there is only one bucket.
     pub(super) fn millis(&self) -> i64 {
         if self.cut == Cut::All { 0 } else { self.every.millis() }
     }
 
-    /// Folds the points of a series. `buckets` is how many the request may still make; they are taken off.
+    /// Folds the points of a series. `buckets` is the number of buckets that the request may still make. The new ones
+    /// are subtracted from it.
     pub(super) fn apply(
         &self,
         points: &[(i64, f64)],
@@ -109,14 +110,14 @@ impl Downsample {
         Ok(self.filled(folded, &starts))
     }
 
-    /// One bucket for all points of the query; its end does not belong to it.
+    /// One bucket for all points of the query. The last time of the query is not part of it.
     fn whole(&self, points: &[(i64, f64)], range: Range<'_>) -> Points {
         let within = points.iter().filter(|(ms, _)| (range.start..range.end).contains(ms));
         let mut values: Vec<f64> = within.map(|(_, value)| *value).collect();
         if values.is_empty() { Vec::new() } else { vec![(range.start, self.fold.fold(&mut values))] }
     }
 
-    /// Whole buckets only: points before the first one that begins in what is read do not count.
+    /// Whole buckets only: points before the first bucket that begins within the time that is read do not count.
     fn by_clock(&self, points: &[(i64, f64)], range: Range<'_>) -> Points {
         let length = self.every.millis();
         let first = range.scan_start.saturating_add(length - 1).div_euclid(length).saturating_mul(length);

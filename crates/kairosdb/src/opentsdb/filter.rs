@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::REGEX_BYTES_MAX;
 
-/// What a tag of a series must be. Every filter wants the tag to be there.
+/// What the value of a tag must be. A series without the tag never matches.
 #[derive(Debug, Clone)]
 pub struct Filter {
     /// The tag.
@@ -74,7 +74,7 @@ impl Filter {
         Self::new(kind, tag, text, group_by)
     }
 
-    /// Whether a value of the tag is meant.
+    /// Whether a value of the tag matches.
     pub fn matches(&self, value: &str) -> bool {
         match &self.kind {
             Kind::Literals { values, is_negative, ignores_case } => {
@@ -91,7 +91,7 @@ impl Filter {
         }
     }
 
-    /// The values of a filter that names them. OpenTSDB refuses a query if one of them was never seen.
+    /// The values, if the filter names them. OpenTSDB refuses a query if one of them was never seen.
     pub fn named(&self) -> Option<impl Iterator<Item = &str>> {
         match &self.kind {
             Kind::Literals { values, is_negative: false, ignores_case: false } => {
@@ -139,7 +139,7 @@ fn wildcard(text: &str, ignores_case: bool) -> Result<Kind, String> {
     Ok(Kind::Wildcard { pieces: text.split('*').map(str::to_owned).collect(), ignores_case })
 }
 
-/// Whether a text is the pieces with anything between them.
+/// Whether a text consists of the pieces in this order, with anything between them.
 fn in_order(pieces: &[String], text: &str) -> bool {
     let [first, middle @ .., last] = pieces else { return false };
     let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };

@@ -4,7 +4,7 @@ use super::filter::Filter;
 use super::query::{Parts, SubParts, within};
 use super::rate::RateOptions;
 
-/// Most parts between colons.
+/// The number of parts between colons that a query may have.
 const COLONS: std::ops::RangeInclusive<usize> = 2..=5;
 
 pub(super) fn parts<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Parts, String> {
@@ -18,7 +18,7 @@ pub(super) fn parts<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Resu
             "ms" => parts.ms_resolution = true,
             "show_query" => parts.show_query = true,
             "tsuid" => return Err("tsuids are not known here; name the metric and its tags".to_owned()),
-            // One that was said already is not answered twice.
+            // A sub-query that occurs twice is answered once.
             "m" if !seen.contains(&value) => {
                 seen.push(value);
                 within(seen.len(), "queries")?;
@@ -52,7 +52,7 @@ fn sub(text: &str) -> Result<SubParts, String> {
     Ok(sub)
 }
 
-/// The first braces have the filters that group, the second ones those that do not.
+/// The first braces contain the filters that group. The second ones contain the filters that do not.
 fn metric_and_filters(text: &str) -> Result<(String, Vec<Filter>), String> {
     let Some((metric, braces)) = text.split_once('{') else { return Ok((text.to_owned(), Vec::new())) };
     let braces = braces.strip_suffix('}').ok_or_else(|| format!("Missing '}}' at the end of: {text}"))?;

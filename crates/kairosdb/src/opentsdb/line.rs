@@ -47,7 +47,7 @@ pub struct Put {
 pub struct LineFault {
     /// The reason. [`Reason::Item`] if it is not the line of a point.
     pub reason: Reason,
-    /// The line to answer, without LF.
+    /// The line of the answer, without LF.
     pub answer: String,
 }
 
@@ -90,14 +90,14 @@ impl Lines {
     /// epoch, the value, and whether there was a time to live.
     ///
     /// # Errors
-    /// Why the line is refused.
+    /// The error says why the line is refused.
     pub(crate) fn import(&mut self, line: &str) -> Result<(i64, Number, bool), String> {
         self.point(false, Words { line, at: 0 }).map_err(|(_, what)| what)
     }
 
     fn put(&mut self, command: &str, is_milliseconds: bool, words: Words<'_>) -> Result<Line, LineFault> {
         let illegal = |(reason, what): (Reason, String)| {
-            // A value has its own words, as OpenTSDB has them.
+            // The answer to a wrong value has another text, as in OpenTSDB.
             let kind = if reason == Reason::Value { "" } else { "illegal argument: " };
             fault(reason, format!("{command}: {kind}{what}"))
         };
@@ -149,7 +149,7 @@ impl Lines {
             let at = word.start + at;
             self.tags.push((word.start..at, at + 1..word.end));
         }
-        // `a-b=1` stands before `a=1` in Graphite's order, so whole segments are compared.
+        // `a-b=1` comes before `a=1` in Graphite's order, so whole segments are compared.
         if !self.tags.is_sorted_by(|a, b| line[a.0.start..a.1.end] <= line[b.0.start..b.1.end]) {
             self.tags.sort_by(|a, b| line[a.0.start..a.1.end].cmp(&line[b.0.start..b.1.end]));
         }
@@ -175,7 +175,7 @@ impl Lines {
             self.name.push_str(&value);
         }
         if is_changed {
-            // Encoded tags may stand in another order.
+            // Encoded tags may have another order.
             let (metric, tags) = self.name.split_once(';').unwrap_or((self.name.as_str(), ""));
             let mut segments: Vec<&str> = tags.split(';').collect();
             segments.sort_unstable();

@@ -8,14 +8,14 @@ use crate::names::{self, Series};
 /// How many series are listed if the request does not say.
 const LIMIT: usize = 25;
 
-/// What series are looked for.
+/// The series that a lookup selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
     /// The metric. `None` for any.
     pub metric: Option<String>,
     /// Tags and their values that a series must have; `None` for any.
     pub tags: Vec<(Option<String>, Option<String>)>,
-    /// Most series of the answer.
+    /// Maximum number of series in the answer.
     pub limit: usize,
 }
 
@@ -23,7 +23,7 @@ impl Lookup {
     /// Reads the parameters `m`, as `METRIC{TAG=VALUE,TAG=*}`, and `limit`.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The error says what is wrong with them.
     pub fn parse(m: &str, limit: Option<&str>) -> Result<Self, String> {
         let (metric, tags) = match m.split_once('{') {
             None => (m, ""),
@@ -46,7 +46,7 @@ impl Lookup {
     /// Reads the body of a POST.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error says what is wrong with it.
     pub fn parse_body(body: &[u8]) -> Result<Self, String> {
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| format!("Unable to parse the given JSON: {error}"))?;
@@ -77,7 +77,7 @@ impl Lookup {
         Ok(Self { metric, tags, limit })
     }
 
-    /// Whether a series is looked for.
+    /// Whether the lookup selects a series.
     pub fn selects(&self, series: &Series) -> bool {
         let has = |(tag, value): &(Option<String>, Option<String>)| {
             series.tags.iter().any(|(known, its)| {
@@ -112,7 +112,7 @@ impl Lookup {
     }
 }
 
-/// A text, or `None` for what means anything.
+/// A text, or `None` if the text stands for any.
 fn any(text: &str) -> Option<String> {
     Some(text).filter(|text| !text.is_empty() && *text != "*").map(str::to_owned)
 }

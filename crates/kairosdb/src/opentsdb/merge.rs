@@ -1,4 +1,5 @@
-//! Several series made one: the union of their times, with a value of each series for each of them.
+//! Merges several series into one. It has the union of their times, and at each time a value is taken from every
+//! series.
 
 use super::aggregate::Aggregator;
 use super::downsample::Points;
@@ -22,7 +23,7 @@ impl Cursor<'_> {
         self.next += 1;
     }
 
-    /// The value at a time that some series has a point at.
+    /// The value at a time at which at least one series has a point.
     fn value(&self, ms: i64, aggregator: Aggregator, holds: bool) -> Option<f64> {
         let last = self.last?;
         if holds || last.0 == ms {
@@ -32,9 +33,10 @@ impl Cursor<'_> {
     }
 }
 
-/// Aggregates series up to a time in milliseconds. Between the points of a series its value follows from the
-/// aggregator; before the first and after the last one it does not count. Rates (`of_rates`) hold until the next one, and
-/// the first of them is not at a time of its own. `steps` is how many values the request may still look at.
+/// Aggregates series up to a time in milliseconds. Between the points of a series the aggregator decides its value.
+/// Before its first and after its last point the series does not count. A rate (`of_rates`) holds until the next one,
+/// and the first rate of a series adds no time to the result. `steps` is the number of values that the request may
+/// still read.
 pub(super) fn merge(
     series: &[Points],
     aggregator: Aggregator,
@@ -51,7 +53,7 @@ pub(super) fn merge(
     let mut merged = Vec::new();
     let mut values = Vec::with_capacity(cursors.len());
     loop {
-        // Series that gave their last point before have ended.
+        // Series whose last point has been used have ended.
         cursors.retain(|cursor| cursor.next < cursor.points.len());
         let times = cursors.iter().filter_map(Cursor::upcoming).map(|(ms, _)| ms);
         let Some(ms) = times.min().filter(|ms| *ms <= until) else { return Ok(merged) };

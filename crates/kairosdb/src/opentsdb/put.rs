@@ -136,7 +136,7 @@ impl Item<'_> {
     }
 }
 
-/// Most tags of a refused point that are returned.
+/// Maximum number of tags of a refused point that are returned.
 const TAGS_SHOWN: usize = 20;
 
 const TOO_LONG: &str = "metric and tags are longer than the name of a series can be";

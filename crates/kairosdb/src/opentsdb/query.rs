@@ -1,4 +1,4 @@
-//! A query: times, and what becomes of the points of each of its metrics.
+//! A query: times, and what is computed from the points of each of its metrics.
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,7 @@ pub struct Query {
     pub show_query: bool,
     /// Whether points are pairs rather than members of an object.
     pub arrays: bool,
-    /// What is asked, each with its own results.
+    /// The sub-queries, each with its own results.
     pub subs: Vec<Sub>,
     pub(super) zone: TimeZone,
 }
@@ -40,9 +40,9 @@ pub struct Query {
 pub struct Sub {
     /// The metric.
     pub metric: String,
-    /// What becomes of several series.
+    /// How several series are combined.
     pub aggregator: Aggregator,
-    /// What the tags of a series must be; it must match all.
+    /// The filters for tags. A series must match all of them.
     pub filters: Vec<Filter>,
     /// Whether a series may have the tags of the filters only.
     pub explicit_tags: bool,
@@ -50,18 +50,18 @@ pub struct Sub {
     pub downsample: Option<Downsample>,
     /// Whether the rate of change is asked for.
     pub rate: Option<RateOptions>,
-    /// The texts of the query, for whom it is shown to.
+    /// The texts of the sub-query, for answers that repeat it.
     pub(super) texts: Texts,
 }
 
-/// Texts of a sub-query as they stand in the query.
+/// Texts of a sub-query as written in the query.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Texts {
     pub(super) aggregator: String,
     pub(super) downsample: Option<String>,
 }
 
-/// The parts of a query before times and names in it mean anything.
+/// The parts of a query, before times and names in it are interpreted.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) start: String,
@@ -85,20 +85,20 @@ pub(super) struct SubParts {
 }
 
 impl Query {
-    /// Reads the body of a POST, at a time.
+    /// Reads the body of a POST. Relative times count from `now_ms`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error says what is wrong with it.
     pub fn parse(body: &[u8], now_ms: i64) -> Result<Self, String> {
         let query: Map<String, Value> = serde_json::from_slice(body)
             .map_err(|error| format!("Unable to parse the given JSON: {error}"))?;
         Self::of(body_parts(&query)?, now_ms)
     }
 
-    /// Reads the names and values of a query string, at a time.
+    /// Reads the names and values of a query string. Relative times count from `now_ms`.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The error says what is wrong with them.
     pub fn parse_pairs<'a>(
         pairs: impl Iterator<Item = (&'a str, &'a str)>,
         now_ms: i64,
@@ -323,7 +323,7 @@ fn whole(text: &str) -> Option<i64> {
         .or_else(|| text.parse().ok().filter(|real: &f64| real.is_finite()).map(|real| real as i64))
 }
 
-/// A text, also one that was sent as a number.
+/// A text. A number that was sent instead of a text counts too.
 pub(super) fn text(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),

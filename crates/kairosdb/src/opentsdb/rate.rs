@@ -3,13 +3,13 @@
 /// How a rate is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateOptions {
-    /// Whether values only grow, so that a smaller one means that the counter began anew.
+    /// Whether values only grow, so that a smaller value means that the counter has overflowed.
     pub counter: bool,
-    /// Where the counter begins anew.
+    /// The value at which the counter overflows.
     pub counter_max: i64,
-    /// A rate above this after a new beginning becomes 0. 0 for none.
+    /// After an overflow, a rate above this becomes 0. 0 switches this off.
     pub reset_value: i64,
-    /// Whether new beginnings give no rate.
+    /// Whether an overflow gives no rate.
     pub drop_resets: bool,
 }
 
@@ -20,7 +20,7 @@ impl Default for RateOptions {
 }
 
 impl RateOptions {
-    /// Reads what stands in a query string: `rate`, `rate{counter,MAX,RESET}` or `rate{dropcounter}`.
+    /// Reads the form of query strings: `rate`, `rate{counter,MAX,RESET}` or `rate{dropcounter}`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Some((_, options)) = text.split_once('{') else { return Ok(Self::default()) };
         let options = options.strip_suffix('}').ok_or("Invalid rate options specification")?;
@@ -40,8 +40,8 @@ impl RateOptions {
         })
     }
 
-    /// The rates of a series. The first one is that since 1970 with value 0: OpenTSDB holds it until the second one where
-    /// other series have points.
+    /// The rates of a series. The first rate assumes a value of 0 in 1970. OpenTSDB uses it at times at which other
+    /// series have points, until the second rate.
     pub(super) fn rates(&self, points: &[(i64, f64)]) -> Vec<(i64, f64)> {
         let mut rates = Vec::with_capacity(points.len());
         let mut before = (0, 0.0);

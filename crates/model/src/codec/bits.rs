@@ -112,7 +112,7 @@ pub(super) fn unpack(bytes: &[u8], count: usize, width: u32) -> impl Iterator<It
     })
 }
 
-/// Reads a number of any width, also at the end of the bytes; slower than a single load.
+/// Reads a number of any width, even at the end of the bytes. Slower than a single load.
 fn read_at(bytes: &[u8], at: usize, width: u32) -> u64 {
     let tail = bytes.get(at / 8..).unwrap_or_default();
     let mut word = [0; 16];

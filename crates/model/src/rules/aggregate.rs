@@ -122,7 +122,7 @@ impl AggregationRules {
         });
     }
 
-    /// Prefixes one of which every name has that a rule takes. `None` if there is no such list.
+    /// A list of prefixes. Every name that a rule takes begins with one of them. `None` if there is no such list.
     pub fn beginnings(&self) -> Option<Vec<String>> {
         let each = self.rules.iter().map(|rule| rule.pattern.beginnings());
         each.collect::<Option<Vec<_>>>().map(|lists| lists.concat())

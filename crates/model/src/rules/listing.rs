@@ -1,5 +1,5 @@
-//! The sections of the storage rules one by one, and all that fit a name: for those who ask why a metric has its
-//! settings, and what it would have if a section were moved.
+//! Lists the sections of the storage rules, and all sections that match a name. They explain why a metric has its
+//! settings, and which settings it would have if a section were moved.
 
 use super::{Pattern, RuleSource, StorageRules};
 use crate::{Aggregation, Retention};
@@ -9,7 +9,7 @@ use crate::{Aggregation, Retention};
 pub struct RuleSection<'a, T> {
     /// Its place in the order in which sections are tried, from 0.
     pub place: usize,
-    /// Where it stands.
+    /// Its section in the file.
     pub source: &'a RuleSource,
     /// What it decides.
     pub outcome: &'a T,
@@ -38,19 +38,20 @@ impl StorageRules {
         sections(&self.aggregation_sources, &self.aggregations.outcomes, &self.aggregations.distinct)
     }
 
-    /// The sections of the schemas that fit a name, in the order in which they are tried: the first decides, the others
-    /// would if those before them were not there. Compiles the patterns, so it is not for many names.
+    /// The sections of the schemas that match a name, in the order in which they are tried. The first one decides.
+    /// Each other one would decide if those before it were removed. Compiles the patterns, so do not call it for many
+    /// names.
     pub fn schemas_of(&self, name: &str) -> Vec<RuleSection<'_, Retention>> {
         self.schemas().filter(|section| section.fits(name)).collect()
     }
 
-    /// As [`Self::schemas_of`], of the aggregation rules.
+    /// Like [`Self::schemas_of`], for the aggregation rules.
     pub fn aggregations_of(&self, name: &str) -> Vec<RuleSection<'_, (Aggregation, f64)>> {
         self.aggregations().filter(|section| section.fits(name)).collect()
     }
 
-    /// The places of the sections that decide for a name: that of the schemas, and that of the aggregation rules. `None`
-    /// if no section fits, so that carbon's default applies.
+    /// The places of the sections that decide for a name: that of the schemas, and that of the aggregation rules.
+    /// `None` if no section fits, so that carbon's default applies.
     pub fn places(&self, name: &str) -> (Option<usize>, Option<usize>) {
         (self.schemas.patterns.find(name), self.aggregations.patterns.find(name))
     }

@@ -170,7 +170,7 @@ pub struct RuleChoice<'a> {
 /// A section with its pattern and what it decides.
 type Rule<T> = (RuleSource, Pattern, T);
 
-/// Parts the sections from their patterns and outcomes.
+/// Separates the sections from their patterns and outcomes.
 fn apart<T>(rules: Vec<Rule<T>>) -> (Vec<RuleSource>, Vec<(Pattern, T)>) {
     rules.into_iter().map(|(source, pattern, outcome)| (source, (pattern, outcome))).unzip()
 }

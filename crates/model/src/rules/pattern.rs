@@ -114,8 +114,8 @@ impl Pattern {
         Some((0..self.groups()).map(|group| found.range(group).map(|range| &text[range])).collect())
     }
 
-    /// Prefixes one of which every matching text has. `None` if the pattern is not anchored at the start of
-    /// the text, or if there are more than 4,096 of them.
+    /// A list of prefixes. Every matching text begins with one of them. `None` if the pattern is not anchored at the
+    /// start of the text, or if there are more than 4,096 prefixes.
     pub fn beginnings(&self) -> Option<Vec<String>> {
         if !matches!(self.engine, Engine::Plain(_)) {
             return None;

@@ -1,7 +1,8 @@
-//! Quotas: how much the metrics below a directory may take, read from a file in the form of carbon's other ones.
+//! Quotas: how much the metrics below a directory may take. They are read from a file in the form of carbon's
+//! configuration files.
 //!
-//! The pattern of a section is a glob of directories, or `/` for everything. Each directory that it matches has the
-//! limits of the section for itself. Sections are tried in the order of the file; the first one that matches a directory
+//! The pattern of a section is a glob of directories, or `/` for everything. The limits of the section apply to each
+//! matching directory separately. Sections are tried in the order of the file. The first one that matches a directory
 //! above a metric decides, so a metric is in one quota at most.
 
 use super::Problem;
@@ -17,7 +18,7 @@ const KEYS: [&str; 6] = ["pattern", "metrics", "points_per_minute", "bytes", "ov
 /// The largest limit of points: what a counter of one minute holds.
 const POINTS_MAX: u64 = u32::MAX as u64;
 
-/// What is limited. Without a limit, it is only counted.
+/// The limits of a quota. An amount without a limit is only counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
     /// Metrics.
@@ -35,7 +36,7 @@ pub struct Quota {
     pub name: String,
     /// The directories, as they are written.
     pub pattern: String,
-    /// What each of them may have.
+    /// The limits of each of these directories.
     pub limits: QuotaLimits,
     /// Whether points of known metrics are refused too while there are too many bytes.
     pub over_bytes_refuses_points: bool,
@@ -94,8 +95,8 @@ impl QuotaRules {
         self.quotas.is_empty()
     }
 
-    /// The position of the quota that a metric is in, and the directory that the quota counts for. The directory of the
-    /// pattern `/` is empty.
+    /// The position of the quota that a metric is in, and the directory that the quota counts for. For the pattern
+    /// `/` the directory is empty.
     pub fn find<'a>(&self, name: &'a str) -> Option<(usize, &'a str)> {
         if self.is_empty() {
             return None;
@@ -155,7 +156,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A key that is not known could be a limit that somebody relies on.
+    /// An unknown key could be a limit that somebody relies on.
     fn refuse_unknown_keys(&mut self) {
         for entry in self.section.entries.iter().filter(|entry| !KEYS.contains(&entry.key.as_str())) {
             let message = format!("there is no key {}; there are {}", entry.key, KEYS.join(", "));

@@ -1,4 +1,4 @@
-//! What an answer was made of that `/render` keeps.
+//! The points of a response that `/render` keeps in its cache.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::reading::FetchNote;
 use crate::cache::FetchPoints;
 
-/// The points of each fetch that a kept answer has: 0 if there is none, null if they are not known.
+/// The number of points that a kept response has of each fetch: 0 if there are none, null if the number is not known.
 ///
-/// A kept answer is from a moment ago, so that ranges which end now have moved since. Fetches of the same names are
-/// told apart by the order of their ranges.
+/// A kept response is some seconds old. A range that ends now has moved since, so it does not identify a fetch.
+/// Fetches of the same names are therefore matched in the order of their ranges.
 pub(super) fn from_cache(kept: Option<&[FetchPoints]>, notes: &[FetchNote]) -> Vec<Value> {
     let Some(kept) = kept else { return vec![json!(0); notes.len()] };
     let ours = by_names(notes, |note| &note.fetch);
@@ -26,7 +26,7 @@ pub(super) fn from_cache(kept: Option<&[FetchPoints]>, notes: &[FetchNote]) -> V
     found
 }
 
-/// The places of fetches by what they select, ordered by their ranges.
+/// The indices of the fetches by what they select, ordered by their ranges.
 fn by_names<T>(all: &[T], fetch: impl Fn(&T) -> &Fetch) -> HashMap<(&str, Source), Vec<usize>> {
     let mut found: HashMap<_, Vec<usize>> = HashMap::new();
     for (place, one) in all.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! `/plumbago/explain`: why the answer of `/render` to the same parameters looks as it does.
 //!
-//! The targets are evaluated as for `/render`. Each call is shown with what it gave, each fetch with the names that
-//! were found, the stage that answers and where its points are, and each limit with its share in use.
+//! The targets are evaluated as for `/render`. The answer shows each call with its result, each fetch with the names
+//! that were found, the stage that answers and where its points are, and how much of each limit was used.
 
 mod kept;
 mod trace;
@@ -30,13 +30,13 @@ use crate::memory::{Account, Waiting};
 use crate::params::Params;
 use crate::state::Api;
 
-/// Most metrics of a fetch that are explained one by one.
+/// Maximum number of metrics of a fetch that are explained one by one.
 const METRICS_PER_FETCH: usize = 100;
-/// Most metrics of a request that are explained one by one.
+/// Maximum number of metrics of a request that are explained one by one.
 const METRICS_MAX: usize = 500;
-/// Most series of the answer that are shown one by one.
+/// Maximum number of series of the answer that are shown one by one.
 const SERIES_MAX: usize = 100;
-/// Slots in one read for an explanation, about.
+/// Approximate number of slots in one read for an explanation.
 const SLOTS_AT_ONCE: usize = 1 << 18;
 
 /// Answers a request to `/plumbago/explain`.
@@ -81,7 +81,7 @@ async fn answer(api: &Arc<Api>, params: &Params) -> Result<Response, ApiError> {
     Ok(Wrapping::of(params)?.whole(&body.to_string()))
 }
 
-/// What an evaluation gave.
+/// The result of an evaluation.
 struct Evaluated {
     trees: Vec<Value>,
     notes: Vec<FetchNote>,
@@ -141,7 +141,7 @@ fn trees(evaluation: &Evaluation, trace: &Trace, notes: &[FetchNote]) -> Vec<Val
     evaluation.targets.iter().enumerate().map(tree).collect()
 }
 
-/// What the request took of each of `api.limits`.
+/// How much of each of `api.limits` the request used.
 fn in_use(
     api: &Api,
     asked: &RenderParams,
@@ -160,7 +160,7 @@ fn in_use(
     all.iter().map(|(name, used, limit)| json!({"name": name, "used": used, "limit": limit})).collect()
 }
 
-/// What the answer was made of that `/render` would send from its cache to the same request; `None` if there is none.
+/// The points of the response that `/render` would send from its cache to the same request; `None` if there is none.
 fn kept(api: &Api, params: &Params) -> Result<Option<Arc<[FetchPoints]>>, ApiError> {
     let ticket = api.cache.ticket(params)?;
     Ok(ticket.and_then(|ticket| api.cache.points(&ticket, api.clock.now())))

@@ -1,4 +1,4 @@
-//! What each part of the targets gave, and how long it took.
+//! The result of each part of the targets, and how long it took.
 
 mod made;
 
@@ -28,11 +28,11 @@ struct Open {
     /// `None` for a target that a function made.
     place: Option<Place>,
     began: Instant,
-    /// The time of its own parts so far.
+    /// The time of its inner parts so far.
     of_parts: Duration,
 }
 
-/// What a part gave.
+/// The result of a part.
 #[derive(Debug, Default, Clone)]
 struct Seen {
     /// How often it was evaluated: once for each range over which it is needed.
@@ -43,7 +43,7 @@ struct Seen {
     result: Option<Amount>,
 }
 
-/// Series, and values in all of them.
+/// Number of series, and number of values in all of them.
 #[derive(Debug, Default, Clone, Copy)]
 struct Amount {
     series: usize,
@@ -114,7 +114,7 @@ impl Trace {
         self.open.borrow_mut().push(open);
     }
 
-    /// Closes the innermost part. Returns its time, and that of its own parts.
+    /// Closes the innermost open part. Returns the time that it took, and the time of its inner parts.
     fn close(&self) -> Option<(Duration, Duration)> {
         let mut open = self.open.borrow_mut();
         let Open { began, of_parts, .. } = open.pop()?;
@@ -125,7 +125,7 @@ impl Trace {
         Some((total, of_parts))
     }
 
-    /// The tree of a target's parts. `fetches` returns the numbers of the fetches with an expression.
+    /// The tree of a target's parts. `fetches` returns the numbers of the fetches of an expression.
     pub(super) fn tree(&self, number: usize, target: &Target, fetches: &dyn Fn(&str) -> Vec<usize>) -> Value {
         self.node(number, target, &target.expr, fetches)
     }
@@ -171,7 +171,7 @@ impl Trace {
     }
 }
 
-/// A time in milliseconds, to the microsecond.
+/// A time in milliseconds, rounded to the microsecond.
 pub(super) fn millis(time: Duration) -> Value {
     json!(time.as_micros() as f64 / 1000.0)
 }
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// The trace of a target that needs no fetch and gives so many series, and its tree.
+    /// The trace and the tree of a target that needs no fetch and has `count` series as its result.
     fn traced(text: &str, count: usize) -> (Trace, Value) {
         let targets = [parse(text).unwrap()];
         let request = Request {

@@ -26,7 +26,7 @@ const SMALL_BYTES: usize = 64 << 10;
 /// How long a request waits for memory.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// The points of a request with what they hold.
+/// The points of a request, with the memory that is reserved for them.
 pub(super) struct Taken {
     pub(super) points: Points,
     /// Size of the body as received.
@@ -80,7 +80,8 @@ pub(super) async fn points(
     Ok(Taken { points, bytes, _memory: memory })
 }
 
-/// Decompresses and parses on a thread for blocking work, as many at a time as there are processors.
+/// Decompresses and parses on a thread for blocking work. As many bodies are parsed at a time as there are
+/// processors.
 async fn aside(
     api: &Arc<Api>,
     body: Bytes,
@@ -114,7 +115,7 @@ async fn lease(api: &Arc<Api>, bytes: usize) -> Result<Option<OwnedSemaphorePerm
     }
 }
 
-/// KairosDB takes the header, and an older form in the content type.
+/// KairosDB accepts the header `Content-Encoding`, and an older form in the content type.
 fn is_gzip(headers: &HeaderMap) -> bool {
     let has = |name, text: &str| {
         headers
@@ -139,7 +140,7 @@ fn gunzip(body: &[u8], limit: usize) -> Result<Vec<u8>, (BodyFault, String)> {
     }
 }
 
-/// Reads a part of a body that is refused: a client that is still sending could not read the answer otherwise.
+/// Reads a part of a refused body. Otherwise a client that is still sending could not read the answer.
 async fn discard(body: Body) {
     let all = axum::body::to_bytes(body, DISCARD_BYTES);
     // The answer is sent in any case.

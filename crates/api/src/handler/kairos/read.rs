@@ -19,10 +19,11 @@ use crate::handler::tag_search;
 use crate::params::{self, query_value};
 use crate::state::Api;
 
-/// Most points that `gaps` may make.
+/// Maximum number of points that `gaps` may make.
 const MADE_MAX: usize = 1_000_000;
 
-/// How many times 8 bytes a point takes until it is answered: as it was read, with its time, aggregated, as text.
+/// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, the same with its
+/// time, the aggregated point, and its text.
 const POINT_COST: usize = 9;
 
 /// Answers `/api/v1/datapoints/query`.
@@ -42,8 +43,8 @@ pub(crate) async fn query_tags(api: Arc<Api>, request: Request) -> Response {
     Protocol::Kairos.answer(answer.await)
 }
 
-/// Answers `/api/v1/health/status` and `/api/v1/health/check`: as `/readyz` of the admin port does, in KairosDB's
-/// form.
+/// Answers `/api/v1/health/status` and `/api/v1/health/check`: the same state as `/readyz` of the admin port, in
+/// KairosDB's form.
 pub(crate) async fn kairos_health(api: Arc<Api>, request: Request) -> Response {
     let held = api.readiness.conditions();
     let blocking: Vec<&str> =
@@ -186,7 +187,7 @@ async fn aggregated(
     columns: Vec<Column>,
     now_ms: i64,
 ) -> Result<String, Failure> {
-    /// More points than this are not worked on where other requests wait.
+    /// With more points than this, the work moves to a thread on which no other requests wait.
     const FEW: usize = 10_000;
     let most = Most { points: api.limits().points.min(MADE_MAX), groups: api.limits().series };
     let points: usize = columns.iter().map(|column| column.points.len()).sum();

@@ -12,17 +12,17 @@ use crate::handler::tag_search;
 use crate::memory::Account;
 use crate::state::Api;
 
-/// How far beyond now points are looked for, in seconds, if a query ends later.
+/// A query that ends in the future is read up to this many seconds after now.
 const AHEAD: i64 = 300;
 
-/// Most series in one read.
+/// Maximum number of series in one read.
 const SERIES_PER_READ: usize = 512;
 
 /// Reads the points of one request and counts them against its limits.
 pub(in crate::handler) struct Reading<'a> {
     api: &'a Arc<Api>,
     account: Account,
-    /// How many times 8 bytes a point takes until it is answered.
+    /// The memory that a point takes until the answer is sent, in units of 8 bytes.
     point_cost: usize,
     /// The request's now, in seconds since the epoch.
     now: i64,
@@ -45,7 +45,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// The end of what is read for a query that ends at `until`, in seconds since the epoch.
+    /// The time up to which points are read for a query that ends at `until`, in seconds since the epoch.
     pub(in crate::handler) fn end(&self, until: i64) -> i64 {
         until.min(self.now + AHEAD)
     }
@@ -85,7 +85,7 @@ pub(in crate::handler) fn points(series: &Series) -> impl Iterator<Item = (i64, 
     points.filter(|(_, value)| value.is_finite())
 }
 
-/// The tag expression for one of some values of a tag, all encoded. `None` stands for any value.
+/// The tag expression that matches any of the given values of a tag. All are encoded. `None` stands for any value.
 pub(in crate::handler) fn expression(tag: &str, values: Option<&[Cow<'_, str>]>) -> String {
     match values {
         Some([value]) => format!("{tag}={value}"),

@@ -61,7 +61,7 @@ impl Protocol {
         }
     }
 
-    /// The answer to a method that a path does not take.
+    /// The answer to a request with a method that the path does not accept.
     pub(crate) fn wrong_method(self, allowed: &'static str) -> Response {
         let text = format!("use {allowed} here");
         let mut response = self.failure(&Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));

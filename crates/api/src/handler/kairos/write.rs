@@ -25,7 +25,8 @@ pub(crate) async fn datapoints(api: Arc<Api>, request: Request) -> Response {
     }
 }
 
-/// Answers OpenTSDB's `/api/put`, with what became of the points if the query string has `summary` or `details`.
+/// Answers OpenTSDB's `/api/put`. With `summary` or `details` in the query string, the answer says how many points
+/// were stored and refused.
 pub(crate) async fn put(api: Arc<Api>, request: Request) -> Response {
     if request.method() != Method::POST {
         return Protocol::OpenTsdb.wrong_method("POST");
@@ -54,7 +55,7 @@ async fn write(api: &Arc<Api>, request: Request, parse: fn(&[u8]) -> Points) -> 
     Ok(answer)
 }
 
-/// The refusals of a body, by name as far as they are named.
+/// The failure that lists the refused points of a body. Only the first ones have a text; the others are counted.
 fn named(points: &Points) -> Failure {
     let mut texts: Vec<String> = points.refused().iter().map(|refused| refused.text.clone()).collect();
     let others = points.refused_len().saturating_sub(texts.len() as u64);

@@ -16,8 +16,8 @@ use crate::state::Api;
 
 /// The names of the series that a sub-query selects, sorted.
 ///
-/// Fails as OpenTSDB does if no series has the metric, a tag or a value that the sub-query names. A value may be that of
-/// another tag.
+/// Fails as OpenTSDB does if no series has the metric, a tag or a value that the sub-query names. It is enough if a
+/// value occurs under another tag.
 pub(super) async fn selected(api: &Arc<Api>, sub: &Sub) -> Result<Vec<String>, Failure> {
     let mut texts = vec![format!("name={}", names::metric(&sub.metric))];
     for filter in &sub.filters {
@@ -56,7 +56,7 @@ pub(super) async fn looked_up(api: &Arc<Api>, lookup: &Lookup) -> Result<Vec<Str
         });
     }
     if texts.is_empty() || (lookup.metric.is_none() && lookup.tags.iter().all(|(_, value)| value.is_none())) {
-        // A search needs one expression that some value is equal to.
+        // A search needs at least one expression that does not match the empty value.
         texts.push("name!=".to_owned());
     }
     let mut found = find(api, &texts).await?;
@@ -77,7 +77,7 @@ fn unknown(status: StatusCode, kind: &str, name: &str) -> Failure {
     Failure::new(status, format!("No such name for '{kind}': '{name}'"))
 }
 
-/// Why nothing was found, if a name is unknown.
+/// Fails if the reason why nothing was found is an unknown name.
 async fn explain(api: &Arc<Api>, sub: &Sub) -> Result<(), Failure> {
     let status = StatusCode::BAD_REQUEST;
     if !is_metric(api, &sub.metric).await? {
@@ -91,7 +91,7 @@ async fn explain(api: &Arc<Api>, sub: &Sub) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The values that filters name and no series has that was found.
+/// The values that filters name and that no found series has.
 fn unseen<'a>(sub: &'a Sub, found: &[String]) -> Vec<&'a str> {
     let mut unseen = Vec::new();
     for filter in &sub.filters {

@@ -1,4 +1,4 @@
-//! What OpenTSDB's clients ask to offer choices: names, tags and values, aggregators and filters.
+//! What OpenTSDB's clients request to offer choices: names, tags and values, aggregators and filters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::handler::tag_search;
 use crate::params::{self, query_value};
 use crate::state::Api;
 
-/// The version that clients are told, which Grafana chooses features by.
+/// The version that clients are told. Grafana chooses features by it.
 const OPENTSDB_VERSION: &str = "2.4.1";
 
-/// How many suggestions a request gets that does not say.
+/// Number of suggestions for a request that does not set a number.
 const SUGGESTIONS: usize = 25;
 
 /// Answers `/api/aggregators`.
@@ -135,8 +135,8 @@ fn values_of_all(index: &Index, prefix: &str, max: usize) -> Result<BTreeSet<Str
     Ok(all)
 }
 
-/// A filter for what begins with the first part of a text, up to a character that names may encode, and whether that is
-/// all of it.
+/// A filter for values that begin with the plain part of a text. That part ends before the first character that names
+/// may encode. Also returns whether the plain part is the whole text.
 fn beginning(prefix: &str) -> Result<(Option<TagFilter>, bool), TagError> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let plain = prefix.split(|character| !is_plain(character)).next().unwrap_or_default();

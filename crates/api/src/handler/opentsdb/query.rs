@@ -17,14 +17,14 @@ use crate::handler::kairos::shape::{Failure, Protocol};
 use crate::params;
 use crate::state::Api;
 
-/// Most buckets that fill policies may make in a request.
+/// Maximum number of buckets that fill policies may make in a request.
 const BUCKETS_MAX: usize = 1_000_000;
 
-/// Most values that are looked at when series are aggregated: seconds of work.
+/// Maximum number of values that are read while series are aggregated. This many take some seconds.
 const STEPS_MAX: u64 = 1_000_000_000;
 
-/// How many times 8 bytes a point takes until it is answered: as it was read, with its time, downsampled, aggregated, as
-/// text.
+/// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, the same with its
+/// time, the downsampled point, the aggregated point, and its text.
 const POINT_COST: usize = 12;
 
 /// Answers `/api/query`.
@@ -77,7 +77,7 @@ async fn aggregated(
     columns: Vec<Column>,
     mut most: Most,
 ) -> Result<(String, Most), Failure> {
-    /// More points than this are not worked on where other requests wait.
+    /// With more points than this, the work moves to a thread on which no other requests wait.
     const FEW: usize = 10_000;
     let points: usize = columns.iter().map(|column| column.points.len()).sum();
     let made = if points <= FEW && columns.len() <= 10 && query.subs[at].downsample.is_none() {

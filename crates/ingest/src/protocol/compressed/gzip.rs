@@ -160,7 +160,7 @@ impl Unpack for Gzip {
         Ok(Progress { taken, made })
     }
 
-    /// Nothing tells whether deflated bytes are complete: carbon-c-relay flushes them and never writes an end.
+    /// The deflated bytes do not show whether they are complete: carbon-c-relay flushes them and never writes an end.
     fn is_cut(&self) -> bool {
         !matches!(self.part, Part::Body | Part::Fixed(0))
     }

@@ -24,8 +24,8 @@ pub(crate) use gzip::Gzip;
 /// Decompressed bytes that are parsed before their points are pushed.
 const STEP_BYTES: usize = 128 << 10;
 
-/// How many times larger than its compressed bytes a stream may become, and how many bytes it may become in any
-/// case. Metrics stay far below; the most that gzip allows is 1032 times.
+/// A stream may grow to at most this many times its compressed size. Metrics stay far below; gzip allows at most 1032
+/// times. Below `GROWTH_FREE_BYTES` a stream may grow by any factor.
 const GROWTH_MAX: u64 = 200;
 const GROWTH_FREE_BYTES: u64 = 1 << 20;
 
@@ -42,12 +42,12 @@ thread_local! {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Lines, or a stream of gzip, LZ4 frames or framed snappy. The first bytes tell which.
+    /// Lines, or a stream of gzip, LZ4 frames or framed snappy. The first bytes show which it is.
     #[default]
     Auto,
     /// Lines only.
     None,
-    /// Snappy only: framed, or the bare blocks of carbon-c-relay, which nothing tells from lines.
+    /// Snappy only: framed, or the bare blocks of carbon-c-relay. Bare blocks cannot be told from lines.
     Snappy,
 }
 
@@ -117,7 +117,7 @@ pub struct Stream {
 }
 
 enum State {
-    /// Too few bytes have come to say.
+    /// Too few bytes have arrived to recognise the compression.
     New(Compression),
     Plain,
     Packed(Box<dyn Unpack>),
@@ -202,7 +202,7 @@ impl Stream {
         }
     }
 
-    /// As [`Self::unpack`], from the bytes that were kept.
+    /// Like [`Self::unpack`], from the bytes that were kept.
     fn unpack_tail(&mut self, context: &Context<'_>, intake: &mut Intake) -> Step {
         let mut tail = std::mem::take(&mut self.tail);
         let (taken, step) = self.unpack(&tail, context, intake);

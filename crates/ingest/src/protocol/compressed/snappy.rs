@@ -14,10 +14,10 @@ const IDENTIFIER: u8 = 0xff;
 /// The first type of chunks that a decoder may skip.
 const SKIPPABLE: u8 = 0x80;
 
-/// Most content of a chunk.
+/// Maximum size of a chunk's content, in bytes.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 
-/// Most content of a bare block. Those of carbon-c-relay have 32 KiB.
+/// Maximum size of a bare block's content, in bytes. The blocks of carbon-c-relay have 32 KiB.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
 /// A framed stream. It keeps nothing between chunks.
@@ -147,7 +147,7 @@ fn preamble(input: &[u8]) -> Result<Option<(usize, usize)>, Damage> {
             return if length > BLOCK_BYTES_MAX { Err(too_large()) } else { Ok(Some((length, at + 1))) };
         }
     }
-    // With four bytes it would have 2 MiB.
+    // A length that takes four bytes means at least 2 MiB.
     if input.len() < 3 { Ok(None) } else { Err(too_large()) }
 }
 

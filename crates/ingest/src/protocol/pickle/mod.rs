@@ -1,8 +1,9 @@
 //! Carbon's pickle protocol: frames with a list of `(name, (timestamp, value))`.
 //!
-//! The decoder is our own, and [`crate::carbonlink`] reads its requests with it. It supports plain data only, neither classes nor calls, and needs no recursion.
-//! Whatever the frame contains, it takes at most about twelve bytes of memory per byte of the frame. It
-//! builds no values: a node is the position of its opcode, which is decoded when the point is needed.
+//! The decoder is our own. [`crate::carbonlink`] uses it too, to read requests. It supports plain data only, neither
+//! classes nor calls, and needs no recursion. Whatever the frame contains, it takes at most about twelve bytes of
+//! memory per byte of the frame. It builds no values: a node is the position of its opcode, which is decoded when the
+//! point is needed.
 
 mod atom;
 mod machine;

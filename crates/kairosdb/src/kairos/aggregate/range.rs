@@ -68,7 +68,7 @@ fn value(fold: Fold, group: &[Sample]) -> Option<f64> {
     })
 }
 
-/// The deviation of a sample of so many values; 0 of a single one.
+/// The deviation of a sample of `known` values; 0 for a single value.
 fn deviation(group: &[Sample], known: usize) -> f64 {
     if known < 2 { 0.0 } else { (squares(values(group)) / (known as f64 - 1.0)).max(0.0).sqrt() }
 }
@@ -94,8 +94,8 @@ fn least_squares(group: &[Sample], made: &mut Vec<Sample>) {
     }
 }
 
-/// All points, and one without a value at the start of each range that has none: of the query, or with `trim` from
-/// the first point to the last.
+/// All points, and one without a value at the start of each range that has none. The ranges are those of the query,
+/// or with `trim` those from the first point to the last.
 fn gaps(ranges: &mut Ranges, points: &[Sample], span: Span<'_>, trim: bool) -> Result<Vec<Sample>, String> {
     let mut made = Vec::new();
     let mut rest = points;
@@ -105,7 +105,7 @@ fn gaps(ranges: &mut Ranges, points: &[Sample], span: Span<'_>, trim: bool) -> R
         _ => (span.start_ms, span.end_ms),
     };
     let mut at = first;
-    // Aggregators before may have put points behind the end of the query, at the ends of their ranges.
+    // Earlier aggregators may have put points after the end of the query, at the ends of their ranges.
     while at <= last || !rest.is_empty() {
         let (from, until) = ranges.of(at);
         let len = rest.iter().position(|(ms, _)| *ms >= until).unwrap_or(rest.len());

@@ -12,7 +12,7 @@ impl Aggregator {
     /// Reads an aggregator.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error says what is wrong with it.
     pub(crate) fn of(value: &Value) -> Result<Self, String> {
         let Value::Object(all) = value else { return Err("must be an object.".to_owned()) };
         let name = all.get("name").and_then(Value::as_str).ok_or("name may not be empty.")?;

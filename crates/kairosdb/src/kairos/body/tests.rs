@@ -130,7 +130,7 @@ fn good_points_of_a_bad_body_count() {
     let (points, refused) = read(&format!("[{},{bad},{}]", good("a"), good("c")));
     assert_eq!(points.iter().map(|p| p.0.as_str()).collect::<Vec<_>>(), ["a;a=1", "b;a=1", "b;a=1", "c;a=1"]);
     assert_eq!(refused, ["metric[1](name=b).datapoints[1].value must be a number: text is not kept here."]);
-    // Half a body: what came whole counts, the metric that was cut does not.
+    // Half a body: metrics that arrived whole count, the metric that was cut off does not.
     let (points, refused) = read(&format!("[{},{}", good("a"), &good("b")[..45]));
     assert_eq!((points.len(), refused.len()), (1, 1));
 }

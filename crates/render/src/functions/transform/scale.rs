@@ -64,7 +64,7 @@ fn named(args: &mut Args, function: &str, shown: String, change: impl Fn(f64) ->
     each(args, (function, &tag), |name| format!("{function}({name},{shown})"), Number::Float, change)
 }
 
-/// The power; unknown if it is no number, or too large.
+/// The power; unknown if it is not a number, or too large.
 pub(crate) fn power(base: f64, exponent: f64) -> f64 {
     if base.is_nan() || exponent.is_nan() {
         return f64::NAN;

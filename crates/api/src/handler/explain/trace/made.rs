@@ -1,4 +1,4 @@
-//! The targets that functions make from names, such as those of `applyByNode`, and what they gave.
+//! The targets that functions make from names, such as those of `applyByNode`, and their results.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::Seen;
 
-/// Most targets of a call that are shown one by one.
+/// Maximum number of targets of a call that are shown one by one.
 pub(super) const SHOWN: usize = 24;
-/// Most targets of a request that are shown one by one.
+/// Maximum number of targets of a request that are shown one by one.
 const SHOWN_MAX: usize = 500;
-/// Most expressions of such a target whose fetches are shown.
+/// Maximum number of expressions of such a target whose fetches are shown.
 const READS_SHOWN: usize = 24;
 /// Longest text and expression that are kept, in bytes.
 const TEXT_MAX: usize = 1000;
@@ -44,7 +44,8 @@ struct Made {
 }
 
 impl MadeTargets {
-    /// What is known of a target that a call made; `None` if it is beyond those that are shown, and only counted.
+    /// The record of a target that a call made; `None` if the target is only counted, because enough others are
+    /// shown.
     pub(super) fn seen(&mut self, maker: &Place, target: &Target) -> Option<&mut Seen> {
         let hash = self.hasher.hash_one(&target.text);
         let of_call = self.by_call.entry(maker.clone()).or_default();
@@ -64,7 +65,7 @@ impl MadeTargets {
         made.map(|(_, made)| &mut made.seen)
     }
 
-    /// Adds what a call made to its node.
+    /// Adds the targets that a call made to the node of the call.
     pub(super) fn show(&self, call: &Place, node: &mut Value, fetches: &dyn Fn(&str) -> Vec<usize>) {
         let Some(of_call) = self.by_call.get(call) else { return };
         node["made"] = of_call.first.iter().map(|(_, made)| made.node(fetches)).collect();
@@ -96,7 +97,8 @@ impl Made {
             "kind": "made",
             "text": self.text,
             "whole": self.is_whole,
-            // Of a target that a function makes only the readable beginning counts; of others, all.
+            // Of a target that a function made, only the valid beginning is used. A target of a request must be valid
+            // as a whole.
             "plots": self.is_whole && parse(&self.text).is_ok(),
             "fetches": self.reads.iter().flat_map(|read| fetches(read)).collect::<Vec<_>>(),
             "more_fetches": self.more_reads,
