@@ -5,7 +5,7 @@ use plumbago_model::rules::RuleMethod;
 /// An open interval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Interval {
-    /// Its begin, in seconds since the epoch.
+    /// Its start, in seconds since the epoch.
     pub(crate) start: u32,
     /// Values that arrived for it.
     pub(crate) count: u32,

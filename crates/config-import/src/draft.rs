@@ -76,7 +76,7 @@ pub struct Import {
     pub remarks: Vec<Remark>,
 }
 
-/// Beginnings of keys, each with the reason why it has no setting of ours.
+/// Prefixes of keys, each with the reason why Plumbago has no setting for these keys.
 pub(crate) type Table = &'static [(&'static str, &'static str)];
 
 /// Collects settings and remarks.
@@ -189,7 +189,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Remarks on a key that has no setting of ours, by the first entry whose beginning it has.
+    /// Adds a remark on a key that Plumbago has no setting for. The first entry whose prefix fits gives the reason.
     pub(crate) fn remark_by(&mut self, not_needed: Table, no_equivalent: Table, at: At<'_>, unknown: &str) {
         let name = at.key.rsplit('.').next().unwrap_or_default();
         let find = |table: Table| table.iter().find(|(beginning, _)| name.starts_with(beginning));

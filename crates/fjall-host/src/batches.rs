@@ -127,7 +127,7 @@ fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
     while at < data_end {
         let gap = |to| Gap { from: at, to, rows: rows(&bytes[at..to]) };
         if let Some((len, sequence)) = batch(&bytes[at..]) {
-            // The checksum does not cover the sequence numbers, but they rise.
+            // The checksum does not cover the sequence numbers. But they must increase from batch to batch.
             let next = batch(&bytes[at + len..]).map(|(_, next)| next).filter(|next| *next >= last);
             if sequence < last || next.is_some_and(|next| sequence > next) {
                 gaps.push(gap(at + len));
@@ -141,8 +141,8 @@ fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
         let ends = bytes[at..data_end].ends_with(MAGIC) && !has_zero_page(bytes, at, data_end);
         let is_whole = ends || !is_newest;
         let Some(to) = next.or(is_whole.then_some(data_end)) else { break };
-        // A power cut left this hole. Nothing behind it was synced, and state rows there would hide points that the
-        // journal still has: the log ends here.
+        // A power cut left this hole. Nothing after it was synced, and state rows after it would hide points that the
+        // journal still has. So the log ends here.
         if is_newest && has_zero_page(bytes, at, to) {
             break;
         }

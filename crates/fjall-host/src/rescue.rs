@@ -1,4 +1,4 @@
-//! Makes a database open again that [`crate::open`] refuses. What cannot be read is taken out and moved to
+//! Repairs a database that [`crate::open`] refuses, so that it opens again. Files that cannot be read are moved to
 //! `damaged/` in the directory of the database; nothing is deleted.
 
 use std::fs::{self, File};

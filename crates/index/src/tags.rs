@@ -28,7 +28,7 @@ pub(crate) const NAME: &str = "name";
 #[derive(Debug)]
 pub(crate) struct Tags {
     pairs: Pairs,
-    /// The pairs of each series. A series without pairs is a free number.
+    /// The pairs of each series. A number without pairs is free.
     series: Vec<Series>,
     free: Vec<u32>,
     /// How often a number was given to another series.

@@ -1,5 +1,6 @@
-//! Reads from each node which of its starts it is in. A node that was started again may have lost rows that it
-//! had confirmed, so they have to be sent again. A node that was only unreachable or hung still has them.
+//! Finds out when a node was started again, from a number that each node has for its current start. A node that was
+//! started again may have lost rows that it had confirmed, so they have to be sent again. A node that was only
+//! unreachable or hung still has them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,9 +28,9 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 struct Seen {
     /// A number that grows with each start of the node, and when the request was sent that read it.
     start: Option<(i32, Instant)>,
-    /// The connection was lost after that.
+    /// The connection was lost after that request.
     was_lost: bool,
-    /// The last request was sent then.
+    /// When the last request was sent.
     asked: Option<Instant>,
 }
 
@@ -59,7 +60,7 @@ impl Starts {
         self.lock().iter().map(list).collect()
     }
 
-    /// Forgets nodes that are not known any more and adds those that are new. Returns the nodes to ask now.
+    /// Forgets nodes that are no longer known, and adds new ones. Returns the nodes to ask now.
     fn due(&self, connected: &HashMap<Uuid, bool>, asking: &HashSet<Uuid>, now: Instant) -> Vec<Uuid> {
         let mut all = self.lock();
         all.retain(|node, _| connected.contains_key(node));
@@ -68,7 +69,7 @@ impl Starts {
             let seen = all.entry(*node).or_default();
             if !is_connected {
                 seen.was_lost = true;
-                // Ask at once when it is back.
+                // Ask the node at once when it is back.
                 seen.asked = None;
             } else if !asking.contains(node)
                 && seen.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_EVERY)
@@ -107,9 +108,8 @@ impl Starts {
     }
 }
 
-/// Asks the nodes until the future is dropped, all side by side. Calls `restarted` for each node that was
-/// started again since the last answer, and `counted` in each round with the number of known and of connected
-/// nodes.
+/// Asks the nodes until the future is dropped, all of them concurrently. Calls `restarted` for each node that was
+/// started again since the last answer, and `counted` in each round with the number of known and of connected nodes.
 pub(crate) async fn watch(
     session: &Session,
     starts: &Starts,
@@ -207,7 +207,7 @@ mod tests {
         let (starts, now) = (Starts::default(), Instant::now());
         let both = HashMap::from([(NODE, true), (OTHER, true)]);
         assert_eq!(starts.due(&both, &HashSet::new(), now).len(), 2);
-        // One hangs: the other is asked again after the pause.
+        // One node hangs: the other one is asked again after the pause.
         let asking = HashSet::from([OTHER]);
         assert!(starts.due(&both, &asking, now).is_empty());
         assert_eq!(starts.due(&both, &asking, now + ASK_EVERY), [NODE]);

@@ -174,8 +174,7 @@ impl<'a> Cursor<'a> {
                     _ => {}
                 },
                 Some(Err(_)) => {
-                    // Part of the table is lost. The bucket is left as it is, so that its sound rows stay
-                    // readable.
+                    // Part of the table is lost. The bucket stays as it is, so that its sound rows remain readable.
                     return match self.rows.next() {
                         Some(Err(error)) => Err(error),
                         _ => Ok(None),
@@ -186,7 +185,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Lays this source's rows of a metric over the bucket's slots.
+    /// Writes this source's rows of a metric over the bucket's slots.
     fn lay(
         &mut self,
         core: &Core,
@@ -261,7 +260,7 @@ fn switch(
     open.delete_keyspaces(sources.iter().map(|source| source.keyspace.clone()).collect())
 }
 
-/// Deletes from the new layer what was deleted while it was written.
+/// Repeats in the new layer the deletions that were made while it was written.
 fn deleted_again(
     core: &Core,
     open: &Open,

@@ -59,7 +59,7 @@ pub(crate) fn names() -> KeyspaceCreateOptions {
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
 }
 
-/// The copy of the names: written with them, and read in order or not at all.
+/// The copy of the names: written together with them, and rarely read, then in order.
 pub(crate) fn names_copy() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)

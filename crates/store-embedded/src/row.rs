@@ -158,7 +158,7 @@ mod tests {
         #[test]
         fn garbage_is_damage(row in prop::collection::vec(any::<u8>(), 0..100), coarse: bool) {
             let mut block = Block::default();
-            // One in 16 million passes the checksum; none may panic.
+            // One damaged row in 16 million passes the checksum. Decoding must not panic even then.
             let _ = block.decode(&key(&MetricId([1; 16]), 1), &row, 30, coarse);
         }
     }

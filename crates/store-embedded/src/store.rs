@@ -108,7 +108,7 @@ impl EmbeddedStore {
         synced
     }
 
-    /// Why commits are refused, while they are because a write or sync failed.
+    /// Why commits are refused after a failed write or sync; `None` while they are accepted.
     pub fn trouble(&self) -> Option<String> {
         self.core.host.trouble()
     }
@@ -194,7 +194,7 @@ impl Core {
             return self.host.get().map_err(host_error);
         };
         let open = Open::from_disk(self, opening.database().clone())?;
-        // A failed write may have been read and may be gone now.
+        // The cache may have columns from a failed write, whose rows may be gone now.
         self.columns.clear();
         let newest = open.newest_commit();
         opening.finish(open, newest).map_err(host_error)

@@ -104,7 +104,7 @@ pub trait MetadataStore: Store {
         self.create(metrics).await
     }
 
-    /// A configuration as it is read after it was stored: a store may ignore the factor.
+    /// The configuration that readers get after this one was stored: a store may ignore the factor.
     fn as_read(&self, config: Arc<MetricConfig>) -> Arc<MetricConfig> {
         config
     }

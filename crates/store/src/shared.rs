@@ -54,10 +54,10 @@ pub struct SharedFeatures {
 pub struct NodeStart {
     /// The server.
     pub node: Uuid,
-    /// A number that is new with each start of the server. `None` as long as it could not be read. While the
-    /// server cannot be reached, the last one that was read.
+    /// A number that changes with each start of the server. While the server cannot be reached, the last known number.
+    /// `None` if it was never read.
     pub start: Option<i64>,
-    /// The time since the request was sent that read it; zero if there is none.
+    /// The time since the request was sent that read the number; zero if there is none.
     pub age: Duration,
 }
 
@@ -118,7 +118,7 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// How often a server of the names was restarted, as far as this process has noticed. Only grows.
     fn names_restarts(&self) -> u64;
 
-    /// The servers' clock at some moment of this call, in milliseconds since the epoch.
+    /// The time of the servers' clock at some moment during this call, in milliseconds since the epoch.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -158,7 +158,8 @@ pub trait SharedStore: MetadataStore + ReadNotes {
         host: &str,
     ) -> Result<bool, StoreError>;
 
-    /// A writer of a replica that no instance has registered, or not for long; `None` if there is none.
+    /// A writer of a replica that no instance has registered, or whose registration has long expired; `None` if there
+    /// is none.
     ///
     /// # Errors
     /// If the registered writers cannot be read.
@@ -182,8 +183,9 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// If this is unknown for one of them.
     async fn exist(&self, names: &[&str]) -> Result<Vec<bool>, StoreError>;
 
-    /// Notes the time at which existing metrics were written, for the clean-up, unless a time from `since` on
-    /// (seconds since the epoch) is noted already. Returns whether each metric exists, as [`SharedStore::exist`].
+    /// Notes the current time as the last write of existing metrics, for the clean-up. Metrics for which a time at or
+    /// after `since` (seconds since the epoch) is noted already are left as they are. Returns whether each metric
+    /// exists, as [`SharedStore::exist`].
     ///
     /// # Errors
     /// A transient error if the caller has to retry.

@@ -48,7 +48,7 @@ pub enum Problem {
     /// An archive begins inside the header or another archive.
     #[error("has a damaged header: archive {0} overlaps the header or another archive")]
     Overlap(usize),
-    /// The archives are not a retention.
+    /// The archives are not a valid retention.
     #[error("has archives that are no retention: {0}")]
     Archives(RetentionError),
     /// The longest archive is not as long as the header says.

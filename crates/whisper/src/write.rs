@@ -17,7 +17,8 @@ pub enum WriteProblem {
 }
 
 /// A file with these points: for each stage of the retention its known slots, each with the time at which it begins
-/// (seconds since the epoch), in the order of time. Of slots further apart than the retention the later one stays.
+/// (seconds since the epoch), in the order of time. If two slots are further apart than the retention, only the later
+/// one is kept.
 ///
 /// # Errors
 /// If whisper has no such method, or the file would be too large.

@@ -9,7 +9,7 @@ use crate::parse;
 struct Receiver {
     interface: &'static str,
     port: &'static str,
-    /// The key that switches it on, if it is off without it.
+    /// The key that switches the receiver on, if it is off by default.
     switch: &'static str,
     default: u16,
     key: &'static str,

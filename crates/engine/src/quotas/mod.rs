@@ -22,7 +22,7 @@ pub(crate) use watch::QuotaWatch;
 #[derive(Debug)]
 pub struct Quotas(RwLock<Generations>);
 
-/// The rules in effect, and those that will be.
+/// The rules in effect, and those that replace them once all metrics have their new accounts.
 #[derive(Debug)]
 struct Generations {
     current: Arc<Generation>,
@@ -40,12 +40,12 @@ pub(crate) struct Generation {
 #[derive(Debug, Default)]
 struct Accounts {
     by_directory: HashMap<String, Arc<Account>>,
-    /// What directories used under the rules before.
+    /// The usage of directories under earlier rules.
     usage: HashMap<String, Arc<Usage>>,
     numbers: u32,
 }
 
-/// The account of a metric for each generation that there is; none has an account where nothing is limited.
+/// The account of a metric in each generation of the rules; `None` if no quota applies to the metric.
 pub(crate) type Places = Vec<(u64, Option<Arc<Account>>)>;
 
 /// What a directory uses of its quota.
@@ -148,7 +148,7 @@ impl Quotas {
         all.map(|generation| (generation.number, generation.account(name))).collect()
     }
 
-    /// Begins a change of the rules. Fails while another one goes on.
+    /// Begins a change of the rules. Fails while another change is in progress.
     pub(crate) fn begin(&self, rules: QuotaRules) -> Option<Arc<Generation>> {
         let mut generations = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if generations.next.is_some() {
@@ -164,12 +164,12 @@ impl Quotas {
         Some(next)
     }
 
-    /// Gives a change of the rules up.
+    /// Cancels a change of the rules.
     pub(crate) fn abandon(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).next = None;
     }
 
-    /// Ends a change of the rules: all shards use the new ones by now.
+    /// Ends a change of the rules, once all shards use the new ones.
     pub(crate) fn end(&self) {
         let mut generations = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(next) = generations.next.take() {

@@ -7,8 +7,8 @@ use super::row::Key;
 
 /// The number of the segment of deferred slices. Segments of commits have larger numbers.
 pub(super) const DEFERRED: u32 = 0;
-/// The numbers of the two segments of deferred slices that have arrived. They are retained like others, under
-/// their own timestamps. One collects while the other expires.
+/// The numbers of the two segments of deferred slices that have arrived. Their slices are retained like others, under
+/// their own timestamps. One segment collects new slices while the other expires.
 pub(super) const ARRIVED: [u32; 2] = [u32::MAX - 2, u32::MAX - 1];
 
 /// The content of a segment or of a part of one.
@@ -94,7 +94,7 @@ pub(super) struct Segments {
     pub(super) open: u32,
     /// When the open segment was begun, in milliseconds since the epoch.
     pub(super) opened_ms: i64,
-    /// The same on the monotonic clock, for the time that slices linger: the clock of points may jump.
+    /// The same time on the monotonic clock. It decides how long slices linger, because the clock of points may jump.
     pub(super) opened: Instant,
     /// The segment being sent; all before it are acknowledged.
     pub(super) sending: u32,
@@ -106,7 +106,7 @@ pub(super) struct Segments {
     pub(super) read: u32,
     /// The segments [`ARRIVED`].
     pub(super) arrived: [Segment; 2],
-    /// Which of them collects.
+    /// Which of the two collects new slices.
     pub(super) collecting: usize,
 }
 

@@ -36,7 +36,7 @@ fn child_least_room() {
     assert_eq!(store.registry.value("plumbago_store_refused_no_room_total"), Some(1.0));
 }
 
-/// Without reserved space, so that fjall itself runs out of room; three times.
+/// No space is reserved, so that fjall itself runs out of room. This happens three times.
 #[test]
 #[ignore = "runs as a child of the tests above"]
 fn child_full_disk() {

@@ -258,7 +258,7 @@ pub async fn ranges_are_deleted_to_the_slot(store: &dyn PointStore, now: u32) {
     write(store, &batch).await;
     insist(|| store.delete_ranges(&[])).await;
     let mut wanted = vec![1.0; 4400];
-    // A slot, a few, many blocks and partitions, nothing, and up to the end.
+    // One slot, a few slots, many blocks and partitions, an empty range, and a range without an end.
     for (from, until) in [(7, 8), (100, 117), (500, 4001), (4100, 4100), (4390, 4400)] {
         let ranges = [cut.range(0, raw + from, raw + until)];
         insist(|| store.delete_ranges(&ranges)).await;
