@@ -58,7 +58,7 @@ pub(crate) struct State {
 pub enum Fed {
     /// All go on.
     All,
-    /// Only these go on.
+    /// Only these points go on.
     Only(PointBatch),
 }
 

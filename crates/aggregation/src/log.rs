@@ -20,7 +20,8 @@ pub(crate) enum Kind {
     Value,
     /// A number of the state that a following `Restore` completes.
     Part,
-    /// The interval has the state of the preceding parts; the value is its count.
+    /// Completes the state of an interval, whose numbers are the preceding `Part` records. The value is the count of
+    /// the interval.
     Restore,
     /// The interval is closed: its value is in the store's journal.
     Closed,

@@ -21,7 +21,7 @@ pub struct Balance {
     pub recovered: u64,
     /// Values that no rule could take, because a limit was reached.
     pub refused: u64,
-    /// Points that were made of them and accepted by the engine.
+    /// Points that were computed from these values and accepted by the engine.
     pub derived: u64,
     /// Received points that went no further.
     pub consumed: u64,

@@ -13,7 +13,7 @@ use crate::buffers::{Closing, Computed};
 const TICK: Duration = Duration::from_millis(100);
 /// Buffers that are computed or written into the log at once, while no points can be taken.
 const AT_ONCE: usize = 1000;
-/// Bytes of the log below which it is not written anew.
+/// The log is not rewritten while it has fewer bytes than this.
 const LOG_BYTES_MIN: u64 = 16 << 20;
 /// A log that has grown by this factor is rewritten.
 const LOG_GROWTH: u64 = 3;
@@ -21,7 +21,7 @@ const LOG_GROWTH: u64 = 3;
 /// Receives the points that the rules make.
 #[async_trait]
 pub trait Derived: Send + Sync + 'static {
-    /// Accepts points, and waits while there is no room. Returns false if none will be accepted any more.
+    /// Accepts points, and waits while there is no room. Returns false once no more points will be accepted.
     async fn push(&self, batch: PointBatch) -> bool;
 
     /// Waits until a kill cannot lose the points that were pushed before. Returns false if this will never be the case.
@@ -29,8 +29,8 @@ pub trait Derived: Send + Sync + 'static {
 }
 
 impl Aggregation {
-    /// Computes buffers when they are due, until `stop`. Then computes every buffer once more; what is open stays in
-    /// the log for the next start.
+    /// Computes buffers when they are due, until `stop`. Then computes every buffer once more; intervals that are still
+    /// open stay in the log for the next start.
     pub async fn run(self, derived: impl Derived, stop: CancellationToken) {
         let mut chores =
             Chores { aggregation: self, derived, written_bytes: 0, last_ms: i64::MIN, is_first: true };
@@ -47,7 +47,7 @@ impl Aggregation {
 struct Chores<D> {
     aggregation: Aggregation,
     derived: D,
-    /// Bytes of the log after it was last written anew.
+    /// Bytes of the log after it was last rewritten.
     written_bytes: u64,
     /// The time of the last tick.
     last_ms: i64,

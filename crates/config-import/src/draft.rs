@@ -14,7 +14,7 @@ pub enum Value {
     Number(i64),
     /// Yes or no.
     Flag(bool),
-    /// Text, also for periods and sizes.
+    /// Text; periods and sizes too are texts.
     Text(String),
     /// Several texts.
     List(Vec<String>),
@@ -38,7 +38,7 @@ pub struct Setting {
     pub key: String,
     /// Its value.
     pub value: Value,
-    /// The keys that it follows from.
+    /// The keys from which it was derived.
     pub from: Vec<Origin>,
 }
 

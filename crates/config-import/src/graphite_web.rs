@@ -70,7 +70,8 @@ pub(crate) fn read(text: &str, draft: &mut Draft<'_>) {
     biggraphite::read(&of_biggraphite, draft);
 }
 
-/// The value as `carbon.conf` would have it. False is empty, because BigGraphite takes any text for true.
+/// The value as it would be written in `carbon.conf`. False becomes an empty text, because BigGraphite takes any other
+/// text for true.
 fn text_of(value: &Literal) -> String {
     match value {
         Literal::Text(text) | Literal::Number(text) => text.clone(),

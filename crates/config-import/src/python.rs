@@ -41,7 +41,7 @@ pub(crate) fn assignments(text: &str) -> Vec<Assignment> {
             let start = next - value.len();
             let (value, used) = literal(&rest[start..]);
             found.push(Assignment { name: name.to_owned(), value, line });
-            // A literal may go on over several lines.
+            // A literal may span several lines.
             let end = start + used;
             next = rest[end..].find('\n').map_or(rest.len(), |more| end + more + 1).max(next);
         } else if let Some(skipped) = long_string(rest) {

@@ -15,7 +15,7 @@ use crate::manifest::{self, Current};
 /// What fjall writes into `version`.
 const VERSION: &[u8] = b"FJL\x03";
 
-/// The first words of what to do about a refusal.
+/// The advice at the end of the text of a refusal.
 pub(crate) const REPAIR: &str = "Nothing was changed. Restore the directory from a backup, or run `plumbago repair store --dry-run`, which shows \
      what can be saved and what is lost";
 

@@ -42,7 +42,8 @@ pub struct HeldFile {
 }
 
 /// Holds the files of the database in `dir` by links in the new directory `links`, on the same file system. `database`
-/// is that database if this process has it open: commits may go on meanwhile, but no keyspace may be created or deleted.
+/// is that database if this process has it open: commits may continue meanwhile, but no keyspace may be created or
+/// deleted.
 ///
 /// # Errors
 /// [`HostError::Unavailable`] or [`HostError::Failed`] if a file cannot be read or linked.
@@ -67,7 +68,7 @@ pub fn hold(dir: &Path, links: &Path, database: Option<&Database>) -> Result<Vec
         settle()?;
         attempt.link_logs().map_err(failed)?;
         let ends = attempt.ends().map_err(failed)?;
-        // Whoever was writing at the end of the newest log just now has finished after this.
+        // After this, every writer that was at the end of the newest log just now has finished its write.
         settle()?;
         if let Some(ends) = ends {
             held.extend(ends);
@@ -114,7 +115,7 @@ impl<'a> Attempt<'a> {
         Ok(HeldFile { bytes: fs::metadata(&at)?.len(), at, name, xxh3: None })
     }
 
-    /// The files that are neither logs nor in a keyspace.
+    /// The files of the database directory that are not logs and not in a keyspace.
     fn others(&self) -> io::Result<Vec<HeldFile>> {
         let mut held = Vec::new();
         for entry in fs::read_dir(self.dir)? {

@@ -25,8 +25,8 @@ pub struct RescueStep {
     pub path: PathBuf,
     /// What is wrong, what is done and what that costs.
     pub text: String,
-    /// Whether [`rescue`] changes something, so that the database can be opened. Otherwise a start can deal with it,
-    /// or nothing can.
+    /// Whether [`rescue`] changes something, so that the database can be opened. If not, the next start handles the
+    /// problem by itself, or nothing can.
     pub changes: bool,
 }
 

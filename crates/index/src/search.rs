@@ -18,7 +18,7 @@ use crate::{Index, Node};
 pub struct Matches {
     /// The best matches, best first: metrics and directories.
     pub best: Vec<Node>,
-    /// The number of all metrics and directories that match, as far as the search came.
+    /// The number of all metrics and directories that match, as far as the search got.
     pub total: usize,
     /// Whether the search ended early because of its limit, so that not all names were searched.
     pub is_cut: bool,

@@ -192,7 +192,8 @@ impl Index {
         })
     }
 
-    /// Hides a series from searches by tags; it stays a metric. Returns `false` if it was not found by tags.
+    /// Hides a series from searches by tags, but keeps it as a metric. Returns `false` if these searches did not find
+    /// it before.
     pub fn hide_series(&self, name: &str) -> bool {
         self.tagged_mut().hide(name)
     }

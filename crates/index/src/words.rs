@@ -16,7 +16,7 @@ const WHOLE: Quality = 3;
 #[derive(Debug)]
 pub(crate) struct Words(Vec<Word>);
 
-/// A word. With dots in it, it matches consecutive components, else a single one.
+/// A word. A word with dots matches consecutive components, any other word a single one.
 #[derive(Debug)]
 struct Word {
     /// The word as it is compared with tags.

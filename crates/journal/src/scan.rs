@@ -41,7 +41,7 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
     /// Number of bytes from `end` to the last byte that is not zero: a partly written frame.
     pub(crate) tail_bytes: u64,
-    /// The tail, if it holds a frame that was written as a whole: this is damage, not an unfinished write.
+    /// The tail, if it holds a frame that was written completely: this is damage, not an unfinished write.
     pub(crate) damaged_tail: Option<Damage>,
 }
 

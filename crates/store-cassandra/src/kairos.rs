@@ -51,7 +51,7 @@ impl KairosKeyspace {
     /// Connects to a keyspace, with user, password and TLS of `config`, and with its contact points if none are given.
     ///
     /// # Errors
-    /// `Unavailable` if no server answers, `Invalid` if this is no keyspace of a KairosDB.
+    /// `Unavailable` if no server answers, `Invalid` if this is not a keyspace of a KairosDB.
     pub async fn connect(
         config: &Config,
         keyspace: &str,

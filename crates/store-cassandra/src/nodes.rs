@@ -214,7 +214,7 @@ mod tests {
         // A node that comes back is asked at once.
         starts.due(&HashMap::from([(NODE, false), (OTHER, true)]), &asking, now + ASK_EVERY);
         assert_eq!(starts.due(&both, &asking, now + ASK_EVERY), [NODE]);
-        // An unknown start is listed as such, and a node that left is not.
+        // A node with an unknown start is listed as such, and a node that has left is not listed.
         assert!(starts.due(&HashMap::from([(OTHER, true)]), &asking, now).is_empty());
         let list = starts.list();
         assert_eq!((list.len(), list[0].node, list[0].start), (1, OTHER, None));

@@ -19,7 +19,7 @@ const MARGIN: Duration = Duration::from_secs(86_400);
 
 /// The time of registration of a process that never registers, such as a command.
 const NEVER: i64 = i64::MIN;
-/// The time of registration of ids that may not be used any more.
+/// The time of registration of ids that may no longer be used.
 const LOST: i64 = i64::MIN + 1;
 
 /// The writer identity and whether rows may carry it.
@@ -83,8 +83,8 @@ struct Registered {
     age: Duration,
 }
 
-/// For how long writer ids stay taken after their last renewal. After this time all windows are closed of which their
-/// owner may have stored a part. So a new owner of the ids cannot replace an open window.
+/// For how long writer ids stay taken after their last renewal. After this time, every window of which their owner may
+/// have stored a part is closed. So a new owner of the ids cannot replace an open window.
 fn taken_for(longest_window: Duration) -> Duration {
     VALID_FOR + MARGIN + longest_window
 }

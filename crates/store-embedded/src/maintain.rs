@@ -58,8 +58,8 @@ pub struct Step {
 }
 
 impl EmbeddedStore {
-    /// Drops expired buckets and merges those that are due. Blocks for a long time if a day of many metrics is
-    /// merged; reads and commits go on. Calls `progress` from time to time, and stops when it returns `false`.
+    /// Drops expired buckets and merges those that are due. Blocks for a long time if a day of many metrics is merged;
+    /// reads and commits continue. Calls `progress` from time to time, and stops when it returns `false`.
     ///
     /// # Errors
     /// If the database cannot be read or written. A bucket that cannot be merged is only counted in the report.
@@ -166,7 +166,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Drops expired buckets whole.
+/// Drops the buckets that have expired.
 fn expire(core: &Core, open: &Open) -> Result<u64, StoreError> {
     let now = core.clock.now();
     let stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();

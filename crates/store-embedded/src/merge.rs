@@ -1,9 +1,8 @@
-//! Merging a bucket: the rows of all its layers become long blocks in one new layer.
+//! Merges a bucket: turns the rows of all its layers into long blocks in one new layer.
 //!
-//! The new layer is a new keyspace, filled by ingestion, which becomes durable as a whole when it is
-//! finished. Then the bucket's catalogue row is replaced and synced, and only then are the old layers
-//! deleted. A crash leaves either the new or the old keyspaces without a row that names them; the next
-//! start deletes those.
+//! The new layer is a new keyspace, filled by fjall's ingestion. It becomes durable all at once when the ingestion is
+//! finished. Then the bucket's catalogue row is replaced and synced, and only then are the old layers deleted. A crash
+//! leaves either the new or the old keyspaces without a row that names them; the next start deletes those.
 
 use std::iter::Peekable;
 use std::sync::Arc;

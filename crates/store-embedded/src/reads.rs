@@ -1,4 +1,4 @@
-//! When metrics were last read, kept to the day: one small row for each metric that was ever read.
+//! Keeps the day on which each metric was last read: one small row for each metric that was ever read.
 //!
 //! The rows help an operator to find metrics that nobody looks at. Nothing else depends on them, so a row that cannot be
 //! read counts as none.

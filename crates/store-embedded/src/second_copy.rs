@@ -112,7 +112,8 @@ fn is_sound(keyspace: &Keyspace) -> bool {
     keyspace.iter().all(|row| row.into_inner().is_ok())
 }
 
-/// The keyspace of the catalogue, written anew from the copy if it is damaged. Also returns the damaged one.
+/// The keyspace of the catalogue. If it is damaged, it is rewritten from the copy, and the damaged keyspace is returned
+/// too.
 ///
 /// # Errors
 /// `Corrupt` if the copy is damaged too.

@@ -114,13 +114,13 @@ impl EmbeddedStore {
     }
 
     /// Holds the store's files as they are now, by links in the new directory `links` on the same file system. Commits
-    /// and reads go on. For backups.
+    /// and reads continue. For backups.
     ///
     /// # Errors
     /// `Unavailable` if the disk fails or the store is being opened again, `Closed` after [`Self::close`].
     pub fn hold(&self, links: &Path) -> Result<Vec<HeldFile>, StoreError> {
         let open = self.core.open()?;
-        // No keyspace may come or go meanwhile.
+        // No keyspace may be created or deleted meanwhile.
         let _creation = lock(&open.creation);
         plumbago_fjall_host::hold(&self.core.dir, links, Some(&open.fjall)).map_err(host_error)
     }
@@ -267,7 +267,7 @@ impl FlushStore for EmbeddedStore {
         match self.core.watch(rebuilt) {
             Ok(()) if state || names => self.core.renew(),
             Ok(()) => Ok(()),
-            // For example on a full disk. The start can go on, and the next one tries again.
+            // For example on a full disk. The start continues, and the next one tries again.
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,

@@ -11,7 +11,7 @@ use crate::store::read;
 /// What the store holds.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Usage {
-    /// Each stage by its role, raw ones first.
+    /// The usage of each stage in each role, raw stages first.
     pub stages: Vec<StageUsage>,
     /// Bytes of the tables of state rows.
     pub state_bytes: u64,
@@ -54,7 +54,7 @@ impl StageUsage {
 /// What the metadata of the tables says, without reading a row.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct TableUsage {
-    /// Each stage by its role, raw ones first.
+    /// The tables of each stage in each role, raw stages first.
     pub stages: Vec<StageTables>,
     /// Bytes of the tables of state rows.
     pub state_bytes: u64,
@@ -75,8 +75,8 @@ pub struct StageTables {
     pub buckets: u64,
     /// When the oldest bucket begins, in seconds since the epoch.
     pub since: u64,
-    /// Rows of blocks as they were flushed, also those in memory. A row that was replaced counts once more until
-    /// fjall has compacted its tables.
+    /// Rows of blocks as they were flushed, including rows in memory. A row that was replaced counts twice until fjall
+    /// has compacted its tables.
     pub fresh_rows: u64,
     /// Rows of long blocks, counted in the same way.
     pub merged_rows: u64,

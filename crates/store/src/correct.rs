@@ -161,7 +161,7 @@ fn by_writer<'a>(
     known.filter(|(_, row)| !row.value.is_nan()).collect()
 }
 
-/// True if the window equals the fold, but for the rounding of sums that were added in another order.
+/// True if the window equals the fold, except for the rounding of sums that were added in another order.
 fn is_same(method: Aggregation, window: Window, folded: Folded) -> bool {
     let whole = folded.window;
     let is_equal = window.value.to_bits() == whole.value.to_bits();

@@ -65,7 +65,7 @@ pub fn needs_write_time(method: Aggregation) -> bool {
 pub struct ReplicaWindow {
     value: f64,
     count: RowCount,
-    /// Orders rows of which only one can win: time or count, then writer. The greatest wins.
+    /// The order of rows of which only one can win: by time or count, then by writer. The greatest wins.
     rank: (i64, u16),
     is_known: bool,
     split: SplitWindow,
@@ -121,7 +121,7 @@ impl ReplicaWindow {
         if self.is_known { WindowRow { value: self.value, count: self.count } } else { WindowRow::NONE }
     }
 
-    /// True if both have rows, and one of `other` wins where only one can win.
+    /// For methods where only one row can win: true if both have rows and the winner is one of `other`.
     pub fn loses_to(&self, other: &Self) -> bool {
         self.is_known && other.is_known && self.rank < other.rank
     }

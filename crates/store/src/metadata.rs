@@ -85,8 +85,8 @@ pub trait MetadataStore: Store {
     /// A transient error if the caller has to retry; some metrics may exist by then.
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError>;
 
-    /// Changes the aggregation method of a metric and leaves the rest of its configuration. Ignored if there is no
-    /// such metric.
+    /// Changes the aggregation method of a metric and keeps the rest of its configuration. Ignored if there is no such
+    /// metric.
     ///
     /// # Errors
     /// A transient error if the caller has to retry.

@@ -96,7 +96,7 @@ pub trait Lease: Send + Sync + Debug {
     /// Ends the lease.
     ///
     /// # Errors
-    /// If the outcome is unknown. The lease then expires by itself.
+    /// If the outcome is unknown. In that case the lease expires after its time.
     async fn release(&self) -> Result<(), StoreError>;
 }
 
@@ -145,9 +145,9 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// Writes under another identity from now on.
     fn set_writer_identity(&self, writer: WriterIdentity);
 
-    /// Registers a writer for one instance of a data directory, or renews that. Returns `false` if another
-    /// instance has one of its ids. An instance that does not renew its registration for long loses the ids: its
-    /// rows are refused after a day, and later another instance can register them.
+    /// Registers a writer for one instance of a data directory, or renews its registration. Returns `false` if another
+    /// instance has one of its ids. An instance that does not renew its registration for long loses the ids: its rows
+    /// are refused after a day, and later another instance can register them.
     ///
     /// # Errors
     /// If the outcome is unknown, or if there is no table of writers.

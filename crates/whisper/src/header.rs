@@ -38,7 +38,7 @@ pub fn number_of(method: Aggregation) -> Option<u32> {
 /// One archive: a ring of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Archive {
-    /// The place of its first byte in the file.
+    /// The byte offset of the archive in the file.
     pub offset: u32,
     /// Resolution and number of slots.
     pub stage: Stage,
@@ -109,7 +109,7 @@ impl Header {
         Ok(Self { method, x_files_factor, archives })
     }
 
-    /// Bytes from the beginning of a file that hold any header.
+    /// This many bytes at the start of a file contain its whole header.
     pub const BYTES_MAX: usize = METADATA_BYTES + ARCHIVES_MAX as usize * ARCHIVE_BYTES;
 
     /// Retention, method and factor as a configuration. The file has the factor as a 32-bit float; here it is the

@@ -8,7 +8,7 @@ pub enum Problem {
     /// It has no bytes.
     #[error("is empty")]
     Empty,
-    /// It ends before its header says.
+    /// The file is shorter than its header says.
     #[error("is cut off: it has {found} bytes, and its header needs {needed}")]
     Truncated {
         /// Bytes that the header needs.
@@ -16,7 +16,7 @@ pub enum Problem {
         /// Bytes of the file.
         found: u64,
     },
-    /// It goes on after its last archive.
+    /// The file continues after its last archive.
     #[error(
         "has {found} bytes, but its header describes {described}: it is damaged, or not a whisper file. If \
          whisper-info.py shows the right archives, cut it to {described} bytes with truncate(1)"
@@ -64,7 +64,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// A word for counting by reason.
+    /// A short name of the problem, for counting problems by reason.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Empty => "empty",

@@ -59,7 +59,7 @@ pub fn write(
     Ok(out)
 }
 
-/// Puts points into a ring whose first place is that of the first point.
+/// Puts points into a ring. The first point gets the first position.
 fn fill(ring: &mut [u8], resolution: u32, points: &[(u32, f64)]) {
     let slots = (ring.len() / POINT_BYTES) as u32;
     let Some((newest, _)) = points.last() else { return };

@@ -27,7 +27,7 @@ use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
 
-/// How often metrics are asked for of which points are on their way to the store.
+/// How often a metric is asked for again while its points are on their way to the store.
 const TRIES: u32 = 400;
 /// Pause between two of them.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -52,7 +52,7 @@ impl MetricCopier for Engine {
         copies: Vec<MetricCopy>,
         options: CopyOptions,
     ) -> Result<Vec<CopyReport>, StoreError> {
-        // A task of its own: heads that are held still have to be released even if the caller goes away.
+        // In a task of its own: heads that are held still have to be released even if the caller is dropped.
         let engine = self.clone();
         let copying = tokio::spawn(async move { engine.copy_all(&copies, options).await });
         match copying.await {

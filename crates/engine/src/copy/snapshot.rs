@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn rows_of_windows_that_lack_raw_slots_are_folded_anew() {
         let layout = head("sum", 0, &[], &[]).layout;
-        // Of window 99 all raw slots but the last one have expired; 100 is whole; of 101 the row is behind; 102 has none.
+        // Window 99: all raw slots but the last one have expired. Window 100: complete. Window 101: its row has fewer
+        // slots than the raw stage. Window 102: no row.
         let raw = [(599, 1.0), (600, 2.0), (601, 3.0), (606, 4.0), (607, 5.0), (612, 6.0)];
         let window = |value: f64, count: u32| Window { value, count };
         let stored = vec![

@@ -1,4 +1,4 @@
-//! Stores the history of metrics beside the points that they get meanwhile, and reads it back.
+//! Stores the history of metrics, which may get points meanwhile, and reads it back.
 //!
 //! `arrange` fits a history to the stages of its metric, and `plan` decides what is stored. The code for the heads is
 //! in `shard/import.rs`. The reasons are in `docs/decisions/whisper-import.md`.

@@ -25,7 +25,7 @@ use crate::slots::{Stored, push_runs};
 pub(crate) struct Plan {
     pub(crate) open: Vec<Window>,
     pub(crate) fill: Pairs,
-    /// Rows of slots that nobody else has.
+    /// Rows of slots that no other writer has.
     pub(crate) rows: WriteBatch,
     /// Whole windows that may also contain points of other writers.
     pub(crate) shared: WriteBatch,

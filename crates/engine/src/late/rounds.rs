@@ -14,7 +14,7 @@ pub(crate) struct Budget {
     pub(crate) metric_slots: u32,
     /// Slots at which no further metric is added to a call.
     pub(crate) call_slots: usize,
-    /// Bytes that all works keep from one call to the next. A work that needs more goes alone.
+    /// Bytes that all works together may keep from one call to the next. A work that needs more is read alone.
     pub(crate) kept_bytes: usize,
 }
 

@@ -199,7 +199,7 @@ impl Work {
         }
     }
 
-    /// What storing the points changes.
+    /// The changes to the metric that storing the points makes.
     pub(crate) fn done(&self) -> LateDone {
         LateDone {
             at: self.metric.at,

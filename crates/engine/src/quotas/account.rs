@@ -171,7 +171,7 @@ impl Account {
 
 impl Usage {
     /// Counts a point of the minute of `now` while fewer than `most` have arrived. Returns whether fewer than `limit`
-    /// had. If the clock goes back a little, points still count for the later minute.
+    /// had arrived before. If the clock goes back a little, points still count for the later minute.
     fn add_point(&self, now: i64, most: u64, limit: u64) -> bool {
         let now = minute_of(now);
         let mut old = self.minute.load(Ordering::Relaxed);

@@ -65,7 +65,8 @@ pub struct QuotaUse {
     pub points_per_minute: u64,
     /// Bytes in the store at the last measurement; `None` before the first one.
     pub bytes: Option<u64>,
-    /// Points refused since the start, or that would have been in a dry run, in the order of [`Limited::ALL`].
+    /// Points refused since the start, in the order of [`Limited::ALL`]. In a dry run, points that would have been
+    /// refused.
     pub refused: [u64; 3],
 }
 
@@ -77,7 +78,7 @@ impl QuotaUse {
         })
     }
 
-    /// A limit, if there is one.
+    /// The limit of this kind, if there is one.
     pub fn limit(&self, limited: Limited) -> Option<u64> {
         match limited {
             Limited::Metrics => self.limits.metrics,
@@ -86,7 +87,7 @@ impl QuotaUse {
         }
     }
 
-    /// What is used, if it is known.
+    /// How much of this kind is used, if it is known.
     pub fn used(&self, limited: Limited) -> Option<u64> {
         match limited {
             Limited::Metrics => Some(self.metrics),

@@ -1,7 +1,7 @@
-//! Deletes a range of time of metrics while points of them may arrive.
+//! Deletes a range of time from metrics that may get points meanwhile.
 //!
-//! `plan` decides what goes and what is folded again; what happens in a head is in `shard/ranges.rs`. The reasons are
-//! in `docs/decisions/delete.md`.
+//! `plan` decides which slots are deleted and which windows are folded again. The code for the heads is in
+//! `shard/ranges.rs`. The reasons are in `docs/decisions/delete.md`.
 
 pub(crate) mod plan;
 
@@ -35,7 +35,7 @@ struct Work {
     head: Box<ImportHead>,
     edges: Vec<Edge>,
     plan: Plan,
-    /// The open windows that the head takes over; `None` until they are committed.
+    /// The new open windows for the head; `None` until they are committed.
     open: Option<Vec<plumbago_model::Window>>,
 }
 

@@ -68,7 +68,7 @@ impl Reader {
         Self { router, workers, store, store_seconds, peers: None, fallback: None }
     }
 
-    /// Adds what other writers have and the store does not have yet.
+    /// Adds rows that other writers have and that are not in the store yet.
     pub fn with_peers(self, peers: Arc<dyn Peers>) -> Self {
         Self { peers: Some(peers), ..self }
     }

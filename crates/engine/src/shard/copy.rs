@@ -1,8 +1,8 @@
 //! The heads of metrics that are copied, and the deletion of metrics that are moved
 //! (`docs/decisions/copy-and-move.md`).
 //!
-//! As for an import, the metric is held still: nothing of it goes to the store until [`Shard::end_import`] or until its
-//! deletion begins. New points still go into its head.
+//! As for an import, the metric is held still: none of its points go to the store until [`Shard::end_import`] or until
+//! its deletion begins. New points still go into its head.
 
 use std::collections::HashSet;
 

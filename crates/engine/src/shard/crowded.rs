@@ -1,5 +1,5 @@
-//! Finds metrics that get several points for one slot of their raw stage again and again, so that all but the last
-//! are replaced: their senders send more often than their retention keeps.
+//! Finds metrics that get several points for one slot of their raw stage again and again. All but the last point of a
+//! slot are replaced, so their senders send more often than the retention can keep.
 //!
 //! A sample of the metrics is watched: a point that replaces another puts its metric under watch, and a few slots
 //! later the metric is either crowded or no longer watched. Points that were sent twice have one timestamp and

@@ -22,8 +22,8 @@ pub(crate) enum Extent {
     /// Every slot that was not flushed yet, and the windows older than the allowance; with `open` also the
     /// open windows. Slots stay in the head until they are older than the allowance.
     Interval { open: bool },
-    /// Like `Interval` with open windows, also those of percentiles. For a clean stop: another writer may
-    /// continue with these metrics.
+    /// Like `Interval` with open windows, including those of percentiles. For a clean stop, after which another writer
+    /// may continue with these metrics.
     Last,
     /// Every slot, and every window that ended by `now` (seconds since the epoch).
     All { now: i64 },

@@ -72,7 +72,7 @@ pub(crate) struct Limits {
     pub(crate) future_max: i64,
     /// A metric whose oldest unflushed point is this many journal segments old gets a state row.
     pub(crate) checkpoint_segments: u32,
-    /// A metric without points for this long is flushed whole, in seconds.
+    /// If a metric gets no points for this long, in seconds, all of its slots are flushed.
     pub(crate) idle_after: i64,
     /// Pending late points at which further ones wait in the journal.
     pub(crate) late_points: usize,

@@ -20,7 +20,7 @@ use crate::shard::import::{Begun, ImportHead};
 use crate::shard::jobs::LatePoint;
 use crate::stats::Reject;
 
-/// A metric of which a range is about to be deleted.
+/// A metric from which a range is about to be deleted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BeginRange {
     pub(crate) hash: NameHash,

@@ -1,6 +1,6 @@
-//! The sweep: a slow pass over all metrics, again and again. It writes state rows for points that have been in
-//! the journal for long, flushes metrics without new points whole, and finds the oldest journal segment that
-//! is still needed.
+//! The sweep: a slow pass over all metrics, again and again. It writes state rows for points that have been in the
+//! journal for long, flushes all slots of metrics without new points, and finds the oldest journal segment that is
+//! still needed.
 
 use super::Shard;
 use super::flush::Extent;

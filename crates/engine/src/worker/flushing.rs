@@ -20,7 +20,7 @@ const DUE_METRICS: usize = 32_768;
 const SWEEP_TICKS: u32 = 6000;
 
 impl ShardWorker {
-    /// Begins a flush of everything. One that is in progress goes on as part of the new one.
+    /// Begins a flush of everything. One that is in progress continues as part of the new one.
     pub(super) fn begin_flush_all(&mut self, done: oneshot::Sender<()>) {
         let order = self.shard.held_in_id_order();
         let mut all_done = self.state.flush_all.take().map(|all| all.done).unwrap_or_default();

@@ -166,7 +166,7 @@ impl ShardWorker {
                 self.answer_reads();
             }
             ShardCommand::Adopt(metrics) => self.shard.adopt(metrics),
-            // An error of `send` means that the asker is gone.
+            // An error of `send` means that nobody waits for the answer any longer.
             ShardCommand::Contains(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
             }
@@ -251,7 +251,7 @@ impl ShardWorker {
         self.update_gauges();
     }
 
-    /// Releases heads whose asker is gone.
+    /// Releases heads when nobody waits for the answer any longer.
     fn abandon_import(&mut self, begun: Vec<Begun>) {
         let end = |begun| match begun {
             Begun::Ready(head) => {

@@ -1,8 +1,8 @@
 //! The queue on the disk: finished rows for a remote store, and the state rows that go with them.
 //!
-//! A commit is one atomic batch of state rows (a metric's id and opaque bytes) and *slices* (rows of one
-//! metric for the remote store, opaque bytes too) under a client timestamp of its own. A slice is kept
-//! until it is acknowledged, and for a while after it, so that it can be sent again if the server loses it.
+//! A commit is one atomic batch of state rows (a metric's id and opaque bytes) and *slices* (rows of one metric for the
+//! remote store, which are opaque bytes too) under a client timestamp of its own. A slice is kept until it is
+//! acknowledged, and for a while after it, so that it can be sent again if the server loses it.
 //!
 //! Slices are stored in *segments*, and within a segment by metric and then by time. A segment is closed
 //! when the sender has caught up or when it is full. So the pending rows of a metric lie side by side,

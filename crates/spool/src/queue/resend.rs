@@ -114,8 +114,8 @@ impl Resend {
         if servers.contains(&Uuid::nil()) { Vec::new() } else { servers }
     }
 
-    /// Moves the place to `end`, behind slices that were sent. If some of them failed, all laps begin again at `end`,
-    /// so that these slices come last.
+    /// Moves the place to `end`, after the slices that were sent. If some of them failed, all laps begin again at
+    /// `end`, so that these slices come last.
     pub(super) fn advance(&mut self, end: Position, is_complete: bool) {
         for lap in &mut self.laps {
             if lap.is_new || !is_complete {
@@ -362,7 +362,7 @@ mod tests {
         for segment in world.live.clone() {
             assert!(world.visited.iter().filter(|(visited, _)| *visited == segment).count() >= 3);
         }
-        // After the last return all are visited once more.
+        // After the last return all slices are visited once more.
         world.visited.clear();
         world.resend.add(A, 1, 10);
         let mut rest = world.finish();

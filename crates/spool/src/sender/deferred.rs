@@ -67,8 +67,8 @@ impl Sender {
         Ok(last)
     }
 
-    /// Sends slices in one call per timestamp and table. Each call is tried once. Returns the slices that were wholly
-    /// acknowledged. Tables that the store refuses are added to `failing` and skipped from then on.
+    /// Sends slices in one call per timestamp and table. Each call is tried once. Returns the slices that were
+    /// acknowledged completely. Tables that the store refuses are added to `failing` and skipped from then on.
     async fn try_step(&self, step: Vec<SpooledSlice>, failing: &mut BTreeSet<Table>) -> Vec<SpooledSlice> {
         let (calls, damaged) = by_time_and_table(&step);
         self.store.stats.damaged.add(damaged);

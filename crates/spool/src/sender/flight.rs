@@ -53,8 +53,8 @@ impl Sender {
         }
     }
 
-    /// Tries the halves of a call that the store refused as a whole without saying which runs it means.
-    /// Keeps the half that was not acknowledged.
+    /// Divides a call that the store refused without saying which runs it means, and tries both halves. Keeps the half
+    /// that was not acknowledged.
     async fn send_one_half(&self, call: &mut Call, timestamp_us: i64) {
         let runs = call.batch.runs.len();
         let halves = [(0..runs / 2), (runs / 2..runs)].map(Vec::from_iter);

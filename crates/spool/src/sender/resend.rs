@@ -1,4 +1,4 @@
-//! Sends retained rows again that a server may have lost, beside the new rows and behind them.
+//! Sends retained rows again that a server may have lost. This happens besides sending new rows, which have priority.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

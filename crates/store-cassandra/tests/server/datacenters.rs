@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::common::{Keyspace, now, tables};
 
-/// More than a minute, on a busy machine.
+/// Longer than a minute, because the machine may be busy.
 const HANG: Duration = Duration::from_secs(240);
 const METRICS: u32 = 100;
 

@@ -284,7 +284,7 @@ pub async fn ranges_are_deleted_to_the_slot(store: &dyn PointStore, now: u32) {
     assert_same(&read(store, &cut, 0, raw, raw + 4400).await.0, &wanted, "open to the end");
 }
 
-/// A run of three days reads back, as a whole and in part.
+/// A run of three days reads back, completely and in part.
 pub async fn long_runs_cross_blocks_and_days(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("long");
     let slot = subject.raw.slot(now) - 4500;

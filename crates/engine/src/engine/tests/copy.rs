@@ -1,4 +1,5 @@
-//! Copies through the engine: equal to the original bit for bit, also later; and a move that leaves nothing behind.
+//! Copies through the engine: the copy equals the original bit for bit, also after later points. A move leaves nothing
+//! behind.
 
 use plumbago_store::{CopyOptions, CopyReport, MetricCopier, MetricCopy};
 use rand::rngs::StdRng;

@@ -1,4 +1,4 @@
-//! More late points than memory holds: they wait in the journal, and points that are on time go on.
+//! More late points than memory holds: they wait in the journal, and points that are on time are still stored.
 
 use super::*;
 use crate::shard::LATE_POINTS;
@@ -130,7 +130,7 @@ async fn a_start_finds_the_late_points_that_waited_in_the_journal() {
     assert_eq!(recovered.unexplained, 0);
     let ledger = engine.ledger().await.unwrap();
     assert!(ledger.waiting > 0 && ledger.missing() == 0, "{ledger:?}");
-    // New late points queue behind those of the journal: the last value of a slot wins.
+    // New late points queue after those of the journal: the last value of a slot wins.
     assert!(engine.push(batch(&names, START - 5, -1.0)).await);
     assert!(engine.push(of_all(&names, START - 5)).await);
     applied(&engine).await;

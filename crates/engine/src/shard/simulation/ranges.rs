@@ -26,7 +26,7 @@ enum Step {
 }
 
 impl World {
-    /// Begins to delete a random range, or goes on with one.
+    /// Begins to delete a random range, or continues with one.
     pub(super) fn erase(&mut self) {
         if let Some(erasing) = self.erasing.take() {
             return self.go_on_erasing(erasing);
