@@ -89,7 +89,7 @@ fn credential(what: &str, value: &str, has_metadata: bool, at: At<'_>, draft: &m
     }
 }
 
-/// BigGraphite sets the share of reads that are noted (0.1), Plumbago notes one in so many reads (10).
+/// BigGraphite sets the share of reads that are noted (such as 0.1); Plumbago notes one of N reads (such as N = 10).
 fn sampling(value: &str, at: At<'_>, draft: &mut Draft<'_>) {
     match value.parse::<f64>() {
         Ok(0.0) => draft.set("store.cassandra.read_on_sampling", Value::Number(0), at),

@@ -61,8 +61,7 @@ pub trait KairosTables: Send + Sync + Debug {
     /// If the servers do not answer.
     async fn metrics(&self) -> Result<Vec<String>, StoreError>;
 
-    /// The row times of a metric, in milliseconds since the epoch, from the index that KairosDB writes since version
-    /// 1.2.
+    /// The row times of a metric, in milliseconds since the epoch, from the index of KairosDB 1.2 and later.
     ///
     /// # Errors
     /// If the servers do not answer.
