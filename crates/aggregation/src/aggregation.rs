@@ -20,7 +20,7 @@ use crate::stats::{Balance, LOG, REFUSED, Stats};
 
 /// The condition of refused values ends this long after the last one.
 const REFUSED_FOR: Duration = Duration::from_secs(150);
-/// What one segment of the log covers. Old segments are replaced by the state of what is open.
+/// The time that one segment of the log covers. Old segments are replaced by the state of the intervals that are open.
 const SEGMENT: Duration = Duration::from_secs(30);
 
 /// Folds points into other metrics. Cloning shares it.
@@ -53,12 +53,12 @@ pub(crate) struct State {
     pub(crate) trouble: Option<String>,
 }
 
-/// What becomes of the points of a batch.
+/// Which points of a batch go on to the store and the relay.
 #[derive(Debug)]
 pub enum Fed {
     /// All go on.
     All,
-    /// Only these go on.
+    /// Only these points go on.
     Only(PointBatch),
 }
 
@@ -105,7 +105,7 @@ impl Aggregation {
         let active = Arc::new(Active::read(config, seed).map_err(OpenError::Settings)?);
         let failed = |source| OpenError::Log { dir: parts.dir.to_owned(), source };
         let log = plumbago_journal::Config { segment: SEGMENT, max_bytes: None, ..parts.journal.clone() };
-        // Its figures would be taken for those of the journal.
+        // A registry of its own: in the common one, the figures of this log would be mistaken for those of the journal.
         let journal =
             Journal::open(parts.dir, log, Arc::clone(&parts.clock), &Registry::new()).map_err(failed)?;
         let restored = restore(&journal).map_err(failed)?;
@@ -132,8 +132,9 @@ impl Aggregation {
         })))
     }
 
-    /// Offers the points of a batch to the rules. What they take is in the hands of the kernel when this returns. Says
-    /// which points go on; the caller states with [`Aggregation::note_consumed`] that the others did not.
+    /// Offers the points of a batch to the rules. When this returns, the values that the rules took are written to the
+    /// log's file, so that a kill does not lose them. Returns which points go on; the caller reports the number of the
+    /// others with [`Aggregation::note_consumed`].
     pub fn feed(&self, batch: &PointBatch) -> Fed {
         let active = self.0.active.load();
         let candidates = active.candidates(batch);
@@ -147,12 +148,13 @@ impl Aggregation {
         if replaced.is_empty() { Fed::All } else { Fed::Only(without(batch, &replaced)) }
     }
 
-    /// States that points went no further.
+    /// Counts points that do not go on to the store and the relay.
     pub fn note_consumed(&self, points: usize) {
         self.0.stats.consumed.add(points as u64);
     }
 
-    /// Gives candidates to their buffers. Returns the positions of points whose name is that of one of their outputs.
+    /// Gives candidates to their buffers. Returns the positions of the points that a rule's output of the same name
+    /// replaces.
     fn take(&self, batch: &PointBatch, mut candidates: Vec<Candidate>, seen: &Arc<Active>) -> Vec<u32> {
         let now_ms = self.0.clock.now_ms();
         let mut state = self.0.state();
@@ -177,8 +179,8 @@ impl Aggregation {
         replaced
     }
 
-    /// Reads the rules and settings again. Those in effect stay if there are problems. Open intervals of rules that
-    /// stay go on; those of other rules are computed a last time.
+    /// Reads the rules and settings again. If there are problems, the old ones stay in effect. Open intervals of rules
+    /// that are still there stay open; those of removed rules are computed one last time.
     ///
     /// # Errors
     ///
@@ -290,7 +292,8 @@ impl Active {
 }
 
 impl State {
-    /// Gives a point to the buffers of its name. Returns how many took it, and whether one of them has its name.
+    /// Gives a point to the buffers of its name. Returns how many buffers took it, and whether one of them has the name
+    /// of the point.
     fn take(&mut self, name: &str, point: &PointRef, hash: u128, now_ms: i64, stats: &Stats) -> (u64, bool) {
         if self.known.get(hash).is_none() && !self.learn(name, hash) {
             return (0, false);

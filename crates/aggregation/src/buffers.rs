@@ -33,7 +33,7 @@ pub(crate) enum Refusal {
     Values,
 }
 
-/// An interval whose last value is on its way: the number of its buffer, and its begin.
+/// An interval whose last value is on its way to the store: the number of its buffer, and its start.
 pub(crate) type Closing = (u32, u32);
 
 /// What one computation gave.
@@ -55,9 +55,9 @@ struct Buffer {
     method: RuleMethod,
     intervals: Vec<Interval>,
     due_ms: i64,
-    /// The segment of the log that names it last; 0 for none.
+    /// The newest segment of the log that states the name of this buffer; 0 for none.
     named_in: u32,
-    /// Its rule is gone: it is computed once more and closed.
+    /// The rule was removed: the buffer is computed once more and closed.
     is_retired: bool,
 }
 
@@ -66,7 +66,8 @@ pub(crate) struct Buffers {
     slots: Vec<Option<Buffer>>,
     free: Vec<u32>,
     by_name: HashMap<Box<str>, u32>,
-    /// When buffers are due, in milliseconds. Entries that are not those of their buffer are stale.
+    /// When buffers are due: time in milliseconds, and number of the buffer. An entry whose time differs from that of
+    /// its buffer is stale.
     due: BinaryHeap<Reverse<(i64, u32)>>,
     open: u64,
     values: u64,
@@ -109,7 +110,8 @@ impl Buffers {
         self.values
     }
 
-    /// The number of the buffer with this name, which is made if there is none, and the memory that this took.
+    /// Returns the number of the buffer with this name, and the memory that a new buffer took. Makes the buffer if
+    /// there is none.
     pub(crate) fn place(&mut self, name: String, rule: &AggregationRule) -> Option<(u32, usize)> {
         if let Some(number) = self.by_name.get(name.as_str()) {
             return Some((*number, 0));
@@ -121,7 +123,7 @@ impl Buffers {
         Some((number, bytes))
     }
 
-    /// Adds a value to a buffer. The rule of its first value decides its frequency and method.
+    /// Adds a value to a buffer. A buffer without open intervals first adopts the frequency and method of `rule`.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -186,7 +188,7 @@ impl Buffers {
         computed
     }
 
-    /// Makes all buffers due, for the last time before a stop or after the clock was set back.
+    /// Makes all buffers due at once: for the last computation before a stop, or after the clock was set back.
     pub(crate) fn make_due(&mut self, now_ms: i64) {
         self.due.clear();
         for (number, buffer) in self.slots.iter_mut().enumerate() {
@@ -210,7 +212,7 @@ impl Buffers {
             if buffer.intervals.is_empty() {
                 self.active -= 1;
                 buffer.intervals = Vec::new();
-                // The next value is due by its own time.
+                // The time of the next value decides when the buffer is due again.
                 buffer.due_ms = i64::MIN;
                 if buffer.is_retired {
                     self.slots[number as usize] = None;
@@ -220,8 +222,8 @@ impl Buffers {
         }
     }
 
-    /// Follows new rules: buffers whose rule is gone get no further values, and are due. Numbers of buffers that the
-    /// caller has kept are not valid any more.
+    /// Applies new rules. Buffers whose rule was removed get no further values and are due at once. Buffer numbers from
+    /// before this call are no longer valid.
     pub(crate) fn retain(&mut self, rules: &[AggregationRule], now_ms: i64) {
         for number in 0..self.slots.len() {
             let Some(buffer) = self.slots[number].as_mut() else { continue };
@@ -236,7 +238,7 @@ impl Buffers {
         self.forget_empty();
     }
 
-    /// Removes buffers without open intervals. Their numbers are not valid any more.
+    /// Removes buffers without open intervals. Their numbers are no longer valid.
     pub(crate) fn forget_empty(&mut self) {
         for number in 0..self.slots.len() {
             if let Some(buffer) = self.slots[number].take_if(|buffer| buffer.intervals.is_empty()) {
@@ -278,8 +280,8 @@ impl Buffers {
         }
     }
 
-    /// Writes the intervals of up to `count` buffers from number `from` on into the log anew, if a segment before
-    /// `segment` has records of them. Returns the number to go on with; `None` at the end.
+    /// Writes the intervals of up to `count` buffers, from number `from` on, to the log again, if a segment before
+    /// `segment` has records of them. Returns the number to continue with; `None` at the end.
     pub(crate) fn rewrite(&mut self, from: usize, count: usize, segment: u32) -> Option<usize> {
         let end = self.slots.len().min(from + count);
         for number in from..end {
@@ -335,7 +337,7 @@ impl Buffer {
         self.output == rule.output && self.frequency == rule.frequency && self.method == rule.method
     }
 
-    /// Takes over what a rule says.
+    /// Adopts the output, frequency and method of a rule.
     fn follow(&mut self, rule: &AggregationRule) {
         if !self.is_of(rule) {
             (self.output, self.frequency, self.method) =
@@ -358,7 +360,7 @@ impl Buffer {
         if limits.write_back_ms > 0 { frequency.min(limits.write_back_ms) } else { frequency }
     }
 
-    /// Emits each interval that has changed, and marks those that are too old to be kept, as carbon does.
+    /// Emits each interval that has changed, and marks intervals that are too old to be kept, as carbon does.
     fn compute(&mut self, number: u32, now_ms: i64, limits: &Limits, computed: &mut Computed) {
         let frequency = i64::from(self.frequency);
         let now = now_ms.div_euclid(1000);
@@ -377,7 +379,7 @@ impl Buffer {
                 computed.closing.push((number, interval.start));
             }
         }
-        // Times that were missed are not made up for.
+        // Computations that were missed are not made up for.
         let pause_ms = self.pause_ms(limits);
         self.due_ms += pause_ms;
         if self.due_ms <= now_ms {

@@ -54,7 +54,7 @@ pub(crate) struct Beginnings {
 }
 
 impl Beginnings {
-    /// `None` if the texts do not tell names apart.
+    /// `None` if one of the texts is empty: then every name can match.
     pub(crate) fn new(texts: &[String]) -> Option<Self> {
         let shortest = texts.iter().map(String::len).min().unwrap_or(BEGIN_BYTES);
         if shortest == 0 {

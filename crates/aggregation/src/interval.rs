@@ -5,7 +5,7 @@ use plumbago_model::rules::RuleMethod;
 /// An open interval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Interval {
-    /// Its begin, in seconds since the epoch.
+    /// Its start, in seconds since the epoch.
     pub(crate) start: u32,
     /// Values that arrived for it.
     pub(crate) count: u32,
@@ -40,7 +40,7 @@ impl Interval {
     #[inline]
     pub(crate) fn add(&mut self, method: RuleMethod, value: f64) {
         match method {
-            // In the order of arrival and from zero, as Python's sum does it.
+            // Adds in the order of arrival, starting from zero, as Python's `sum` does.
             RuleMethod::Sum | RuleMethod::Avg => self.folded += value,
             RuleMethod::Min if self.count == 0 || value < self.folded => self.folded = value,
             RuleMethod::Max if self.count == 0 || value > self.folded => self.folded = value,
@@ -80,7 +80,7 @@ impl Interval {
 /// The same operations in the same order as carbon's, so that the results are equal bit by bit.
 fn percentile(thousandths: u16, values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
-    // Stable, and 0.0 and -0.0 are equal, as in Python.
+    // The sort is stable, and 0.0 and -0.0 compare as equal, as in Python.
     sorted.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let rank = f64::from(thousandths) / 1000.0 * last as f64;

@@ -3,7 +3,7 @@
 //!
 //! A point goes from [`Aggregation::feed`] through the [`matcher`] into the open intervals of the [`buffers`], and into
 //! a [`log`] of its own, from which a start restores them. A task computes the values and gives them to a [`Derived`].
-//! They never come back as input.
+//! These points never become input of the rules.
 //!
 //! Must not know: the engine, stores, listeners, the configuration file. Start at [`Aggregation`]. The reasons are in
 //! `docs/decisions/aggregation.md`.

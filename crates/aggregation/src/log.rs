@@ -9,7 +9,8 @@ use plumbago_journal::{Journal, JournalError, JournalWriter};
 const KIND_AT: u32 = 30;
 /// Largest number of a buffer.
 pub(crate) const NUMBER_MAX: u32 = (1 << KIND_AT) - 1;
-/// Records that wait in memory while the disk takes none. Beyond it, the log is written anew later.
+/// Records that wait in memory while the disk accepts none. If there are more, records are dropped, and the whole log
+/// is rewritten later.
 const PENDING_MAX: usize = 1 << 20;
 
 /// What a record says.
@@ -19,7 +20,8 @@ pub(crate) enum Kind {
     Value,
     /// A number of the state that a following `Restore` completes.
     Part,
-    /// The interval has the state of the preceding parts; the value is its count.
+    /// Completes the state of an interval, whose numbers are the preceding `Part` records. The value is the count of
+    /// the interval.
     Restore,
     /// The interval is closed: its value is in the store's journal.
     Closed,
@@ -46,7 +48,8 @@ impl Kind {
 pub(crate) struct Log {
     journal: Journal,
     writer: JournalWriter,
-    /// Records were dropped, because the disk took none for too long. Nothing is appended until the log is begun again.
+    /// Records were dropped, because the disk accepted none for too long. Nothing is appended until the disk accepts
+    /// records again.
     is_broken: bool,
 }
 
@@ -103,10 +106,11 @@ impl Log {
         written.map(drop)
     }
 
-    /// Whether the disk takes records again after [`Log::is_broken`]. The caller then writes every state anew.
+    /// Tests whether the disk accepts records again after [`Log::is_broken`]. If it returns `true`, the caller writes
+    /// every state again.
     pub(crate) fn begin_again(&mut self) -> bool {
         self.is_broken = false;
-        // A record that means nothing, to see whether it is taken.
+        // A record without any effect, to test whether the disk accepts it.
         self.closed(NUMBER_MAX, 0);
         self.is_broken = self.writer.write_out().is_err();
         if self.is_broken {

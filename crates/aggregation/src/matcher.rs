@@ -55,7 +55,7 @@ pub(crate) struct Way {
 struct Entry {
     hash: u128,
     ways: Box<[Way]>,
-    /// One of the outputs has the name itself, and takes its place.
+    /// One of the outputs has this same name: its points replace those that were received.
     is_output: bool,
 }
 

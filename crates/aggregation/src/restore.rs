@@ -63,7 +63,7 @@ pub(crate) fn restore(journal: &Journal) -> Result<Restored, JournalError> {
 
 #[derive(Default)]
 struct Reader {
-    /// Each with its intervals by their begin.
+    /// Each buffer with its intervals, by their start.
     buffers: Vec<(Key, BTreeMap<u32, Interval>)>,
     places: HashMap<String, usize>,
     /// The place of the buffer that each number stands for.
@@ -82,7 +82,7 @@ impl Reader {
     }
 
     fn name(&mut self, number: u32, text: &str) {
-        // A kill may have cut the parts of a state off from its end.
+        // A kill may have cut off the end of a state. Its first parts are then dropped.
         self.parts.clear();
         let place = match self.places.get(text) {
             Some(place) => *place,

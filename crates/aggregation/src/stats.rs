@@ -8,7 +8,7 @@ use crate::buffers::{Buffers, Refusal};
 pub const CONDITIONS: [&str; 2] = [REFUSED, LOG];
 /// Holds after values were not aggregated because a limit was reached.
 pub(crate) const REFUSED: &str = "aggregation";
-/// Holds while the log takes no records.
+/// Holds while the log accepts no records.
 pub(crate) const LOG: &str = "aggregation_log";
 
 /// The line of the ledger: `derived` points came on top of those that were received, and `consumed` ones went no
@@ -21,7 +21,7 @@ pub struct Balance {
     pub recovered: u64,
     /// Values that no rule could take, because a limit was reached.
     pub refused: u64,
-    /// Points that were made of them and accepted by the engine.
+    /// Points that were computed from these values and accepted by the engine.
     pub derived: u64,
     /// Received points that went no further.
     pub consumed: u64,

@@ -13,24 +13,24 @@ use crate::buffers::{Closing, Computed};
 const TICK: Duration = Duration::from_millis(100);
 /// Buffers that are computed or written into the log at once, while no points can be taken.
 const AT_ONCE: usize = 1000;
-/// Bytes of the log below which it is not written anew.
+/// The log is not rewritten while it has fewer bytes than this.
 const LOG_BYTES_MIN: u64 = 16 << 20;
-/// A log that has grown by this factor is written anew.
+/// A log that has grown by this factor is rewritten.
 const LOG_GROWTH: u64 = 3;
 
 /// Receives the points that the rules make.
 #[async_trait]
 pub trait Derived: Send + Sync + 'static {
-    /// Accepts points, and waits while there is no room. Returns false if none will be accepted any more.
+    /// Accepts points, and waits while there is no room. Returns false once no more points will be accepted.
     async fn push(&self, batch: PointBatch) -> bool;
 
-    /// Returns true once a kill cannot lose the points that were pushed before, and false if that will not be.
+    /// Waits until a kill cannot lose the points that were pushed before. Returns false if this will never be the case.
     async fn settle(&self) -> bool;
 }
 
 impl Aggregation {
-    /// Computes buffers when they are due, until `stop`. Then computes every buffer once more; what is open stays in
-    /// the log for the next start.
+    /// Computes buffers when they are due, until `stop`. Then computes every buffer once more; intervals that are still
+    /// open stay in the log for the next start.
     pub async fn run(self, derived: impl Derived, stop: CancellationToken) {
         let mut chores =
             Chores { aggregation: self, derived, written_bytes: 0, last_ms: i64::MIN, is_first: true };
@@ -47,7 +47,7 @@ impl Aggregation {
 struct Chores<D> {
     aggregation: Aggregation,
     derived: D,
-    /// Bytes of the log after it was last written anew.
+    /// Bytes of the log after it was last rewritten.
     written_bytes: u64,
     /// The time of the last tick.
     last_ms: i64,
@@ -55,11 +55,12 @@ struct Chores<D> {
 }
 
 impl<D: Derived> Chores<D> {
-    /// Returns false if nothing can be done any more.
+    /// Returns false if nothing more can be done.
     async fn tick(&mut self) -> bool {
         let now_ms = self.aggregation.0.clock.now_ms();
         if now_ms < self.last_ms {
-            // What was due at a time that is far ahead now would wait for it.
+            // The clock was set back: a buffer that was due a moment ago would otherwise wait until the clock is there
+            // again.
             self.aggregation.0.state().buffers.make_due(now_ms);
         }
         self.last_ms = now_ms;
@@ -102,7 +103,8 @@ impl<D: Derived> Chores<D> {
             return false;
         }
         let mut state = self.aggregation.0.state();
-        // A log that lacks records must not lack their end: they would come back without the rest.
+        // A broken log cannot record that intervals were closed. So they stay open; otherwise a restart would restore
+        // them with only a part of their values.
         if !state.buffers.log.is_broken() {
             state.buffers.close(closing);
             state.write_out();
@@ -110,7 +112,7 @@ impl<D: Derived> Chores<D> {
         true
     }
 
-    /// Writes the log anew when it has grown, after the start, and after the disk took no records for long.
+    /// Rewrites the log when it has grown, after the start, and after the disk accepted no records for long.
     async fn tend_log(&mut self) {
         let inner = &*self.aggregation.0;
         {
@@ -122,7 +124,7 @@ impl<D: Derived> Chores<D> {
                 state.buffers.forget_log();
                 self.is_first = true;
             }
-            // Also without records, so that the segment of new ones is the current one.
+            // Even if there are no records: this switches to the current segment for new ones.
             state.write_out();
         }
         let limit = self.written_bytes.saturating_mul(LOG_GROWTH).max(LOG_BYTES_MIN);
@@ -135,7 +137,7 @@ impl<D: Derived> Chores<D> {
         }
     }
 
-    /// Writes everything that only segments before `segment` have into the log anew, and drops them.
+    /// Writes everything that is only in segments before `segment` to the log again, and drops these segments.
     async fn rewrite(&mut self, segment: u32) {
         let inner = &*self.aggregation.0;
         let rewrite = |number| {
@@ -149,7 +151,7 @@ impl<D: Derived> Chores<D> {
             match rewrite(from) {
                 Some(Some(next)) => from = next,
                 Some(None) => break,
-                // The disk takes no records.
+                // The disk accepts no records.
                 None => return,
             }
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! BigGraphite's keys, `BG_…`, which stand in `carbon.conf` or in the settings of graphite-web.
+//! BigGraphite's keys, `BG_…`, which are set in `carbon.conf` or in the settings of graphite-web.
 
 use crate::draft::{At, Draft, Value};
 use crate::parse;
@@ -89,7 +89,7 @@ fn credential(what: &str, value: &str, has_metadata: bool, at: At<'_>, draft: &m
     }
 }
 
-/// BigGraphite has the share of reads that are noted, Plumbago one in how many.
+/// BigGraphite sets the share of reads that are noted (such as 0.1); Plumbago notes one of N reads (such as N = 10).
 fn sampling(value: &str, at: At<'_>, draft: &mut Draft<'_>) {
     match value.parse::<f64>() {
         Ok(0.0) => draft.set("store.cassandra.read_on_sampling", Value::Number(0), at),

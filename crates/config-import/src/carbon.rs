@@ -1,5 +1,5 @@
-//! `carbon.conf`: a section for each program and one for each further instance of it, which takes over the keys of the
-//! program's section.
+//! `carbon.conf`: a section for each program and one for each further instance of it; an instance inherits the keys of
+//! its program's section.
 
 mod cache;
 mod keys;
@@ -95,8 +95,8 @@ pub(crate) fn read(text: &str, programs: &[Program], draft: &mut Draft<'_>) {
     biggraphite::read(&biggraphite_keys(&chosen), draft);
 }
 
-/// The instances of a program. Where there are sections of instances but none of the first one, `a`, the program's
-/// own section is that one.
+/// The instances of a program. If other instances have sections but the first one, `a`, has none, the program's own
+/// section stands for `a`.
 fn instances(program: Program, sections: &[IniSection]) -> Vec<Instance> {
     let base = sections.iter().find(|section| section.name == program.section());
     let prefix = format!("{}:", program.section());

@@ -14,7 +14,7 @@ pub enum Value {
     Number(i64),
     /// Yes or no.
     Flag(bool),
-    /// Text, also for periods and sizes.
+    /// Text; periods and sizes too are texts.
     Text(String),
     /// Several texts.
     List(Vec<String>),
@@ -38,7 +38,7 @@ pub struct Setting {
     pub key: String,
     /// Its value.
     pub value: Value,
-    /// The keys that it follows from.
+    /// The keys from which it was derived.
     pub from: Vec<Origin>,
 }
 
@@ -76,7 +76,7 @@ pub struct Import {
     pub remarks: Vec<Remark>,
 }
 
-/// Beginnings of keys, each with the reason why it has no setting of ours.
+/// Prefixes of keys, each with the reason why Plumbago has no setting for these keys.
 pub(crate) type Table = &'static [(&'static str, &'static str)];
 
 /// Collects settings and remarks.
@@ -189,7 +189,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Remarks on a key that has no setting of ours, by the first entry whose beginning it has.
+    /// Adds a remark on a key that Plumbago has no setting for. The first entry whose prefix fits gives the reason.
     pub(crate) fn remark_by(&mut self, not_needed: Table, no_equivalent: Table, at: At<'_>, unknown: &str) {
         let name = at.key.rsplit('.').next().unwrap_or_default();
         let find = |table: Table| table.iter().find(|(beginning, _)| name.starts_with(beginning));

@@ -4,7 +4,7 @@ use crate::biggraphite;
 use crate::draft::{At, Draft, Table, Value};
 use crate::python::{Literal, assignments};
 
-/// Settings that Plumbago works without, by their beginnings, with the reason.
+/// Prefixes of settings that Plumbago works without, each with the reason.
 const NOT_NEEDED: Table = &[
     ("CARBONLINK_", "points are answered from memory, without requests to carbon-cache"),
     ("MEMCACHE_", "answers are kept in memory; see api.cache"),
@@ -27,7 +27,7 @@ const NOT_NEEDED: Table = &[
     ("GRAPHITE_ROOT", "name carbon.conf as well; it says where the files are"),
 ];
 
-/// Settings that nothing stands for, by their beginnings.
+/// Prefixes of settings that have no equivalent in Plumbago.
 const NO_EQUIVALENT: Table = &[
     ("DATABASES", "there are no users and no saved dashboards; Grafana has both"),
     ("DASHBOARD_", "there are no saved dashboards; Grafana has them"),
@@ -70,7 +70,8 @@ pub(crate) fn read(text: &str, draft: &mut Draft<'_>) {
     biggraphite::read(&of_biggraphite, draft);
 }
 
-/// The value as `carbon.conf` would have it. False is empty, because BigGraphite takes any text for true.
+/// The value as it would be written in `carbon.conf`. False becomes an empty text, because BigGraphite takes any other
+/// text for true.
 fn text_of(value: &Literal) -> String {
     match value {
         Literal::Text(text) | Literal::Number(text) => text.clone(),

@@ -82,8 +82,8 @@ pub fn import(files: &[File], programs: &[Program], exists: &dyn Fn(&Path) -> bo
     draft.finish()
 }
 
-/// Python files by their name. Sections of carbon are never sections of go-carbon: `[cache]` is in both, so the keys
-/// decide, which carbon writes in capitals.
+/// Tells Python files by their name. Of the others, both carbon and go-carbon have a section `[cache]`, so the first
+/// key decides: carbon writes its keys in capitals.
 fn format_of(file: &File) -> Format {
     if file.path.ends_with(".py") {
         return Format::GraphiteWeb;

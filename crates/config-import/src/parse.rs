@@ -12,7 +12,7 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// A whole number, also written as a float. `None` within for carbon's `inf`.
+/// A whole number, which may be written as a float; `Some(None)` for carbon's `inf`.
 pub(crate) fn number_or_inf(text: &str) -> Option<Option<i64>> {
     let text = text.trim();
     if let Ok(number) = text.parse::<i64>() {
@@ -25,7 +25,7 @@ pub(crate) fn number_or_inf(text: &str) -> Option<Option<i64>> {
     }
 }
 
-/// Seconds, also fractions of them, as a period of Plumbago.
+/// A number of seconds, with or without a fraction, as a period of Plumbago.
 pub(crate) fn seconds(text: &str) -> Option<String> {
     let seconds: f64 = text.trim().parse().ok()?;
     (seconds.is_finite() && (0.0..1e9).contains(&seconds)).then(|| period(Duration::from_secs_f64(seconds)))
@@ -113,7 +113,7 @@ pub(crate) fn bytes(count: i64) -> String {
     format!("{count}B")
 }
 
-/// The items of a list with commas.
+/// The items of a comma-separated list.
 pub(crate) fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', '\n']).map(str::trim).filter(|item| !item.is_empty())
 }

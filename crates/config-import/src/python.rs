@@ -41,7 +41,7 @@ pub(crate) fn assignments(text: &str) -> Vec<Assignment> {
             let start = next - value.len();
             let (value, used) = literal(&rest[start..]);
             found.push(Assignment { name: name.to_owned(), value, line });
-            // A literal may go on over several lines.
+            // A literal may span several lines.
             let end = start + used;
             next = rest[end..].find('\n').map_or(rest.len(), |more| end + more + 1).max(next);
         } else if let Some(skipped) = long_string(rest) {
@@ -53,7 +53,7 @@ pub(crate) fn assignments(text: &str) -> Vec<Assignment> {
     found
 }
 
-/// The name and what is behind the `=`.
+/// The name and the text after the `=`.
 fn assignment(line: &str) -> Option<(&str, &str)> {
     let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
     let (name, rest) = line.split_at(end);
@@ -72,7 +72,7 @@ fn long_string(text: &str) -> Option<usize> {
 fn literal(text: &str) -> (Literal, usize) {
     let mut reader = Reader { text, chars: text.char_indices().peekable() };
     let value = reader.value(0);
-    // Anything behind a literal on its line makes it part of an expression.
+    // Anything after a literal on its line makes it part of an expression.
     reader.blanks(false);
     let is_whole = matches!(reader.peek(), None | Some('\n' | '\r' | ';'));
     let used = reader.offset();
@@ -121,7 +121,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Strings one behind the other are one, as in Python.
+    /// Adjacent strings are one string, as in Python.
     fn texts(&mut self, depth: usize, is_raw: bool) -> Literal {
         let mut all = String::new();
         let mut raw = is_raw;
@@ -184,7 +184,7 @@ impl Reader<'_> {
         }
         match items.len() {
             _ if is_computed => Literal::Computed,
-            // Brackets around one value are no tuple.
+            // Brackets around a single value do not make it a tuple.
             1 if !is_list => items.swap_remove(0),
             _ => Literal::List(items),
         }
@@ -246,7 +246,8 @@ impl Reader<'_> {
     }
 }
 
-/// The character behind a backslash; `None` for those with a code, which settings do not need.
+/// The character that a backslash and `c` stand for: `Some(None)` if it is none, at the end of a line; `None` for
+/// escapes that are not supported, such as character codes.
 fn escaped(c: char) -> Option<Option<char>> {
     Some(Some(match c {
         'n' => '\n',

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::draft::{Import, Origin, Remark, RemarkKind, Setting, Value};
 
 /// Writes settings as a TOML file. A comment above each says which key it follows from. What is left to do, and what
-/// has no equivalent, stands at the top.
+/// has no equivalent, is listed at the top.
 pub fn to_toml(import: &Import) -> String {
     let mut out = String::from("# Imported settings. `plumbago config default` explains every key.\n");
     remarks(&mut out, import, RemarkKind::Error, "Could not be read:");

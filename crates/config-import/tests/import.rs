@@ -118,11 +118,11 @@ fn all_sections_of_carbon_become_one_daemon() {
     assert_eq!(CARBON.lines().nth(line - 1), Some("NO_SUCH = 1"));
 }
 
-/// Every key of the file shows up: as a setting or as a remark.
+/// Every key of the file appears in the result, as a setting or as a remark.
 #[test]
 fn no_line_is_dropped_in_silence() {
     let import = read("/etc/carbon/carbon.conf", CARBON, &Program::ALL);
-    // What needs no word: a receiver that is off, a method or a switch that decides about other keys only.
+    // Keys that need no remark: a receiver that is off, a method, or a switch that only affects other keys.
     let silent = ["PICKLE_RECEIVER_PORT = 0", "RELAY_METHOD = rules", "[cache]", "[cache:b]", "[aggregator]"];
     for (index, line) in CARBON.lines().enumerate().filter(|(_, line)| !silent.contains(line)) {
         let in_settings = import.settings.iter().flat_map(|setting| &setting.from);
@@ -288,7 +288,7 @@ fn broken_files_are_errors_with_lines() {
     }
 }
 
-/// Texts of others cannot break out of the file that is written.
+/// No text from an imported file can break out of its place in the TOML file.
 #[test]
 fn the_result_is_always_toml() {
     let text = "[cache]\nBG_CASSANDRA_KEYSPACE = a\"\\\u{7f}b\nCARBON_METRIC_PREFIX = x\n\ty\n[odd\u{1}name]\nA = 1\n";

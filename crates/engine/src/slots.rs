@@ -19,7 +19,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The slots from the first known one to the last; `None` if there are none.
+    /// The range from the first known slot to the last; `None` if no slot is known.
     pub(crate) fn known(&self) -> Option<Range<u32>> {
         let values = &self.column.values;
         let first = values.iter().position(|value| !value.is_nan())?;
@@ -32,7 +32,7 @@ impl Stored {
     }
 }
 
-/// Adds known slots of a stage, in the order of time, to a batch. `whole` as in [`Run::whole`].
+/// Adds known slots of a stage, in the order of time, to a batch. `whole` is passed on as [`Run::whole`].
 pub(crate) fn push_runs(
     layout: &MetricLayout,
     id: MetricId,

@@ -23,7 +23,7 @@ pub(crate) enum Reject {
     NameReserved,
     /// A journal record whose metric is unknown at start.
     Unexplained,
-    /// A late point that waited in the journal and is not there any more.
+    /// A late point that waited in the journal and is no longer there.
     JournalDamaged,
     /// Its metric was deleted before the point was stored.
     Deleted,

@@ -1,7 +1,8 @@
-//! Reads fjall's write-ahead logs without fjall: finds damaged batches that sound ones follow, and takes them out.
+//! Reads fjall's write-ahead logs without fjall: finds damaged batches that are followed by sound ones, and takes them
+//! out.
 //!
-//! fjall takes the first thing that it cannot read for the end of the log and cuts it there, with everything after
-//! it. An unfinished commit at the end is a normal trace of a crash. Damage before sound batches is not.
+//! fjall treats the first thing that it cannot read as the end of the log, and cuts off everything from there on. An
+//! unfinished commit at the end is a normal trace of a crash. Damage before sound batches is not.
 //!
 //! A batch is a start (`1`, u32 items, u64 sequence number), its items (`2`: u8 type, u8 compression, u64 keyspace,
 //! u16 key length, u32 and u32 value lengths, key, value; `4`: u64 keyspace), and an end (`3`, u64 XXH3 of the
@@ -23,7 +24,7 @@ const END: u8 = 3;
 const CLEAR: u8 = 4;
 const MAGIC: &[u8] = b"FJL\x03";
 
-/// A damaged part of a log that sound batches follow.
+/// A damaged part of a log that is followed by sound batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     /// Byte offset of the first damaged batch.
@@ -87,8 +88,8 @@ pub(crate) fn take_out_damage(file: &Path, is_newest: bool) -> io::Result<Option
 }
 
 /// Cuts an unfinished batch off the end of the newest log, as fjall does. A kill can end a write within any field, and
-/// a build with debug assertions panics where fjall reads a length that the kernel did not write any more. Call it
-/// after [`take_out_damage`]. A log with a hole stays as it is: [`crate::repair`] copies it first.
+/// a build with debug assertions panics when fjall reads a length of which a part was not written. Call it after
+/// [`take_out_damage`]. A log with a hole stays as it is: [`crate::repair`] copies it first.
 ///
 /// # Errors
 /// If the file cannot be read or cut.
@@ -118,7 +119,8 @@ fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The damaged parts of a log: those that sound batches follow, and a last batch that was written to its end.
+/// The damaged parts of a log: parts that are followed by sound batches, and a damaged last batch that was written
+/// completely.
 fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut at = 0;
@@ -127,7 +129,7 @@ fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
     while at < data_end {
         let gap = |to| Gap { from: at, to, rows: rows(&bytes[at..to]) };
         if let Some((len, sequence)) = batch(&bytes[at..]) {
-            // The checksum does not cover the sequence numbers, but they rise.
+            // The checksum does not cover the sequence numbers. But they must increase from batch to batch.
             let next = batch(&bytes[at + len..]).map(|(_, next)| next).filter(|next| *next >= last);
             if sequence < last || next.is_some_and(|next| sequence > next) {
                 gaps.push(gap(at + len));
@@ -141,8 +143,8 @@ fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
         let ends = bytes[at..data_end].ends_with(MAGIC) && !has_zero_page(bytes, at, data_end);
         let is_whole = ends || !is_newest;
         let Some(to) = next.or(is_whole.then_some(data_end)) else { break };
-        // A power cut left this hole. Nothing behind it was synced, and state rows there would hide points that the
-        // journal still has: the log ends here.
+        // A power cut left this hole. Nothing after it was synced, and state rows after it would hide points that the
+        // journal still has. So the log ends here.
         if is_newest && has_zero_page(bytes, at, to) {
             break;
         }

@@ -15,7 +15,7 @@ use crate::manifest::{self, Current};
 /// What fjall writes into `version`.
 const VERSION: &[u8] = b"FJL\x03";
 
-/// The first words of what to do about a refusal.
+/// The advice at the end of the text of a refusal.
 pub(crate) const REPAIR: &str = "Nothing was changed. Restore the directory from a backup, or run `plumbago repair store --dry-run`, which shows \
      what can be saved and what is lost";
 
@@ -31,8 +31,8 @@ pub struct Mended {
 /// Checks the database in `dir`, and writes `version` and `current` again where they are damaged.
 ///
 /// # Errors
-/// [`HostError::Corrupt`] if a file is missing or damaged that only `repair` can replace, [`HostError::Failed`] if
-/// a file cannot be read or written.
+/// [`HostError::Corrupt`] if a missing or damaged file can only be replaced by `repair`, [`HostError::Failed`] if a
+/// file cannot be read or written.
 pub(crate) fn check(dir: &Path) -> Result<Vec<Mended>, HostError> {
     let keyspaces = keyspaces(dir).map_err(|error| failed(dir, error))?;
     if keyspaces.is_empty() {
@@ -67,7 +67,7 @@ pub(crate) fn keyspaces(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether the file is not what version 3 of fjall writes. No other version belongs to our format file.
+/// Whether the file differs from what version 3 of fjall writes. Our format file allows no other version of fjall.
 pub(crate) fn is_version_damaged(path: &Path) -> bool {
     !fs::read(path).is_ok_and(|bytes| bytes == VERSION)
 }

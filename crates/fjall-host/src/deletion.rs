@@ -1,8 +1,8 @@
-//! Deletes keyspaces in a way that a killed process can be told from damage.
+//! Deletes keyspaces so that a start can tell a deletion that was interrupted by a kill from damage.
 //!
-//! fjall takes a keyspace off its list, and when its last handle goes, removes first `current` and then the rest of
-//! the directory. After a kill in between, the directory looks like one whose `current` was lost. So the ids are
-//! noted in the file `deleting` before, and the next start removes what is left of them.
+//! fjall removes a keyspace from its list. When the last handle is dropped, it deletes first `current` and then the
+//! rest of the directory. After a kill in between, the directory looks like one whose `current` was lost. So the ids
+//! are written to the file `deleting` first, and the next start removes the rest of these keyspaces.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::manifest::current_path;
 
 const FILE: &str = "deleting";
 
-/// Deletes keyspaces of the database in `dir`. Their files go with the last handle.
+/// Deletes keyspaces of the database in `dir`. Their files are removed when the last handle is dropped.
 ///
 /// # Errors
 /// If the disk fails. The keyspaces that were not deleted yet stay.
@@ -42,15 +42,15 @@ pub(crate) fn finish(dir: &Path) -> Result<(), HostError> {
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        // Damaged. What it named is found by the check of the keyspaces.
+        // The file is damaged. The check of the keyspaces finds the ones that it named.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
         Err(error) => return Err(HostError::failed(format!("read {}", file.display()), error)),
     };
-    // A line that a power cut has torn names another keyspace.
+    // A line that a power cut has cut off would name another keyspace, so only whole lines count.
     let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.parse::<u64>().ok());
     for id in whole {
         let keyspace = dir.join("keyspaces").join(id.to_string());
-        // With `current`, removing has not begun. fjall removes it if it is off the list.
+        // If `current` exists, removing has not begun. fjall itself removes a keyspace that is not on its list.
         if keyspace.is_dir() && !current_path(&keyspace).exists() {
             remove(fs::remove_dir_all(&keyspace), &keyspace)?;
         }

@@ -132,7 +132,7 @@ pub fn io_cause(error: &io::Error, access: Access) -> Cause {
         return Cause::Damaged;
     }
     match error.kind() {
-        // A table that is shorter than its trailer: a seek to before its start.
+        // A table that is shorter than its trailer causes a seek to before its start.
         io::ErrorKind::NotFound
         | io::ErrorKind::UnexpectedEof
         | io::ErrorKind::InvalidData

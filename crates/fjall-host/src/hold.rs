@@ -1,8 +1,8 @@
-//! Holds the files of a database as they are at one moment, while it goes on: for backups.
+//! Holds the files of a database as they are at one moment, while the database stays in use: for backups.
 //!
-//! fjall has no snapshot of files, but almost all of its files are never changed: tables and manifests are written once
-//! and removed later, and logs only grow. A hard link keeps each of them. What is held is a state that a kill could have
-//! left (`docs/decisions/backup.md`):
+//! fjall has no snapshots of files. But almost all of its files never change: tables and manifests are written once and
+//! removed later, and logs only grow. So a hard link is enough to keep a file. The held files are in a state in which a
+//! kill could have left them (`docs/decisions/backup.md`):
 //!
 //! * Logs are linked first, then for each keyspace its newest manifest with its tables, then the logs again. So every
 //!   row is in a table that is held or in a log that is held.
@@ -22,10 +22,10 @@ use crate::check::keyspaces;
 use crate::log::{end_of_data, log_number, logs};
 use crate::manifest::{self, Current};
 
-/// How often it is tried again, if fjall removed a file before it was linked.
+/// How often holding is tried again when fjall has removed a file before it was linked.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(2);
-/// Smaller files are copied at once: they may be written in place.
+/// Files smaller than this are copied instead of linked: they may be changed in place.
 const SMALL_BYTES: u64 = 1 << 20;
 
 /// A file that is held.
@@ -35,14 +35,15 @@ pub struct HeldFile {
     pub name: PathBuf,
     /// Where it can be read as long as the links exist.
     pub at: PathBuf,
-    /// How much of it belongs to the moment: a log may have grown since.
+    /// How many bytes of the file belong to the held state. A log may have grown since.
     pub bytes: u64,
     /// The XXH3 checksum that a table must have.
     pub xxh3: Option<u128>,
 }
 
 /// Holds the files of the database in `dir` by links in the new directory `links`, on the same file system. `database`
-/// is that database if this process has it open: commits may go on meanwhile, but no keyspace may be created or deleted.
+/// is that database if this process has it open: commits may continue meanwhile, but no keyspace may be created or
+/// deleted.
 ///
 /// # Errors
 /// [`HostError::Unavailable`] or [`HostError::Failed`] if a file cannot be read or linked.
@@ -67,7 +68,7 @@ pub fn hold(dir: &Path, links: &Path, database: Option<&Database>) -> Result<Vec
         settle()?;
         attempt.link_logs().map_err(failed)?;
         let ends = attempt.ends().map_err(failed)?;
-        // Whoever was writing at the end of the newest log just now has finished after this.
+        // After this, every writer that was at the end of the newest log just now has finished its write.
         settle()?;
         if let Some(ends) = ends {
             held.extend(ends);
@@ -94,7 +95,7 @@ impl<'a> Attempt<'a> {
         Ok(Self { dir, links })
     }
 
-    /// Links a file. `false` if it is gone.
+    /// Links a file. Returns `false` if the file no longer exists.
     fn link(&self, name: &Path) -> io::Result<bool> {
         let to = self.links.join(name);
         if to.exists() {
@@ -114,7 +115,7 @@ impl<'a> Attempt<'a> {
         Ok(HeldFile { bytes: fs::metadata(&at)?.len(), at, name, xxh3: None })
     }
 
-    /// The files beside logs and keyspaces.
+    /// The files of the database directory that are not logs and not in a keyspace.
     fn others(&self) -> io::Result<Vec<HeldFile>> {
         let mut held = Vec::new();
         for entry in fs::read_dir(self.dir)? {
@@ -146,14 +147,14 @@ impl<'a> Attempt<'a> {
     fn link_logs(&self) -> io::Result<()> {
         for log in logs(self.dir)? {
             if let Some(name) = log.file_name() {
-                // One that is gone was written to tables before.
+                // A log that no longer exists was written to tables before it was removed.
                 self.link(Path::new(name))?;
             }
         }
         Ok(())
     }
 
-    /// The linked logs up to their ends. `None` if one was created and removed unseen.
+    /// The linked logs up to their ends. `None` if a log was created and removed between the two looks.
     fn ends(&self) -> io::Result<Option<Vec<HeldFile>>> {
         let mut ends = BTreeMap::new();
         for log in logs(self.links)? {
@@ -188,7 +189,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The manifest that `current` names, with its tables. `None` if one of the files is gone: there is a newer manifest.
+    /// The manifest that `current` names, with its tables. `None` if one of the files no longer exists: then there is a
+    /// newer manifest.
     fn version(&self, keyspace: &Path, inside: &Path, current: &[u8]) -> io::Result<Option<Vec<HeldFile>>> {
         let Some(named) = Current::parse(current) else { return Ok(None) };
         let name = inside.join(format!("v{}", named.version));

@@ -327,7 +327,7 @@ fn drain<T: Contents>(contents: Arc<T>) -> Result<(), Arc<T>> {
     Ok(())
 }
 
-// The guarded values are only ever replaced as a whole, so they stay valid if a thread panics.
+// The guarded values are only ever replaced completely, so they stay valid if a thread panics.
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

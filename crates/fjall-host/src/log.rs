@@ -26,7 +26,7 @@ pub(crate) fn logs(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(logs.into_iter().map(|(_, path)| path).collect())
 }
 
-/// The number of a log file. `None` if the path is no log's.
+/// The number of a log file. `None` if the path is not that of a log.
 pub(crate) fn log_number(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.strip_suffix(".jnl")?.parse().ok()
 }

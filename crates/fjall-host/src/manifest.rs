@@ -31,7 +31,7 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// Reads the file. `None` if it cannot be right.
+    /// Reads the file. `None` if its content is not valid.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut input = bytes;
         let current = Self { version: take_u64(&mut input)?, checksum: take_u128(&mut input)? };

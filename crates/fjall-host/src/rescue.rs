@@ -1,4 +1,4 @@
-//! Makes a database open again that [`crate::open`] refuses. What cannot be read is taken out and moved to
+//! Repairs a database that [`crate::open`] refuses, so that it opens again. Files that cannot be read are moved to
 //! `damaged/` in the directory of the database; nothing is deleted.
 
 use std::fs::{self, File};
@@ -25,8 +25,8 @@ pub struct RescueStep {
     pub path: PathBuf,
     /// What is wrong, what is done and what that costs.
     pub text: String,
-    /// Whether [`rescue`] changes something, so that the database can be opened. Otherwise a start can deal with it,
-    /// or nothing can.
+    /// Whether [`rescue`] changes something, so that the database can be opened. If not, the next start handles the
+    /// problem by itself, or nothing can.
     pub changes: bool,
 }
 

@@ -23,15 +23,15 @@ pub struct TagSize {
 /// The biggest tags, or the biggest values of one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BiggestTags {
-    /// Those with the most series, these first; equal ones sorted.
+    /// Those with the most series, biggest first; those with equal numbers are sorted by text.
     pub biggest: Vec<TagSize>,
     /// How many there are.
     pub total: u64,
 }
 
 impl Index {
-    /// The `limit` tags with the most series, or with `tag` its values with the most. It takes memory for these only. Tags
-    /// that are added or removed meanwhile may be missed or included.
+    /// The `limit` tags with the most series, or with `tag` its values with the most. Uses memory only for the results.
+    /// Tags that are added or removed meanwhile may be missed or included.
     pub fn biggest_tags(&self, tag: Option<&str>, limit: usize) -> BiggestTags {
         let (mut best, mut total, mut after) = (BinaryHeap::new(), 0, None::<Arc<str>>);
         loop {

@@ -1,4 +1,4 @@
-//! The index behind its locks: a tree of names, and the tagged series.
+//! The index with its locks: a tree of names, and the tagged series.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -152,7 +152,7 @@ impl Index {
         self.trie().get(name.as_bytes()).is_some_and(|child| child.is_leaf())
     }
 
-    /// The number of metrics, with tagged series.
+    /// The number of metrics, including tagged series.
     pub fn len(&self) -> usize {
         let names = self.trie().leaves();
         names + self.tagged().len()

@@ -121,7 +121,7 @@ impl<'p> WalkPlan<'p> {
         })
     }
 
-    /// How to search a directory. `is_longer` says whether it has more children than a number.
+    /// How to search a directory. `is_longer` says whether it has more children than a given number.
     pub(crate) fn way(&self, states: States, is_longer: impl Fn(usize) -> bool) -> Way {
         match states.single().map(|number| (number, self.tests.get(number))) {
             Some((number, Some(Test::Literals(numbers, _)))) if is_longer(numbers.len() / 2) => {

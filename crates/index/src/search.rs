@@ -18,9 +18,9 @@ use crate::{Index, Node};
 pub struct Matches {
     /// The best matches, best first: metrics and directories.
     pub best: Vec<Node>,
-    /// The number of all metrics and directories that match, as far as the search came.
+    /// The number of all metrics and directories that match, as far as the search got.
     pub total: usize,
-    /// Whether the search ended before it had seen all names, because of its limit.
+    /// Whether the search ended early because of its limit, so that not all names were searched.
     pub is_cut: bool,
 }
 
@@ -79,8 +79,8 @@ impl Index {
         Ok(Matches { best: best_first, total: best.total, is_cut })
     }
 
-    /// Children of the directory `path` ("" for the root) whose name contains the words of `filter`: those after
-    /// the first `skip`, at most `count`. `visited_max` limits how many names are counted below them.
+    /// Children of the directory `path` ("" for the root) whose name contains the words of `filter`: skips the first
+    /// `skip` of them and returns at most `count`. `visited_max` limits how many names are counted below them.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl TreeSearch<'_> {
 
     #[inline(never)]
     fn rank(&mut self, trie: &Trie, frames: &[Frame], child: Child, all: Qualities) {
-        // The depth stands for the length: computing that for each of many matches would take too long.
+        // The depth is used in place of the length: computing the length of each of many matches would take too long.
         let rank = Best::rank(self.words.sum(all), frames.len());
         self.best.add(rank, || {
             let mut path = Vec::new();
@@ -249,7 +249,7 @@ impl Best {
         (sum << 16).saturating_sub(depth.min(0xFFFF) as u32)
     }
 
-    /// Counts a match, and keeps it if it is among the best. The first of equals is the better one.
+    /// Counts a match, and keeps it if it is among the best. Of matches with the same rank, the first one is better.
     #[inline]
     pub(crate) fn add(&mut self, rank: u32, node: impl FnOnce() -> Node) {
         self.total += 1;
@@ -263,7 +263,7 @@ impl Best {
         self.heap.push(Reverse(Ranked { rank, order: Reverse(self.total), node: node() }));
     }
 
-    /// The number of matches that are known to exist but were not ranked.
+    /// Adds matches that exist but were not ranked to the total.
     pub(crate) fn add_unranked(&mut self, count: usize) {
         self.total += count;
     }

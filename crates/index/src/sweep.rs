@@ -45,9 +45,9 @@ impl Sweep {
         self.removals
     }
 
-    /// Runs one round. `visit` gets the directories above a child, and the child. It returns the state to enter
-    /// the child with, or `None` to pass it by; only directories are entered. Returns `false` at the end.
-    /// `visits` is what the sweep may still visit; it is 0 if that did not suffice.
+    /// Runs one round. `visit` gets the directories above a child, and the child. It returns the state to enter the
+    /// child with, or `None` to skip it; only directories are entered. Returns `false` at the end. `visits` is what the
+    /// sweep may still visit; it is 0 if that did not suffice.
     pub(crate) fn round(
         &mut self,
         trie: &Trie,

@@ -37,9 +37,9 @@ impl Index {
         self.find_series_trying(expressions, limits, TRIED_AT_ONCE)
     }
 
-    /// The same series, in pieces, each of which is sorted. No lock is held while `visit` has a piece; it returns whether it
-    /// wants another one. In memory are the names of a piece, and a number of each series. Series that are added or removed
-    /// meanwhile may be missed or included.
+    /// Passes the same series to `visit` in pieces, each of which is sorted. No lock is held while `visit` runs; it
+    /// returns whether it wants another piece. Memory holds the names of one piece, and a number for each series.
+    /// Series that are added or removed meanwhile may be missed or included.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Index {
         while !left.is_empty() {
             let mut names = self.take_names(&mut left, reuses, count);
             if names.is_none() {
-                // Numbers may stand for other series by now.
+                // The numbers may stand for other series by now, so search again.
                 let found = self.search_tags(expressions, &bounds, |tags, expressions| {
                     let mut kept = tags.matching(expressions, &bounds)? & &left;
                     let names = tags.take_names(&mut kept, count);
@@ -192,7 +192,8 @@ impl Index {
         })
     }
 
-    /// Hides a series from searches by tags; it stays a metric. Returns `false` if it was not found by tags.
+    /// Hides a series from searches by tags, but keeps it as a metric. Returns `false` if these searches did not find
+    /// it before.
     pub fn hide_series(&self, name: &str) -> bool {
         self.tagged_mut().hide(name)
     }

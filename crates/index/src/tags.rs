@@ -28,7 +28,7 @@ pub(crate) const NAME: &str = "name";
 #[derive(Debug)]
 pub(crate) struct Tags {
     pairs: Pairs,
-    /// The pairs of each series. A series without pairs is a free number.
+    /// The pairs of each series. A number without pairs is free.
     series: Vec<Series>,
     free: Vec<u32>,
     /// How often a number was given to another series.
@@ -64,7 +64,7 @@ impl Tags {
         }
     }
 
-    /// The number of series, with hidden ones.
+    /// The number of series, including hidden ones.
     pub(crate) fn len(&self) -> usize {
         self.count + self.aside.len()
     }
@@ -107,7 +107,7 @@ impl Tags {
         true
     }
 
-    /// Hides a series from searches; it stays a series. Returns `false` if it was not found by searches.
+    /// Hides a series from searches, but keeps it as a series. Returns `false` if searches did not find it before.
     pub(crate) fn hide(&mut self, name: &str) -> bool {
         self.find(name).is_some() && self.remove(name) && self.aside.insert(name.into())
     }

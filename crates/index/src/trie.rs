@@ -129,8 +129,8 @@ impl Trie {
         true
     }
 
-    /// Writes a changed child. If it is neither a metric nor a directory any more, it is removed, and so are
-    /// its parent directories as far as they become empty.
+    /// Writes a changed child. If it is no longer a metric or a directory, it is removed, and so are the parent
+    /// directories that become empty.
     fn prune(&mut self, mut directory: u32, mut at: At, mut child: Child, mut way: Vec<(u32, At, Child)>) {
         while !child.is_leaf() && child.directory().is_none() {
             let left = self.children.remove(directory, at);

@@ -18,7 +18,7 @@ const VISITS_PER_TURN: usize = if cfg!(test) { 3 } else { 8192 };
 const FOUND_PER_TURN: usize = 4096;
 const TEXT_BYTES_PER_TURN: usize = 1 << 20;
 
-/// So many bytes of results count as one visited node.
+/// This many bytes of results count as one visited node.
 const BYTES_PER_VISIT: usize = 256;
 /// The number of children whose subdirectories are checked at once.
 const AHEAD: usize = 16;

@@ -6,7 +6,7 @@ use plumbago_model::glob::{GlobError, Pattern, has_glob};
 /// Maximum number of words in a search.
 pub const WORDS_MAX: usize = 7;
 
-/// How well a text matches a word: 0 is not at all, then inside, at the start of a part, and as a whole.
+/// How well a text matches a word: 0 is not at all; then come inside the text, at the start of a part, and as a whole.
 type Quality = u16;
 const INSIDE: Quality = 1;
 const START: Quality = 2;
@@ -16,7 +16,7 @@ const WHOLE: Quality = 3;
 #[derive(Debug)]
 pub(crate) struct Words(Vec<Word>);
 
-/// A word. With dots in it, it matches consecutive components, else a single one.
+/// A word. A word with dots matches consecutive components, any other word a single one.
 #[derive(Debug)]
 struct Word {
     /// The word as it is compared with tags.
@@ -68,8 +68,8 @@ impl Words {
         self.0.iter().any(|word| word.parts.len() > 1)
     }
 
-    /// Drops the qualities of words with dots whose other parts do not match the components above. `above` gives
-    /// the component that is so many levels above.
+    /// Drops the qualities of words with dots whose other parts do not match the components above. `above` returns the
+    /// component that is the given number of levels higher.
     pub(crate) fn checked<'a>(
         &self,
         mut all: Qualities,
@@ -149,7 +149,7 @@ impl Word {
 impl Part {
     fn anywhere(text: &str) -> Result<Self, GlobError> {
         if has_glob(text) {
-            // The dots of a value are no borders of components.
+            // The dots of a value do not separate components.
             return Pattern::parse(&format!("*{text}*").replace('.', "?")).map(Self::Glob);
         }
         Ok(Self::Anywhere(Box::new(Finder::new(text).into_owned())))

@@ -47,7 +47,7 @@ pub(crate) fn sources(log: &Log, position: Position) -> Vec<Source> {
 }
 
 /// Visits the records of these files in the order in which they were written. Stops after the frame with which
-/// `bytes_max` bytes were read. Returns where to go on, and whether all files were read to their end.
+/// `bytes_max` bytes were read. Returns where to continue, and whether all files were read to their end.
 ///
 /// # Errors
 ///
@@ -141,7 +141,7 @@ mod tests {
         }
         assert!(seen[0].iter().copied().eq(0..9000) && seen[1].iter().copied().eq(0..3000));
         assert!(calls >= 8, "{calls} calls");
-        // From a segment on, also if it was dropped.
+        // Read from a segment on, even if that segment was dropped.
         let segment = journal.segments()[2].number;
         journal.drop_before(segment).unwrap();
         for from in [segment, segment - 1] {

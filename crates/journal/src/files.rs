@@ -20,7 +20,7 @@ impl FileId {
         format!("{:010}-{:04}.log", self.segment, self.part)
     }
 
-    /// Parses a file name. `None` if it is no name of a log file.
+    /// Parses a file name. `None` if it is not the name of a log file.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (segment, part) = name.strip_suffix(".log")?.split_once('-')?;
         let id = Self { segment: segment.parse().ok()?, part: part.parse().ok()? };
@@ -143,7 +143,7 @@ fn copy_range(path: &Path, from: u64, to: u64, copy: &Path) -> io::Result<()> {
     copy.sync_all()
 }
 
-/// An unused path in the same directory that is no name of a log file.
+/// An unused path in the same directory that is not the name of a log file.
 fn free_name(path: &Path) -> PathBuf {
     let mut number = 1;
     loop {

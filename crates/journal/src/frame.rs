@@ -32,7 +32,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// `None` if `at` is no multiple of [`PLACE_BYTES`] or too large for the stored 4 bytes.
+    /// `None` if `at` is not a multiple of [`PLACE_BYTES`] or is too large for the stored 4 bytes.
     pub(crate) fn new(segment: u32, at: u64) -> Option<Self> {
         let unit = u32::try_from(at / PLACE_BYTES as u64).ok()?;
         at.is_multiple_of(PLACE_BYTES as u64).then_some(Self { segment, unit })
@@ -224,7 +224,7 @@ pub(crate) fn encoded_len(header: &[u8]) -> usize {
     HEADER_BYTES + usize::from(u16_at(header, 2)) * POINT_BYTES + u32_at(header, 16) as usize
 }
 
-/// The number of points that a header of [`HEADER_BYTES`] bytes states. `None` if the header cannot be right.
+/// The number of points that a header of [`HEADER_BYTES`] bytes states. `None` if the header is not valid.
 pub(crate) fn points_in(header: &[u8]) -> Option<u64> {
     let (points, events, event_bytes) = (u16_at(header, 2), u16_at(header, 4), u32_at(header, 16));
     let records = usize::from(points) + usize::from(events);

@@ -51,10 +51,10 @@ impl Journal {
         self.shared.replay(visit)
     }
 
-    /// Visits records that were written before, from `position` on, in the order in which each writer has written
-    /// them; records of different writers are mixed. Some may be visited twice, after a failed sync. Stops
-    /// after about `bytes_max` bytes. Returns where the next call goes on, and whether everything that was
-    /// written before this call has been visited. Appending can go on meanwhile.
+    /// Visits records that were written before, from `position` on, in the order in which each writer has written them;
+    /// records of different writers are mixed. Some may be visited twice, after a failed sync. Stops after about
+    /// `bytes_max` bytes. Returns where the next call continues, and whether everything that was written before this
+    /// call has been visited. Records can be appended meanwhile.
     ///
     /// # Errors
     ///

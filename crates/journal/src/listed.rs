@@ -1,8 +1,9 @@
 //! The list of log files, in the file `files`: a line for each with its name and the offset up to which it is synced,
-//! and the CRC-32 of these lines. Without it, a missing file or a missing end would look as if it had never been.
+//! and the CRC-32 of these lines. Without the list, nobody would notice a file that is missing or that has lost its
+//! end.
 //!
-//! It is written after what it says is true, and not synced itself: after a crash it may say too little, never too
-//! much. A list that cannot be read says nothing.
+//! It is written only after the data is synced, and is not synced itself. So after a crash it may list too little, but
+//! never too much. A list that cannot be read counts as empty.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -86,8 +86,8 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if a limit is reached or the disk reports an error, and as [`Log::check_open`]. The
-    /// frame was not appended in that case: the next one overwrites what was written of it.
+    /// `Unavailable` if a limit is reached or the disk reports an error, and as [`Log::check_open`]. In that case the
+    /// frame was not appended, and the next frame overwrites any part of it that was written.
     pub(crate) fn append(
         &mut self,
         segment: u32,

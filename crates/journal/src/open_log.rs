@@ -197,8 +197,9 @@ impl Opened {
     }
 }
 
-/// Cuts the newest file at damage left by power loss: a page of zeros that is followed by frames. Nothing from
-/// there on was synced. Other damage stays, and replay skips it: holes in front of what is known to be `synced` too.
+/// Cuts the newest file at damage left by power loss: a page of zeros that is followed by frames. Nothing from there on
+/// was synced. Other damage stays, and replay skips it. This includes holes before the offset up to which the file is
+/// known to be `synced`.
 fn cut_at_hole(found: &mut Scan, note: Option<u64>, synced: u64) {
     let Some(damage) = found.damage.iter().find(|damage| damage.to > synced).copied() else { return };
     // Data after a failed sync is written again as far as it can be read.

@@ -27,7 +27,7 @@ pub(crate) struct Damage {
     pub(crate) to: u64,
     /// True if a whole page is zero. Such a page did not reach the disk before power was lost.
     pub(crate) hole: bool,
-    /// Number of points in these frames, as far as their headers can be read; else the most that fit.
+    /// Number of points in these frames, as far as their headers can be read; otherwise the largest number that fits.
     pub(crate) points: u64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
     /// Number of bytes from `end` to the last byte that is not zero: a partly written frame.
     pub(crate) tail_bytes: u64,
-    /// The tail, if it holds a frame that was written as a whole: this is damage and no unfinished write.
+    /// The tail, if it holds a frame that was written completely: this is damage, not an unfinished write.
     pub(crate) damaged_tail: Option<Damage>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> FrameReader<'a> {
         Ok(None)
     }
 
-    /// The stored length and the number of points of the frame at `at`, if its header can be right.
+    /// The stored length and the number of points of the frame at `at`, if its header is valid.
     fn header(&mut self, at: u64, to: u64) -> io::Result<Option<(u64, u64)>> {
         let Some(header) = self.bytes(at + PLACE_BYTES as u64, frame::HEADER_BYTES)? else { return Ok(None) };
         let (len, points) = (frame::stored_len(frame::encoded_len(header)), frame::points_in(header));
@@ -154,8 +154,8 @@ impl<'a> FrameReader<'a> {
         Ok(last.is_some_and(|bytes| !is_zero(bytes)))
     }
 
-    /// The number of points in damaged frames from `at` to `to`. Counts 16 bytes as a point where a header cannot
-    /// be right.
+    /// The number of points in damaged frames from `at` to `to`. Counts 16 bytes as a point where a header is not
+    /// valid.
     fn count_points(&mut self, mut at: u64, to: u64) -> io::Result<u64> {
         let mut points = 0;
         while at < to {

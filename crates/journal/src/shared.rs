@@ -164,7 +164,7 @@ impl Shared {
     }
 
     pub(crate) fn hold(&self) -> Hold {
-        // A removal that has begun ends first.
+        // Wait for a removal that has already begun.
         let _guard = lock(&self.changes);
         self.holds.fetch_add(1, Ordering::AcqRel);
         Hold(Arc::clone(&self.holds))

@@ -74,8 +74,8 @@ impl JournalWriter {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if the journal refuses points at the moment. Unwritten records stay in the writer, and
-    /// the next call retries. After `Poisoned` and `Closed` no call succeeds any more.
+    /// `Unavailable` if the journal refuses points at the moment. Unwritten records stay in the writer, and the next
+    /// call retries. After `Poisoned` and `Closed`, all further calls fail.
     pub fn write_out(&mut self) -> Result<usize, JournalError> {
         let mut handed = 0;
         while let Some(frame) = self.waiting.front_mut() {

@@ -101,7 +101,7 @@ fn child_full_disk() {
     let dir = disk.path().join("journal");
     disk.take(SMALL_DISK_MIB / 2);
     let mut load = Load::new(&dir, 0);
-    // Fill the disk and go on until many writes have been refused.
+    // Fill the disk and continue until many writes have been refused.
     let mut refused = 0;
     while refused < 60 {
         load.append(3000);

@@ -1,4 +1,4 @@
-//! Pending rows laid over the answer of the remote store.
+//! Combines pending rows with the answer of the remote store: pending slots win.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ impl Overlay {
         Ok(overlay)
     }
 
-    /// Lays runs over the ranges that they touch. Later calls win.
+    /// Writes runs over the ranges that they touch. Later calls win.
     fn lay(&mut self, batch: &WriteBatch, request: &ReadRequest, ranges: &[usize]) {
         for run in &batch.runs {
             for at in ranges {
@@ -75,13 +75,13 @@ impl Overlay {
         }
     }
 
-    /// The spool's slots alone.
+    /// Only the slots of the spool.
     pub(crate) fn alone(self, request: &ReadRequest) -> Vec<Column> {
         let columns = self.columns.into_iter().zip(&request.ranges);
         columns.map(|(column, range)| column.unwrap_or_else(|| range.unknown())).collect()
     }
 
-    /// Lays the spool's slots over the remote store's answer.
+    /// Replaces slots in the remote store's answer by those of the spool.
     pub(crate) fn over(self, columns: &mut [Column]) {
         for (column, ours) in columns.iter_mut().zip(self.columns) {
             let Some(ours) = ours else { continue };

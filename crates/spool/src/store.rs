@@ -37,8 +37,8 @@ pub struct SpooledStore {
 }
 
 impl SpooledStore {
-    /// Puts `spool` in front of `remote`. `layout` is how the engine cuts raw blocks. Nothing is sent until
-    /// a [`crate::Sender`] runs.
+    /// Puts `spool` in front of `remote`. `layout` says how the engine divides raw slots into blocks. Nothing is sent
+    /// until a [`crate::Sender`] runs.
     pub fn new(
         spool: Spool,
         remote: Arc<dyn RemotePoints>,
@@ -72,8 +72,8 @@ impl SpooledStore {
         Ok(bytes)
     }
 
-    /// The same for all servers, with the rows that were acknowledged since `since_us` (microseconds since the
-    /// epoch).
+    /// Like [`SpooledStore::resend`], but for all servers, and only with the rows that were acknowledged since
+    /// `since_us` (microseconds since the epoch).
     ///
     /// # Errors
     /// If the spool cannot be written.
@@ -262,8 +262,8 @@ fn forget_ranges(spool: &Spool, ranges: &[SlotRange]) -> Result<(), SpoolError> 
     edit_slices(spool, &doomed, clear)
 }
 
-/// Changes the rows of metrics in the spool. `change` gets them with what is doomed of their metric, and returns whether it
-/// has changed them. Damaged rows stay.
+/// Changes the rows of metrics in the spool. `change` gets the rows of a metric and what to delete of it, and returns
+/// whether it has changed the rows. Damaged rows stay.
 fn edit_slices<D>(
     spool: &Spool,
     doomed: &HashMap<Id, Vec<D>>,

@@ -1,4 +1,4 @@
-//! A clock that was ahead and is right again, also across restarts: what comes later wins.
+//! A clock that was ahead and is then corrected, also across restarts: later writes still win.
 #![allow(clippy::unwrap_used)]
 
 mod common;

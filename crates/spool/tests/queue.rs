@@ -223,8 +223,8 @@ fn acknowledged_slices_are_retained_sent_again_and_dropped() {
     assert!(drain(&fixture.open(), 1 << 20).is_empty());
 }
 
-/// A server returns, and again before all is sent: new slices are not delayed, and what is sent again goes on
-/// where it was, also after a restart of this process.
+/// A server returns, and returns again before everything is sent. New slices are not delayed, and sending again
+/// continues where it was, also after a restart of this process.
 #[test]
 fn what_is_sent_again_goes_on_over_returns_and_restarts() {
     let server = Uuid::from_u128(1);
@@ -252,7 +252,7 @@ fn what_is_sent_again_goes_on_over_returns_and_restarts() {
     assert_eq!([(); 4].map(|()| step(&spool, true)), ["b", "c", "d", "a"]);
     assert!(spool.next_resend(1 << 20).unwrap().is_none());
     assert_eq!(spool.stats().resend_bytes, 0);
-    // A read skips what is no longer to be sent, and has everything while it is.
+    // A read skips acknowledged slices once they are not to be sent again; until then it includes all of them.
     fixture.clock.advance(61);
     assert!(seen(&spool, 3).is_empty());
     spool.resend(&[server]).unwrap();
@@ -366,7 +366,7 @@ fn what_is_put_aside_holds_nothing_up_and_stays() {
     assert_eq!((spool.stats().pending_rows, spool.stats().pending_bytes, spool.stats().oldest), (0, 0, None));
     assert!(spool.next_deferred(None, 1 << 20).unwrap().is_empty());
 
-    // What has arrived is retained like everything else, under its timestamp, also over a restart.
+    // Slices that have arrived are retained like all others, under their own timestamps, also across a restart.
     drop(spool);
     let spool = fixture.open();
     let wanted: Vec<String> =

@@ -229,8 +229,8 @@ async fn a_dead_range_that_nobody_names_holds_nothing_up() {
     a_dead_range_holds_nothing_up(true).await;
 }
 
-/// Rows of a range that is known to be down are deferred at once. Without that, the first calls would wait for an
-/// hour with all others behind them.
+/// Rows of a range that is known to be down are deferred at once. Without that, the first calls would wait for an hour
+/// and hold up all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_range_that_is_known_to_be_down_waits_for_nothing() {
     let fixture = Fixture::new();
@@ -249,7 +249,8 @@ async fn a_range_that_is_known_to_be_down_waits_for_nothing() {
     sender.await.unwrap();
 }
 
-/// Rows are deferred at once for a while after the last success, also when all ranges are down. That is said.
+/// Rows are deferred at once for a while after the last success, even if all ranges are down. Then the status shows an
+/// error.
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_that_are_all_down_are_not_taken_for_a_few() {
     let fixture = Fixture::new();

@@ -165,8 +165,8 @@ fn config_of_metrics() -> MetricConfig {
     }
 }
 
-/// Writes the same rows as `create`, two for each metric in two requests, and those of the directories, but
-/// looks nothing up first.
+/// Writes the same rows as `create`, in two requests for each metric, and the rows of the directories, but looks
+/// nothing up first.
 async fn bare_names(session: &Session, config: &Config, total: usize, seed: u32) {
     let text = Names::new(&config.metadata_keyspace());
     let tree = session.prepare(text.insert_tree(false, 4)).await.unwrap();

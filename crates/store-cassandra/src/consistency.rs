@@ -22,9 +22,9 @@ pub(crate) fn consistency(level: Level, session: &Session, keyspace: &str, datac
     }
 }
 
-/// The level for a number of replicas. While the driver does not know the keyspace, as after a start beside nodes
-/// that do not answer, it is the one that fits any number: a row that only one of three replicas confirmed could
-/// be lost with it.
+/// The level for a number of replicas. If the driver does not know the keyspace, for example when nodes do not answer
+/// at the start, the level is `LOCAL_QUORUM`, which is safe for any number: a row that only one of three replicas
+/// confirmed could be lost with that replica.
 fn automatic(replicas: Option<usize>) -> Consistency {
     match replicas {
         Some(0..=2) => Consistency::LocalOne,
@@ -46,7 +46,7 @@ pub(crate) fn decisive(write: Consistency, read: Consistency) -> Consistency {
         _ => 7,
     };
     let level = if rank(read) > rank(write) { read } else { write };
-    // Reads have no level ANY.
+    // There is no level ANY for reads.
     if level == Consistency::Any { Consistency::LocalOne } else { level }
 }
 

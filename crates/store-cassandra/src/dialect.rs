@@ -71,7 +71,7 @@ fn retention_text(retention: &Retention) -> String {
 /// Parses a retention in carbon's spelling (`60s:7d,15m:2y`) or BigGraphite's (`10080*60s:70080*900s`).
 ///
 /// # Errors
-/// A message for the user, if the text is no valid retention in either spelling.
+/// A message for the user, if the text is not a valid retention in either spelling.
 pub fn parse_retention(text: &str) -> Result<Retention, String> {
     if text.contains('*') {
         stages(text).ok_or_else(|| format!("{text:?} is no retention, like 10080*60s:70080*900s"))

@@ -20,7 +20,7 @@ pub(crate) fn connect(operation: impl Into<String>, error: NewSessionError) -> S
     StoreError::with(ErrorKind::Unavailable, operation, error)
 }
 
-/// The error of a result that does not have the expected columns or types: the table is another than ours.
+/// The error of a result that does not have the expected columns or types: the table is not like ours.
 pub(crate) fn answer(
     operation: impl Into<String>,
     error: impl std::error::Error + Send + Sync + 'static,

@@ -16,7 +16,7 @@ pub struct TableInUse {
     pub table: Table,
     /// Whether this process has written or read it since its start.
     pub is_used: bool,
-    /// Why it cannot be used; `None` if nothing is wrong as far as known.
+    /// Why it cannot be used; `None` if no problem is known.
     pub trouble: Option<String>,
 }
 

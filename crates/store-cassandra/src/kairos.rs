@@ -48,10 +48,10 @@ pub struct KairosKeyspace {
 }
 
 impl KairosKeyspace {
-    /// Connects to a keyspace, with user, password and TLS of `config`; to its contact points if none are given.
+    /// Connects to a keyspace, with user, password and TLS of `config`, and with its contact points if none are given.
     ///
     /// # Errors
-    /// `Unavailable` if no server answers, `Invalid` if this is no keyspace of a KairosDB.
+    /// `Unavailable` if no server answers, `Invalid` if this is not a keyspace of a KairosDB.
     pub async fn connect(
         config: &Config,
         keyspace: &str,
@@ -129,7 +129,8 @@ impl KairosTables for KairosKeyspace {
                 };
             }
         }
-        // As version 1.3 decides when it opens the keyspace: one that already has names is an old one.
+        // The rule by which version 1.3 decides when it opens the keyspace: a keyspace that already has metric names is
+        // an old one.
         let Some(table) = self.table("string_index") else { return Ok(KairosUnit::Legacy) };
         let text = format!("SELECT column1 FROM {table} WHERE key = textAsBlob('metric_names') LIMIT 1");
         let pages = self.all(&text, ()).await?;
@@ -151,7 +152,7 @@ impl KairosTables for KairosKeyspace {
         }
         if let Some(table) = self.table("row_key_index") {
             let pages = self.all(&format!("SELECT DISTINCT key FROM {table}"), ()).await?;
-            // A key that is no text is of no metric that can be asked for.
+            // A key that is not UTF-8 is not the name of a metric that can be imported.
             metrics.extend(column::<Vec<u8>>(&pages)?.into_iter().flat_map(String::from_utf8));
         }
         Ok(metrics.into_iter().collect())

@@ -1,5 +1,6 @@
-//! Reads from each node which of its starts it is in. A node that was started again may have lost rows that it
-//! had confirmed, so they have to be sent again. A node that was only unreachable or hung still has them.
+//! Finds out when a node was started again, from a number that each node has for its current start. A node that was
+//! started again may have lost rows that it had confirmed, so they have to be sent again. A node that was only
+//! unreachable or hung still has them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,9 +31,9 @@ const NAMED_MAX: usize = 10;
 struct Seen {
     /// A number that grows with each start of the node, and when the request was sent that read it.
     start: Option<(i32, Instant)>,
-    /// The connection was lost after that.
+    /// The connection was lost after that request.
     was_lost: bool,
-    /// The last request was sent then.
+    /// When the last request was sent.
     asked: Option<Instant>,
 }
 
@@ -62,7 +63,7 @@ impl Starts {
         self.lock().iter().map(list).collect()
     }
 
-    /// Forgets nodes that are not known any more and adds those that are new. Returns the nodes to ask now.
+    /// Forgets nodes that are no longer known, and adds new ones. Returns the nodes to ask now.
     fn due(&self, connected: &HashMap<Uuid, bool>, asking: &HashSet<Uuid>, now: Instant) -> Vec<Uuid> {
         let mut all = self.lock();
         all.retain(|node, _| connected.contains_key(node));
@@ -71,7 +72,7 @@ impl Starts {
             let seen = all.entry(*node).or_default();
             if !is_connected {
                 seen.was_lost = true;
-                // Ask at once when it is back.
+                // Ask the node at once when it is back.
                 seen.asked = None;
             } else if !asking.contains(node)
                 && seen.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_EVERY)
@@ -110,7 +111,7 @@ impl Starts {
     }
 }
 
-/// Asks the nodes until the future is dropped, all side by side. Calls `restarted` for each node that was
+/// Asks the nodes until the future is dropped, all of them concurrently. Calls `restarted` for each node that was
 /// started again since the last answer, and `looked` in each round with the known nodes.
 pub(crate) async fn watch(
     session: &Session,
@@ -250,14 +251,14 @@ mod tests {
         let (starts, now) = (Starts::default(), Instant::now());
         let both = HashMap::from([(NODE, true), (OTHER, true)]);
         assert_eq!(starts.due(&both, &HashSet::new(), now).len(), 2);
-        // One hangs: the other is asked again after the pause.
+        // One node hangs: the other one is asked again after the pause.
         let asking = HashSet::from([OTHER]);
         assert!(starts.due(&both, &asking, now).is_empty());
         assert_eq!(starts.due(&both, &asking, now + ASK_EVERY), [NODE]);
         // A node that comes back is asked at once.
         starts.due(&HashMap::from([(NODE, false), (OTHER, true)]), &asking, now + ASK_EVERY);
         assert_eq!(starts.due(&both, &asking, now + ASK_EVERY), [NODE]);
-        // An unknown start is listed as such, and a node that left is not.
+        // A node with an unknown start is listed as such, and a node that has left is not listed.
         assert!(starts.due(&HashMap::from([(OTHER, true)]), &asking, now).is_empty());
         let list = starts.list();
         assert_eq!((list.len(), list[0].node, list[0].start), (1, OTHER, None));

@@ -56,7 +56,8 @@ pub(crate) struct Tables {
     written: DashSet<Table>,
     /// Tables that could be used at least once.
     used: DashSet<Table>,
-    /// Tables that the last check found unusable, with the reason. Replaced as a whole, so it has one lock.
+    /// Tables that the last check found unusable, with the reason. The whole map is replaced at once, so it has one
+    /// lock.
     unfit: RwLock<HashMap<Table, String>>,
 }
 

@@ -354,7 +354,7 @@ impl<'a> Rows<'a> {
                 let mut row = mine.row();
                 let one_wins = matches!(method, Aggregation::Last | Aggregation::Percentile(_));
                 if one_wins && mine.loses_to(same) {
-                    // Whoever merges the two may take the value of ours, so it must be the one that wins.
+                    // Whoever merges the two rows may use the value of ours, so ours must have the value that wins.
                     row.value = same.row().value;
                 }
                 let other_replicas = open.other_replicas.of_others(own.replica());

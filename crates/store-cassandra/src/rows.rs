@@ -48,7 +48,7 @@ fn rest(share: Share, position: Option<Vec<u8>>) -> Result<TokenRange, StoreErro
     Ok(TokenRange { first, ..whole })
 }
 
-/// The last token that a page covers: that of its last row if the page is full, else the end of the range.
+/// The last token that a page covers: that of its last row if the page is full, otherwise the end of the range.
 fn reach(range: TokenRange, rows: usize, limit: usize, last: Option<i64>) -> i64 {
     if rows >= limit { last.unwrap_or(range.last) } else { range.last }
 }

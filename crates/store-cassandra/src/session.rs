@@ -31,7 +31,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// The longest pause between two attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How often the driver reads the schema again that has changed, for the replication of the keyspaces.
+/// How often the driver reads the schema again, so that changes to the replication of the keyspaces are noticed.
 const REFRESH: Duration = Duration::from_secs(30);
 
 /// The role of a cluster that holds only names.
@@ -142,7 +142,8 @@ impl Clusters {
 }
 
 impl Cluster {
-    /// Starts to connect to a cluster with a keyspace of others, to read it. `role` is what it holds, for messages.
+    /// Starts to connect to a cluster in order to read a keyspace of another program. `role` says what the cluster
+    /// holds, for messages.
     pub(crate) fn for_reading(
         config: &Config,
         keyspace: &str,
@@ -246,7 +247,7 @@ impl Cluster {
         self.shared.changes.load(Ordering::Acquire)
     }
 
-    /// The ids of the nodes that it has now.
+    /// The ids of the nodes that the cluster has now.
     ///
     /// # Errors
     /// `Unavailable` if there is no connection.
@@ -306,7 +307,8 @@ fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
     shared.link.send_replace(Link::Failed(why));
 }
 
-/// The last cause in a text of the driver. What is before it are the driver's layers, which help nobody.
+/// The innermost cause in an error text of the driver. The text before it names the driver's layers, which does not
+/// help operators.
 fn innermost(why: &str) -> &str {
     const LAYERS: [&str; 3] = [
         "Failed to perform initial cluster metadata fetch: ",
@@ -378,7 +380,7 @@ impl Settings {
         }
     }
 
-    /// What is said while no node is connected.
+    /// The text for operators while no node is connected.
     fn lost(&self) -> String {
         format!(
             "no node of the cluster of {} is connected any more; the contact points are {}",

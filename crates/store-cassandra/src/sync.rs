@@ -103,8 +103,8 @@ impl CassandraStore {
     /// server's default. Waits for a connection.
     ///
     /// # Errors
-    /// `Invalid` if the server has no such compression; else the error of the request, if the server's schema
-    /// cannot be read.
+    /// `Invalid` if the server does not have this compression; otherwise the error of the request, if the server's
+    /// schema cannot be read.
     pub async fn plan_sync(
         &self,
         tables: &BTreeSet<Table>,
@@ -121,8 +121,8 @@ impl CassandraStore {
     /// nodes agree on the schema.
     ///
     /// # Errors
-    /// `Invalid` if the server refuses a statement, e.g. because SASI indexes are disabled; else the error of
-    /// the request. Statements that ran before remain in effect, and the rest is not run.
+    /// `Invalid` if the server refuses a statement, e.g. because SASI indexes are disabled; otherwise the error of the
+    /// request. Statements that ran before remain in effect, and the rest is not run.
     pub async fn sync(&self, plan: &SyncPlan, done: &mut dyn FnMut(&Statement)) -> Result<(), StoreError> {
         let points = self.clusters.points.wait().await?;
         let names = self.clusters.names.wait().await?;

@@ -15,9 +15,9 @@ const UNKNOWN_US: i64 = 300_000_000;
 pub(crate) struct Timestamps(Arc<AtomicI64>);
 
 impl Timestamps {
-    /// Continues after an earlier process that gave timestamps up to about `last_us` (microseconds since the
-    /// epoch). This has an effect only if that is in the future: then the clock was ahead, and without it a
-    /// change would lose against those of that process.
+    /// Continues after an earlier process that gave timestamps up to about `last_us` (microseconds since the epoch).
+    /// This has an effect only if `last_us` is in the future: then the clock was ahead, and changes by this process
+    /// would lose against those of the earlier one.
     pub(crate) fn continue_after(&self, last_us: i64) {
         if last_us > now_us() {
             self.0.fetch_max(last_us.saturating_add(UNKNOWN_US), Ordering::Relaxed);

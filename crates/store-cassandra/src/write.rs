@@ -106,10 +106,10 @@ impl PointWriter {
         self.write_for(batch, timestamp_us, &[]).await.map(|_| ())
     }
 
-    /// The same for the rows that are kept on one of these nodes, given by their host ids; for all rows if there
-    /// is none. Returns the number of rows. Rows for some nodes are confirmed by all their replicas, unless one of
-    /// these is not connected: after its return a node is still down for others for a while, and a quorum would
-    /// confirm rows that it never gets.
+    /// Like [`PointWriter::write_runs_at`], but writes only rows that are kept on one of these nodes, given by their
+    /// host ids; all rows if no node is given. Returns the number of rows. If nodes are given, all replicas of a row
+    /// have to confirm it, unless one of them is not connected. The reason: for a while after the return of a node the
+    /// others still consider it down, and a quorum would confirm rows that the node never gets.
     ///
     /// # Errors
     /// As [`PointWriter::write_runs_at`].
@@ -204,8 +204,8 @@ impl PointWriter {
         self.tables.refused()
     }
 
-    /// Keeps the requests whose partition is on one of the nodes, and those of which that is not known. All
-    /// replicas have to confirm what they can.
+    /// Keeps only the requests whose partition is on one of the nodes, and those for which this is not known. All of
+    /// their replicas have to confirm them where possible.
     async fn keep_requests_of(&self, session: &Session, requests: &mut Vec<Request>, nodes: &[Uuid]) {
         let mut kept = Vec::with_capacity(requests.len());
         for mut request in requests.drain(..) {
@@ -250,7 +250,7 @@ impl PointWriter {
                     let why = error.source.as_ref().map_or_else(String::new, ToString::to_string);
                     self.tables.forget(request.table, &why);
                 }
-                // Too few for all replicas may be enough for the level of the writes.
+                // Too few replicas are up for the level ALL, but they may be enough for the usual level of writes.
                 if !request.is_for_all && matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Timeout) {
                     self.ranges.failed(session, &statements, &request, datacenter);
                 }

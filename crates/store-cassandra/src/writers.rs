@@ -13,13 +13,13 @@ use crate::metadata::NameStore;
 
 /// How long rows may carry writer ids after these were registered or renewed.
 const VALID_FOR: Duration = Duration::from_secs(86_400);
-/// How much longer than that and the longest window ids stay taken: for clocks that differ, and for requests
-/// that are on their way.
+/// How much longer ids stay taken, after `VALID_FOR` and the longest window, to allow for clocks that differ and for
+/// requests that are on their way.
 const MARGIN: Duration = Duration::from_secs(86_400);
 
 /// The time of registration of a process that never registers, such as a command.
 const NEVER: i64 = i64::MIN;
-/// The time of registration of ids that may not be used any more.
+/// The time of registration of ids that may no longer be used.
 const LOST: i64 = i64::MIN + 1;
 
 /// The writer identity and whether rows may carry it.
@@ -62,8 +62,8 @@ impl SharedIdentity {
         self.0.registered_ms.store(LOST, Ordering::Release);
     }
 
-    /// Whether rows may carry the identity. They may not if its registration was not renewed for a day, because
-    /// another instance may take it soon after. A clock that went back by a day counts too. Ask after `get`.
+    /// Whether rows may carry the identity. They may not if its registration was not renewed for a day, because another
+    /// instance may take it soon after. A clock that went back by a day counts too. Call it after `get`.
     pub(crate) fn is_valid(&self, now_ms: i64) -> bool {
         let at = self.0.registered_ms.load(Ordering::Acquire);
         at == NEVER || now_ms.abs_diff(at) <= VALID_FOR.as_millis() as u64
@@ -83,8 +83,8 @@ struct Registered {
     age: Duration,
 }
 
-/// How long writer ids are taken after their last renewal. Then all windows are closed for which their owner
-/// can have stored a part, so a new owner replaces none of its open ones.
+/// For how long writer ids stay taken after their last renewal. After this time, every window of which their owner may
+/// have stored a part is closed. So a new owner of the ids cannot replace an open window.
 fn taken_for(longest_window: Duration) -> Duration {
     VALID_FOR + MARGIN + longest_window
 }
@@ -125,7 +125,7 @@ impl NameStore {
         }
         let values = (i16::from(replica), first.cast_signed(), instance, host);
         self.run("register the writer", self.text.insert_writer(), values).await?;
-        // Looks again: another instance may have registered the ids at the same time.
+        // Checks the rows again: another instance may have registered the ids at the same time.
         let rows = self.writers(replica, first, last).await?;
         Ok(rows.iter().any(|row| row.instance == Some(instance)) && !rows.iter().any(is_others))
     }

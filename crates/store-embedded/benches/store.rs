@@ -165,7 +165,7 @@ fn reads(store: &EmbeddedStore, all: &[Metric], last: u32, what: &str) {
             let pick = |i: usize| &all[(round * 7919 + i * 104_729) % all.len()];
             let ranges = (0..metrics).map(|i| range(pick(i), RAW, 0, last, len)).collect();
             let request = ReadRequest { ranges, ..Default::default() };
-            // Twice: the first warms the caches.
+            // Run twice: the first run warms the caches.
             for warm in [false, true] {
                 let start = Instant::now();
                 let columns = runtime.block_on(store.read(&request)).unwrap();

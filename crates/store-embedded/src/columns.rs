@@ -1,8 +1,9 @@
-//! Columns that were read lately, decoded. Dashboards repeat their queries, and repeated reads get a copy.
+//! A cache of decoded columns that were read lately. Dashboards repeat their queries, and a repeated read gets a copy
+//! from the cache.
 //!
-//! Every write of a metric makes its columns stale. A writer calls [`Columns::written`] after its commit
-//! and before it returns. A column is kept together with the state of before its read ([`Columns::mark`]),
-//! so that one which a write may have overtaken is never returned.
+//! Every write of a metric makes its columns stale. A writer calls [`Columns::written`] after its commit and before it
+//! returns. A column is cached together with the mark that its metric had before the read ([`Columns::mark`]). If a
+//! write came in between, the mark has changed, and the column is never returned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,10 +19,10 @@ use crate::catalogue::StageKey;
 /// The number of marks, which metrics share. A write also drops the columns of metrics with the same mark.
 const MARKS: usize = 1 << 18;
 
-/// Maximum number of slots after the end of a range that are read as well, for requests a little later.
+/// Most slots after the end of a range that are read as well, for requests that come a little later.
 const AHEAD: u32 = 64;
 
-/// Bytes of an entry beside its values.
+/// Bytes of an entry besides its values.
 const ENTRY_BYTES: usize = 200;
 
 /// A typical length, to estimate the number of entries: a day of minutes.
@@ -31,7 +32,7 @@ const COLUMN_BYTES: u64 = 12 << 10;
 pub(crate) struct Columns {
     /// `None` when the settings leave no room.
     cache: Option<Cache<Owner, Arc<Kept>, Bytes>>,
-    /// How often metrics with this mark were written; wraps.
+    /// For each mark, how often the metrics that share it were written; wraps.
     marks: Box<[AtomicU32]>,
 }
 
@@ -68,7 +69,7 @@ impl Columns {
         }
     }
 
-    /// The kept column for a range.
+    /// The cached column for a range.
     pub(crate) fn get(&self, range: &SlotRange) -> Option<Column> {
         let kept = self.cache.as_ref()?.get(&owner(range))?;
         let covers = kept.range.from <= range.from && range.until <= kept.range.until;
@@ -80,7 +81,7 @@ impl Columns {
         Mark(self.of(id).load(Ordering::Acquire))
     }
 
-    /// A wider range to read instead, so that its column serves for a while. `None` when nothing is kept.
+    /// A wider range to read instead, so that its column can serve later requests. `None` if nothing is cached.
     pub(crate) fn wider(&self, range: &SlotRange) -> Option<SlotRange> {
         self.cache.as_ref()?;
         let ahead = (range.until - range.from).min(AHEAD);
@@ -97,7 +98,7 @@ impl Columns {
         answer
     }
 
-    /// Makes the columns of a metric stale: its rows were written or deleted.
+    /// Makes the columns of a metric stale, because its rows were written or deleted.
     pub(crate) fn written(&self, id: &MetricId) {
         if self.cache.is_some() {
             self.of(id).fetch_add(1, Ordering::Release);

@@ -55,7 +55,7 @@ struct Piece {
     slots: Range<usize>,
     /// Position of the first of them in the block.
     at: usize,
-    /// The stored row need not be read: all of its slots are replaced.
+    /// True if the piece replaces all slots of the stored row, so that the row need not be read.
     whole: bool,
 }
 
@@ -124,7 +124,8 @@ impl CommitPlan {
             self.expired += u64::from(slots.end - slots.start);
             return;
         }
-        // Raw blocks have the engine's length. A layer with another length gets a new layer on top.
+        // Raw blocks have the engine's length. If the newest layer has blocks of another length, a new layer is added
+        // on top.
         let wanted = (!stage.key.coarse).then_some(self.raw_slots);
         let live = stage.buckets.get(&bucket).and_then(|bucket| bucket.live(wanted));
         let Some(layer) = live else {
@@ -144,7 +145,7 @@ impl CommitPlan {
             let slots = (slot - run.first_slot) as usize..(until - run.first_slot) as usize;
             let known = values[slots.clone()].iter().filter(|value| !value.is_nan()).count();
             if known == 0 && !run.whole {
-                // A gap in a run changes nothing.
+                // Unknown slots of a run change nothing.
                 slot = until;
                 continue;
             }
@@ -162,7 +163,7 @@ impl CommitPlan {
     }
 
     fn miss(&mut self, key: StageKey, slot: u32, run: &Run) {
-        // Coarse blocks are as long as the engine's whole runs of that stage.
+        // A whole run of a coarse stage is one block, so a new layer gets blocks of that length.
         let block_slots = match (key.coarse, run.whole) {
             (false, _) => self.raw_slots,
             (true, true) => run.len.max(1),
@@ -230,7 +231,7 @@ impl CommitPlan {
         core.stats.slots_expired.add(self.expired);
         let rotate = |keyspace: &Keyspace| pressure::rotate_when_full(keyspace, core.config.memtable_bytes.0);
         let committed = batch.commit();
-        // Also after a failed commit, part of which may have been written.
+        // Even after a failed commit, because a part of it may have been written.
         rows.runs.iter().for_each(|run| core.columns.written(&run.id));
         if committed.is_ok() {
             core.host.committed(number);
@@ -256,7 +257,7 @@ impl Encoder<'_> {
     /// Reads the stored row into `block`. Returns `false` when there is none or it is lost.
     ///
     /// # Errors
-    /// Those that may pass, such as too few file descriptors: the row must not be overwritten then.
+    /// Errors that may pass, such as too few file descriptors. The row must then not be overwritten.
     fn load(&mut self, core: &Core, layer: &Layer, key: &Key) -> Result<bool, StoreError> {
         let row = match layer.keyspace.get(key) {
             Ok(Some(row)) => row,
@@ -278,7 +279,7 @@ impl Encoder<'_> {
         Ok(decoded.is_ok())
     }
 
-    /// Lays the pieces of a row over the block, after clearing it if `clean`.
+    /// Writes the pieces of a row over the block, which is cleared first if `clean` is set.
     fn lay(&mut self, layer: &Layer, pieces: &[Piece], clean: bool) {
         if clean {
             self.block.reset(layer.block_slots() as usize, layer.coarse);

@@ -11,7 +11,7 @@ use plumbago_telemetry::Counter;
 
 use crate::store::lock;
 
-/// What reads of points do about damage, and what to do.
+/// The consequence of damage that reads of points find, and what to do about it.
 const SKIPPED: &str = "its damaged rows are left out of answers, and their points are lost unless a backup has them. \
                        `plumbago repair store --dry-run` counts what can still be read";
 
@@ -29,8 +29,8 @@ impl DamageReporter {
         Self { counter, all, examined: Arc::default() }
     }
 
-    /// Counts one damaged row, or one damaged block of rows that cannot be told apart. The first one of a keyspace
-    /// starts a search for the damaged files, on a thread of its own.
+    /// Counts one damaged row, or one damaged block whose rows cannot be counted. The first one of a keyspace starts a
+    /// search for the damaged files, on a thread of its own.
     pub(crate) fn report(&self, keyspace: &Keyspace, what: &dyn Display, why: &dyn Display) {
         self.counter.add(1);
         let path = keyspace.path().to_owned();
@@ -64,7 +64,7 @@ impl DamageReporter {
         self.all.found(&newest.unwrap_or_else(|| dir.to_owned()), text);
     }
 
-    /// Says more about damage that was found, and adds to the number of lost points.
+    /// Replaces the text about damage that was found, and adds to the number of lost points.
     pub(crate) fn retext(&self, files: &[PathBuf], text: &str, lost: u64) {
         self.all.lose_points(lost);
         files.iter().for_each(|file| self.all.found(file, text));

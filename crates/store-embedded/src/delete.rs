@@ -1,5 +1,5 @@
-//! Deleting metrics and ranges of time, by tombstones in every layer: one for each block. A block of which slots are left is
-//! written anew. Rare, unlike expiry, which drops whole buckets.
+//! Deletes metrics and ranges of time, with a tombstone in every layer for each block. A block that keeps some of its
+//! slots is rewritten. Such deletions are rare, unlike expiry, which drops whole buckets.
 
 use std::ops::Range;
 
@@ -55,7 +55,7 @@ pub(crate) fn delete_ranges(core: &Core, open: &Open, ranges: &[SlotRange]) -> R
 }
 
 fn delete_stage(core: &Core, open: &Open, deletion: &Deletion) -> Result<(), StoreError> {
-    // As in a commit: no layer is replaced meanwhile.
+    // As in a commit: no layer may be replaced meanwhile.
     let catalogue = read(&open.catalogue);
     let Some(stage) = catalogue.stages.get(&deletion.key) else { return Ok(()) };
     if let Some(deleted) = &mut *lock(&open.deleted_in_merge) {
@@ -113,7 +113,7 @@ fn delete_rows(core: &Core, open: &Open, id: &MetricId, layer: &Layer) -> Result
     changes.commit()
 }
 
-/// What deleting some slots makes of a row.
+/// What a row becomes when some of its slots are deleted.
 enum Cleared {
     Same,
     Empty,
@@ -165,7 +165,7 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// What a row becomes without these slots.
+    /// Deletes these slots from a row, and returns what the row becomes.
     fn cleared(
         &self,
         key: &[u8],
@@ -182,7 +182,7 @@ impl Changes<'_> {
             return Cleared::Empty;
         }
         if block.decode(key, row, len as usize, self.layer.coarse).is_err() {
-            // Readers do not see it either.
+            // Readers skip such a row as well.
             self.core.damage.report(&self.layer.keyspace, &id, &"checksum mismatch");
             return Cleared::Same;
         }

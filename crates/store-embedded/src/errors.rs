@@ -8,8 +8,8 @@ pub(crate) fn write_error(operation: impl Into<String>, error: fjall::Error) -> 
     StoreError::with(kind(cause_of(&error, Access::Write)), operation, error)
 }
 
-/// An error of reading rows. [`ErrorKind::Corrupt`] stands for rows that are lost: damaged, or on a part of
-/// the disk that cannot be read any more.
+/// An error of reading rows. [`ErrorKind::Corrupt`] means that rows are lost: they are damaged, or on a part of the
+/// disk that can no longer be read.
 pub(crate) fn read_error(operation: impl Into<String>, error: fjall::Error) -> StoreError {
     StoreError::with(kind(cause_of(&error, Access::Read)), operation, error)
 }

@@ -1,4 +1,4 @@
-//! Long columns of values: pco where that is smaller, which it is from a few hundred values on.
+//! Encodes long columns of values, with pco where that is smaller. It is smaller from a few hundred values on.
 //!
 //! The first byte of a long column has both low bits set; that of a short one never has. Bit 2 says that a
 //! column of ones for the known slots comes first. Bits 4–7 are the exponent of ten at which the values are
@@ -25,7 +25,7 @@ pub(crate) fn encode(values: &[f64], effort: u8, out: &mut Vec<u8>) {
     codec::encode(values, out);
     let end = out.len();
     let known: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
-    // pco's own header is about as large.
+    // pco's own header is about as large as that.
     if known.len() < PCO_SLOTS_MIN || end - start < 16 {
         return;
     }

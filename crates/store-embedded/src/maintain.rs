@@ -14,8 +14,8 @@ use crate::merge::{Merged, merge};
 use crate::open::Open;
 use crate::store::{Core, lock, read};
 
-/// Bytes of logs beyond which all keyspaces are flushed. fjall drops a log only when every keyspace has
-/// written its rows of it to tables, and a keyspace with few writes never does that by itself.
+/// Bytes of logs beyond which all keyspaces are flushed. fjall drops a log only when every keyspace has written its
+/// rows in that log to tables. A keyspace with few writes never does this by itself.
 const LOG_BYTES_MAX: u64 = 128 << 20;
 
 /// A closed bucket is merged once nothing was written to it for this long, in seconds.
@@ -24,7 +24,7 @@ const QUIET: i64 = 600;
 const PATIENCE: i64 = 6 * 3600;
 const DAY: i64 = 86_400;
 
-/// A coarse bucket is old enough to be merged as it fills after this many windows.
+/// A coarse bucket can be merged while it is still filling, once this many windows have passed.
 const OPEN_WINDOWS: i64 = 24;
 
 /// Result of [`EmbeddedStore::maintain`].
@@ -58,8 +58,8 @@ pub struct Step {
 }
 
 impl EmbeddedStore {
-    /// Drops expired buckets and merges those that are due. Blocks for a long time if a day of many metrics is
-    /// merged; reads and commits go on. Calls `progress` from time to time, and stops when it returns `false`.
+    /// Drops expired buckets and merges those that are due. Blocks for a long time if a day of many metrics is merged;
+    /// reads and commits continue. Calls `progress` from time to time, and stops when it returns `false`.
     ///
     /// # Errors
     /// If the database cannot be read or written. A bucket that cannot be merged is only counted in the report.
@@ -166,7 +166,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Drops expired buckets whole.
+/// Drops the buckets that have expired.
 fn expire(core: &Core, open: &Open) -> Result<u64, StoreError> {
     let now = core.clock.now();
     let stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();
@@ -236,7 +236,7 @@ fn is_due(core: &Core, stage: &StageBuckets, number: u32, bucket: &Bucket, now: 
         let quiet = written.is_none_or(|written| now - written >= QUIET) || now >= closed + PATIENCE;
         return quiet && is_worth_it(bucket);
     }
-    // A bucket of a long span is merged as it fills, unless it is closed soon.
+    // A bucket that spans a long time is merged while it is still filling, unless it will be closed soon.
     let age = DAY.max(OPEN_WINDOWS * resolution);
     let oldest = bucket.layers.iter().filter_map(|layer| match layer.kind {
         Kind::Fresh { since, .. } => Some(since),

@@ -1,9 +1,8 @@
-//! Merging a bucket: the rows of all its layers become long blocks in one new layer.
+//! Merges a bucket: turns the rows of all its layers into long blocks in one new layer.
 //!
-//! The new layer is a new keyspace, filled by ingestion, which becomes durable as a whole when it is
-//! finished. Then the bucket's catalogue row is replaced and synced, and only then are the old layers
-//! deleted. A crash leaves either the new or the old keyspaces without a row that names them; the next
-//! start deletes those.
+//! The new layer is a new keyspace, filled by fjall's ingestion. It becomes durable all at once when the ingestion is
+//! finished. Then the bucket's catalogue row is replaced and synced, and only then are the old layers deleted. A crash
+//! leaves either the new or the old keyspaces without a row that names them; the next start deletes those.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -174,8 +173,7 @@ impl<'a> Cursor<'a> {
                     _ => {}
                 },
                 Some(Err(_)) => {
-                    // Part of the table is lost. The bucket is left as it is, so that its sound rows stay
-                    // readable.
+                    // Part of the table is lost. The bucket stays as it is, so that its sound rows remain readable.
                     return match self.rows.next() {
                         Some(Err(error)) => Err(error),
                         _ => Ok(None),
@@ -186,7 +184,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Lays this source's rows of a metric over the bucket's slots.
+    /// Writes this source's rows of a metric over the bucket's slots.
     fn lay(
         &mut self,
         core: &Core,
@@ -261,7 +259,7 @@ fn switch(
     open.delete_keyspaces(sources.iter().map(|source| source.keyspace.clone()).collect())
 }
 
-/// Deletes from the new layer what was deleted while it was written.
+/// Repeats in the new layer the deletions that were made while it was written.
 fn deleted_again(
     core: &Core,
     open: &Open,

@@ -1,4 +1,5 @@
-//! The names and their copy. Every name is in two keyspaces, so that a damaged table of one of them loses none.
+//! The names and a copy of them. Every name is in two keyspaces, so that no name is lost when a table of one of them is
+//! damaged.
 //!
 //! The copy is written in the same batches. It is read only where the names are damaged. A directory of an older
 //! version gets its copy in the background ([`fill_copy`]).
@@ -14,7 +15,7 @@ use crate::errors::{host_error, write_error};
 use crate::open::Open;
 use crate::store::{Core, lock};
 
-/// Row of the catalogue that says that the copy has all names.
+/// Row of the catalogue which says that the copy has all names.
 const COPY_IS_WHOLE: &str = "names-copy";
 /// Names that one batch copies.
 const COPIED_AT_ONCE: usize = 10_000;
@@ -36,7 +37,7 @@ impl Names {
         batch.remove(&self.copy, name);
     }
 
-    /// Notes that the copy has all names, because there are none yet.
+    /// Notes that the copy has all names. Called while there are no names yet.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -46,7 +47,8 @@ impl Names {
             .map_err(|error| write_error("mark the copy of the names", error))
     }
 
-    /// Adds to each of the two keyspaces the names that only the other has, after tables of one were taken out.
+    /// Adds to each of the two keyspaces the names that only the other one has. Called after a repair has taken tables
+    /// out.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -78,11 +80,11 @@ impl Names {
         pressure::rotate_when_full(&self.copy, max_bytes)
     }
 
-    /// Visits names in order from `from` on, and those in damaged blocks from the copy. Stops when `visit` returns
-    /// `false`. Returns what damage it met.
+    /// Visits names in order, from `from` on. Takes those in damaged blocks from the copy. Stops when `visit` returns
+    /// `false`. Returns the damage that it met.
     pub(crate) fn scan(&self, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Met {
         let mut met = Met::default();
-        // Where the names before this key are to be taken from the copy.
+        // While this is set, the names from this key up to the next readable one are taken from the copy.
         let gap = std::cell::RefCell::new(None::<Vec<u8>>);
         let places = std::cell::Cell::new(0);
         let mut stopped = false;
@@ -107,7 +109,7 @@ impl Names {
         met
     }
 
-    /// Visits the names of the copy in a gap. Returns whether `visit` wants more.
+    /// Visits the names of the copy in a gap. Returns `false` if `visit` did.
     fn scan_copy(
         &self,
         from: &[u8],
@@ -166,7 +168,7 @@ pub(crate) fn is_whole(open: &Open) -> bool {
     open.system.get(COPY_IS_WHOLE).is_ok_and(|row| row.is_some())
 }
 
-/// Copies all names to the copy, if that was not done. For directories of older versions.
+/// Copies all names to the copy, if that was not done yet. For directories of older versions.
 ///
 /// # Errors
 /// If the database cannot be written.

@@ -1,5 +1,5 @@
-//! A second copy of the metrics' numbers in the journal, in the file `numbers`. They are in the state rows too, but
-//! without them the journal's points of a metric whose state row is damaged could not be told from others.
+//! A second copy of the metrics' numbers in the journal, in the file `numbers`. The state rows have them too. But if
+//! the state row of a metric is damaged, only this copy tells which points of the journal belong to the metric.
 //!
 //! The file is the line `plumbago-numbers 1`, then groups of up to 4096 entries (u32 number, 16-byte id,
 //! little-endian), each group followed by its CRC-32. It is written at a start if the number of metrics changed.

@@ -27,15 +27,16 @@ const WRITE_TABLES_MAX: Duration = Duration::from_secs(5);
 const STAGE_PREFIX: &str = "stage/";
 const BUCKET_PREFIX: &str = "bucket/";
 const COMMITS: &str = "commits";
-/// Left by a repair that took tables out.
+/// A file that a repair leaves behind when it has taken tables out.
 const RESCUED: &str = plumbago_fjall_host::RESCUED;
 const KEEPER_PREFIX: &str = "keeper.";
-/// fjall's list of keyspaces takes 66 MB after 250 of them (measured); see [`Open::is_worn`].
+/// The number of new keyspaces after which the database is opened again. fjall's list of keyspaces takes 66 MB after
+/// 250 of them (measured); see [`Open::is_worn`].
 const CREATED_MAX: usize = 128;
 const LAYER_PREFIX: &str = "points.";
-/// Slots in a block of a coarse bucket in the past.
+/// Slots in a block of a coarse bucket that is past.
 const PAST_SLOTS: u32 = 128;
-/// A bucket is past when it ended this many seconds ago.
+/// A bucket is past once it ended this many seconds ago.
 const PAST_AFTER: i64 = 86_400;
 
 pub(crate) struct Open {
@@ -45,7 +46,7 @@ pub(crate) struct Open {
     pub(crate) system: Keyspace,
     pub(crate) state: Keyspace,
     pub(crate) names: Names,
-    /// Damage was met in the names; see [`crate::rebuild`].
+    /// Set when a read has met damage in the names; see [`crate::rebuild`].
     pub(crate) names_damaged: AtomicBool,
     pub(crate) configs: Configs,
     /// When metrics were last read.
@@ -55,7 +56,7 @@ pub(crate) struct Open {
     pub(crate) writer: Mutex<()>,
     /// Held while layers are added or replaced.
     pub(crate) creation: Mutex<()>,
-    /// What was deleted during a merge, which the merged layer must not bring back.
+    /// The deletions during a merge, which the merged layer must not undo.
     pub(crate) deleted_in_merge: Mutex<Option<Vec<Deletion>>>,
     /// The number of the newest commit.
     commits: AtomicU64,
@@ -97,7 +98,7 @@ impl Open {
             let text = "it holds the catalogue, which was written anew from its second copy; nothing is lost";
             core.damage.found(damaged, 1, text);
         }
-        // Tables were taken out: their rows are restored from copies.
+        // A repair has taken tables out: restore their rows from copies.
         let rescued = core.dir.join(RESCUED);
         let is_rescued = rescued.exists();
         let newest = system.get(COMMITS).map_err(|error| read_error("read the catalogue", error))?;
@@ -149,7 +150,7 @@ impl Open {
                 StoreError::with(ErrorKind::Unavailable, format!("remove {}", rescued.display()), error)
             })?;
         }
-        // After damage, a keyspace that nothing names may be all that is left of some points.
+        // After damage, a keyspace that no bucket names may be all that is left of some points.
         if is_sound {
             open.drop_orphans()?;
         }
@@ -223,8 +224,8 @@ impl Open {
             .map_err(|error| write_error(format!("open keyspace {name}"), error))
     }
 
-    /// True when the database should be opened again: until then fjall keeps every version of its list of
-    /// keyspaces, and n changes take n² kB.
+    /// True if the database should be opened again. Until then fjall keeps every version of its list of keyspaces, so
+    /// that n changes take n² kB.
     pub(crate) fn is_worn(&self) -> bool {
         self.created.load(Ordering::Relaxed) >= CREATED_MAX
     }
@@ -261,8 +262,8 @@ impl Open {
                 continue;
             }
             let is_past = stage.end_of(number) * u64::from(key.stage.resolution) < past;
-            // Windows that close one by one get a row each. No more of them close in the past: what is written there
-            // is a history, or seldom.
+            // Windows that close one after the other get a row each. In a past bucket no more windows close: what is
+            // written there is the history of a metric, or a rare late point.
             let block_slots = if key.coarse && is_past { block_slots.max(PAST_SLOTS) } else { block_slots };
             let kind = Kind::Fresh { block_slots, since: core.clock.now() };
             let layer = Arc::new(self.create_layer(&stage, number, kind, core.clock.now())?);
@@ -349,9 +350,9 @@ impl Open {
 
     /// Deletes keyspaces. Their files go with the last handle.
     ///
-    /// The keyspace with the highest id must stay. At a start fjall continues from the highest id that it
-    /// finds, and a keyspace that reuses the id of a deleted one is taken for deleted at the start after
-    /// that. An empty keyspace is kept for that.
+    /// The keyspace with the highest id must stay. At a start fjall gives new keyspaces the ids after the highest one
+    /// that it finds. If a keyspace gets the id of a deleted one, the next start takes it for deleted. So an empty
+    /// keyspace with the highest id is kept.
     pub(crate) fn delete_keyspaces(&self, doomed: Vec<Keyspace>) -> Result<(), StoreError> {
         let Some(highest) = doomed.iter().map(Keyspace::id).max() else { return Ok(()) };
         self.keep_highest_id(highest, &doomed)

@@ -48,9 +48,9 @@ pub(crate) fn state() -> KeyspaceCreateOptions {
         .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
-/// Names: looked up one by one and scanned in order; neighbouring names are much alike. Filters and indexes
-/// are partitioned: whole ones take a megabyte per table, and from 6 million names on the cache did not
-/// hold them, so that every look-up read one from the disk.
+/// Names: looked up one by one and scanned in order; neighbouring names are similar. Filters and indexes are
+/// partitioned: unpartitioned ones take a megabyte per table. With 6 million names or more the cache could not hold
+/// them, so that every look-up read one from the disk.
 pub(crate) fn names() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -59,7 +59,7 @@ pub(crate) fn names() -> KeyspaceCreateOptions {
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
 }
 
-/// The copy of the names: written with them, and read in order or not at all.
+/// The copy of the names: written together with them, and rarely read, then in order.
 pub(crate) fn names_copy() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)

@@ -1,4 +1,4 @@
-//! Reading: the rows of every layer are laid over each other in a column.
+//! Reads columns: the rows of newer layers replace those of older ones slot by slot.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
 /// Reads columns. Damaged rows are reported, and their slots are unknown.
 ///
 /// # Errors
-/// A row that could not be read now but may be sound, if `include_retained` is set: callers that compute
-/// rows from the answer must not take a failing disk for slots without points.
+/// A row that could not be read now but may be sound, if `include_retained` is set: callers that compute rows from the
+/// answer must not mistake a failing disk for slots without points.
 pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
     let mut reader =
         Reader { core, open, stage: None, block: Block::default(), damaged: false, failure: None };
@@ -41,17 +41,17 @@ pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Result<Ve
 struct Reader<'a> {
     core: &'a Core,
     open: &'a Open,
-    /// The stage of the previous range: neighbouring ranges mostly have the same.
+    /// The stage of the previous range. The next range mostly has the same one.
     stage: Option<Arc<StageBuckets>>,
     block: Block,
     /// A row of the column is damaged.
     damaged: bool,
-    /// Why a row could not be read that may be sound.
+    /// Why a row that may be sound could not be read.
     failure: Option<StoreError>,
 }
 
 impl Reader<'_> {
-    /// A kept column, or else the stored one.
+    /// The cached column, or else the stored one.
     fn column(&mut self, range: &SlotRange) -> Column {
         let columns = &self.core.columns;
         if range.from >= range.until {
@@ -65,7 +65,7 @@ impl Reader<'_> {
         let mark = columns.mark(&range.id);
         self.damaged = false;
         let column = self.stored(&wider);
-        // Columns with damage are not kept, so that it is reported at each read.
+        // A column with damage is not cached, so that each read reports the damage.
         if self.damaged { part(&column, &wider, range) } else { columns.keep(mark, &wider, column, range) }
     }
 

@@ -1,4 +1,4 @@
-//! When metrics were last read, kept to the day: one small row for each metric that was ever read.
+//! Keeps the day on which each metric was last read: one small row for each metric that was ever read.
 //!
 //! The rows help an operator to find metrics that nobody looks at. Nothing else depends on them, so a row that cannot be
 //! read counts as none.
@@ -17,13 +17,15 @@ use crate::store::{Core, EmbeddedStore, lock, run_blocking};
 
 /// The keyspace: id to day.
 pub(crate) const KEYSPACE: &str = "reads";
-/// The row with the day from which on reads were noted. No id is so short.
+/// The row with the first day on which reads were noted. Its key is shorter than any id.
 const SINCE: &[u8] = b"since";
 const DAY: i64 = 86_400;
-/// Places of metrics that memory remembers as noted on this day, so that they are not looked up again: 1 MiB. A power of two.
+/// Size of the table of metrics that are known to be noted today, so that they are not looked up again. It takes 1 MiB.
+/// Must be a power of two.
 const PLACES: usize = 1 << 17;
 
-/// Metrics that were noted today. Each has one place, where another one may take over; the rows tell all of them.
+/// Metrics that were noted today. Several metrics share a place in the table, and the last one takes it over; only the
+/// rows are complete.
 #[derive(Debug, Default)]
 pub(crate) struct NotedToday(Mutex<(u32, Vec<u64>)>);
 
@@ -61,7 +63,7 @@ fn place(id: &MetricId) -> usize {
     short(id) as usize & (PLACES - 1)
 }
 
-/// Ids are hashes: a part of one is as good as another hash. It is never 0, which stands for no metric.
+/// Ids are hashes, so a part of one serves as a hash. It is never 0, which stands for no metric.
 fn short(id: &MetricId) -> u64 {
     id.0[8..].try_into().map_or(1, u64::from_le_bytes).max(1)
 }

@@ -1,5 +1,5 @@
 //! Replaces a keyspace with damaged tables by a new one with the rows that can be read. Otherwise every start would
-//! skip the damaged places again, also the newer versions of their rows, and a compaction would fail at them.
+//! skip the damaged places again, together with newer versions of their rows, and a compaction would fail at them.
 
 use std::path::Path;
 
@@ -79,7 +79,7 @@ impl Role {
             .map_err(|error| write_error(format!("open keyspace {name}"), error))
     }
 
-    /// Whether a keyspace had this role before it was replaced.
+    /// Whether a keyspace of this name has, or had, one of the roles.
     pub(crate) fn had(name: &str) -> bool {
         Self::ALL.iter().any(|role| {
             let rest = name.strip_prefix(role.name());
@@ -92,8 +92,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Copies the rows of `old` that can be read to a new keyspace, and makes that one the keyspace of the role. It is
-/// used once the database was opened again. The caller keeps others from writing to `old`.
+/// Copies the rows of `old` that can be read to a new keyspace, and makes that one the keyspace of the role. The new
+/// keyspace is used once the database was opened again. The caller keeps others from writing to `old`.
 ///
 /// # Errors
 /// If the database cannot be written. The old keyspace stays in use then.

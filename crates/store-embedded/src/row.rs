@@ -10,8 +10,8 @@ use crate::long_block;
 
 pub(crate) const KEY_BYTES: usize = 20;
 
-/// fjall has checksums of its own; this one catches what goes wrong around them. Three bytes miss one
-/// damaged row in 16 million.
+/// fjall has checksums of its own; this one catches damage that happens outside of them. Three bytes miss one damaged
+/// row in 16 million.
 const CHECK_BYTES: usize = 3;
 
 pub(crate) type Key = [u8; KEY_BYTES];
@@ -37,7 +37,7 @@ pub(crate) struct Damaged;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Block {
     pub(crate) values: Vec<f64>,
-    /// Counts; as long as the values in coarse stages, else empty.
+    /// Counts; as many as values in coarse stages, otherwise empty.
     pub(crate) counts: Vec<RowCount>,
     scratch: Vec<f64>,
 }
@@ -158,7 +158,7 @@ mod tests {
         #[test]
         fn garbage_is_damage(row in prop::collection::vec(any::<u8>(), 0..100), coarse: bool) {
             let mut block = Block::default();
-            // One in 16 million passes the checksum; none may panic.
+            // One damaged row in 16 million passes the checksum. Decoding must not panic even then.
             let _ = block.decode(&key(&MetricId([1; 16]), 1), &row, 30, coarse);
         }
     }

@@ -22,7 +22,7 @@ fn row(open: &Open, name: &str, value: &[u8]) -> MetricRow {
     MetricRow { name: name.to_owned(), config, created_on, updated_on: None, read_on, problem }
 }
 
-/// Names are assigned to the parts by a hash, since their order is that of the tree.
+/// Names are assigned to the parts by a hash, because their order is alphabetical and would give unequal parts.
 fn is_in(share: Share, name: &[u8]) -> bool {
     let (from, to) = share.bounds();
     (from..=to).contains(&xxhash_rust::xxh3::xxh3_64(name))

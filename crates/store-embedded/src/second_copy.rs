@@ -19,9 +19,9 @@ const FILE: &str = "catalogue-copy";
 const TITLE: &[u8] = b"plumbago-catalogue 1\n";
 const SYSTEM: u8 = b's';
 const CONFIGS: u8 = b'c';
-/// The row that says that a later keyspace of the catalogue has all rows.
+/// The row which says that a later keyspace of the catalogue has all rows.
 const WHOLE: &str = "whole";
-/// Rows that are not copied, by the beginning of their key.
+/// Rows that are not copied, by the prefix of their key.
 const NOT_COPIED: [&[u8]; 4] = [b"commits", b"held", b"hidden/", b"whole"];
 
 /// A row: its keyspace, key and value.
@@ -112,7 +112,8 @@ fn is_sound(keyspace: &Keyspace) -> bool {
     keyspace.iter().all(|row| row.into_inner().is_ok())
 }
 
-/// The keyspace of the catalogue, written anew from the copy if it is damaged. Also returns the damaged one.
+/// The keyspace of the catalogue. If it is damaged, it is rewritten from the copy, and the damaged keyspace is returned
+/// too.
 ///
 /// # Errors
 /// `Corrupt` if the copy is damaged too.

@@ -1,4 +1,4 @@
-//! State rows as the start reads them, and how many points they held at the last clean stop.
+//! Reads state rows for the start, and the number of points that they held at the last clean stop.
 
 use plumbago_model::MetricId;
 use plumbago_store::StoreError;

@@ -108,19 +108,19 @@ impl EmbeddedStore {
         synced
     }
 
-    /// Why commits are refused, while they are because a write or sync failed.
+    /// Why commits are refused after a failed write or sync; `None` while they are accepted.
     pub fn trouble(&self) -> Option<String> {
         self.core.host.trouble()
     }
 
     /// Holds the store's files as they are now, by links in the new directory `links` on the same file system. Commits
-    /// and reads go on. For backups.
+    /// and reads continue. For backups.
     ///
     /// # Errors
     /// `Unavailable` if the disk fails or the store is being opened again, `Closed` after [`Self::close`].
     pub fn hold(&self, links: &Path) -> Result<Vec<HeldFile>, StoreError> {
         let open = self.core.open()?;
-        // No keyspace may come or go meanwhile.
+        // No keyspace may be created or deleted meanwhile.
         let _creation = lock(&open.creation);
         plumbago_fjall_host::hold(&self.core.dir, links, Some(&open.fjall)).map_err(host_error)
     }
@@ -194,7 +194,7 @@ impl Core {
             return self.host.get().map_err(host_error);
         };
         let open = Open::from_disk(self, opening.database().clone())?;
-        // A failed write may have been read and may be gone now.
+        // The cache may have columns from a failed write, whose rows may be gone now.
         self.columns.clear();
         let newest = open.newest_commit();
         opening.finish(open, newest).map_err(host_error)
@@ -267,7 +267,7 @@ impl FlushStore for EmbeddedStore {
         match self.core.watch(rebuilt) {
             Ok(()) if state || names => self.core.renew(),
             Ok(()) => Ok(()),
-            // For example on a full disk. The start can go on, and the next one tries again.
+            // For example on a full disk. The start continues, and the next one tries again.
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,

@@ -1,5 +1,5 @@
 //! The number of the newest commit that is known to be synced, in the file `synced`. If the database has fewer commits,
-//! its log has lost some: a log that is cut looks like one that was never longer.
+//! its log has lost some: a log that was cut off looks like one that never was longer.
 //!
 //! The file is written after each sync and not synced itself, so it may say too little, never too much.
 

@@ -11,7 +11,7 @@ use crate::store::read;
 /// What the store holds.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Usage {
-    /// Each stage by its role, raw ones first.
+    /// The usage of each stage in each role, raw stages first.
     pub stages: Vec<StageUsage>,
     /// Bytes of the tables of state rows.
     pub state_bytes: u64,
@@ -51,10 +51,10 @@ impl StageUsage {
     }
 }
 
-/// What the tables say of themselves, without a row being read.
+/// What the metadata of the tables says, without reading a row.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct TableUsage {
-    /// Each stage by its role, raw ones first.
+    /// The tables of each stage in each role, raw stages first.
     pub stages: Vec<StageTables>,
     /// Bytes of the tables of state rows.
     pub state_bytes: u64,
@@ -75,10 +75,10 @@ pub struct StageTables {
     pub buckets: u64,
     /// When the oldest bucket begins, in seconds since the epoch.
     pub since: u64,
-    /// Rows of blocks as they were flushed, also those in memory. A row that was replaced counts once more until
-    /// fjall has compacted its tables.
+    /// Rows of blocks as they were flushed, including rows in memory. A row that was replaced counts twice until fjall
+    /// has compacted its tables.
     pub fresh_rows: u64,
-    /// Rows of long blocks, counted alike.
+    /// Rows of long blocks, counted in the same way.
     pub merged_rows: u64,
     /// Bytes of their tables on the disk.
     pub bytes: u64,
@@ -88,7 +88,7 @@ impl EmbeddedStore {
     /// Returns what the tables say of themselves; `None` while the database is closed. Reads no row, but lists the
     /// files of the logs, so it may block for a moment.
     pub fn table_usage(&self) -> Option<TableUsage> {
-        // A database that has to be opened again stays closed: who asks for figures need not wait for it.
+        // If the database has to be opened again, this call does not do it: statistics are not worth the wait.
         let open = self.core.host.get().ok()?;
         let mut stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();
         stages.retain(|stage| !stage.buckets.is_empty());

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// A metric, and the name that it gets too.
+/// A metric, and the name of its copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricCopy {
     /// The canonical name of the metric.
@@ -18,7 +18,8 @@ pub struct MetricCopy {
 /// How metrics are copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// The copied slots win over those that a metric of the new name has in the store. Otherwise these stay.
+    /// The copied slots replace those that a metric of the new name has in the store. Otherwise the slots of that
+    /// metric stay.
     pub overwrites: bool,
     /// The deletion of each metric begins once its copy is whole and durable.
     pub moves: bool,
@@ -33,28 +34,28 @@ pub struct CopyReport {
     pub created: bool,
     /// Slots and windows that were stored.
     pub stored: u64,
-    /// Those whose slot was known already under the new name.
+    /// Slots and windows that the metric of the new name already had, so that they were not stored.
     pub kept: u64,
-    /// Windows folded anew because they have points of both.
+    /// Windows that were folded again because both metrics have points of them.
     pub folded: u64,
-    /// Those that have expired, or that no stage of the new metric takes.
+    /// Slots and windows that have expired, or for which the new metric has no stage.
     pub left_out: u64,
     /// The deletion of the metric has begun. The caller deletes it from the stores, and ends the deletion.
     pub is_going: bool,
-    /// It was to be deleted, and stays, since it goes on getting points. Those that it had before are copied.
+    /// The metric was to be deleted but stays, because it keeps getting points. Its earlier points are copied.
     pub stays: bool,
-    /// Why nothing was copied; empty if it was. A short reason stands before the first colon.
+    /// Why nothing was copied; empty if it was. The text before the first colon is a short form of the reason.
     pub refused: String,
 }
 
 /// Copies metrics.
 #[async_trait]
 pub trait MetricCopier: Send + Sync + Debug {
-    /// Copies metrics, all stages with values and counts, to different names. None of the new names is one of the old
-    /// ones. The reports have the same order. Repeating it counts nothing twice.
+    /// Copies metrics with all stages, values and counts. The names must all be different, and no new name may be one
+    /// of the old ones. The reports have the order of `copies`. Repeating the call counts nothing twice.
     ///
     /// # Errors
-    /// If the store fails. Some of the metrics may be copied by then; no deletion has begun then.
+    /// If the store fails. Some of the metrics may be copied by then, but no deletion has begun.
     async fn copy_metrics(
         &self,
         copies: Vec<MetricCopy>,

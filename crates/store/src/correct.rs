@@ -1,8 +1,8 @@
 //! Compares the rows of a closed window with the fold of its raw slots, and says which rows make them equal.
 //!
-//! Each daemon corrects the windows of its own replica. What it writes is first of all its own row
-//! ([`own_part`]): where values are added, that row alone can correct all others. A minimum, a maximum, a last
-//! value or a percentile of another writer cannot be taken back that way, so its row is replaced.
+//! Each daemon corrects the windows of its own replica. It writes first of all its own row ([`own_part`]): where the
+//! values of writers are added, that row alone can correct all others. A minimum, a maximum, a last value or a
+//! percentile of another writer cannot be subtracted, so the row of that writer is replaced.
 
 use plumbago_model::{Aggregation, Window};
 
@@ -28,7 +28,7 @@ pub struct Correction {
     pub others: Vec<(WriterIdentity, WindowRow)>,
 }
 
-/// What is to be done about a window.
+/// What to do about a window.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// Readers get the folded window.
@@ -106,7 +106,7 @@ fn correct(method: Aggregation, whole: Window, own: WriterIdentity, rows: &[Writ
     Correction { own: own_part(method, whole, merged.row()), others: others.map(replaced).collect() }
 }
 
-/// True if a row of another writer keeps readers from the value of the whole window.
+/// True if a row of another writer hides the value of the whole window from readers.
 fn hides(method: Aggregation, row: WindowRow, whole: Window) -> bool {
     let differs = row.value.to_bits() != whole.value.to_bits();
     match method {
@@ -125,8 +125,8 @@ fn hides(method: Aggregation, row: WindowRow, whole: Window) -> bool {
     }
 }
 
-/// True if slots that were counted once are not among the folded ones: no writer counts a slot twice, so none
-/// counts more than there are. What negative rows take back is not held against a writer.
+/// True if slots were counted that are not among the folded ones. No writer counts a slot twice, so no writer should
+/// count more slots than were folded. Negative counts of the replica's rows are allowed for.
 fn has_lost_slots(whole: Window, replica: u8, rows: &[WriterRow]) -> bool {
     let of_replica = || rows.iter().filter(|row| row.writer.replica() == replica && !row.row.value.is_nan());
     let taken_back: i64 = of_replica().map(|row| i64::from(row.row.count.get()).min(0)).sum();
@@ -161,7 +161,7 @@ fn by_writer<'a>(
     known.filter(|(_, row)| !row.value.is_nan()).collect()
 }
 
-/// True if the window equals the fold, but for the rounding of sums that were added in another order.
+/// True if the window equals the fold, except for the rounding of sums that were added in another order.
 fn is_same(method: Aggregation, window: Window, folded: Folded) -> bool {
     let whole = folded.window;
     let is_equal = window.value.to_bits() == whole.value.to_bits();

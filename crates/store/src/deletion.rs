@@ -24,9 +24,9 @@ pub struct RangeReport {
     pub is_busy: bool,
     /// Points of the raw stage in the range. Only a dry run counts those in the store.
     pub points: u64,
-    /// Windows of coarser stages that lie within the range as a whole. Only a dry run counts them.
+    /// Windows of coarser stages that lie entirely within the range. Only a dry run counts them.
     pub windows: u64,
-    /// Windows at the borders of the range that were folded anew from what is left.
+    /// Windows at the borders of the range that were folded again from what is left.
     pub folded: u64,
     /// Windows at the borders of the range that stay as they are, because the slots they were folded from have
     /// expired.

@@ -105,8 +105,8 @@ pub trait RowStore: Send + Sync + Debug {
     /// If the rows cannot be read.
     async fn look_up_rows(&self, names: &[&str]) -> Result<Vec<Option<MetricRow>>, StoreError>;
 
-    /// Since when reads are noted, in seconds since the epoch; `None` if that is not known, as where another program
-    /// noted them before. A metric that was read before that time has no [`MetricRow::read_on`].
+    /// The time since which reads are noted, in seconds since the epoch. `None` if it is not known, for example because
+    /// another program noted reads before. A metric whose last read was before that time has no [`MetricRow::read_on`].
     ///
     /// # Errors
     /// If the time cannot be read.

@@ -1,6 +1,7 @@
-//! Events as peers tell them to each other. No store keeps them: each daemon has those that were posted to it.
+//! Events, as daemons on the same store send them to each other. No store keeps them: each daemon has those that were
+//! posted to it.
 
-/// An event with an id that no event of another daemon has.
+/// An event. Its id is unique among the events of all daemons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PeerEvent {
     /// Number of the event.

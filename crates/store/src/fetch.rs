@@ -18,7 +18,7 @@ pub struct FetchRequest {
     pub from: i64,
     /// End of the range in seconds since the epoch, inclusive.
     pub until: i64,
-    /// The time that the request takes for now, in seconds since the epoch. Stages are chosen by it.
+    /// The time that the request takes as the current time, in seconds since the epoch. It decides which stage answers.
     pub now: i64,
 }
 
@@ -52,8 +52,8 @@ pub struct Provenance {
     pub from_peers: usize,
     /// Slots with a value from the store's tables.
     pub from_store: usize,
-    /// Windows that have a value and are unknown in the answer, since too few of their raw slots are known for the
-    /// metric's xFilesFactor. They do not count above.
+    /// Windows that have a value but are shown as unknown, because too few of their raw slots are known for the
+    /// metric's xFilesFactor. They are not part of the counts above.
     pub hidden: usize,
 }
 

@@ -57,10 +57,11 @@ pub trait FlushStore: Store {
     /// known.
     fn report_damaged_states(&self, _text: &str, _lost: u64) {}
 
-    /// Notes the numbers of metrics in the journal, `count` of them: a second copy of what is in the state rows.
+    /// Stores the numbers that metrics have in the journal, `count` of them. This is a second copy: the state rows have
+    /// them too.
     fn note_numbers(&self, _count: usize, _numbers: &mut dyn Iterator<Item = (u32, MetricId)>) {}
 
-    /// Visits the numbers of the last [`FlushStore::note_numbers`], as far as they can be read.
+    /// Visits the numbers stored by the last [`FlushStore::note_numbers`], as far as they can be read.
     fn noted_numbers(&self, _visit: &mut dyn FnMut(u32, MetricId)) {}
 
     /// Notes at a clean stop how many points the state rows hold.
@@ -71,7 +72,7 @@ pub trait FlushStore: Store {
         Ok(())
     }
 
-    /// The number noted at the last clean stop, and removes it. `None` after a crash.
+    /// Returns the number noted at the last clean stop, and removes the note. `None` after a crash.
     ///
     /// # Errors
     /// If the store cannot be read.

@@ -1,4 +1,4 @@
-//! The history of metrics from another program: finished slots of all stages, for a store that may be in use.
+//! The history of metrics, taken from another program: finished slots of all stages, for a store that may be in use.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use crate::StoreError;
 pub struct HistoryStage {
     /// Seconds per slot.
     pub resolution: u32,
-    /// Known slots in the order of time: when each begins, in seconds since the epoch, and the value that readers got
-    /// of it; with `counts`, the value as it is stored. Never NaN.
+    /// Known slots in the order of time, each with its start in seconds since the epoch and its value. The value is the
+    /// one that readers got or, if there are `counts`, the one that is stored. Never NaN.
     pub points: Vec<(u32, f64)>,
-    /// Of a coarse stage how many raw slots each of the points was folded from, if that is known of all; else empty.
+    /// In a coarse stage, the number of raw slots that each point was folded from. Empty if this is not known for all
+    /// points.
     pub counts: Vec<u32>,
 }
 
@@ -25,7 +26,7 @@ pub struct HistoryStage {
 pub struct History {
     /// The canonical name.
     pub name: String,
-    /// Its configuration, unless the metric exists.
+    /// The configuration for a new metric. An existing metric keeps its own.
     pub config: Arc<MetricConfig>,
     /// Its stages, the finest first. They may differ from those of the configuration.
     pub stages: Vec<HistoryStage>,
@@ -38,7 +39,7 @@ impl History {
     }
 }
 
-/// What a store has of one metric, for a store that is to have the same.
+/// The content of one metric in a store, for copying it to another store.
 #[derive(Debug, Clone)]
 pub struct StoredMetric {
     /// All stages with values and counts.
@@ -47,10 +48,10 @@ pub struct StoredMetric {
     pub ahead: Vec<(u32, f64)>,
 }
 
-/// How a history is laid over what is stored.
+/// How a history is combined with what is already stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HistoryOptions {
-    /// The history wins a slot that is stored already. Otherwise the stored point stays.
+    /// A slot of the history replaces one that is stored already. Otherwise the stored point stays.
     pub overwrites: bool,
     /// Counts what would be done and changes nothing.
     pub dry_run: bool,
@@ -65,9 +66,9 @@ pub struct HistoryReport {
     pub differs: bool,
     /// Points that were stored.
     pub stored: u64,
-    /// Points whose slot was known already, with another value or the same. The known point stayed.
+    /// Points whose slot already had a value, be it another or the same. The stored value stays.
     pub kept: u64,
-    /// Windows folded anew because they have points of both.
+    /// Points of a stage that the metric does not have and that fits into no stage, and points that have expired.
     pub folded: u64,
     /// Points of stages that the metric does not have and no stage can take, and points that have expired.
     pub left_out: u64,
@@ -78,7 +79,8 @@ pub struct HistoryReport {
 /// Stages that a history is stored into while other points of the metrics may arrive.
 #[async_trait]
 pub trait HistorySink: Send + Sync + Debug {
-    /// Stores histories of different metrics. The reports have the same order. Repeating it changes nothing.
+    /// Stores histories of different metrics. The reports have the order of the histories. Repeating the call changes
+    /// nothing.
     ///
     /// # Errors
     /// If the store fails. Some of the histories may be stored by then.

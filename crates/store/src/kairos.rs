@@ -1,4 +1,4 @@
-//! The tables of a KairosDB, for an import: what the servers have, not yet decoded.
+//! The tables of a KairosDB, for an import. The content is returned as the servers have it, not yet decoded.
 
 use std::fmt::Debug;
 
@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use crate::{Share, StoreError};
 
-/// How a keyspace counts the time within a row.
+/// The unit in which a keyspace counts the time within a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KairosUnit {
-    /// Milliseconds, shifted by a bit: a keyspace that has had data before version 1.3.
+    /// Milliseconds, shifted left by one bit, in a keyspace that had data before version 1.3.
     Legacy,
     /// Milliseconds.
     Milliseconds,
@@ -26,11 +26,11 @@ pub struct KairosCells {
     pub cells: Vec<(u32, usize, bool)>,
     /// The values, one after the other.
     pub values: Vec<u8>,
-    /// Cells whose column name has not four bytes.
+    /// Cells whose column name does not have four bytes.
     pub damaged: u64,
 }
 
-/// Cells of several rows, and where to go on.
+/// Cells of several rows, and where to continue.
 #[derive(Debug, Clone, Default)]
 pub struct KairosPage {
     /// The cells.
@@ -42,11 +42,11 @@ pub struct KairosPage {
 /// A keyspace of a KairosDB. Nothing is ever written to it.
 #[async_trait]
 pub trait KairosTables: Send + Sync + Debug {
-    /// How the keyspace counts the time within a row. One that no version since 1.3 has opened does not say it; it is
-    /// found as that version does.
+    /// The unit in which the keyspace counts the time within a row. A keyspace that was never opened by version 1.3 or
+    /// later does not state it; the unit is then found by the rule of that version.
     ///
     /// # Errors
-    /// If the servers do not answer, or this is no keyspace of a KairosDB.
+    /// If the servers do not answer, or if this is not a keyspace of a KairosDB.
     async fn unit(&self) -> Result<KairosUnit, StoreError>;
 
     /// A page of the cells in a part of the token ring.
@@ -55,13 +55,13 @@ pub trait KairosTables: Send + Sync + Debug {
     /// If the servers do not answer.
     async fn scan(&self, share: Share, position: Option<Vec<u8>>) -> Result<KairosPage, StoreError>;
 
-    /// The metrics that the indexes know, of both generations; each once, sorted.
+    /// The metrics that the indexes of both generations have, each once, sorted.
     ///
     /// # Errors
     /// If the servers do not answer.
     async fn metrics(&self) -> Result<Vec<String>, StoreError>;
 
-    /// The row times of a metric in the index of the versions since 1.2, in milliseconds since the epoch.
+    /// The row times of a metric, in milliseconds since the epoch, from the index of KairosDB 1.2 and later.
     ///
     /// # Errors
     /// If the servers do not answer.
@@ -77,7 +77,7 @@ pub trait KairosTables: Send + Sync + Debug {
         row_time_ms: i64,
     ) -> Result<Vec<(String, Vec<(String, String)>)>, StoreError>;
 
-    /// The row keys of a metric in the index of the versions before 1.2.
+    /// The row keys of a metric, from the index of versions before 1.2.
     ///
     /// # Errors
     /// If the servers do not answer.
@@ -93,10 +93,10 @@ pub trait KairosTables: Send + Sync + Debug {
 /// Connects to keyspaces of KairosDBs.
 #[async_trait]
 pub trait KairosConnector: Send + Sync + Debug {
-    /// Connects to a keyspace. Without contact points to those of the configuration, with its user and its TLS.
+    /// Connects to a keyspace. Uses user and TLS of the configuration, and its contact points if none are given.
     ///
     /// # Errors
-    /// If no server answers, or this is no keyspace of a KairosDB.
+    /// If no server answers, or if this is not a keyspace of a KairosDB.
     async fn connect(
         &self,
         keyspace: &str,

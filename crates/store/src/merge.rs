@@ -65,7 +65,7 @@ pub fn needs_write_time(method: Aggregation) -> bool {
 pub struct ReplicaWindow {
     value: f64,
     count: RowCount,
-    /// Orders rows of which only one can win: time or count, then writer. The greatest wins.
+    /// The order of rows of which only one can win: by time or count, then by writer. The greatest wins.
     rank: (i64, u16),
     is_known: bool,
     split: SplitWindow,
@@ -121,7 +121,7 @@ impl ReplicaWindow {
         if self.is_known { WindowRow { value: self.value, count: self.count } } else { WindowRow::NONE }
     }
 
-    /// True if both have rows, and one of `other` wins where only one can win.
+    /// For methods where only one row can win: true if both have rows and the winner is one of `other`.
     pub fn loses_to(&self, other: &Self) -> bool {
         self.is_known && other.is_known && self.rank < other.rank
     }
@@ -190,7 +190,8 @@ impl SlotWindow {
         windows.reduce(|best, other| if other.1.count > best.1.count { other } else { best })
     }
 
-    /// The fullest window, as a writer of the replica `own` sees it, whose rows are not among these.
+    /// The window of the fullest of these replicas, for a writer of the replica `own`. The rows of that replica must
+    /// not be among them.
     pub fn of_others(&self, own: u8) -> OtherReplica {
         let seen = |(replica, window)| OtherReplica { window, wins_ties: replica < own };
         self.fullest().map_or(OtherReplica::default(), seen)
@@ -202,9 +203,9 @@ impl SlotWindow {
     }
 }
 
-/// Merges this writer's row of a slot with the windows of the others. `same_replica` is merged with it, and
-/// the other replica wins if it counts more slots than both, or as many and its number is lower. Returns
-/// `None` if no window is left.
+/// Merges this writer's row of a slot with the windows of the others. `same_replica` is merged with it, and the other
+/// replica wins if it counts more slots than both together, or as many while [`OtherReplica::wins_ties`] is set.
+/// Returns `None` if there is no window.
 pub fn merge_with_others(
     method: Aggregation,
     own: WindowRow,
@@ -217,7 +218,8 @@ pub fn merge_with_others(
         merged.add(method, WriterRow { writer, part: 0, row, written_us: 0, is_full: false });
     };
     add(0, same_replica);
-    // Where only one row can win, the higher id does. So this writer's row has it, being the newer one.
+    // Where only one row can win, the one with the higher writer id does. So this writer's row gets the higher id,
+    // because it is the newer one.
     add(IDS_PER_WRITER, own);
     match (merged.window(), other.window) {
         (own, Window { count: 0, .. }) => own,
@@ -238,13 +240,13 @@ pub fn own_part(method: Aggregation, whole: Window, others: WindowRow) -> Window
     let count = row.count - others.count;
     match method {
         _ if adds_up(method) => WindowRow { value: whole.value - others.value, count },
-        // The fullest row wins, and no row is fuller than the whole.
+        // The row with the highest count wins, and no row counts more slots than the whole.
         Aggregation::Percentile(_) => row,
         _ => WindowRow { value: whole.value, count },
     }
 }
 
-/// True if the values of several writers are added, so that a row can correct what another one has too much.
+/// True if the values of several writers are added, so that one row can correct what another one counts too much.
 pub(crate) fn adds_up(method: Aggregation) -> bool {
     matches!(method, Aggregation::Average | Aggregation::AvgZero | Aggregation::Sum | Aggregation::Count)
 }
@@ -377,7 +379,7 @@ mod tests {
         assert_eq!(merge_with_others(Aggregation::Sum, correction, NONE, none), None);
         let full = window(4.0, 2);
         assert_eq!(merge_with_others(Aggregation::Sum, correction, NONE, other(full)), Some(full));
-        // They count as soon as there is something to correct, whoever has stored it.
+        // Corrections take effect as soon as there is something to correct, whoever has stored it.
         let whole = WindowRow::from(window(70.0, 70));
         for (own, same) in [(correction, whole), (whole, correction)] {
             assert_eq!(merge_with_others(Aggregation::Sum, own, same, none), Some(window(55.0, 60)));

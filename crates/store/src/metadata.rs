@@ -85,8 +85,8 @@ pub trait MetadataStore: Store {
     /// A transient error if the caller has to retry; some metrics may exist by then.
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError>;
 
-    /// Changes the aggregation method of a metric and leaves the rest of its configuration. Ignored if there is no
-    /// such metric.
+    /// Changes the aggregation method of a metric and keeps the rest of its configuration. Ignored if there is no such
+    /// metric.
     ///
     /// # Errors
     /// A transient error if the caller has to retry.
@@ -104,7 +104,7 @@ pub trait MetadataStore: Store {
         self.create(metrics).await
     }
 
-    /// A configuration as it is read after it was stored: a store may ignore the factor.
+    /// The configuration that readers get after this one was stored: a store may ignore the factor.
     fn as_read(&self, config: Arc<MetricConfig>) -> Arc<MetricConfig> {
         config
     }

@@ -114,9 +114,9 @@ impl SlotRange {
 pub struct ReadRequest {
     /// The ranges to read. The answer has one column for each, in this order.
     pub ranges: Vec<SlotRange>,
-    /// Also reads rows that a remote store has acknowledged and the local disk still retains, in case the
-    /// remote store lost them. A remote store also asks as many replicas as confirm a write, so that one that
-    /// lags is not taken for the whole. Slower; set it where rows are computed from the answer.
+    /// Also reads rows that a remote store has acknowledged and the local disk still retains, in case the remote store
+    /// lost them. A remote store also asks as many replicas as confirm a write, so that a replica that lags does not
+    /// decide the answer. This is slower; set it if rows are computed from the answer.
     pub include_retained: bool,
     /// Pending rows of peers, which replace what those writers have in the store.
     pub peers: Vec<PeerRows>,
@@ -172,8 +172,8 @@ impl Column {
     }
 }
 
-/// The length of a store's blocks. The engine flushes a metric when a block is complete, so that each block
-/// is written once and whole.
+/// The length of a store's blocks. The engine flushes a metric when a block is complete, so that each block is written
+/// only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockLayout {
     /// Slots in a raw block. A metric's blocks start where `(slot + phase) % raw_slots == 0`.

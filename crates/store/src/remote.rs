@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use crate::{Column, ReadRequest, SlotRange, StoreError, WriteBatch, WriteLimits};
 
-/// A write of which some runs were not acknowledged.
+/// A write that was acknowledged only in part.
 #[derive(Debug)]
 pub struct WriteRefusal {
-    /// Why they were not.
+    /// Why the other runs were not acknowledged.
     pub error: StoreError,
     /// Indexes into the batch of the runs that were not acknowledged. Empty if the store cannot tell;
     /// then none counts as acknowledged.

@@ -8,7 +8,7 @@ use plumbago_model::MetricConfig;
 
 use crate::StoreError;
 
-/// A metric, and the settings that it is to have.
+/// A metric and its new settings.
 #[derive(Debug, Clone)]
 pub struct SettingsChange {
     /// The canonical name.
@@ -33,15 +33,16 @@ pub struct SettingsReport {
 /// Gives metrics other settings while points of them may arrive.
 #[async_trait]
 pub trait SettingsChanger: Send + Sync + Debug {
-    /// The settings with which points of these metrics are stored now; `None` for a metric that was not used since the start.
-    /// Those in the metadata store differ after a kill in the middle of a change, and if another daemon has changed them.
+    /// The settings with which points of these metrics are stored now; `None` for a metric that was not used since the
+    /// start. The settings in the metadata store may be different: after a kill in the middle of a change, or if
+    /// another daemon has changed them.
     ///
     /// # Errors
     /// If the daemon is stopping.
     async fn settings_in_use(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, StoreError>;
 
-    /// Changes different metrics. The reports have the same order. Stages that are new are filled from the old ones.
-    /// Repeating it changes nothing.
+    /// Changes the settings of metrics, each at most once. The reports have the order of the changes. New stages are
+    /// filled from the old ones. Repeating the call changes nothing.
     ///
     /// # Errors
     /// If the store fails. Each of the metrics has its old or its new settings then, with all its points.
@@ -64,7 +65,8 @@ pub enum Creation {
 /// Creates metrics that have no points yet.
 #[async_trait]
 pub trait MetricCreator: Send + Sync + Debug {
-    /// Creates different metrics with these settings. The results have the same order. A dry run changes nothing.
+    /// Creates metrics with these settings, each at most once. The results have the order of the metrics. A dry run
+    /// changes nothing.
     ///
     /// # Errors
     /// If the store fails. Some of the metrics may be created by then.

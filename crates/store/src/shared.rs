@@ -54,10 +54,10 @@ pub struct SharedFeatures {
 pub struct NodeStart {
     /// The server.
     pub node: Uuid,
-    /// A number that is new with each start of the server. `None` as long as it could not be read. While the
-    /// server cannot be reached, the last one that was read.
+    /// A number that changes with each start of the server. While the server cannot be reached, the last known number.
+    /// `None` if it was never read.
     pub start: Option<i64>,
-    /// The time since the request was sent that read it; zero if there is none.
+    /// The time since the request was sent that read the number; zero if there is none.
     pub age: Duration,
 }
 
@@ -96,7 +96,7 @@ pub trait Lease: Send + Sync + Debug {
     /// Ends the lease.
     ///
     /// # Errors
-    /// If the outcome is unknown. The lease then expires by itself.
+    /// If the outcome is unknown. In that case the lease expires after its time.
     async fn release(&self) -> Result<(), StoreError>;
 }
 
@@ -121,7 +121,7 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// How often a server of the names was restarted, as far as this process has noticed. Only grows.
     fn names_restarts(&self) -> u64;
 
-    /// The servers' clock at some moment of this call, in milliseconds since the epoch.
+    /// The time of the servers' clock at some moment during this call, in milliseconds since the epoch.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -148,9 +148,9 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// Writes under another identity from now on.
     fn set_writer_identity(&self, writer: WriterIdentity);
 
-    /// Registers a writer for one instance of a data directory, or renews that. Returns `false` if another
-    /// instance has one of its ids. An instance that does not renew its registration for long loses the ids: its
-    /// rows are refused after a day, and later another instance can register them.
+    /// Registers a writer for one instance of a data directory, or renews its registration. Returns `false` if another
+    /// instance has one of its ids. An instance that does not renew its registration for long loses the ids: its rows
+    /// are refused after a day, and later another instance can register them.
     ///
     /// # Errors
     /// If the outcome is unknown, or if there is no table of writers.
@@ -161,7 +161,8 @@ pub trait SharedStore: MetadataStore + ReadNotes {
         host: &str,
     ) -> Result<bool, StoreError>;
 
-    /// A writer of a replica that no instance has registered, or not for long; `None` if there is none.
+    /// A writer of a replica that no instance has registered, or whose registration has long expired; `None` if there
+    /// is none.
     ///
     /// # Errors
     /// If the registered writers cannot be read.
@@ -185,8 +186,9 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// If this is unknown for one of them.
     async fn exist(&self, names: &[&str]) -> Result<Vec<bool>, StoreError>;
 
-    /// Notes the time at which existing metrics were written, for the clean-up, unless a time from `since` on
-    /// (seconds since the epoch) is noted already. Returns whether each metric exists, as [`SharedStore::exist`].
+    /// Notes the current time as the last write of existing metrics, for the clean-up. Metrics for which a time at or
+    /// after `since` (seconds since the epoch) is noted already are left as they are. Returns whether each metric
+    /// exists, as [`SharedStore::exist`].
     ///
     /// # Errors
     /// A transient error if the caller has to retry.

@@ -1,4 +1,4 @@
-//! What points take in a store that can measure it.
+//! How much space points take, in stores that can measure it.
 
 use std::fmt::Debug;
 
@@ -7,11 +7,11 @@ use plumbago_model::{MetricId, Stage};
 
 use crate::StoreError;
 
-/// Measures what the points of metrics take.
+/// Measures how much space the points of metrics take.
 #[async_trait]
 pub trait StageSizes: Send + Sync + Debug {
     /// Returns for each metric the bytes of each of its stages: keys and compressed rows as they were written, without
-    /// what the database adds or saves around them.
+    /// the overhead and the savings of the database around them.
     ///
     /// # Errors
     /// If the store cannot be read.

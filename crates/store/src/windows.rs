@@ -22,8 +22,8 @@ pub trait SharedWindows: Send + Sync + Debug {
     /// If the store cannot be read.
     async fn read_rows(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<SlotRow>>, StoreError>;
 
-    /// Replaces windows of another writer. A row that the writer has on its way loses to them, one that it
-    /// computes later wins.
+    /// Replaces windows of another writer. They replace a row that the writer has on its way, but a row that it
+    /// computes later replaces them.
     ///
     /// # Errors
     /// If some rows were not acknowledged. The caller may retry.

@@ -37,7 +37,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// The timestamp and the value at a place of a ring.
+/// The timestamp and the value at a position of a ring.
 fn point(ring: &[u8], place: usize) -> (u32, f64) {
     let bytes = ring.get(place * POINT_BYTES..).and_then(|rest| rest.first_chunk::<POINT_BYTES>());
     let Some([a, b, c, d, value @ ..]) = bytes else { return (0, 0.0) };
@@ -100,7 +100,7 @@ mod tests {
         // (now - retention, now]: at 1060 the slot 1000 has passed, at 1049 that of 1050 has not begun.
         assert_eq!(points(&bytes, 1060), [(1010, 2.0), (1050, 3.0)]);
         assert_eq!(points(&bytes, 1049), [(1000, 1.0), (1010, 2.0)]);
-        // A slot of an earlier lap, and one that is not on the grid.
+        // A slot of an earlier lap of the ring, and a slot whose time is not on the grid.
         let second = 16 + 2 * 12 + POINT_BYTES;
         for wrong in [950_u32, 1013] {
             bytes[second..second + 4].copy_from_slice(&wrong.to_be_bytes());
@@ -180,7 +180,7 @@ mod tests {
             fuzzing::file(&bytes);
         }
 
-        /// A ring that wraps gives the points of the last lap.
+        /// A ring that wraps around gives only the points of the last lap.
         #[test]
         fn what_was_written_is_read(
             slots in prop::collection::btree_set(0_u32..1000, 1..60),

@@ -2,10 +2,10 @@
 
 use crate::{File, write};
 
-/// Reads a file and all its points as of several times, and writes them anew.
+/// Reads a file and all its points as of several times, and writes them to a new file.
 ///
 /// # Panics
-/// If the written file is not read as the first one.
+/// If reading the written file gives another result.
 pub fn file(data: &[u8]) {
     let Ok(file) = File::parse(data) else { return };
     let config = file.header.config();

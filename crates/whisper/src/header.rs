@@ -38,7 +38,7 @@ pub fn number_of(method: Aggregation) -> Option<u32> {
 /// One archive: a ring of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Archive {
-    /// The place of its first byte in the file.
+    /// The byte offset of the archive in the file.
     pub offset: u32,
     /// Resolution and number of slots.
     pub stage: Stage,
@@ -67,7 +67,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header of a file of `bytes_total` bytes that begins with `bytes`, and checks it.
+    /// Reads and checks the header of a file. The file begins with `bytes` and has `bytes_total` bytes.
     ///
     /// # Errors
     /// If the bytes are not a header that describes a file of this length.
@@ -109,11 +109,11 @@ impl Header {
         Ok(Self { method, x_files_factor, archives })
     }
 
-    /// Bytes from the beginning of a file that hold any header.
+    /// This many bytes at the start of a file contain its whole header.
     pub const BYTES_MAX: usize = METADATA_BYTES + ARCHIVES_MAX as usize * ARCHIVE_BYTES;
 
-    /// Retention, method and factor as a configuration. The factor is a single in the file; here it is the number
-    /// that was meant, 0.3 and not 0.30000001.
+    /// Retention, method and factor as a configuration. The file has the factor as a 32-bit float; here it is the
+    /// number that was meant, 0.3 and not 0.30000001.
     pub fn config(&self) -> MetricConfig {
         MetricConfig {
             retention: retention(&self.archives).unwrap_or_else(|_| self.archives[0].stage.into()),

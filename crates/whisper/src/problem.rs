@@ -8,7 +8,7 @@ pub enum Problem {
     /// It has no bytes.
     #[error("is empty")]
     Empty,
-    /// It ends before its header says.
+    /// The file is shorter than its header says.
     #[error("is cut off: it has {found} bytes, and its header needs {needed}")]
     Truncated {
         /// Bytes that the header needs.
@@ -16,7 +16,7 @@ pub enum Problem {
         /// Bytes of the file.
         found: u64,
     },
-    /// It goes on after its last archive.
+    /// The file continues after its last archive.
     #[error(
         "has {found} bytes, but its header describes {described}: it is damaged, or not a whisper file. If \
          whisper-info.py shows the right archives, cut it to {described} bytes with truncate(1)"
@@ -48,7 +48,7 @@ pub enum Problem {
     /// An archive begins inside the header or another archive.
     #[error("has a damaged header: archive {0} overlaps the header or another archive")]
     Overlap(usize),
-    /// The archives are not a retention.
+    /// The archives are not a valid retention.
     #[error("has archives that are no retention: {0}")]
     Archives(RetentionError),
     /// The longest archive is not as long as the header says.
@@ -64,7 +64,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// A word for counting by reason.
+    /// A short name of the problem, for counting problems by reason.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Empty => "empty",

@@ -17,7 +17,8 @@ pub enum WriteProblem {
 }
 
 /// A file with these points: for each stage of the retention its known slots, each with the time at which it begins
-/// (seconds since the epoch), in the order of time. Of slots further apart than the retention the later one stays.
+/// (seconds since the epoch), in the order of time. If two slots are further apart than the retention, only the later
+/// one is kept.
 ///
 /// # Errors
 /// If whisper has no such method, or the file would be too large.
@@ -58,7 +59,7 @@ pub fn write(
     Ok(out)
 }
 
-/// Puts points into a ring whose first place is that of the first point.
+/// Puts points into a ring. The first point gets the first position.
 fn fill(ring: &mut [u8], resolution: u32, points: &[(u32, f64)]) {
     let slots = (ring.len() / POINT_BYTES) as u32;
     let Some((newest, _)) = points.last() else { return };

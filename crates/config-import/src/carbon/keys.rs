@@ -1,4 +1,4 @@
-//! Every other key of `carbon.conf`: what becomes of it, or why nothing does.
+//! Every other key of `carbon.conf`: what it becomes, or why it is left out.
 
 use super::{Instance, Key};
 use crate::draft::{Draft, Table};
@@ -38,7 +38,7 @@ const READ_ELSEWHERE: &[&str] = &[
     "WRITE_BACK_FREQUENCY",
 ];
 
-/// Keys that Plumbago works without, by their beginnings, with the reason.
+/// Prefixes of keys that Plumbago works without, each with the reason.
 const NOT_NEEDED: Table = &[
     ("ENABLE_LOGROTATION", "the log goes to standard error; systemd or the container keeps it"),
     ("LOG_", "the log goes to standard error, and says nothing about single points or files"),
@@ -68,7 +68,7 @@ const NOT_NEEDED: Table = &[
     ("DESTINATION_POOL_REPLICAS", "it matters to consistent hashing only"),
 ];
 
-/// Keys that nothing stands for, by their beginnings.
+/// Prefixes of keys that have no equivalent in Plumbago.
 const NO_EQUIVALENT: Table = &[
     ("AMQP_", "points are not read from a message broker"),
     ("BIND_PATTERNS", "points are not read from a message broker"),

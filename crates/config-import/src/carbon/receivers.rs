@@ -9,7 +9,7 @@ use crate::parse;
 struct Receiver {
     interface: &'static str,
     port: &'static str,
-    /// The key that switches it on, if it is off without it.
+    /// The key that switches the receiver on, if it is off by default.
     switch: &'static str,
     default: u16,
     key: &'static str,
@@ -65,7 +65,7 @@ pub(super) fn read(instances: &[Instance], draft: &mut Draft<'_>) -> Vec<u16> {
             query_port(instance, draft);
         }
     }
-    // Carbon's other listeners are off unless they are asked for, ours are on.
+    // Unlike ours, carbon's other listeners are off by default.
     if let Some(first) = instances.first()
         && draft.list(UDP.key).is_empty()
     {
@@ -79,7 +79,7 @@ pub(super) fn read(instances: &[Instance], draft: &mut Draft<'_>) -> Vec<u16> {
     ports
 }
 
-/// Adds an address. Returns its port, unless the listener is off or its address is no address.
+/// Adds an address. Returns its port, unless the listener is off or its address is not valid.
 fn listen(instance: &Instance, receiver: &Receiver, draft: &mut Draft<'_>) -> Option<u16> {
     let (address, port, at) = address(instance, receiver, draft)?;
     draft.add(receiver.key, [address], at);

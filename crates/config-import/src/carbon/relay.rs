@@ -1,4 +1,4 @@
-//! What carbon-relay and carbon-aggregator send on. Destinations that are this daemon itself fall away.
+//! The destinations of carbon-relay and carbon-aggregator. Those that are this daemon itself are left out.
 
 use std::net::IpAddr;
 

@@ -1,11 +1,13 @@
-//! What the stages of changed settings get from the old ones. Pure.
+//! Computes what the stages of the new settings get from the old stages. Pure.
 //!
-//! A slot is taken over from an old stage of the same resolution, or folded from finer ones that cover it. If these have
-//! nothing there, the value of a coarser window goes into the slot in which the window begins; never if a finer stage has a
-//! point within the window, because then that shows where its points are.
+//! A slot is copied from an old stage of the same resolution, or folded from finer stages that cover it. If these have
+//! no value, the value of a coarser window may be used: it goes into the slot in which the window begins. It is not
+//! used if a finer stage has a point within the window, because that point already tells where the window's points
+//! belong.
 //!
-//! The stage may have values from a time when the metric had the same stage. Those of the raw stage stay if they agree with
-//! the coarser windows, and all of them where no old stage reaches; otherwise they go, so that nothing counts twice.
+//! The store may already have values of a new stage, from an earlier time when the metric had the same stage. Where no
+//! old stage reaches, all of them stay. Elsewhere, raw values stay if they agree with the coarser windows. All others
+//! are deleted, so that nothing counts twice.
 
 use std::ops::Range;
 
@@ -18,10 +20,10 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
 use crate::slots::{Stored, push_runs};
 
-/// Slots that are read at a time, and slots of new stages that are filled from them, about.
+/// About how many slots are read at a time, and how many slots of new stages are filled from them.
 pub(super) const READ_SLOTS: u64 = 1 << 20;
 
-/// What is filled of a metric from one read.
+/// A part of the work on one metric: what is filled from one read.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// New stages, each with the slots to fill.
@@ -30,14 +32,14 @@ pub(crate) struct Part {
     pub(crate) with_open: bool,
 }
 
-/// What becomes of slots of a new stage.
+/// The result for some slots of a new stage.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
     /// The slot of the first value.
     pub(crate) from: u32,
     /// One for each slot; those without a count are not written.
     pub(crate) values: Vec<Window>,
-    /// Slots with a value from an earlier time that must go.
+    /// Slots whose value from an earlier time must be deleted.
     pub(crate) gone: Vec<Range<u32>>,
 }
 
@@ -74,7 +76,7 @@ impl Change<'_> {
         self.oldest(of, reach).min(end)..end
     }
 
-    /// The first slot of a stage whose beginning is at most this old.
+    /// The first slot of a stage that begins no more than `reach` seconds ago.
     fn oldest(&self, stage: Stage, reach: u64) -> u32 {
         u32::try_from((self.now - reach as i64 + 1).max(0)).unwrap_or(u32::MAX).div_ceil(stage.resolution)
     }
@@ -124,8 +126,8 @@ impl Change<'_> {
         ranges
     }
 
-    /// The end of the next part of these slots to fill at once: the end of a window of the coarsest old stage, so that windows
-    /// are seen whole.
+    /// The end of the next part of these slots. It is the end of a window of the coarsest old stage, so that no window
+    /// is divided between two parts.
     fn part_end(&self, stage: usize, slots: &Range<u32>) -> u32 {
         let mut end = slots.end.min(slots.start.saturating_add(READ_SLOTS as u32));
         while end > slots.start + 1 {
@@ -145,12 +147,12 @@ impl Change<'_> {
         u64::from(stages[stages.len() - 1].resolution)
     }
 
-    /// What of the old stages is needed for these slots of a new one: one range for each old stage. The last range is of the
-    /// new stage itself, which may have values from a time when the metric had the same stage.
+    /// The ranges to read for these slots of a new stage: one for each old stage. The last range is of the new stage
+    /// itself, which may have values from a time when the metric had the same stage.
     fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
         let resolution = u64::from(self.new.stage(stage).resolution);
         let stages = self.old().config.retention.stages();
-        // Whole windows, so that it shows whether a finer stage has a point of them.
+        // Whole windows, to find out whether a finer stage has a point within them.
         let from = u64::from(slots.start) * resolution / self.coarsest() * self.coarsest();
         let until = ((u64::from(slots.end) * resolution).div_ceil(self.coarsest()) + 1) * self.coarsest();
         let range = |(at, of): (usize, &Stage)| {
@@ -197,7 +199,8 @@ impl Change<'_> {
                 if values[cell].count == 0 {
                     (values[cell], is_placed[cell]) = (self.placed(at, stage, known), true);
                 } else if is_placed[cell] {
-                    // Several windows of a stage that does not divide this one.
+                    // Several old windows begin in this slot, because their resolution does not divide that of the new
+                    // stage.
                     values[cell] =
                         self.new.config.aggregation.merge(values[cell], self.placed(at, stage, known));
                 }
@@ -206,8 +209,8 @@ impl Change<'_> {
         self.with_own(stage, slots, values, own)
     }
 
-    /// The part of these slots in which something can be, as the sources tell. Most metrics have points in a part of their
-    /// retention only.
+    /// The part of these slots that can have a value, going by what was read. Most metrics have points in only a part
+    /// of their retention.
     fn known_part(&self, stage: usize, slots: &Range<u32>, sources: &[Stored], own: &Stored) -> Range<u32> {
         let resolution = self.new.stage(stage).resolution;
         let old = self.old().config.retention.stages().iter().map(|of| of.resolution);
@@ -234,15 +237,17 @@ impl Change<'_> {
         closed.chain(open).filter(|(_, window)| window.count > 0)
     }
 
-    /// The old stages that this one does not consist of, the finest first: coarser ones, and those that do not divide it.
+    /// The old stages from which this one cannot be folded, finest first: coarser stages, and stages whose resolution
+    /// does not divide this one's.
     fn others(&self, stage: usize) -> impl Iterator<Item = (usize, Stage)> {
         let resolution = self.new.stage(stage).resolution;
         let stages = self.old().config.retention.stages().iter().copied().enumerate();
         stages.filter(move |(_, of)| !resolution.is_multiple_of(of.resolution))
     }
 
-    /// The old stages that a new one can be folded from, or taken over, with their oldest slots. The coarsest is the first: it
-    /// also has what came when the finer ones had expired. Percentiles are computed from the finest.
+    /// The old stages from which a new one can be folded or copied, each with its oldest slot. The coarsest is first,
+    /// because it also has points that arrived after the finer slots had expired. Percentiles are computed from the
+    /// finest.
     fn folds(&self, stage: usize) -> Vec<(usize, u32)> {
         let resolution = self.new.stage(stage).resolution;
         let stages = self.old().config.retention.stages().iter().enumerate();
@@ -255,7 +260,7 @@ impl Change<'_> {
         folds
     }
 
-    /// The first slot that one of these old stages covers as a whole.
+    /// The first slot that one of these old stages covers completely.
     fn covered_from(&self, stage: usize, folds: &[(usize, u32)]) -> u32 {
         let resolution = u64::from(self.new.stage(stage).resolution);
         let begin = |(at, oldest): &(usize, u32)| {
@@ -272,19 +277,20 @@ impl Change<'_> {
         place(begin)..place(begin + u64::from(resolution))
     }
 
-    /// A slot folded from the first of these old stages that covers it as a whole; if none does, from one that covers a part.
+    /// A slot folded from the first of these old stages that covers it completely; if there is none, from one that
+    /// covers a part.
     fn folded_from(&self, stage: usize, slot: u32, folds: &[(usize, u32)], sources: &[Stored]) -> Window {
         let resolution = self.new.stage(stage).resolution;
         let fold = |at: usize| self.folded(at, stage, self.within(at, slot, resolution), &sources[at], None);
         let covers = |(at, oldest): &&(usize, u32)| self.within(*at, slot, resolution).start >= *oldest;
         if let Some((at, _)) = folds.iter().find(covers) {
-            // Also if it has nothing: in a finer one a value may be elsewhere in a coarser window.
+            // Even if this stage has no value: a finer stage may have counted the same point in another slot.
             return fold(*at);
         }
         folds.iter().map(|(at, _)| fold(*at)).find(|found| found.count > 0).unwrap_or_default()
     }
 
-    /// Slots of an old stage as one of the new stage, with its open window after them.
+    /// Folds slots of an old stage into one slot of the new stage; the open window, if given, comes last.
     fn folded(
         &self,
         at: usize,
@@ -311,15 +317,15 @@ impl Change<'_> {
         })
     }
 
-    /// Whether what a new stage has from an earlier time may show where the points of windows of this old stage are. All
-    /// stages have to agree on that, else later changes would count points twice.
+    /// Whether values that a new stage has from an earlier time may tell where the points of this old stage's windows
+    /// are. All new stages have to agree on that, otherwise later changes would count points twice.
     fn may_complete(&self, stage: usize, of: Stage) -> bool {
         let coarse = &self.new.config.retention.stages()[1..];
         stage == 0 && coarse.iter().all(|coarse| coarse.resolution.is_multiple_of(of.resolution))
     }
 
-    /// Takes what the new raw stage has from an earlier time in a coarser window, if that makes exactly this window together
-    /// with what was folded. Then it shows better where the points are.
+    /// Uses values that the new raw stage has from an earlier time within a coarser window, if together with the folded
+    /// slots they give exactly this window. They tell more precisely where the points are.
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
     fn completes(
         &self,
@@ -377,13 +383,13 @@ impl Change<'_> {
         Filled { from: slots.start, values, gone }
     }
 
-    /// A coarser window as a slot of a new stage.
+    /// Turns a coarser window into a slot of a new stage.
     fn placed(&self, at: usize, stage: usize, window: Window) -> Window {
         let method = self.new.config.aggregation;
         let value = self.old().config.aggregation.finish(window, self.old().per[at - 1]);
         match (stage, method) {
             (0, _) => Window { value, count: 1 },
-            // Its mean is over all slots of the window.
+            // The mean of `avg_zero` is over all slots of the window.
             (_, Aggregation::AvgZero) => {
                 method.window_showing(value, self.new.per[stage - 1]).unwrap_or(window)
             }
@@ -391,7 +397,7 @@ impl Change<'_> {
         }
     }
 
-    /// What has to be read for the open window of a new stage, and from which old stage.
+    /// The range to read for the open window of a new stage, and the old stage to read it from.
     fn open_read(&self, stage: usize) -> (usize, SlotRange) {
         let of = self.new.stage(stage);
         let slot = self.base / self.new.per[stage - 1];
@@ -403,7 +409,7 @@ impl Change<'_> {
         let found = old.iter().enumerate().filter(fits).find(covers);
         let at = found.or_else(|| old.iter().enumerate().rfind(fits)).map_or(0, |(at, _)| at);
         let until = self.closed(at);
-        // What has expired may be there still, but the coarser stages count it.
+        // Expired slots may still be in the store, but the coarser stages already include them.
         let oldest = self.oldest(old[at], old[at].duration());
         let from = self.within(at, slot, of.resolution).start.max(oldest).min(until);
         (at, self.old().range(self.head.id, at, from, until))
@@ -445,7 +451,7 @@ impl Change<'_> {
     }
 }
 
-/// The range from the begin of the first of two to the end of the last. Empty ones do not count.
+/// The smallest range that contains both ranges. An empty range does not count.
 fn hull(a: SlotRange, b: SlotRange) -> SlotRange {
     match (a.from < a.until, b.from < b.until) {
         (_, false) => a,

@@ -1,7 +1,7 @@
 //! Gives metrics other settings while points of them may arrive.
 //!
-//! `fill` says what new stages get from the old ones, and `stages` reads and stores that for many metrics at once. The order
-//! matters for a kill in between; it is in `docs/decisions/rules-apply.md`.
+//! `fill` computes what new stages get from the old ones, and `stages` reads and stores it for many metrics at once.
+//! The order of the steps makes a kill between them harmless; it is explained in `docs/decisions/rules-apply.md`.
 
 mod fill;
 mod stages;
@@ -23,30 +23,30 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
 
-/// Metrics that are held still at a time.
+/// Most metrics that are held still at a time.
 const HELD_METRICS: usize = 1000;
-/// Slots of all their stages, about, so that metrics with long stages are not held for long.
+/// About how many slots these metrics may have in all stages, so that metrics with long stages are not held for long.
 const HELD_SLOTS: u64 = 1 << 24;
-/// Metrics in one question to the shards, so that points do not wait long for it.
+/// Most metrics in one question to the shards, so that points do not wait long for the answer.
 const ASKED: usize = 256;
 
-/// How often metrics are asked for of which points are on their way to the store.
+/// How often a metric is asked for again while its points are on their way to the store.
 const TRIES: u32 = 200;
-/// Pause between two of them.
+/// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Pause between two tries to change the metadata store; it doubles up to the longest.
 const RETRY: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// Windows of a metric that only other writers write are filled when they ended this many seconds ago: the writer may
-/// still have to write younger ones, as a whole.
+/// In seconds. A window of a metric that only other writers write is filled only this long after its end: until then
+/// its writer may still store the whole window.
 const UNSETTLED: u32 = 600;
 
 /// A metric that is to change.
 struct Wanted {
-    /// The place of its report.
+    /// The position of its report.
     place: usize,
-    /// With the new settings.
+    /// The metric with its new settings.
     meta: MetricMeta,
     /// The metadata store has them already.
     is_follower: bool,
@@ -54,7 +54,7 @@ struct Wanted {
     slots: u64,
 }
 
-/// A metric on its way.
+/// A metric that is being changed.
 #[derive(Debug)]
 struct Work {
     place: usize,
@@ -93,13 +93,13 @@ impl Work {
         Change { head: &self.head, new: &self.layout, now, base, raw_until, is_follower: self.is_follower }
     }
 
-    /// True if nothing that is stored depends on what changes: it is the factor.
+    /// True if the change affects nothing that is stored, because only the xFilesFactor changes.
     fn is_light(&self) -> bool {
         let (old, new) = (&self.head.layout.config, &self.layout.config);
         old.retention == new.retention && old.aggregation == new.aggregation
     }
 
-    /// False if the head has no base: the store has all of the metric then.
+    /// False if the head has no base: the store then has everything of the metric.
     fn is_placed(&self) -> bool {
         self.head.base > 0 && !self.head.is_refolded
     }
@@ -112,7 +112,7 @@ impl SettingsChanger for Engine {
     }
 
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError> {
-        // A task of its own: heads that are held still have to be released even if the caller goes away.
+        // In a task of its own: heads that are held still have to be released even if the caller is dropped.
         let engine = self.clone();
         let changing = tokio::spawn(async move { engine.change(&changes).await });
         match changing.await {
@@ -138,7 +138,8 @@ impl Engine {
             if is_end || result.is_err() {
                 break;
             }
-            // As long as there are others, nobody waits for the metrics whose points are on their way.
+            // While there are other metrics to change, do not wait for those whose points are on their way to the
+            // store.
             if next == metas.len() || left.len() == asked {
                 tries += 1;
                 tokio::time::sleep(PAUSE).await;
@@ -199,7 +200,7 @@ impl Engine {
         Ok(begun)
     }
 
-    /// Changes the metrics that are at rest. The others stay in the list.
+    /// Changes the metrics that are at rest. The others stay in `left`.
     async fn change_some(
         &self,
         metas: &[Wanted],
@@ -240,8 +241,9 @@ impl Engine {
         result
     }
 
-    /// New stages are filled first, while nobody reads them. Then the state row gets the open windows of the old and of
-    /// the new stages. The metadata store decides which of them count, at this moment and after a kill.
+    /// First fills the new stages, which nobody reads yet. Then writes state rows with the open windows of both the old
+    /// and the new stages. The settings in the metadata store decide which of these windows count, both now and after a
+    /// kill.
     async fn carry_out_change(
         &self,
         works: &mut [Work],
@@ -254,7 +256,8 @@ impl Engine {
         let mut states = Vec::new();
         for work in works.iter() {
             reports[work.place].points = work.points;
-            // Also if only the factor changes: late points were written to the journal again when the metric was held.
+            // Even if only the xFilesFactor changes: holding the metric has written its late points to the journal
+            // again.
             if work.is_placed() {
                 states.push(StateRow { id: work.head.id, bytes: both(work).encode() });
             }
@@ -267,8 +270,8 @@ impl Engine {
         self.set_configs(works).await
     }
 
-    /// Changes the metadata store. A call that failed may have taken effect, now or later. So it is repeated until the
-    /// store answers: the head has to go with it.
+    /// Changes the metadata store. A failed call may still take effect, even later. So it is repeated until the store
+    /// answers: the head must have the same settings as the metadata store.
     async fn set_configs(&self, works: &mut [Work]) -> Result<(), StoreError> {
         let metas: Vec<MetricMeta> = works.iter().map(|work| work.meta.clone()).collect();
         works.iter_mut().for_each(|work| work.outcome = Outcome::Unknown);
@@ -306,7 +309,7 @@ impl Engine {
     }
 }
 
-/// Adds metrics to those that are asked for next, up to the limits. Returns the place of the first that is left out.
+/// Adds metrics to `asked`, up to the limits. Returns the position of the first one that has to wait.
 fn take_more(metas: &[Wanted], mut next: usize, asked: &mut Vec<usize>) -> usize {
     let mut slots: u64 = asked.iter().map(|at| metas[*at].slots).sum();
     while next < metas.len() && asked.len() < HELD_METRICS {

@@ -9,16 +9,16 @@ use crate::engine::Engine;
 use crate::read::read_merged;
 use crate::slots::Stored;
 
-/// Slots of new stages in one commit, about. In longer ones flushes would wait for long.
+/// About how many slots of new stages are stored in one commit. With more, flushes would wait for too long.
 const COMMIT_SLOTS: usize = 1 << 16;
 
 /// Parts that are read together.
 #[derive(Debug)]
 struct Group {
     request: ReadRequest,
-    /// Slots of the request, and slots to fill.
+    /// Number of slots in the request, and number of slots to fill.
     slots: u64,
-    /// The place of the metric, the part, and how many ranges of the request are its own.
+    /// For each part, the position of its metric, the part, and how many ranges of the request belong to it.
     parts: Vec<(usize, Part, usize)>,
 }
 
@@ -26,7 +26,7 @@ struct Group {
 #[derive(Debug, Default)]
 struct Pending {
     rows: WriteBatch,
-    /// Slots with values from an earlier time that must go.
+    /// Slots whose values from an earlier time must be deleted.
     gone: Vec<SlotRange>,
 }
 
@@ -83,7 +83,7 @@ impl Engine {
             if pending.rows.values.len() + pending.gone.len() >= COMMIT_SLOTS {
                 self.store_filled(pending).await?;
             }
-            // Other tasks of this thread, such as connections of senders, go in between.
+            // Lets other tasks of this thread run in between, such as the connections of senders.
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Engine {
     }
 }
 
-/// The parts of a metric, with what is read for each.
+/// The parts of a metric, each with the ranges to read for it.
 fn planned(work: &Work, now: i64) -> Vec<(Part, Vec<SlotRange>)> {
     let change = work.change(now);
     let with_ranges = |part: Part| {

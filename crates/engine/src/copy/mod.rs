@@ -1,8 +1,9 @@
-//! Copies metrics to other names, and begins to delete those that move, while points of both may arrive.
+//! Copies metrics to other names. With a move, also begins to delete the originals. Points of both may arrive
+//! meanwhile.
 //!
-//! `read` and `snapshot` say what a metric has, `stored` the same for another store. The copy is stored as a history is
-//! (`import`). What happens in a head is in `shard/copy.rs`; the order and its reasons are in
-//! `docs/decisions/copy-and-move.md`.
+//! `read` and `snapshot` find out which slots a metric has; `stored` does this for another store. The copy is stored in
+//! the same way as an imported history (`import`). The code for the heads is in `shard/copy.rs`; the order and its
+//! reasons are in `docs/decisions/copy-and-move.md`.
 
 mod read;
 mod snapshot;
@@ -26,17 +27,18 @@ use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
 
-/// How often metrics are asked for of which points are on their way to the store.
+/// How often a metric is asked for again while its points are on their way to the store.
 const TRIES: u32 = 400;
 /// Pause between two of them.
 const PAUSE: Duration = Duration::from_millis(25);
-/// How often the points that a metric got since its copy are copied too, before it stays.
+/// A move copies the points that arrived since the last try and tries again, this often at most. After that the metric
+/// stays.
 const MOVE_TRIES: u32 = 20;
 
 /// The reason for refusing a metric that is never at rest.
 const BUSY: &str = "busy: it is being flushed or gets late points all the time; give the same command again";
 
-/// A metric on its way. It is held still.
+/// A metric that is being copied. It is held still.
 struct Work {
     place: usize,
     copy: MetricCopy,
@@ -50,7 +52,7 @@ impl MetricCopier for Engine {
         copies: Vec<MetricCopy>,
         options: CopyOptions,
     ) -> Result<Vec<CopyReport>, StoreError> {
-        // A task of its own: heads that are held still have to be released even if the caller goes away.
+        // In a task of its own: heads that are held still have to be released even if the caller is dropped.
         let engine = self.clone();
         let copying = tokio::spawn(async move { engine.copy_all(&copies, options).await });
         match copying.await {
@@ -74,7 +76,7 @@ impl Engine {
         for try_number in 0..TRIES {
             let result = self.hold(copies, &mut left, &mut reports, options, &mut held).await;
             let is_last = try_number + 1 == TRIES;
-            // Those that are at rest wait for the others only for a moment.
+            // Metrics that are held still wait for the others only a short time.
             if result.is_err() || left.is_empty() || is_last || try_number % 8 == 7 {
                 let works = std::mem::take(&mut held);
                 let copied = self.copy_held(works, &mut reports, options).await;
@@ -91,7 +93,7 @@ impl Engine {
         Ok(reports)
     }
 
-    /// Asks for metrics and holds those still that are at rest. The others stay in the list.
+    /// Asks for the metrics in `left` and holds still those that are at rest. The others stay in `left`.
     async fn hold(
         &self,
         copies: &[MetricCopy],
@@ -117,7 +119,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies metrics that are held still, and lets them go on.
+    /// Copies metrics that are held still, and releases them.
     async fn copy_held(
         &self,
         works: Vec<Work>,
@@ -136,7 +138,7 @@ impl Engine {
         result
     }
 
-    /// Lets metrics go on that are held still.
+    /// Releases metrics that are held still.
     async fn let_go(&self, works: &[&Work]) -> Result<(), StoreError> {
         let end = |work: &&Work| {
             let shard = self.router().shard(&self.router().hash(&work.copy.from));
@@ -181,7 +183,7 @@ impl Engine {
         }
         let copied: Vec<&Work> =
             fit.into_iter().filter(|work| reports[work.place].refused.is_empty()).collect();
-        // Points ahead of now have no slot yet.
+        // Points ahead of now have no slot yet, so they are sent to the copy as new points.
         let ahead = copied.iter().map(|work| (work.copy.to.as_str(), work.head.state.future.as_slice()));
         self.accept(batch_of(ahead)).await?;
         self.make_durable().await?;
@@ -236,7 +238,7 @@ impl Engine {
         read_stages(&*self.parts().points, &metrics, self.parts().clock.now()).await
     }
 
-    /// Takes points as from a sender.
+    /// Accepts points as if a sender had sent them.
     async fn accept(&self, batch: PointBatch) -> Result<(), StoreError> {
         if batch.is_empty() || self.push(batch).await { Ok(()) } else { Err(stopping(FetchError::Stopping)) }
     }
@@ -254,8 +256,8 @@ impl Engine {
         self.parts().metadata.sync_names().await
     }
 
-    /// Begins to delete metrics whose copies are durable. Points that came since are copied first. A metric to which they
-    /// go on coming stays.
+    /// Begins to delete metrics whose copies are durable. Points that arrived since the copy are copied first. A metric
+    /// that keeps getting points stays.
     async fn begin_moves_of(&self, works: &[&Work], reports: &mut [CopyReport]) -> Result<(), StoreError> {
         let mut known: Vec<Vec<(u32, f64)>> = works.iter().map(|work| in_memory(&work.head)).collect();
         let mut left: Vec<usize> = (0..works.len()).collect();
@@ -305,12 +307,13 @@ impl Engine {
         *left = again;
         let points = grown.iter().map(|(at, points)| (works[*at].copy.to.as_str(), points.as_slice()));
         self.accept(batch_of(points)).await?;
-        // The removals too, and the points before the next look at their metrics.
+        // Makes the removals durable too, and the copied points before the next try.
         self.make_durable().await
     }
 }
 
-/// What an error in the middle leaves: deletions that have begun have to be carried out, since their copies are durable.
+/// The result after an error. Once a deletion has begun, the caller must carry it out, because its copy is durable; so
+/// reports are returned instead of the error.
 fn unless_going(mut reports: Vec<CopyReport>, error: StoreError) -> Result<Vec<CopyReport>, StoreError> {
     if !reports.iter().any(|report| report.is_going) {
         return Err(error);
@@ -328,7 +331,7 @@ fn batch_of<'a>(points: impl Iterator<Item = (&'a str, &'a [(u32, f64)])>) -> Po
     batch
 }
 
-/// The points of a head that its copy has.
+/// The points of a head that were copied.
 fn in_memory(head: &ImportHead) -> Vec<(u32, f64)> {
     let raw = head.layout.raw.resolution;
     let held = head.pairs.iter().map(|(slot, value)| (slot.saturating_mul(raw), *value));

@@ -13,7 +13,7 @@ use crate::slots::Stored;
 /// Slots that are read at a time, about.
 const READ_SLOTS: u64 = 1 << 20;
 
-/// A metric of which all stages are read.
+/// A metric whose stages are all read.
 pub(super) struct Whole {
     pub(super) id: MetricId,
     pub(super) layout: Arc<MetricLayout>,

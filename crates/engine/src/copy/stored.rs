@@ -1,4 +1,4 @@
-//! What metrics have, for another store that is to have the same.
+//! The content of metrics, for copying it to another store.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::{PAUSE, TRIES, Work};
 use crate::engine::Engine;
 use crate::shard::downsample::MetricLayout;
 
-/// What the tables of a store have of metrics, in their order. Only the tables are read, so other processes may use the
-/// store. What these have in memory is not there.
+/// Reads the histories of metrics from the tables of a store, in the order of `metrics`. Reads only the tables, so
+/// other processes may use the store; points in the memory of such a process are missing.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -39,10 +39,11 @@ pub async fn histories_in_tables(
 }
 
 impl Engine {
-    /// What different metrics have, with what is in memory, as a copy of them would; `None` for one that does not exist.
+    /// Reads the content of different metrics, including what is only in memory; `None` for a metric that does not
+    /// exist.
     ///
     /// # Errors
-    /// If the store cannot be read, or points of a metric do not get there.
+    /// If the store cannot be read, or if points of a metric stay on their way to the store for too long.
     pub async fn stored_metrics(&self, names: &[&str]) -> Result<Vec<Option<StoredMetric>>, StoreError> {
         // A task of its own: heads that are held still have to be released even if the caller goes away.
         let (engine, names) =
@@ -79,7 +80,7 @@ impl Engine {
         Err(StoreError::new(ErrorKind::Overloaded, why))
     }
 
-    /// Reads metrics that are held still, and lets them go on.
+    /// Reads metrics that are held still, and releases them.
     async fn read_held(&self, held: &[Work], found: &mut [Option<StoredMetric>]) -> Result<(), StoreError> {
         if held.is_empty() {
             return Ok(());

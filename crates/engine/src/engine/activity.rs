@@ -12,7 +12,7 @@ impl Engine {
     }
 
     /// Returns whether each metric may have points from `from` until `until` (seconds since the epoch, both inclusive);
-    /// `None` if the engine does not know. A newest point that was flushed may seem an hour younger than it is.
+    /// `None` if the engine does not know. After a flush, the newest point may seem up to an hour younger than it is.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.

@@ -1,4 +1,5 @@
-//! Passes questions and changes of histories, and of ranges to delete, to the shards.
+//! Passes questions about heads to the shards, and the changes that follow: for storing histories and for deleting
+//! ranges.
 
 use futures::future::try_join_all;
 use plumbago_store::FetchError;
@@ -12,12 +13,12 @@ use crate::shard::ranges::BeginRange;
 use crate::worker::{ShardCommand, ask};
 
 impl Engine {
-    /// Asks the shards what the heads of these metrics have. The answers are in the same order.
+    /// Asks the shards for the content of the heads of these metrics. The answers are in the same order.
     pub(crate) async fn begin_import(&self, begins: Vec<Begin>) -> Result<Vec<Begun>, FetchError> {
         self.ask_heads(begins, |begin| begin.hash, ShardCommand::BeginImport).await
     }
 
-    /// The same for metrics of which a range is deleted.
+    /// Like `begin_import`, for metrics of which a range is deleted.
     pub(crate) async fn begin_range(&self, begins: Vec<BeginRange>) -> Result<Vec<Begun>, FetchError> {
         self.ask_heads(begins, |begin| begin.hash, ShardCommand::BeginRange).await
     }

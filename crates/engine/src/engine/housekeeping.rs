@@ -1,5 +1,5 @@
-//! What the engine does beside points: it compares memory with its ceiling, updates gauges and conditions, and
-//! drops journal segments.
+//! The engine's work besides points: it compares memory with its ceiling, updates gauges and conditions, and drops
+//! journal segments.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -15,7 +15,7 @@ use crate::worker::{ShardCommand, ask};
 
 /// Metrics in one page of the metadata scan.
 const PAGE: usize = 10_000;
-/// How often the metadata store is searched for metrics that have no account yet.
+/// How often, at most, the metadata store is searched for metrics that have no account yet.
 const PASSES: u32 = 5;
 /// Pause before the next search: metrics that are being created are not in the metadata store.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -42,8 +42,8 @@ impl Engine {
         self.0.creates.set(limit);
     }
 
-    /// Puts new quotas into effect. The old ones count until all metrics have their places in the new ones. Returns how
-    /// many metrics have none, because the metadata store does not have them.
+    /// Puts new quotas into effect. The old quotas stay in effect until all metrics have an account under the new ones.
+    /// Returns how many metrics have no such account, because the metadata store does not have these metrics.
     ///
     /// # Errors
     /// [`QuotaError`]; the old quotas stay in effect.

@@ -75,7 +75,7 @@ pub struct EngineParts {
     pub name_check: NameCheck,
     /// Returns the memory that the process uses, in bytes.
     pub memory_used: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Bytes below `memory_max` that caches, buffers and requests may come to take.
+    /// Bytes below `memory_max` that caches, buffers and requests may grow to.
     pub memory_reserved: u64,
     /// What the metrics below a directory may take.
     pub quotas: Arc<Quotas>,
@@ -191,9 +191,9 @@ impl Engine {
         Ok(start.report)
     }
 
-    /// Queues a batch for the shards that own its metrics. Waits while one of their queues is full; the
-    /// points of the other shards are queued at once. Returns `false` when the engine is shutting down:
-    /// what was not queued until then is dropped.
+    /// Queues a batch for the shards that own its metrics. Waits while one of their queues is full; the points of the
+    /// other shards are queued at once. Returns `false` when the engine is shutting down: the points that are not
+    /// queued by then are dropped.
     pub async fn push(&self, batch: PointBatch) -> bool {
         if *self.0.paused.borrow() {
             // The sender of this channel lives as long as the engine.
@@ -262,8 +262,8 @@ impl Engine {
         )
     }
 
-    /// Adds metrics that other programs created in the metadata store. Metrics that the engine has stay as they are,
-    /// but take over a configuration that reads what is stored.
+    /// Adds metrics that other programs created in the metadata store. Metrics that the engine already has stay as they
+    /// are, but adopt a new configuration if it can read what is stored.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.
@@ -318,7 +318,7 @@ impl Engine {
     /// [`FetchError::Stopping`] when the engine was stopped.
     pub async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
         let index = &self.0.parts.index;
-        // The index first: a point that arrives after the head is gone adds the name again.
+        // Remove the name from the index first: a point that arrives after the head was removed adds it again.
         let listed: Vec<bool> = names.iter().map(|name| index.remove(name)).collect();
         let forgotten =
             self.ask_each(names, |hashes, answer| ShardCommand::Forget(hashes, since, answer)).await;
@@ -360,17 +360,17 @@ impl Engine {
         &self.0.allowance
     }
 
-    /// Begins to delete metrics whole: drops what is in memory, which counts as rejected (`deleted`), and notes the
-    /// removal in the journal. Returns for each name whether it has begun; the caller asks again for the others in a
-    /// moment. Points that come later make a new metric, of which nothing goes to the stores before
-    /// [`Engine::end_deletions`]: every begun deletion has to be ended.
+    /// Begins to delete whole metrics: drops the points in memory, which count as rejected (`deleted`), and writes the
+    /// removal to the journal. Returns for each name whether the deletion has begun; for the others the caller tries
+    /// again in a moment. Points that arrive later create a new metric. None of its points go to the stores before
+    /// [`Engine::end_deletions`], so every deletion that has begun must be ended.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.
     pub async fn begin_deletions(&self, names: &[&str]) -> Result<Vec<bool>, FetchError> {
         self.apply_queued().await?;
         let begun = self.ask_each(names, ShardCommand::BeginDeletions).await?;
-        // A new metric gets its place in the index only after the end of the deletion.
+        // A new metric of the same name is added to the index only after the deletion has ended.
         for (name, _) in names.iter().zip(&begun).filter(|(_, begun)| **begun) {
             self.0.parts.index.remove(name);
         }

@@ -11,7 +11,7 @@ pub enum ChangeError {
     /// There is no metric of this name.
     #[error("there is no metric {0:?}")]
     Unknown(String),
-    /// What is stored would mean something else with the new method.
+    /// The stored values would mean something else with the new method.
     #[error(
         "{name:?} cannot change from {from} to {to}: its stored windows were made by {from}, and {to} would read them \
          wrongly; average, sum and avg_zero can change into each other, and a metric with one retention into any"
@@ -33,11 +33,11 @@ pub enum ChangeError {
 }
 
 impl Engine {
-    /// Changes the aggregation method of a metric, in the metadata store and in its head. Returns the old method. All
-    /// windows, also those stored already, are read by the new method from then on.
+    /// Changes the aggregation method of a metric, in the metadata store and in its head. Returns the old method. From
+    /// then on all windows are read by the new method, including those that are already stored.
     ///
     /// # Errors
-    /// [`ChangeError`]; nothing has changed then, or the metadata store only, and the call may be repeated.
+    /// [`ChangeError`]. Then nothing has changed, or only the metadata store has. The call may be repeated.
     pub async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<Aggregation, ChangeError> {
         let _alone = self.0.changes.lock().await;
         let metadata = &self.0.parts.metadata;
@@ -53,8 +53,8 @@ impl Engine {
             metadata.set_aggregation(name, method).await?;
             metadata.sync_names().await?;
         }
-        // A node that finds names in the store has no head of a metric that it does not write. An earlier call may
-        // have failed after its change of the metadata store, so the head gets the method also if it is the old one.
+        // If the node finds names in the store, it has no head for a metric that it does not write. The head gets the
+        // method even if the metadata store already has it, because an earlier call may have failed after that change.
         if self.contains(&[name]).await? == [true] {
             self.adopt(&[changed]).await?;
         }

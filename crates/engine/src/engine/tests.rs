@@ -283,7 +283,7 @@ async fn a_store_that_fails_at_times_gets_every_point() {
         assert!(engine.push(batch(&all, START + second, second as f64)).await);
         if second % 20 == 0 {
             engine.flush_all().await.unwrap();
-            // A late point: its head was flushed as a whole before.
+            // A late point, because the whole head was flushed before.
             assert!(engine.push(batch(&all, START + second - 15, -1.0)).await);
         }
     }

@@ -15,11 +15,11 @@ use crate::worker::create::{self, Gate};
 use crate::worker::flusher::Flusher;
 use crate::worker::{Progress, ShardWorker};
 
-/// Jobs that one flusher queues.
+/// Most jobs in the queue of one flusher.
 const JOB_QUEUE: usize = 4;
-/// Batches that one shard queues; then senders wait.
+/// Most batches in the queue of one shard. When it is full, senders wait.
 const POINT_QUEUE: usize = 64;
-/// Bytes that a queued batch may take.
+/// Most bytes of a queued batch.
 const BATCH_BYTES: u64 = 512 << 10;
 
 impl Engine {
@@ -113,7 +113,7 @@ impl Engine {
     }
 }
 
-/// Batches in a shard's queue, so that all of them take a small part of the memory ceiling.
+/// The length of a shard's queue of batches, so that all these queues take a small part of the memory ceiling.
 pub(super) fn point_queue(memory_max: u64) -> usize {
     if memory_max == 0 {
         return POINT_QUEUE;

@@ -1,4 +1,4 @@
-//! Brings the stages of a history to those of the metric.
+//! Fits the stages of a history to those of the metric.
 
 use plumbago_model::{Aggregation, MetricConfig, Window};
 use plumbago_store::HistoryStage;
@@ -9,20 +9,20 @@ use crate::shard::downsample::MetricLayout;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) slot: u32,
-    /// In stage 0 the value and count 1.
+    /// In stage 0, the value with a count of 1.
     pub(crate) window: Window,
     /// True if readers of the history saw the slot, so that xFilesFactor must not hide it.
     pub(crate) is_shown: bool,
-    /// Value and count are those that the history has stored.
+    /// True if value and count are exactly those that the history has stored.
     pub(crate) is_exact: bool,
 }
 
-/// A history by the stages of its metric.
+/// The slots of a history, arranged by the stages of its metric.
 #[derive(Debug, Default)]
 pub(crate) struct Arranged {
     /// For each stage its slots, in the order of time.
     pub(crate) stages: Vec<Vec<Cell>>,
-    /// Points that no stage takes.
+    /// Points for which the metric has no stage.
     pub(crate) left_out: u64,
 }
 
@@ -70,7 +70,7 @@ fn direct(layout: &MetricLayout, stage: usize, slot: u32, value: f64) -> Cell {
     let raw = Window { value, count: 1 };
     let window = match stage {
         0 => raw,
-        // A sum beyond the largest number: one slot shows the value, unless xFilesFactor hides it.
+        // The sum would be too large for a float. The value then counts as one slot, unless xFilesFactor hides it.
         _ => shown(layout, stage, value, 1).unwrap_or(raw),
     };
     Cell { slot, window, is_shown: true, is_exact: false }
@@ -105,8 +105,8 @@ fn merge(config: &MetricConfig, resolution: u32, windows: impl Iterator<Item = (
     merged.into_iter().map(cell).collect()
 }
 
-/// The window of a coarse stage that shows a value as whisper does, with at least this many slots. It counts as full,
-/// so that xFilesFactor does not hide it.
+/// A window of a coarse stage for which readers get this value, as they did from whisper. Its count is that of a full
+/// window, at least `least`, so that xFilesFactor does not hide it.
 pub(crate) fn shown(layout: &MetricLayout, stage: usize, value: f64, least: u32) -> Option<Window> {
     layout.config.aggregation.window_showing(value, layout.per[stage - 1].max(least))
 }

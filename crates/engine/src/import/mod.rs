@@ -1,7 +1,7 @@
-//! Stores the history of metrics beside the points that they get meanwhile, and reads it back.
+//! Stores the history of metrics, which may get points meanwhile, and reads it back.
 //!
-//! `arrange` brings a history to the stages of its metric, `plan` decides what is stored. What a head has, and what
-//! changes in it, is in `shard/import.rs`. The reasons are in `docs/decisions/whisper-import.md`.
+//! `arrange` fits a history to the stages of its metric, and `plan` decides what is stored. The code for the heads is
+//! in `shard/import.rs`. The reasons are in `docs/decisions/whisper-import.md`.
 
 mod arrange;
 mod plan;
@@ -25,17 +25,17 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begin, Begun, End, ImportHead};
 use crate::slots::Stored;
 
-/// How often a metric is asked for that is being flushed or gets late points, before its history is refused.
+/// How often a metric is asked for while it is being flushed or gets late points. After that its history is refused.
 const TRIES: u32 = 400;
 /// Pause between two of them.
 const PAUSE: Duration = Duration::from_millis(25);
-/// How often a commit is tried that fails with an error which may pass.
+/// How often a commit is tried if it fails with an error that may pass.
 const COMMITS: u32 = 8;
 
 /// The reason for refusing the history of a metric that is never at rest.
 const BUSY: &str = "busy: it is being flushed or gets late points all the time; import it again";
 
-/// A history on its way.
+/// A history that is being stored.
 struct Work {
     place: usize,
     history: History,
@@ -50,7 +50,7 @@ impl HistorySink for Engine {
         histories: Vec<History>,
         options: HistoryOptions,
     ) -> Result<Vec<HistoryReport>, StoreError> {
-        // A task of its own: heads that were asked for have to be released even if the caller goes away.
+        // In a task of its own: heads that were asked for have to be released even if the caller is dropped.
         let engine = self.clone();
         let taking = tokio::spawn(async move { engine.take_histories(histories, options).await });
         match taking.await {
@@ -65,7 +65,7 @@ impl HistorySink for Engine {
 }
 
 impl Engine {
-    /// As [`HistorySink::take`].
+    /// Does the work of [`HistorySink::take`].
     pub(crate) async fn take_histories(
         &self,
         histories: Vec<History>,
@@ -146,7 +146,7 @@ impl Engine {
         (!has_room).then(|| "memory: there is no memory left for new metrics (engine.memory_max)".to_owned())
     }
 
-    /// Asks the heads of waiting histories. Those that are busy stay in the list.
+    /// Asks the heads of the histories in `left`. Histories of busy heads stay in the list.
     async fn begin_histories(
         &self,
         waiting: &mut VecDeque<(usize, History)>,
@@ -302,8 +302,8 @@ impl Engine {
     }
 }
 
-/// When the slot after the last one of a history begins, in seconds since the epoch. The last slot of a coarse stage
-/// may not have ended, so it only counts from its beginning.
+/// When the slot after the last one of a history begins, in seconds since the epoch. For a coarse stage it is the
+/// beginning of the last slot, because that slot may not have ended yet.
 fn end_of(history: &History) -> u32 {
     let ends = history.stages.iter().enumerate().filter_map(|(index, stage)| {
         let (time, _) = stage.points.last()?;
@@ -325,8 +325,9 @@ fn ranges(head: &ImportHead, arranged: &Arranged, now: i64) -> Vec<(u32, u32)> {
     arranged.stages.iter().enumerate().map(range).collect()
 }
 
-/// The raw slots in the store that have not expired and that the history or one of its windows can touch, or an open
-/// window: windows may be folded from them. A raw stage may keep years of seconds, so no more than that is read.
+/// The raw slots in the store from which a window may have to be folded: those that have not expired, from the first
+/// slot or window that the history touches or that is open. A raw stage may hold years of seconds, so nothing before
+/// that is read.
 fn raw_range(head: &ImportHead, arranged: &Arranged, now: i64) -> (u32, u32) {
     let raw = head.layout.raw;
     let oldest = u32::try_from(now - raw.duration() as i64).unwrap_or(0);

@@ -1,6 +1,11 @@
-//! Which rows, open windows and slots of the head follow from a history. Pure.
 //!
-//! A stored slot stays. A window that has points of the store and of the history is folded anew from the raw slots of
+//! Computes from a history which rows are stored, and the new open windows and slots of the head. Pure.
+//!
+//! A stored slot is kept. If the store and the history both have points of a window, it is folded again from the raw
+//! slots of both, provided that the raw stage covers it; otherwise the window with more slots is kept. So no slot
+//! counts twice (`docs/decisions/whisper-import.md`).
+//!
+//! A stored slot stays. A window that has points of the store and of the history is folded again from the raw slots of
 //! both if the raw stage covers it; else the fuller one stays. So no slot counts twice
 //! (`docs/decisions/whisper-import.md`).
 
@@ -20,9 +25,9 @@ use crate::slots::{Stored, push_runs};
 pub(crate) struct Plan {
     pub(crate) open: Vec<Window>,
     pub(crate) fill: Pairs,
-    /// Rows of slots that nobody else has.
+    /// Rows of slots that no other writer has.
     pub(crate) rows: WriteBatch,
-    /// Whole windows of which other writers may have parts.
+    /// Whole windows that may also contain points of other writers.
     pub(crate) shared: WriteBatch,
     pub(crate) report: HistoryReport,
 }
@@ -31,7 +36,7 @@ pub(crate) struct Plan {
 pub(crate) struct Subject<'a> {
     pub(crate) head: &'a ImportHead,
     pub(crate) stages: &'a [Vec<Cell>],
-    /// By stage; empty if the store has nothing of the metric.
+    /// The stored slots by stage; empty if the store has nothing of the metric.
     pub(crate) stored: &'a [Stored],
     pub(crate) overwrites: bool,
     /// Seconds since the epoch.
@@ -80,7 +85,7 @@ impl Subject<'_> {
     fn coarse(&self, stage: usize, plan: &mut Plan) {
         let per = self.layout().per[stage - 1];
         let open_slot = self.head.base / per;
-        // The window that was open before the base was moved. Its row follows from the head.
+        // The window that was open before the base was moved. The head's open window becomes its row.
         let left_slot = self.head.open_at / per;
         let left = self.head.open.get(stage - 1).copied().unwrap_or_default();
         let is_left = left.count > 0 && left_slot < open_slot;
@@ -130,7 +135,7 @@ impl Subject<'_> {
         method.finish(known, per).to_bits() == method.finish(cell.window, per).to_bits()
     }
 
-    /// A closed window that the store and the history have.
+    /// Decides about a closed window that both the store and the history have.
     fn both(&self, stage: usize, cell: &Cell, known: Window) -> Window {
         let per = self.layout().per[stage - 1];
         if self.shows_the_same(stage, known, cell) {
@@ -139,7 +144,7 @@ impl Subject<'_> {
         let from = cell.slot * per;
         let fuller = known.count.max(cell.window.count);
         match self.fold_raw(from, from + per) {
-            // Where raw slots are gone, the fuller window says more than a fold of the others.
+            // Where raw slots have expired, the fuller window is better than a fold of the remaining slots.
             Some(folded) if cell.is_exact && folded.count < fuller => {
                 if cell.window.count > known.count {
                     cell.window
@@ -153,7 +158,7 @@ impl Subject<'_> {
         }
     }
 
-    /// A fold that shows at least what the history showed.
+    /// The folded window, changed if necessary so that readers see a value where the history showed one.
     fn visible(&self, stage: usize, folded: Window, cell: &Cell) -> Window {
         let (layout, per) = (self.layout(), self.layout().per[stage - 1]);
         let needed = layout.config.x_files_factor * f64::from(per);
@@ -164,7 +169,7 @@ impl Subject<'_> {
         shown(layout, stage, value, 1).unwrap_or(folded)
     }
 
-    /// The open window: its slots before the base. Those from the base on are in the head, if it has any (`is_held`).
+    /// The open window, from its slots before the base. The head holds later slots of the window if `is_held`.
     fn open(&self, stage: usize, slot: u32, cell: Option<&Cell>, known: Window, is_held: bool) -> Window {
         let (layout, per) = (self.layout(), self.layout().per[stage - 1]);
         let base = self.head.base;
@@ -180,7 +185,7 @@ impl Subject<'_> {
         if known.count > 0 && !is_held && self.shows_the_same(stage, known, cell) {
             return known;
         }
-        // The slots of the window that the head has are not in the fold.
+        // The fold does not include the slots of the window that the head holds.
         if known.count > 0 || is_held {
             return match folded {
                 Some(folded) => folded,
@@ -188,7 +193,8 @@ impl Subject<'_> {
                 None => known,
             };
         }
-        // Later points are added, so it must not weigh more than it has slots; but it must be shown.
+        // Later points are added to this window, so its count must not exceed its number of slots. But it must be large
+        // enough for the window to be shown.
         let method = layout.config.aggregation;
         let value = method.finish(cell.window, per);
         let counted = folded.map_or(passed, |folded| folded.count);
@@ -201,7 +207,7 @@ impl Subject<'_> {
             if folded.count >= needed {
                 return folded;
             }
-            // Its mean is over all slots of the window, whatever the count.
+            // The mean of `avg_zero` is over all slots of the window, whatever the count is.
             if method == Aggregation::AvgZero {
                 return Window { count: needed, ..folded };
             }
@@ -214,7 +220,7 @@ impl Subject<'_> {
         method.window_showing(value, counted.max(needed)).unwrap_or(cell.window)
     }
 
-    /// As much of a window as so many of its slots would be, if all were equal.
+    /// The part of a window that this many of its slots make up, if all of its slots are equal.
     fn part(&self, cell: &Cell, slots: u32) -> Window {
         let Window { value, count } = cell.window;
         let share = f64::from(slots) / f64::from(count.max(1));

@@ -1,4 +1,4 @@
-//! Reads the whole history of metrics, each stage from the range that a reader would get of it.
+//! Reads the whole history of metrics, each stage over the range in which it answers a reader.
 
 use std::sync::Arc;
 

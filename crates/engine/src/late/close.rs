@@ -10,10 +10,10 @@ use crate::late::refold::window_at;
 use crate::late::rounds::{Budget, InPieces, Rounds};
 use crate::shard::jobs::Close;
 
-/// The windows of a flush that are not computed yet.
+/// The windows of a flush that still have to be computed.
 pub(crate) type Closing = Rounds<MetricCloses>;
 
-/// Sorts the windows of a flush by metric. Those of a metric follow each other, finer stages first.
+/// Groups the windows of a flush by metric. The windows of a metric must follow each other, finer stages first.
 pub(crate) fn closing(closes: Vec<Close>) -> Closing {
     let mut rounds = Closing::default();
     let mut closes = closes.into_iter().peekable();
@@ -28,10 +28,10 @@ pub(crate) fn closing(closes: Vec<Close>) -> Closing {
     rounds
 }
 
-/// Reads once and adds the rows of the metrics of which nothing is left to read.
+/// Makes one read, and adds the rows of the metrics that need no more reads.
 ///
 /// # Errors
-/// If the store cannot be read. The next call goes on there.
+/// If the store cannot be read. The next call repeats the read.
 pub(crate) async fn step(
     store: &dyn PointStore,
     closing: &mut Closing,
@@ -54,11 +54,11 @@ pub(crate) struct MetricCloses {
     computed: Vec<(Close, Window)>,
     /// Windows computed so far, by stage and window. Coarser ones may be computed from them.
     known: HashMap<(usize, u32), Window>,
-    /// The next slot of the first window that is left, and the fold so far; `None` before its first slot.
+    /// The next slot of the first window in `left`, and the fold so far; `None` before its first slot.
     begun: Option<(u32, Fold)>,
     has_begun: bool,
     keeps: usize,
-    /// The pieces asked for last: first slot and end, each of the first window that is left at that time.
+    /// The pieces asked for last, as first slot and end. Each belongs to the window that is then the first in `left`.
     asked: Vec<(u32, u32)>,
 }
 
@@ -152,7 +152,7 @@ fn slots(close: &Close) -> (usize, u32, u32) {
     (source, close.window * ratio, (close.window + 1) * ratio)
 }
 
-/// The raw slot that the head holds. The store may have it from other writers; ours replaces that.
+/// The raw slot if the head holds it. Our value replaces one that other writers have in the store.
 fn held(close: &Close, slot: u32) -> Option<Window> {
     let at = close.pairs.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
     Some(Window { value: close.pairs[at].1, count: 1 })

@@ -1,5 +1,5 @@
-//! A fold that goes on from piece to piece, in the order of time. Its result equals that of a fold at once, bit
-//! for bit.
+//! A fold that is computed piece by piece, in the order of time. Its result equals that of folding all slots at once,
+//! bit for bit.
 
 use plumbago_model::{Aggregation, Window};
 

@@ -47,10 +47,10 @@ impl LateWorks {
         }
     }
 
-    /// Reads once, folds what was read, and commits the metrics of which nothing is left to read. Returns these.
+    /// Makes one read, folds its slots, and commits the metrics that need no more reads. Returns these metrics.
     ///
     /// # Errors
-    /// If the store fails. The next call goes on there: nothing is read or counted twice.
+    /// If the store fails. The next call continues from there: nothing is read or counted twice.
     pub(crate) fn step(
         &mut self,
         flush: &dyn FlushStore,
@@ -100,7 +100,7 @@ fn joined(batches: Vec<WriteBatch>) -> WriteBatch {
     whole
 }
 
-/// Finds the open windows that other writers have parts of: the position of the work, and the index of the
+/// Finds the open windows of which other writers have parts. Returns the position of the work and the index of the
 /// coarse stage. These parts cannot be subtracted, since they may include slots after the head's base.
 async fn shared_windows(
     store: &dyn PointStore,

@@ -20,7 +20,7 @@ pub(crate) struct Part {
     pub(crate) until: u32,
 }
 
-/// A window to fold again. Its parts are read in this order: the window itself, the source, the raw slots.
+/// A window to fold again. It is read in this order: the window itself, the source, the raw slots.
 #[derive(Debug)]
 pub(crate) struct Refold {
     pub(crate) stage: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Refold {
     from_raw: Option<RawFold>,
 }
 
-/// The fold of the raw slots. It counts only while these fold to exactly the windows of the source: then none of
+/// The fold of the raw slots. It is used only if the raw slots fold to exactly the windows of the source: then none of
 /// them has expired, and no point older than the raw stage has replaced a window.
 #[derive(Debug)]
 struct RawFold {
@@ -56,8 +56,8 @@ struct RawFold {
 }
 
 impl Refold {
-    /// `is_young` says that one of its late points was young enough for the raw stage when it was accepted. If
-    /// it was in the journal for long, the raw stage may not cover it any more.
+    /// `is_young` says that the raw stage covered one of the late points when that point was accepted. If the point was
+    /// in the journal for long, the raw stage may no longer cover it.
     pub(crate) fn new(metric: &LateMetric, stage: usize, window: u32, is_young: bool) -> Self {
         let start = i64::from(window) * i64::from(metric.layout.stage(stage).resolution);
         let covers = |s: &usize| metric.now - start <= metric.layout.stage(*s).duration() as i64;

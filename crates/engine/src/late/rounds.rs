@@ -14,12 +14,12 @@ pub(crate) struct Budget {
     pub(crate) metric_slots: u32,
     /// Slots at which no further metric is added to a call.
     pub(crate) call_slots: usize,
-    /// Bytes that all works keep from one call to the next. A work that needs more goes alone.
+    /// Bytes that all works together may keep from one call to the next. A work that needs more is read alone.
     pub(crate) kept_bytes: usize,
 }
 
 impl Budget {
-    /// The limits of a flusher.
+    /// The limits that a flusher uses.
     pub(crate) const USUAL: Self = Self { metric_slots: 4000, call_slots: 262_144, kept_bytes: 16 << 20 };
 }
 
@@ -28,7 +28,7 @@ pub(crate) trait InPieces {
     /// Bytes that are kept from one call to the next, at most.
     fn keeps(&self) -> usize;
 
-    /// True once it was asked for pieces.
+    /// True once it has asked for pieces.
     fn has_begun(&self) -> bool;
 
     /// True when nothing more has to be read.
@@ -97,8 +97,8 @@ impl<W: InPieces> Rounds<W> {
         Ok(complete)
     }
 
-    /// Takes out the works whose turn it is. One that would need too much memory waits until others are complete,
-    /// and no later one with such a need passes it.
+    /// Takes out the works whose turn it is. A work that would need too much memory waits until others are complete.
+    /// Meanwhile no later work that needs memory may overtake it.
     fn choose(&mut self, budget: &Budget, request: &mut ReadRequest) -> Vec<W> {
         let (mut chosen, mut passed) = (Vec::new(), Vec::new());
         let mut slots = 0;

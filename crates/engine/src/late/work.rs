@@ -1,4 +1,4 @@
-//! The late points of one metric: what they need from the store, and the rows and changes that follow.
+//! The late points of one metric: the slots that they need from the store, and the resulting rows and changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use crate::late::refold::{Part, Refold};
 use crate::late::rounds::InPieces;
 use crate::shard::jobs::{LateDone, LateMetric, LatePoint, OpenPart};
 
-/// Slots between two needed ones, at most, for both to be in one range of a read.
+/// Two needed slots are read in one range if no more slots than this lie between them.
 const BRIDGE: u32 = 16;
 /// Rows of one metric in one batch, at most: as many are read for it when those of other writers are subtracted.
 pub(crate) const BATCH_ROWS: usize = 4000;
 
-/// What a part of the reads is for. The number is that of the window to fold again.
+/// What a part of the reads is for. The number is the index of the window to fold again.
 #[derive(Debug, Clone, Copy)]
 enum Use {
     /// The slots that points fall into.
@@ -164,7 +164,7 @@ impl Work {
         }
     }
 
-    /// Skips raw slots that would change nothing.
+    /// Skips raw slots that would not change the result.
     fn skip(&mut self) {
         while let Some((of @ Use::Raw(i), _)) = self.parts.get(self.at).copied()
             && !self.refolds[i].wants_raw()
@@ -199,7 +199,7 @@ impl Work {
         }
     }
 
-    /// What storing the points changes.
+    /// The changes to the metric that storing the points makes.
     pub(crate) fn done(&self) -> LateDone {
         LateDone {
             at: self.metric.at,
@@ -259,7 +259,7 @@ impl InPieces for Work {
         for (at, first, until) in std::mem::take(&mut self.asked) {
             let column = if first < until { columns.next().unwrap_or_default() } else { Column::default() };
             if at < self.at {
-                // A piece of a part that is not needed any more.
+                // A piece that is no longer needed.
                 continue;
             }
             let (of, part) = self.parts[at];

@@ -30,15 +30,16 @@ impl Limited {
     }
 }
 
-/// What outlives a change of the quotas: the minute and the bytes of a directory, and what was refused there.
+/// The counts that stay when the quotas change: the points of a minute and the bytes of a directory, and the refused
+/// points.
 #[derive(Debug)]
 pub(crate) struct Usage {
     /// The minute since the epoch in the high half, the points that arrived in it in the low half.
     minute: AtomicU64,
-    /// The same of the minute before.
+    /// The same for the minute before.
     minute_before: AtomicU64,
     bytes: AtomicU64,
-    /// Points refused, by what was at its limit. In a dry run, those that would have been.
+    /// Refused points, by the limit that was reached. In a dry run, points that would have been refused.
     refused: [AtomicU64; 3],
 }
 
@@ -52,7 +53,7 @@ impl Default for Usage {
 /// A directory with a quota. All shards share it.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Counted from 1, never used again.
+    /// Counted from 1. A number is never used again.
     pub(crate) number: u32,
     pub(crate) quota: Quota,
     /// Empty for everything.
@@ -170,7 +171,7 @@ impl Account {
 
 impl Usage {
     /// Counts a point of the minute of `now` while fewer than `most` have arrived. Returns whether fewer than `limit`
-    /// had. A clock that goes back a little counts for the later minute.
+    /// had arrived before. If the clock goes back a little, points still count for the later minute.
     fn add_point(&self, now: i64, most: u64, limit: u64) -> bool {
         let now = minute_of(now);
         let mut old = self.minute.load(Ordering::Relaxed);

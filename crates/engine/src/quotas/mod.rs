@@ -22,7 +22,7 @@ pub(crate) use watch::QuotaWatch;
 #[derive(Debug)]
 pub struct Quotas(RwLock<Generations>);
 
-/// The rules in effect, and those that will be.
+/// The rules in effect, and those that replace them once all metrics have their new accounts.
 #[derive(Debug)]
 struct Generations {
     current: Arc<Generation>,
@@ -40,12 +40,12 @@ pub(crate) struct Generation {
 #[derive(Debug, Default)]
 struct Accounts {
     by_directory: HashMap<String, Arc<Account>>,
-    /// What directories used under the rules before.
+    /// The usage of directories under earlier rules.
     usage: HashMap<String, Arc<Usage>>,
     numbers: u32,
 }
 
-/// The account of a metric for each generation that there is; none has an account where nothing is limited.
+/// The account of a metric in each generation of the rules; `None` if no quota applies to the metric.
 pub(crate) type Places = Vec<(u64, Option<Arc<Account>>)>;
 
 /// What a directory uses of its quota.
@@ -65,7 +65,8 @@ pub struct QuotaUse {
     pub points_per_minute: u64,
     /// Bytes in the store at the last measurement; `None` before the first one.
     pub bytes: Option<u64>,
-    /// Points refused since the start, or that would have been in a dry run, in the order of [`Limited::ALL`].
+    /// Points refused since the start, in the order of [`Limited::ALL`]. In a dry run, points that would have been
+    /// refused.
     pub refused: [u64; 3],
 }
 
@@ -77,7 +78,7 @@ impl QuotaUse {
         })
     }
 
-    /// A limit, if there is one.
+    /// The limit of this kind, if there is one.
     pub fn limit(&self, limited: Limited) -> Option<u64> {
         match limited {
             Limited::Metrics => self.limits.metrics,
@@ -86,7 +87,7 @@ impl QuotaUse {
         }
     }
 
-    /// What is used, if it is known.
+    /// How much of this kind is used, if it is known.
     pub fn used(&self, limited: Limited) -> Option<u64> {
         match limited {
             Limited::Metrics => Some(self.metrics),
@@ -148,7 +149,7 @@ impl Quotas {
         all.map(|generation| (generation.number, generation.account(name))).collect()
     }
 
-    /// Begins a change of the rules. Fails while another one goes on.
+    /// Begins a change of the rules. Fails while another change is in progress.
     pub(crate) fn begin(&self, rules: QuotaRules) -> Option<Arc<Generation>> {
         let mut generations = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if generations.next.is_some() {
@@ -164,12 +165,12 @@ impl Quotas {
         Some(next)
     }
 
-    /// Gives a change of the rules up.
+    /// Cancels a change of the rules.
     pub(crate) fn abandon(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).next = None;
     }
 
-    /// Ends a change of the rules: all shards use the new ones by now.
+    /// Ends a change of the rules, once all shards use the new ones.
     pub(crate) fn end(&self) {
         let mut generations = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(next) = generations.next.take() {

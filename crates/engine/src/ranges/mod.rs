@@ -1,7 +1,7 @@
-//! Deletes a range of time of metrics while points of them may arrive.
+//! Deletes a range of time from metrics that may get points meanwhile.
 //!
-//! `plan` decides what goes and what is folded anew; what happens in a head is in `shard/ranges.rs`. The reasons are in
-//! `docs/decisions/delete.md`.
+//! `plan` decides which slots are deleted and which windows are folded again. The code for the heads is in
+//! `shard/ranges.rs`. The reasons are in `docs/decisions/delete.md`.
 
 pub(crate) mod plan;
 
@@ -35,7 +35,7 @@ struct Work {
     head: Box<ImportHead>,
     edges: Vec<Edge>,
     plan: Plan,
-    /// The open windows that the head takes over; `None` until they are committed.
+    /// The new open windows for the head; `None` until they are committed.
     open: Option<Vec<plumbago_model::Window>>,
 }
 
@@ -117,7 +117,7 @@ impl Engine {
         self.begin_range(places.iter().map(begin).collect()).await.map_err(stopping)
     }
 
-    /// Loads metrics that the store has and no shard, so that points which arrive meanwhile meet them.
+    /// Loads metrics that are in the store but in no shard, so that points which arrive meanwhile find a head.
     pub(crate) async fn load_missing(&self, names: &[Arc<str>]) -> Result<(), StoreError> {
         self.apply_queued().await.map_err(stopping)?;
         let refs: Vec<&str> = names.iter().map(|name| &**name).collect();
@@ -191,8 +191,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The order matters for a kill in between: what windows are folded from goes last, so that the same call does the
-    /// same again.
+    /// The order of the steps matters if a kill comes between them: the slots from which windows are folded are deleted
+    /// last, so that repeating the call gives the same result.
     async fn carry_out(
         &self,
         works: &mut [Work],
@@ -201,8 +201,8 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.plan(works, range, reports).await?;
         let parts = self.parts();
-        // The store may have rows of windows that the head still folds: of other writers, of flushes at intervals, and of a
-        // flush whose slots have changed since.
+        // The store may have rows of windows that the head still folds: from other writers, from flushes at intervals,
+        // and from a flush whose slots have changed since then.
         let stale: Vec<SlotRange> = works.iter().flat_map(|work| work.plan.stale.clone()).collect();
         parts.points.delete_ranges(&stale).await?;
         let mut batch = FlushBatch::default();
@@ -211,13 +211,14 @@ impl Engine {
             for run in &rows.runs {
                 batch.rows.push(*run, rows.values(run), Some(rows.counts(run)));
             }
-            // Without a row the metric stays one whose open windows are folded from the store.
+            // A head whose state row was lost still gets no state row, so that its open windows are folded from the
+            // store.
             if !work.head.is_refolded {
                 let bytes = work.head.state.with_open(&work.plan.open).encode();
                 batch.states.push(StateRow { id: work.head.id, bytes });
             }
         }
-        // Windows of other writers that came since the deletion above.
+        // Other writers may have stored windows since the deletion above.
         parts.points.subtract_other_writers(&mut batch.rows).await?;
         self.commit_history(batch).await?;
         for work in works.iter_mut() {
@@ -250,7 +251,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The number of slots of a stage that go and that the store has and the head does not.
+    /// The number of slots of a stage that would be deleted from the store, without those that the head has too.
     async fn count_stage(
         &self,
         subject: &Subject<'_>,

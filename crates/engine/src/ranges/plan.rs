@@ -1,7 +1,7 @@
-//! Which slots of the stages a range of time takes, and which windows have to be folded anew. Pure.
+//! Decides which slots are deleted with a range of time, and which windows have to be folded again. Pure.
 //!
-//! Slots and windows that lie within the range as a whole go. A window at a border of the range loses a part of its slots,
-//! so it is folded anew from those that are left in the finest stage that still covers it.
+//! Slots and windows that lie entirely within the range are deleted. A window at a border of the range loses a part of
+//! its slots, so it is folded again from the remaining slots of the finest stage that still covers it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -36,14 +36,14 @@ pub(crate) struct Edge {
     source: Option<(usize, Range<u32>)>,
 }
 
-/// Who has a window.
+/// Where the window of an edge is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EdgeState {
     /// The store.
     Closed,
-    /// The head has what was folded into it so far. With flushes at intervals, the store may have a row too.
+    /// In the head, which has folded some slots into it. With flushes at intervals, the store may have a row too.
     Open,
-    /// Nothing was folded into it. With flushes at intervals, the store may have a row.
+    /// Nowhere: no slot was folded into it yet. With flushes at intervals, the store may still have a row.
     Ahead,
 }
 
@@ -52,11 +52,12 @@ enum EdgeState {
 pub(crate) struct Plan {
     /// Open windows.
     pub(crate) open: Vec<Window>,
-    /// Windows at the borders, folded anew.
+    /// Windows at the borders, folded again.
     pub(crate) rows: WriteBatch,
-    /// Slots and windows of which nothing is left.
+    /// Slots and windows that are deleted completely.
     pub(crate) gone: Vec<SlotRange>,
-    /// Windows that are written anew, or will be when they close. What the store has of them is stale, of any writer.
+    /// Windows that are rewritten, now or when they close. The rows that any writer has in the store for them are
+    /// stale.
     pub(crate) stale: Vec<SlotRange>,
     pub(crate) folded: u64,
     pub(crate) kept: u64,
@@ -72,7 +73,7 @@ impl Subject<'_> {
         if stage == 0 { 1 } else { self.layout().per[stage - 1] }
     }
 
-    /// The slots of a stage that lie within the range as a whole.
+    /// The slots of a stage that lie entirely within the range.
     pub(crate) fn whole(&self, stage: usize) -> Range<u32> {
         whole_slots(self.layout(), stage, &self.slots)
     }

@@ -68,7 +68,7 @@ impl Reader {
         Self { router, workers, store, store_seconds, peers: None, fallback: None }
     }
 
-    /// Adds what other writers have and the store does not have yet.
+    /// Adds rows that other writers have and that are not in the store yet.
     pub fn with_peers(self, peers: Arc<dyn Peers>) -> Self {
         Self { peers: Some(peers), ..self }
     }
@@ -79,8 +79,8 @@ impl Reader {
         Self { fallback: Some(Arc::new(MetadataFallback::new(metadata))), ..self }
     }
 
-    /// Reads the heads of the metrics, one answer for each name. `None` means no head, or a retention that
-    /// does not reach the range.
+    /// Reads the heads of the metrics, one answer for each name. `None` if the metric has no head or its retention does
+    /// not reach the range.
     pub(crate) async fn ask_heads(
         &self,
         request: &FetchRequest,
@@ -88,7 +88,8 @@ impl Reader {
         self.ask_heads_for(request, false).await
     }
 
-    /// The same; with `whole_raw` the whole raw stage of each metric, whatever the range of the request is.
+    /// Like `ask_heads`; with `whole_raw` it reads the whole raw stage of each metric, whatever the range of the
+    /// request is.
     async fn ask_heads_for(
         &self,
         request: &FetchRequest,
@@ -153,15 +154,15 @@ impl Reader {
 pub(crate) struct Part {
     name: Arc<str>,
     answer: HeadAnswer,
-    /// The stored slots of the answer's range.
+    /// The slots that the store has in the range of the answer.
     column: Column,
-    /// The stored raw slots of the head's first window, if they are needed.
+    /// The raw slots that the store has of the head's first window, if they are needed.
     first_window: Option<Column>,
 }
 
 impl Reader {
-    /// Reads heads, peers and store for the metrics that answer a request, in its order. The rows of peers are
-    /// merged into the columns, and returned too; their range is the place of the metric's first range.
+    /// Reads heads, peers and store for the metrics that answer a request, in its order. The rows of peers are merged
+    /// into the columns, and also returned; their range is the position of the metric's first range.
     async fn gather(&self, request: &FetchRequest) -> Result<(Vec<Part>, Vec<PeerRows>), FetchError> {
         let (answers, peer_rows) = tokio::join!(self.ask_all_heads(request), self.ask_peers(request));
         let answers = answers?;

@@ -41,8 +41,8 @@ impl Reader {
     }
 
     /// Returns the raw points of each metric that are accepted and not in the store's tables yet, as times of their
-    /// slots (seconds since the epoch) and values, in time order. Slots that a head holds beyond their flush, the
-    /// last twenty at most, are among them. `None` if there are more than `points_max` in all.
+    /// slots (seconds since the epoch) and values, in time order. They include slots that a head still holds after
+    /// their flush, twenty at most. `None` if there are more than `points_max` in all.
     ///
     /// # Errors
     /// When the spool cannot be read, and when the engine was stopped.
@@ -92,10 +92,10 @@ impl Reader {
 /// Raw points of a metric: time in seconds since the epoch, and value.
 pub type RawPoints = Vec<(u32, f64)>;
 
-/// Slots that one read of rows on their way covers, about: each takes 8 bytes meanwhile.
+/// About how many slots one read of pending rows covers. Each takes 8 bytes during the read.
 const SLOTS_AT_ONCE: u64 = 1 << 20;
 
-/// How many of these answers one read covers: at least one, if there is any.
+/// How many of these answers one read covers: at least one, unless there are none.
 fn slots_at_once(answers: &[(usize, HeadAnswer)]) -> usize {
     let mut slots = 0;
     let fits = |(_, answer): &&(usize, HeadAnswer)| {
@@ -105,7 +105,7 @@ fn slots_at_once(answers: &[(usize, HeadAnswer)]) -> usize {
     answers.iter().take_while(fits).count().max(1).min(answers.len())
 }
 
-/// The raw slots of a column, with those of the head in their place.
+/// The raw slots of a column, replaced by those of the head where it has them.
 fn raw_points(answer: &HeadAnswer, column: &Column) -> RawPoints {
     let is_held = |slot: u32| answer.raw.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
     let sent = (answer.slots.0..).zip(&column.values).map(|(slot, value)| (slot, *value));
@@ -117,7 +117,7 @@ fn raw_points(answer: &HeadAnswer, column: &Column) -> RawPoints {
     points.into_iter().map(|(slot, value)| (slot.saturating_mul(resolution), value)).collect()
 }
 
-/// The slots on their way to the store, with those of the head in their place.
+/// The slots on their way to the store, replaced by those of the head where it has them.
 fn rows(answer: &HeadAnswer, mut column: Column, first_window: Option<Column>) -> Vec<(u32, WindowRow)> {
     overlay(answer, &mut column, first_window);
     // Raw slots have no counts.

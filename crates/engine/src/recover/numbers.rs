@@ -1,4 +1,4 @@
-//! Look-ups of a start: heads by metric id and by metric number. And the numbers that are free for new metrics.
+//! Look-ups during a start: heads by metric id and by metric number, and the numbers that are free for new metrics.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -58,11 +58,11 @@ impl HeadAddresses {
 #[derive(Default)]
 pub(crate) struct Numbers {
     places: Vec<Option<(HeadAddress, u64)>>,
-    /// Numbers of deleted metrics that records or state rows still have.
+    /// Numbers of deleted metrics that still occur in records or state rows.
     retired: HashSet<u32>,
     /// State rows of deleted metrics, and the journal sequence that they cover.
     orphans: HashMap<MetricId, u64>,
-    /// The same by number.
+    /// The same sequences, by metric number.
     orphan_numbers: HashMap<u32, u64>,
 }
 
@@ -106,7 +106,7 @@ impl Numbers {
         self.orphans.get(id).copied().unwrap_or(0)
     }
 
-    /// True when the state row of a deleted metric with this number covers the record.
+    /// True if a deleted metric with this number has a state row that covers the record.
     pub(crate) fn orphan_covers(&self, number: u32, sequence: u64) -> bool {
         self.orphan_numbers.get(&number).is_some_and(|covered| sequence <= *covered)
     }

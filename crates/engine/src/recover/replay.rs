@@ -63,7 +63,7 @@ impl Replay<'_> {
             head.number = 0;
         }
         if let Some((place, covered)) = self.restored(name).filter(|(_, covered)| sequence <= *covered) {
-            // The metric was deleted and created again since. Its new state row covers this record.
+            // The metric was deleted and created again since then. Its new state row covers this record.
             self.numbers.set(number, place, covered);
             return;
         }
@@ -72,7 +72,7 @@ impl Replay<'_> {
         let shard = &mut self.shards[usize::from(place.0)];
         shard.sequence = shard.sequence.max(sequence);
         if covered > 0 {
-            // Its points may still be in the store.
+            // Points of the earlier metric may still be in the store.
             shard.heads[place.1].set(mark::MERGE);
         }
         self.numbers.set(number, place, covered);
@@ -98,7 +98,7 @@ impl Replay<'_> {
 
     fn removal(&mut self, sequence: u64, number: u32) {
         match self.numbers.get(number) {
-            // The metric was written again later, and its state row covers the removal.
+            // The metric was written again later, so its state row covers the removal.
             Some((_, covered)) if sequence <= covered => {}
             Some(((shard, at), _)) => {
                 self.numbers.retire(number);
@@ -106,14 +106,14 @@ impl Replay<'_> {
             }
             None if is_number(&number) => {
                 self.numbers.retire(number);
-                // Points of a deleted metric: it was forgotten after all of them were stored.
+                // These are points of a deleted metric. It was forgotten after all of its points were stored.
                 self.report.covered += self.unexplained.remove(&number).unwrap_or(0);
             }
             None => {}
         }
     }
 
-    /// Counts unexplained points and drops metrics of which nothing is left.
+    /// Counts unexplained points, and drops metrics that were removed again.
     fn end(self) -> Vec<Vec<NewMetric>> {
         let points: u64 = self.unexplained.values().sum();
         self.report.unexplained = points;

@@ -21,7 +21,7 @@ const NAMED_MAX: usize = 10;
 /// A batch of state rows.
 type Rows = Vec<(MetricId, Vec<u8>)>;
 
-/// What restoring state rows changes.
+/// The data that restoring state rows changes.
 struct Target<'a> {
     shards: &'a mut [Shard],
     places: HeadAddresses,
@@ -84,8 +84,8 @@ fn read(flush: &dyn FlushStore, sender: &SyncSender<Rows>) -> Result<(), StoreEr
 }
 
 impl Target<'_> {
-    /// Restores a few rows. One pass finds heads, one loads them, one loads windows, one fills them, so that
-    /// the cache misses of a pass overlap.
+    /// Restores a few rows. There is one pass to find heads, one to load them, one to load windows and one to fill
+    /// them, so that the cache misses of a pass overlap.
     fn take(&mut self, rows: &[(MetricId, Vec<u8>)]) {
         let mut found = [None; ABREAST];
         for (place, (id, bytes)) in found.iter_mut().zip(rows) {
@@ -105,8 +105,8 @@ impl Target<'_> {
         }
     }
 
-    /// Prepares the metrics of damaged rows for the replay: all their journal records will be applied, also
-    /// those that the row covered. Returns the metrics.
+    /// Prepares the metrics of damaged rows for the replay: all their journal records will be applied, including those
+    /// that the row covered. Returns the metrics.
     fn recover_damaged(self) -> Vec<MetricId> {
         for row in &self.damaged {
             if let Some((shard, at)) = row.place {
@@ -130,8 +130,8 @@ impl Target<'_> {
         self.damaged.iter().map(|row| row.id).collect()
     }
 
-    /// Adds the metrics in ranges of ids whose rows the store cannot read. Only those that a row may have had.
-    /// Their numbers come from the store's second copy, so that their records in the journal are found.
+    /// Adds the metrics whose ids lie in ranges that the store cannot read, but only those that may have had a state
+    /// row. Their numbers come from the store's second copy, so that their records in the journal are found.
     fn lose_ranges(&mut self, flush: &dyn FlushStore, ranges: &[(MetricId, MetricId)]) {
         let mut noted = HashMap::new();
         if !ranges.is_empty() {
@@ -152,8 +152,8 @@ impl Target<'_> {
     }
 }
 
-/// Says which metrics have lost their state rows, and how many points are lost if the last stop was a clean one:
-/// `held` is how many all rows had then.
+/// Reports which metrics have lost their state rows. If the last stop was a clean one, also reports how many points are
+/// lost: `held` is the number of points in all state rows at that stop.
 fn report_lost(sources: &Sources<'_>, shards: &[Shard], lost: &[MetricId], held: Option<u64>) {
     let ids: HashSet<&MetricId> = lost.iter().collect();
     let mut named = Vec::new();
@@ -190,14 +190,14 @@ fn take_row(
     if state.number != 0 && !is_number(&state.number) {
         return;
     }
-    // Without metadata the metric was deleted, and its head held nothing then.
+    // A metric without metadata was deleted, and its head held nothing at that time.
     let Some(place) = place else {
         let is_empty = state.held == 0 && state.future.is_empty();
         numbers.orphan(id, state.number, if is_empty { state.sequence } else { 0 });
         return;
     };
     shards[usize::from(place.0)].restore(place.1, state);
-    // A metric without a number gets one with its next point.
+    // A metric without a number gets one when its next point arrives.
     if is_number(&state.number) {
         numbers.set(state.number, place, state.sequence);
     }

@@ -219,7 +219,7 @@ fn metrics_that_only_the_journal_has_are_found_from_the_start_on() {
     assert_eq!(world.read(&mut shard, router, "new.metric", 60), [1.0]);
 }
 
-/// A metric that was deleted with points in memory. A kill came before or after the metadata store lost it.
+/// A metric that was deleted with points in memory. A kill came before or after the metadata store deleted it.
 #[test]
 fn points_from_before_a_removal_do_not_come_back() {
     for known in [&["m"][..], &[]] {
@@ -237,7 +237,7 @@ fn points_from_before_a_removal_do_not_come_back() {
     }
 }
 
-/// And the metric of the same name that was created after it keeps its points.
+/// A metric of the same name that was created after the deletion keeps its points.
 #[test]
 fn points_from_after_a_removal_stay() {
     let world = World::new(&[], |writer| {

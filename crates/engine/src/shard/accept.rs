@@ -1,4 +1,4 @@
-//! Decides by the age of a point where it goes: into the head, to the late points, or to those ahead of now.
+//! Decides by the age of a point where it goes: into the head, to the late points, or to the points ahead of now.
 
 use std::sync::Arc;
 
@@ -66,8 +66,8 @@ impl Shard {
         }
     }
 
-    /// Chooses the base of a head at its first point: the start of the block that the allowance before `slot`
-    /// reaches into. When open windows must be folded from the store, the base is after `slot`, so that the
+    /// Chooses the base of a head at its first point: the start of the block that contains the slot `ALLOWANCE` slots
+    /// before `slot`. If the open windows must be folded from the store, the base is after `slot` instead, so that the
     /// point counts as late.
     fn begin(&mut self, at: u32, slot: u32) {
         let head = &mut self.heads[at];

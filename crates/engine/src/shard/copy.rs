@@ -1,7 +1,8 @@
-//! What a shard has of metrics that are copied, and how one that moves goes (`docs/decisions/copy-and-move.md`).
+//! The heads of metrics that are copied, and the deletion of metrics that are moved
+//! (`docs/decisions/copy-and-move.md`).
 //!
-//! As for an import, the metric is held still: nothing of it goes to the store until [`Shard::end_import`] or until its
-//! deletion begins. Points go into its head as ever.
+//! As for an import, the metric is held still: none of its points go to the store until [`Shard::end_import`] or until
+//! its deletion begins. New points still go into its head.
 
 use std::collections::HashSet;
 
@@ -13,29 +14,30 @@ use crate::shard::head::Pairs;
 use crate::shard::head_state::{Late, mark};
 use crate::shard::import::{Begun, ImportHead};
 
-/// A metric that is held still, was copied, and is to go.
+/// A metric that is held still, was copied, and is about to be deleted.
 #[derive(Debug, Clone)]
 pub(crate) struct BeginMove {
     pub(crate) hash: NameHash,
     pub(crate) at: u32,
-    /// The points of its memory that the copy has: timestamp and value.
+    /// The points in its memory that were copied: timestamp and value.
     pub(crate) known: Vec<(u32, f64)>,
 }
 
 /// The answer to a [`BeginMove`].
 #[derive(Debug, Default)]
 pub(crate) enum Moved {
-    /// It cannot begin now. The metric is held still as before.
+    /// The deletion cannot begin now. The metric stays held still.
     #[default]
     Busy,
-    /// It got these points since, in the order of time or of arrival. The metric is held still as before.
+    /// The metric got these points since the copy, in the order of time or of arrival. It stays held still.
     Grown(Vec<(u32, f64)>),
-    /// Its deletion has begun.
+    /// The deletion has begun.
     Begun,
 }
 
 impl Shard {
-    /// Holds a metric still and tells what its head has. One with late points on their way is busy.
+    /// Holds a metric still and returns the content of its head. A metric with late points on their way to the store is
+    /// busy.
     pub(super) fn begin_copy(&mut self, hash: &NameHash) -> Begun {
         let at = match self.at_rest(hash) {
             Ok(at) if self.heads[at].state.late() == Late::None => at,
@@ -49,7 +51,8 @@ impl Shard {
         Begun::Ready(Box::new(ImportHead { is_refolded, ..head }))
     }
 
-    /// Begins the deletion of a metric of which the copy has everything. In one step, so that no point comes in between.
+    /// Begins the deletion of a metric if all of its points were copied. The check and the deletion are one step, so
+    /// that no point can arrive between them.
     pub(crate) fn begin_move(&mut self, moved: &BeginMove, writer: &mut JournalWriter) -> Moved {
         let at = moved.at;
         if self.find(&moved.hash) != Some(at) || self.late.waiting.contains(at) {
@@ -71,7 +74,7 @@ impl Shard {
         Moved::Busy
     }
 
-    /// Everything that a metric has in memory only, as points: held slots, late points and those ahead of now.
+    /// All points of a metric that are only in memory: held slots, late points and points ahead of now.
     fn points_in_memory(&mut self, at: u32) -> Vec<(u32, f64)> {
         let mut pairs = Pairs::new();
         self.heads[at].pairs(&self.pool, &mut self.scratch, &mut pairs);

@@ -1,5 +1,5 @@
-//! Finds metrics that get several points for one slot of their raw stage again and again, so that all but the last
-//! are replaced: their senders send more often than their retention keeps.
+//! Finds metrics that get several points for one slot of their raw stage again and again. All but the last point of a
+//! slot are replaced, so their senders send more often than the retention can keep.
 //!
 //! A sample of the metrics is watched: a point that replaces another puts its metric under watch, and a few slots
 //! later the metric is either crowded or no longer watched. Points that were sent twice have one timestamp and
@@ -14,11 +14,11 @@ use crate::router::NameHash;
 
 /// Metrics of a shard that are watched at once.
 const WATCHED_MAX: usize = 1024;
-/// Slots after which a metric is judged.
+/// Number of slots after which a metric is judged.
 const SLOTS_MIN: u32 = 4;
-/// Slots at which the counts are halved, so that old slots count less than new ones.
+/// Number of slots at which the counts are halved, so that old slots count less than new ones.
 const SLOTS_MAX: u32 = 64;
-/// Crowded metrics of a shard that are named.
+/// Most crowded metrics of a shard that are named.
 const NAMED_MAX: usize = 3;
 /// Seconds without a point after which a metric is no longer watched.
 const SILENT: i64 = 86_400;
@@ -37,7 +37,7 @@ pub struct CrowdedMetric {
 /// The crowded metrics that a shard or an engine has found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CrowdedMetrics {
-    /// How many there are among the watched ones: at least so many in all.
+    /// How many of the watched metrics are crowded. In all there are at least this many.
     pub count: u64,
     /// Some of them.
     pub examples: Vec<CrowdedMetric>,
@@ -70,7 +70,7 @@ impl Crowded {
         self.0.len() < WATCHED_MAX
     }
 
-    /// Notes a point of a metric that is to be watched. Returns whether it is.
+    /// Notes a point of a metric that is to be watched. Returns whether the metric is watched.
     pub(crate) fn note(&mut self, at: u32, hash: NameHash, name: &str, raw: Stage, timestamp: u32) -> bool {
         let (slot, has_room) = (raw.slot(timestamp), self.has_room());
         let watched = match self.0.entry(at) {
@@ -151,7 +151,7 @@ impl CrowdedMetrics {
         }
     }
 
-    /// Adds what another shard has found.
+    /// Adds the crowded metrics that another shard has found.
     pub(crate) fn merge(&mut self, other: Self) {
         self.count += other.count;
         self.examples.extend(other.examples);

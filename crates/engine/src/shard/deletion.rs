@@ -1,9 +1,9 @@
-//! Metrics that are deleted whole, with the points that they hold (`docs/decisions/delete.md`).
+//! Deletes whole metrics, with the points in their heads (`docs/decisions/delete.md`).
 //!
-//! A deletion begins here: the head and everything in it goes, and the journal notes the removal. Then the caller
-//! deletes the metric from the stores, and ends the deletion. A metric of the same name that gets points meanwhile has a
-//! head at once, but its creation waits for the end. Until then nothing of it goes to the store, so what the caller
-//! deletes there is old.
+//! A deletion begins here: the head is dropped with everything in it, and the removal is written to the journal. Then
+//! the caller deletes the metric from the stores, and ends the deletion. If points of the same name arrive meanwhile,
+//! the new metric has a head at once, but its creation waits for the end of the deletion. Until then none of its points
+//! go to the store, so the caller deletes only points of the old metric there.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ impl Deletions {
         !self.0.is_empty() && self.0.contains_key(hash)
     }
 
-    /// Lets a creation wait if the metric is being deleted; else gives it back.
+    /// Keeps a creation waiting if the metric is being deleted; otherwise gives it back.
     pub(super) fn hold(&mut self, hash: &NameHash, metric: NewMetric) -> Option<NewMetric> {
         match self.0.get_mut(hash) {
             Some(waiting) => {
@@ -39,11 +39,12 @@ impl Deletions {
 }
 
 impl Shard {
-    /// Begins the deletion of metrics. Answers for each whether it has begun. It has not while the metric is being
-    /// created or deleted, or while a part of it is on its way to the store; the caller asks again then.
+    /// Begins the deletion of metrics. Answers for each whether it has begun. A deletion cannot begin while the metric
+    /// is being created or deleted, or while some of its points are on their way to the store; the caller then asks
+    /// again.
     pub(crate) fn begin_deletions(&mut self, hashes: &[NameHash], writer: &mut JournalWriter) -> Vec<bool> {
         let begun = hashes.iter().map(|hash| self.begin_deletion(hash, writer)).collect();
-        // Vacated heads have no marks.
+        // A head that was vacated has no marks.
         let heads = &self.heads;
         self.due.retain(|at| heads[*at].is(mark::DUE));
         self.flushing.retain(|at| heads[*at].is(mark::DUE));

@@ -38,7 +38,7 @@ impl MetricLayout {
         self.per.len()
     }
 
-    /// As [`Retention::source_of`](plumbago_model::Retention::source_of).
+    /// Calls [`Retention::source_of`](plumbago_model::Retention::source_of).
     pub(crate) fn source(&self, stage: usize) -> usize {
         self.config.retention.source_of(stage)
     }

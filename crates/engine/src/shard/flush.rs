@@ -22,8 +22,8 @@ pub(crate) enum Extent {
     /// Every slot that was not flushed yet, and the windows older than the allowance; with `open` also the
     /// open windows. Slots stay in the head until they are older than the allowance.
     Interval { open: bool },
-    /// Like `Interval` with open windows, also those of percentiles. For a clean stop: another writer may
-    /// continue with these metrics.
+    /// Like `Interval` with open windows, including those of percentiles. For a clean stop, after which another writer
+    /// may continue with these metrics.
     Last,
     /// Every slot, and every window that ended by `now` (seconds since the epoch).
     All { now: i64 },
@@ -32,7 +32,7 @@ pub(crate) enum Extent {
 }
 
 impl Shard {
-    /// Adds a metric to the due list when one of its blocks is complete.
+    /// Adds a metric to the list of due metrics when one of its blocks is complete.
     #[inline]
     pub(crate) fn check_due(&mut self, at: u32) {
         let head = &mut self.heads[at];
@@ -214,7 +214,8 @@ impl Shard {
             head.segment = if is_covered { 0 } else { item.segment };
             head.state.on_flush(FlushEvent::Commit);
             if flush.has_changed() {
-                // The rows are written again with the change. Rows are replaced whole, so nothing counts twice.
+                // The rows are written again with the changed slots. A row is replaced completely, so nothing counts
+                // twice.
                 if !head.is(mark::DUE) {
                     head.set(mark::DUE);
                     self.due.push(item.at);
@@ -285,7 +286,7 @@ impl Shard {
         }
     }
 
-    /// Adds the slots that were never flushed; or all held slots, when one that was flushed has changed.
+    /// Adds the slots that were never flushed. If a slot that was flushed has changed, adds all held slots instead.
     fn push_unwritten(
         &self,
         at: u32,
@@ -333,7 +334,7 @@ impl Shard {
     }
 }
 
-/// Adds the open windows, with the slots that the head has of them.
+/// Adds the open windows, including the slots that the head holds of them.
 fn push_open(
     head: &Head,
     layout: &MetricLayout,
@@ -356,7 +357,7 @@ fn push_open(
     }
 }
 
-/// Adds a job to compute the windows that are open from slot `from` on.
+/// Adds the tasks to compute the windows that are open from slot `from` on.
 fn close_open(
     head: &Head,
     layout: &Arc<MetricLayout>,

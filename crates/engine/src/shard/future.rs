@@ -68,8 +68,8 @@ impl FuturePoints {
         self.by_release.first().is_some_and(|(release, ..)| *release <= now)
     }
 
-    /// Takes out the next point whose release time has come, with its head. Points of one head come
-    /// by release time, then by arrival.
+    /// Takes out the next point whose release time has come, with its head. Points of one head are ordered by release
+    /// time, then by arrival.
     pub(crate) fn pop_released(&mut self, now: i64) -> Option<(u32, FuturePoint)> {
         let key = *self.by_release.first().filter(|(release, ..)| *release <= now)?;
         Some((key.1, self.take(key)?))
@@ -114,7 +114,7 @@ impl FuturePoints {
 }
 
 impl Shard {
-    /// Accepts a point that is `ahead` seconds ahead of now, or rejects it.
+    /// Accepts a point that is `ahead` seconds ahead of now, or rejects it if there is no room or it is too far ahead.
     pub(super) fn accept_future(
         &mut self,
         at: u32,
@@ -152,8 +152,7 @@ impl Shard {
         (i64::from(raw.slot(timestamp)) - i64::from(ALLOWANCE)) * i64::from(raw.resolution)
     }
 
-    /// Gives the points whose time has come to their heads. Stops when the journal fails; the next call
-    /// goes on.
+    /// Moves the points whose time has come into their heads. Stops when the journal fails; the next call continues.
     pub(crate) fn release_future(&mut self, now: i64, writer: &mut JournalWriter) {
         while self.future.has_released(now) {
             if writer.is_full() && writer.write_out().is_err() {
@@ -194,8 +193,8 @@ impl Shard {
         }
     }
 
-    /// Timestamps and values of a metric's future points that arrived up to this journal sequence: what
-    /// its state row holds. The journal has the later ones.
+    /// Timestamps and values of a metric's future points that arrived up to this journal sequence: what its state row
+    /// holds. Later ones are in the journal.
     pub(super) fn future_of(&self, at: u32, sequence: u64) -> Vec<(u32, f64)> {
         if !self.heads[at].is(mark::FUTURE) {
             return Vec::new();

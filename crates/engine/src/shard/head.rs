@@ -220,7 +220,7 @@ impl Head {
         self.state.is_flushing() || self.state.has_late() || self.is(mark::FUTURE)
     }
 
-    /// True when nothing would be lost with the head: it holds no slot, and nothing needs it.
+    /// True if the head can be dropped without losing anything: it holds no slot, and nothing needs it.
     pub(crate) fn holds_nothing(&self) -> bool {
         self.is_empty() && !self.is_needed()
     }

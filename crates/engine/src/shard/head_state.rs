@@ -68,7 +68,7 @@ pub(crate) mod mark {
     pub(crate) const FUTURE: u16 = 1 << 12;
     /// Its state row is lost, so its open windows must be folded from the store's slots.
     pub(crate) const REFOLD: u16 = 1 << 13;
-    /// Its points are watched: does it get several for each slot?
+    /// Its points are watched, to find out whether it gets several for each slot.
     pub(crate) const WATCHED: u16 = 1 << 14;
     /// Its metric counts for a quota.
     pub(crate) const QUOTA: u16 = 1 << 15;
@@ -262,7 +262,7 @@ impl HeadState {
         self.0 = self.0 & !FLUSH_BITS | self.flush().after(event) as u16;
     }
 
-    /// A point was applied. Most come while no flush is in flight.
+    /// Notes that a point was applied. This mostly happens while no flush is in flight.
     #[inline]
     pub(crate) fn on_point(&mut self, event: FlushEvent) {
         if self.is_flushing() {

@@ -1,7 +1,7 @@
-//! What a shard has of metrics whose history is stored, and the changes that follow.
+//! The heads of metrics whose history is being stored, and the changes to them afterwards.
 //!
-//! While a history is stored, its metric counts as one with late points in flight: no flush of it is built, so its
-//! base stays, and late points wait. Points go into its head as ever.
+//! While a history is stored, its metric counts as one with late points in flight: no flush of it is built, so its base
+//! stays, and late points wait. New points still go into its head.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,43 +37,43 @@ pub(crate) enum Begun {
     Ready(Box<ImportHead>),
 }
 
-/// What a head has.
+/// The content of a head.
 #[derive(Debug)]
 pub(crate) struct ImportHead {
     pub(crate) at: u32,
     pub(crate) id: MetricId,
     pub(crate) layout: Arc<MetricLayout>,
-    /// The store gets slots before this one, the head those from it on.
+    /// The store has the slots before this one, or will have them; the head has the slots from this one on.
     pub(crate) base: u32,
     /// Held slots; all of them are at the base or after it.
     pub(crate) pairs: Pairs,
     /// Open windows, and the slot up to which they are folded: the base, unless it was moved.
     pub(crate) open: Vec<Window>,
     pub(crate) open_at: u32,
-    /// The state row but for the open windows.
+    /// The state row, except for the open windows.
     pub(crate) state: State<'static>,
     /// Points that were dropped, because their range is deleted.
     pub(crate) dropped: u64,
-    /// Its state row was lost, and it got no point since: it has no open windows yet.
+    /// Its state row was lost, and it has got no point since then: it has no open windows yet.
     pub(crate) is_refolded: bool,
 }
 
-/// The changes after a history was stored, or after that failed.
+/// The changes to a head after a history was stored, or could not be stored.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) at: u32,
     pub(crate) name: Arc<str>,
-    /// The open windows; `None` if they stay.
+    /// The open windows; `None` if they stay as they are.
     pub(crate) open: Option<Vec<Window>>,
-    /// Slots of the history for the head, unless it has them.
+    /// Slots of the history to put into the head, unless the head already has them.
     pub(crate) fill: Pairs,
     /// New settings.
     pub(crate) config: Option<Arc<MetricConfig>>,
 }
 
 impl Shard {
-    /// Tells what a head has, and keeps it from being flushed. A head without slots moves its base to the end of the
-    /// history.
+    /// Returns the content of a head, and keeps the head from being flushed. If it holds no slots, its base moves to
+    /// the end of the history.
     pub(crate) fn begin_import(&mut self, begin: &Begin) -> Begun {
         if self.deletions.contains(&begin.hash) {
             return Begun::Busy;
@@ -100,7 +100,8 @@ impl Shard {
         self.late.begin_import(at);
     }
 
-    /// What a head has. The store has the slots before `base`; the open windows have those before `open_at`.
+    /// Returns the content of a head. The store has the slots before `base`; the open windows include those before
+    /// `open_at`.
     pub(super) fn import_head(&mut self, at: u32, base: u32, open_at: u32) -> ImportHead {
         let layout = Arc::clone(&self.layouts[usize::from(self.heads[at].config)]);
         let open = self.open(&self.heads[at]);
@@ -144,7 +145,7 @@ impl Shard {
         until
     }
 
-    /// Takes over what storing histories has changed. The heads may be flushed again.
+    /// Applies the changes from storing histories. The heads may be flushed again.
     pub(crate) fn end_import(&mut self, ends: Vec<End>, context: &mut ApplyContext<'_>) {
         for end in ends {
             self.late.end_import(end.at);

@@ -94,7 +94,7 @@ pub(crate) struct LatePoint {
     /// Its journal sequence.
     pub(crate) sequence: u64,
     pub(crate) value: f64,
-    /// Its slot in the stage.
+    /// The slot of the point in its stage.
     pub(crate) slot: u32,
     pub(crate) stage: u8,
 }
@@ -109,9 +109,10 @@ pub(crate) struct LateMetric {
     pub(crate) base: u32,
     /// When the first of the points was accepted, in seconds since the epoch.
     pub(crate) now: i64,
-    /// The journal segment of the first of the points. It may be an earlier one.
+    /// The journal segment of the first of the points, or an earlier segment.
     pub(crate) segment: u32,
-    /// The raw slot at which the last window ends that is replaced by a point older than stage 0; 0 for none.
+    /// Points older than stage 0 replace whole windows. This is the raw slot at which the last of these windows ends; 0
+    /// if there are none.
     pub(crate) aged_until: u32,
     /// In order of arrival.
     pub(crate) points: Vec<LatePoint>,
@@ -138,7 +139,7 @@ pub(crate) enum Done {
     Late(Vec<LateDone>),
 }
 
-/// What storing late points changed for one metric.
+/// The changes that storing late points made to one metric.
 #[derive(Debug)]
 pub(crate) struct LateDone {
     pub(crate) at: u32,

@@ -31,16 +31,16 @@ pub(crate) struct LateList {
     order: VecDeque<u32>,
     /// The heads in `pending` with points older than stage 0.
     aged: BTreeSet<u32>,
-    /// The head after the last one in `aged` that was looked at.
+    /// The head at which the next search through `aged` starts.
     aged_next: u32,
     /// The heads with points in flight, with the journal sequence of the first of these points.
     in_flight: HashMap<u32, u64>,
     /// The number of pending points.
     points: usize,
     pub(super) waiting: Waiting,
-    /// Metrics of which nothing more goes to the store, because somebody waits until they are at rest.
+    /// Metrics that somebody waits for until they are at rest. None of their points go to the store meanwhile.
     pub(super) awaited: HashSet<NameHash>,
-    /// During a start: heads whose state row is from a change of their settings, or from before one.
+    /// During a start: heads whose state row was written by a change of settings, or before such a change.
     pub(super) changed: HashSet<u32>,
 }
 
@@ -50,7 +50,7 @@ impl LateList {
         self.pending.is_empty()
     }
 
-    /// Keeps a head from being flushed while its history is stored. No read waits for it.
+    /// Keeps a head from being flushed while its history is stored. Reads do not wait for it.
     pub(super) fn begin_import(&mut self, at: u32) {
         self.in_flight.insert(at, u64::MAX);
     }
@@ -65,7 +65,7 @@ impl LateList {
         self.points
     }
 
-    /// The journal sequence up to which a state row covers a metric: pending points are in no row yet.
+    /// The journal sequence up to which a state row may cover a metric. Pending points are not in any row yet.
     pub(crate) fn known_until(&self, at: u32, sequence: u64) -> u64 {
         let pending = self.pending.get(&at).map(LateMetric::first_sequence);
         pending.or_else(|| self.waiting.first_sequence(at)).map_or(sequence, |first| first - 1)
@@ -201,7 +201,7 @@ impl Shard {
         list.points += 1;
     }
 
-    /// Builds the next job, of metrics without a flush or late points in flight.
+    /// Builds the next job, from metrics that have neither a flush nor late points in flight.
     pub(crate) fn take_late(&mut self) -> Option<LateJob> {
         let mut job = LateJob::default();
         let mut room = JOB_POINTS;
@@ -232,14 +232,13 @@ impl Shard {
         !waits && !self.late.is_in_flight(at) && !self.is_awaited(at) && !is_held()
     }
 
-    /// True while nothing more of the metric may go to the store.
+    /// True if no point of the metric may go to the store for now.
     pub(super) fn is_awaited(&self, at: u32) -> bool {
         !self.late.awaited.is_empty() && self.late.awaited.contains(&self.heads[at].hash)
     }
 
-    /// Builds a flush of heads with slots of a window that a pending point older than stage 0 replaces. If
-    /// these slots were folded after that point, they would overwrite it. Call it before
-    /// [`Shard::take_late`].
+    /// Builds a flush of heads that hold slots of a window that a pending point older than stage 0 replaces. If these
+    /// slots were folded after that point was stored, they would overwrite it. Call it before [`Shard::take_late`].
     pub(crate) fn take_aged(&mut self, segment: u32, now: i64) -> Option<Flushes> {
         if self.late.aged.is_empty() {
             return None;
@@ -271,7 +270,7 @@ impl Shard {
     fn holds_aged_window(&self, metric: &LateMetric) -> bool {
         let head = &self.heads[metric.at];
         let all = || self.flush_until(head, &metric.layout, Extent::All { now: metric.now });
-        // A window that stays open even after a whole flush is kept by the head.
+        // If a window stays open even after a flush of the whole head, the head keeps it.
         metric.aged_until > head.base && metric.aged_until <= all()
     }
 
@@ -299,7 +298,7 @@ impl Shard {
         }
     }
 
-    /// Notes that late points of a head were stored or lost. There may be others.
+    /// Called after late points of a head were stored or lost. The head may have others.
     pub(super) fn end_late(&mut self, at: u32) {
         let is_left = self.late.is_in_flight(at)
             || self.late.pending.contains_key(&at)
@@ -311,9 +310,9 @@ impl Shard {
     }
 }
 
-/// Applies late values to this writer's part of a window that other writers have parts of as well. Each value
-/// comes with the one that it replaced, if any. A replaced value can be subtracted from a sum, but not taken
-/// out of a minimum or maximum.
+/// Applies late values to this writer's part of a window that other writers have parts of as well. Each entry has the
+/// new value and the one that it replaced, if any. A replaced value can be subtracted from a sum, but not taken out of
+/// a minimum or maximum.
 fn changed(method: Aggregation, mut window: Window, values: &[(f64, Option<f64>)]) -> Window {
     for (new, old) in values {
         match (method, old) {

@@ -16,12 +16,12 @@ pub(crate) struct Adopted {
     pub(crate) hash: NameHash,
     pub(crate) id: MetricId,
     pub(crate) config: Arc<MetricConfig>,
-    /// The accounts of its quotas.
+    /// The accounts for its quotas.
     pub(crate) places: Places,
 }
 
 impl Shard {
-    /// Adds the metrics that have no head yet. The others get the configuration if it reads what is stored.
+    /// Adds the metrics that have no head yet. The others get the new configuration if it can read what is stored.
     pub(crate) fn adopt(&mut self, metrics: Vec<Adopted>) {
         for metric in metrics {
             if let Some(at) = self.find(&metric.hash) {
@@ -33,8 +33,8 @@ impl Shard {
         }
     }
 
-    /// Gives a metric another configuration. Its open windows go on, and so do its flushes in flight, so a
-    /// configuration that folds windows in another way is left to a restart.
+    /// Gives a metric another configuration. Its open windows and its flushes in flight continue, so a configuration
+    /// that folds windows in another way takes effect only after a restart.
     fn configure(&mut self, at: u32, config: &Arc<MetricConfig>) {
         let known = &self.layouts[usize::from(self.heads[at].config)].config;
         if *known != *config && config.reads_what_was_stored_with(known) {
@@ -48,8 +48,8 @@ impl Shard {
         Some(Arc::clone(&self.layouts[usize::from(head.config)].config))
     }
 
-    /// Gives a metric other settings. Its raw resolution stays, so the slots that it holds fit. The caller sets the open
-    /// windows.
+    /// Gives a metric other settings. Its raw resolution stays the same, so the slots in its head still fit. The caller
+    /// sets the open windows.
     pub(super) fn change_settings(&mut self, at: u32, config: &Arc<MetricConfig>, now: i64) {
         let had = self.layouts[usize::from(self.heads[at].config)].coarse();
         let index = self.layout(config);
@@ -61,7 +61,7 @@ impl Shard {
             }
         }
         self.heads[at].config = index;
-        // Slots that were stored and are held still are not in a new raw stage.
+        // A new raw stage lacks the slots that were stored earlier and are still in the head.
         self.heads[at].set(mark::REWRITE);
         self.late.change_layout(at, &layout, now);
     }
@@ -81,9 +81,9 @@ impl Shard {
         i64::from(head.newest) * resolution >= since
     }
 
-    /// Whether the metric may have points in a range of time (seconds since the epoch, both ends included); `None` if its
-    /// head does not tell. A flush of the whole head moves its newest slot on, so an answer may be true for some time
-    /// after the last point.
+    /// Whether the metric may have points in a range of time (seconds since the epoch, both ends included); `None` if
+    /// its head cannot tell. A flush of the whole head moves its newest slot forward, so the answer may stay true for
+    /// some time after the last point.
     pub(crate) fn may_have_points(
         &self,
         hash: &NameHash,

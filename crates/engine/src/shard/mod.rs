@@ -58,7 +58,7 @@ pub(crate) const KIND_FUTURE: u32 = 15;
 pub(crate) const KIND_RELEASED: u32 = 14;
 /// Journal kind of a late point of the raw stage that waits in the journal.
 pub(crate) const KIND_LATE: u32 = 13;
-/// Journal kind of a future point whose time has come, and that waits in the journal because it is late by now.
+/// Journal kind of a future point whose time has come, and that waits in the journal, because it is late by then.
 pub(crate) const KIND_RELEASED_LATE: u32 = 12;
 
 /// Settings that a shard needs for points and flushes.
@@ -72,7 +72,7 @@ pub(crate) struct Limits {
     pub(crate) future_max: i64,
     /// A metric whose oldest unflushed point is this many journal segments old gets a state row.
     pub(crate) checkpoint_segments: u32,
-    /// A metric without points for this long is flushed whole, in seconds.
+    /// If a metric gets no points for this long, in seconds, all of its slots are flushed.
     pub(crate) idle_after: i64,
     /// Pending late points at which further ones wait in the journal.
     pub(crate) late_points: usize,
@@ -116,7 +116,7 @@ pub(crate) struct Shard {
     exported: Ledger,
     /// The last journal sequence applied.
     pub(crate) sequence: u64,
-    /// The journal segment of the points that are being applied. It may be an earlier one.
+    /// The journal segment of the points that are being applied, or an earlier segment.
     pub(crate) segment: u32,
 }
 

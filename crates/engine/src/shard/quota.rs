@@ -11,13 +11,13 @@ use crate::stats::Reject;
 
 /// The number of a head whose metric was not looked at yet, or that has no metric.
 const UNDECIDED: u32 = 0;
-/// The number of a head whose metric is in no quota.
+/// The number of a head whose metric no quota applies to.
 const NONE: u32 = u32::MAX;
 
 /// A name by its hash, and the account that it gets.
 pub(crate) type Decision = (NameHash, Option<Arc<Account>>);
 
-/// The accounts of the heads, under the rules in effect and under those that will be.
+/// The accounts of the heads, under the rules in effect and under those that will replace them.
 #[derive(Debug, Default)]
 pub(crate) struct ShardQuotas {
     current: Assigned,
@@ -30,7 +30,7 @@ struct Assigned {
     generation: u64,
     /// By number.
     accounts: Vec<Option<Arc<Account>>>,
-    /// For each head the number of its account. Shorter than the heads while the rest is undecided.
+    /// The account number of each head. Shorter than the list of heads: the missing ones are undecided.
     of: Chunked<u32>,
 }
 
@@ -46,7 +46,8 @@ impl Assigned {
         if (at as usize) < self.of.len() { self.of[at] } else { UNDECIDED }
     }
 
-    /// Gives a head an account that has counted it. `None` is noted only if `is_decision`.
+    /// Notes the account of a head. The account has counted the metric already. Without an account, the head is noted
+    /// as having none only if `is_decision`.
     fn set(&mut self, at: u32, account: Option<Arc<Account>>, is_decision: bool) {
         let number = account.as_ref().map_or(if is_decision { NONE } else { UNDECIDED }, |a| a.number);
         if number == UNDECIDED && at as usize >= self.of.len() {
@@ -84,11 +85,11 @@ impl ShardQuotas {
     }
 }
 
-/// Where a new metric is counted already.
+/// The accounts that have already counted a new metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counted {
     Nowhere,
-    /// In its account under the current rules.
+    /// Only the account under the current rules.
     InCurrent,
 }
 
@@ -113,8 +114,8 @@ impl Shard {
             return None;
         };
         for (generation, account) in places {
-            // Its current account has counted it. Counted twice, even for a moment, it would take the place of another
-            // shard's metric.
+            // The account under the current rules has already counted the metric. If it counted the metric twice, even
+            // for a moment, it could refuse a metric of another shard.
             self.enter(at, generation, account, Counted::InCurrent);
         }
         Some(at)
@@ -167,7 +168,7 @@ impl Shard {
         }
     }
 
-    /// The number of metrics that have no account under the new rules yet, and are not known to need none.
+    /// The number of metrics of which it is not known yet whether they have an account under the new rules.
     pub(crate) fn undecided_quotas(&self) -> u64 {
         let Some(next) = &self.quotas.next else { return 0 };
         let undecided = |at: &u32| !self.heads[*at].state.is_vacant() && next.number(*at) == UNDECIDED;
@@ -188,7 +189,7 @@ impl Shard {
         }
     }
 
-    /// Notes the account of a head that is counted there.
+    /// Notes the account of a head that the account has counted.
     fn assign(&mut self, at: u32, account: Option<Arc<Account>>, is_next: bool) {
         if account.is_some() && !is_next {
             self.heads[at].set(mark::QUOTA);

@@ -1,7 +1,8 @@
-//! What a shard has of metrics of which a range of time is deleted (`docs/decisions/delete.md`).
+//! The heads of metrics of which a range of time is deleted (`docs/decisions/delete.md`).
 //!
-//! As for an import, the metric is held still: nothing of it goes to the store until [`Shard::end_import`], so its base
-//! and its open windows stay. Points that it holds in the range are dropped at once; points that come later are new.
+//! As for an import, the metric is held still: none of its points go to the store until [`Shard::end_import`], so its
+//! base and its open windows stay. Points that it holds in the range are dropped at once; points that arrive later are
+//! kept.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::shard::import::{Begun, ImportHead};
 use crate::shard::jobs::LatePoint;
 use crate::stats::Reject;
 
-/// A metric of which a range is about to be deleted.
+/// A metric from which a range is about to be deleted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BeginRange {
     pub(crate) hash: NameHash,
@@ -32,11 +33,12 @@ pub(crate) struct BeginRange {
 pub(crate) enum Ask {
     /// Only look.
     Look,
-    /// Begin. If that cannot be now, nothing more of the metric goes to the store until it is asked for again.
+    /// Begin the deletion. If that is not possible now, no point of the metric goes to the store until the next
+    /// question about it.
     Begin,
     /// Do not wait for the metric any longer.
     Leave,
-    /// Begin to copy the metric: drop nothing. Late points on their way have to be in the store.
+    /// Begin to copy the metric: nothing is dropped. The metric is busy until its late points are in the store.
     Copy,
 }
 
@@ -45,7 +47,7 @@ pub(crate) fn raw_slots(range: TimeRange, raw: Stage) -> Range<u32> {
     range.from.div_ceil(raw.resolution)..range.until.div_ceil(raw.resolution)
 }
 
-/// The slots of a stage that lie within a range of raw slots as a whole.
+/// The slots of a stage that lie entirely within a range of raw slots.
 pub(crate) fn whole_slots(layout: &MetricLayout, stage: usize, slots: &Range<u32>) -> Range<u32> {
     let per = if stage == 0 { 1 } else { layout.per[stage - 1] };
     let from = slots.start.div_ceil(per);
@@ -53,8 +55,8 @@ pub(crate) fn whole_slots(layout: &MetricLayout, stage: usize, slots: &Range<u32
 }
 
 impl Shard {
-    /// Drops what a head holds in the range, keeps the metric from being flushed, and tells what the head has now; in a
-    /// dry run what it has. Dropped points count as rejected.
+    /// Drops the points of a head in the range, keeps the metric from being flushed, and returns what the head has
+    /// left. A dry run drops nothing. Dropped points count as rejected.
     pub(crate) fn begin_range(&mut self, begin: &BeginRange, writer: &mut JournalWriter) -> Begun {
         if begin.ask == Ask::Copy {
             return self.begin_copy(&begin.hash);
@@ -66,7 +68,8 @@ impl Shard {
             Ok(at) if begin.ask != Ask::Leave => at,
             Ok(_) => return Begun::Busy,
             Err(begun) => {
-                // Late points that wait in the journal need room, so others have to go on.
+                // Late points of the metric that wait in the journal are read only when pending ones have been stored,
+                // so storing must go on.
                 let has_waiting = self.find(&begin.hash).is_some_and(|at| self.late.waiting.contains(at));
                 if matches!((&begun, begin.ask), (Begun::Busy, Ask::Begin)) && !has_waiting {
                     self.late.awaited.insert(begin.hash);
@@ -93,7 +96,7 @@ impl Shard {
         Begun::Ready(Box::new(ImportHead { dropped, is_refolded, ..head }))
     }
 
-    /// The head of a metric of which nothing is on its way to the store. Late points may be pending in memory.
+    /// The head of a metric that has no points on their way to the store. Late points may be pending in memory.
     pub(super) fn at_rest(&self, hash: &NameHash) -> Result<u32, Begun> {
         if self.deletions.contains(hash) {
             return Err(Begun::Busy);
@@ -104,7 +107,7 @@ impl Shard {
         if state.is_created() && !is_moving { Ok(at) } else { Err(Begun::Busy) }
     }
 
-    /// Drops the points in these slots that the head holds, late ones, and those ahead of now. Returns how many.
+    /// Drops the head's points in these slots, including late points and points ahead of now. Returns how many.
     fn discard_range(&mut self, at: u32, layout: &MetricLayout, slots: &Range<u32>) -> u64 {
         let mut pairs = Pairs::new();
         let head = &mut self.heads[at];
@@ -131,8 +134,8 @@ impl Shard {
         dropped
     }
 
-    /// Writes the pending late points to the journal once more. So they come after what the metric's next state row
-    /// covers, and that row need not leave dropped points to a replay.
+    /// Writes the pending late points to the journal again. So their records come after those that the metric's next
+    /// state row covers. That row can then cover the records of dropped points, so that no replay brings these back.
     fn journal_late_again(&mut self, at: u32, layout: &MetricLayout, writer: &mut JournalWriter) {
         let number = self.heads[at].number;
         let sequence = &mut self.sequence;

@@ -53,7 +53,7 @@ impl Shard {
         head.number = state.number;
         self.sequence = self.sequence.max(state.sequence);
         if state.resolution != layout.raw.resolution {
-            // The resolution of the metric was changed: the old slots do not fit.
+            // The resolution of the metric was changed, so the old slots do not fit.
             return;
         }
         if state.newest > 0 {
@@ -90,15 +90,15 @@ impl Shard {
         self.heads[at].set(mark::REFOLD);
     }
 
-    /// Handles the removal of a metric in the journal. Points from before it were stored or deleted then, so they are
-    /// dropped. The head stays if the metric is still in the metadata store: it was created again, or the deletion did
-    /// not come to its end.
+    /// Handles the removal of a metric in the journal. Points from before the removal were stored or deleted at that
+    /// time, so they are dropped here. The head stays if the metric is still in the metadata store: then it was created
+    /// again, or the deletion was not completed.
     pub(crate) fn forgotten(&mut self, at: u32) {
         self.discard(at);
         let head = &mut self.heads[at];
         head.number = 0;
         if head.state.is_created() {
-            // Windows that were open before the removal do not go on.
+            // Windows that were open before the removal are not continued.
             head.clear(mark::PLACED);
             head.set(mark::MERGE);
             self.clear_windows(at);
@@ -108,8 +108,8 @@ impl Shard {
         }
     }
 
-    /// Vacates the head of a metric that only the journal has and that was removed there. Returns whether it
-    /// was such a metric.
+    /// Vacates the head of a metric that is only in the journal, if the metric was also removed there. Returns whether
+    /// it did.
     pub(crate) fn is_gone(&mut self, at: u32) -> bool {
         let head = &self.heads[at];
         let gone = head.number == 0 && !head.state.is_created() && head.holds_nothing();
@@ -119,8 +119,8 @@ impl Shard {
         gone
     }
 
-    /// Applies a journal record again. Its kind says what was decided when the point was accepted; the clock is
-    /// not asked again.
+    /// Applies a journal record again. The record's kind says where the point went when it was accepted, so the clock
+    /// does not matter here.
     pub(crate) fn replay(&mut self, at: u32, record: Replayed, now: i64, segment: u32) {
         // State rows of other metrics may have set a later sequence than that of this record.
         let known = std::mem::replace(&mut self.sequence, record.sequence);
@@ -158,7 +158,7 @@ impl Shard {
         }
     }
 
-    /// Puts a point again that was older than the raw stage.
+    /// Applies a point again that was older than the raw stage when it was accepted.
     fn put_aged_again(&mut self, at: u32, stage: usize, record: &Replayed, now: i64, segment: u32) {
         match self.stage_again(at, stage, record.timestamp, now) {
             Some(0) => {
@@ -171,8 +171,8 @@ impl Shard {
         }
     }
 
-    /// The stage of a point that was older than the raw stage: the one that its record names; if the settings have changed
-    /// since, the one that covers its age.
+    /// The stage of a point that was older than the raw stage: the stage in its record or, if the settings have changed
+    /// since then, the stage that covers its age.
     pub(super) fn stage_again(&self, at: u32, stage: usize, timestamp: u32, now: i64) -> Option<usize> {
         let layout = &self.layouts[usize::from(self.heads[at].config)];
         if stage <= layout.coarse() && !self.late.changed.contains(&at) {

@@ -63,11 +63,11 @@ struct World {
     /// Jobs that the store has committed, but whose acknowledgement the shard has not received.
     unacknowledged: Vec<Done>,
     jobs: Vec<Job>,
-    /// Late points that the flusher works on.
+    /// The late points that the flusher is working on.
     late: LateWorks,
     model: BTreeMap<(usize, u32), f64>,
-    /// The values of stage 1 windows that a point older than stage 0 replaced, by metric and window. `None`
-    /// once a younger point caused the window to be folded again.
+    /// Windows of stage 1 that were replaced by a point older than stage 0: the value by metric and window. `None` once
+    /// a younger point caused the window to be folded again.
     aged: BTreeMap<(usize, u32), Option<f64>>,
     crashes: u32,
     forgotten: u32,

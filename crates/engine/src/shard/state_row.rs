@@ -6,10 +6,10 @@ use plumbago_model::{Window, codec};
 
 use crate::shard::head::{Head, OCTET, Octet, Scratch};
 
-/// Its open windows are those of the metric's coarse stages, in their order.
+/// Version 1: the open windows are those of the metric's coarse stages, in the same order.
 const VERSION: u8 = 1;
-/// Its open windows have the resolution of their stage beside them. Rows of a store that daemons share are of this version,
-/// and those that are written while the settings of a metric change: these have the windows of the old and the new stages.
+/// Version 2: each open window comes with the resolution of its stage. Used for stores that daemons share, and while
+/// the settings of a metric change. In the second case the row has the windows of both the old and the new stages.
 const VERSION_RESOLUTIONS: u8 = 2;
 
 /// The decoded contents of a state row.
@@ -17,17 +17,18 @@ const VERSION_RESOLUTIONS: u8 = 2;
 pub(crate) struct State<'a> {
     /// The metric's number in the journal.
     pub(crate) number: u32,
-    /// The row and the store cover the metric's journal records up to this sequence.
+    /// The row, together with the store, covers the metric's journal records up to this sequence.
     pub(crate) sequence: u64,
     /// Slots before this one are in the store.
     pub(crate) base: u32,
     /// The newest slot a point was applied to.
     pub(crate) newest: u32,
-    /// Resolution of the raw stage in seconds. The slots do not fit a head of another resolution.
+    /// Resolution of the raw stage in seconds. Slots of one resolution do not fit a head of another.
     pub(crate) resolution: u32,
     /// Open windows, one for each coarse stage.
     pub(crate) open: Vec<Window>,
-    /// The resolution of the stage of each open window, or nothing. While the settings change, the old stages come first.
+    /// The resolution of the stage of each open window; empty in version 1. While the settings change, the old stages
+    /// come first.
     pub(crate) resolutions: Vec<u32>,
     /// Future points: timestamp and value, in order of arrival.
     pub(crate) future: Vec<(u32, f64)>,
@@ -97,7 +98,7 @@ impl<'a> State<'a> {
         bytes.get(1..5)?.try_into().ok().map(u32::from_le_bytes)
     }
 
-    /// Returns `None` when the bytes are damaged or of another version.
+    /// Decodes a state row. Returns `None` if the bytes are damaged or have another version.
     pub(crate) fn decode(bytes: &'a [u8], values: &mut Vec<f64>) -> Option<Self> {
         let mut rest = bytes;
         let [version] = take::<1>(&mut rest)?;

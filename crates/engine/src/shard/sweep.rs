@@ -1,6 +1,6 @@
-//! The sweep: a slow pass over all metrics, again and again. It writes state rows for points that have been in
-//! the journal for long, flushes metrics without new points whole, and finds the oldest journal segment that
-//! is still needed.
+//! The sweep: a slow pass over all metrics, again and again. It writes state rows for points that have been in the
+//! journal for long, flushes all slots of metrics without new points, and finds the oldest journal segment that is
+//! still needed.
 
 use super::Shard;
 use super::flush::Extent;
@@ -68,7 +68,7 @@ impl Shard {
         } else {
             self.limits.idle_after
         };
-        // A head usually holds this many seconds, so that a metric with few points is not taken for idle.
+        // A head usually covers this many seconds, so a metric with few points must not count as idle earlier.
         let span = i64::from(self.blocks.raw_slots + super::ALLOWANCE) * resolution;
         let is_idle = head.is(mark::PLACED) && now - i64::from(head.newest) * resolution > idle_after + span;
         if is_idle && (!head.is_empty() || head.segment != 0) {
@@ -79,8 +79,8 @@ impl Shard {
         }
     }
 
-    /// Flushes what arrived since the last sweep. A metric without new points is flushed whole, so that its last
-    /// windows close.
+    /// Flushes the points that arrived since the last sweep. Of a metric without new points everything is flushed, so
+    /// that its last windows close.
     fn visit_at_interval(&mut self, at: u32, segment: u32, now: i64, flushes: &mut Flushes) {
         let head = &self.heads[at];
         let resolution = i64::from(self.layouts[usize::from(head.config)].raw.resolution);

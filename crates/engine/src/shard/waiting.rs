@@ -22,9 +22,9 @@ pub(crate) struct Waiting {
     is_on: bool,
     /// The number of points.
     points: u64,
-    /// Where reading goes on. No point that waits is before it.
+    /// Where reading continues. No waiting point is before this position.
     position: Position,
-    /// The last journal sequence of earlier processes. Their records do not say whether the point waits.
+    /// The last journal sequence written by earlier processes. Records up to it do not tell whether their point waits.
     replayed_until: u64,
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 struct WaitingHead {
     number: u32,
-    /// No point before this journal sequence is among them.
+    /// None of the waiting points has a lower journal sequence.
     first: u64,
-    /// The journal segment of the first of them. It may be an earlier one.
+    /// The journal segment of the first waiting point, or an earlier segment.
     segment: u32,
     /// The base of the head when the first of them arrived. It does not change during a replay.
     base: u32,
@@ -66,7 +66,7 @@ impl Waiting {
         self.by_head.get(&at).map(|head| head.first)
     }
 
-    /// The same for each head that has some.
+    /// The first sequence of each head with waiting points.
     pub(crate) fn first_sequences(&self) -> impl Iterator<Item = u64> + '_ {
         self.by_head.values().map(|head| head.first)
     }
@@ -115,7 +115,7 @@ impl Waiting {
         head.points
     }
 
-    /// Counts off a point that was read again.
+    /// Removes a point that was read again from the count.
     fn remove(&mut self, at: u32, sequence: u64) {
         let Some(head) = self.by_head.get_mut(&at) else { return };
         head.points -= 1;
@@ -129,8 +129,8 @@ impl Waiting {
 }
 
 impl Shard {
-    /// Decides whether late points have to wait from now on, and whether they still have to. `position` is at
-    /// or before the place where the journal has the next record.
+    /// Decides whether late points have to wait from now on, or whether they no longer have to. `position` is at or
+    /// before the place where the journal has the next record.
     #[inline]
     pub(crate) fn check_late_room(&mut self, position: impl FnOnce() -> Position) {
         let is_full = self.late.points() >= self.limits.late_points;
@@ -147,13 +147,14 @@ impl Shard {
         self.late.waiting.replayed_until = sequence;
     }
 
-    /// Where the journal should be read again for waiting points; `None` while there are none, or no room.
+    /// Where the journal should be read again for waiting points; `None` if there are none, or if memory has no room
+    /// for them.
     pub(crate) fn waits_from(&self) -> Option<Position> {
         let has_room = self.late.points() < self.limits.late_points.div_ceil(2);
         (has_room && !self.late.waiting.is_empty()).then_some(self.late.waiting.position)
     }
 
-    /// Takes a record that was read again. Most are of points that do not wait.
+    /// Handles a record that was read again. Most records are not of waiting points.
     pub(crate) fn take_again(&mut self, record: &Replayed, now: i64) {
         let is_replayed = record.sequence <= self.late.waiting.replayed_until;
         let kind = record.metric >> NUMBER_BITS;
@@ -180,8 +181,8 @@ impl Shard {
         }
     }
 
-    /// Notes how far the journal was read. `is_all` says that it has no further record of this shard: what still
-    /// waits then is lost, because the journal is damaged.
+    /// Notes how far the journal was read. `is_all` says that it has no further record of this shard: points that still
+    /// wait then are lost, because the journal is damaged.
     pub(crate) fn end_reading(&mut self, next: Position, is_all: bool) {
         let waiting = &mut self.late.waiting;
         waiting.position = next;

@@ -1,4 +1,4 @@
-//! What other threads ask of a shard's worker, and what it shows of itself.
+//! The commands that other threads send to a shard's worker, and the figures that the worker publishes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -54,13 +54,13 @@ pub(crate) enum ShardCommand {
     EndQuotas(oneshot::Sender<()>),
     /// Up to which time (seconds since the epoch) are all windows of these metrics closed?
     ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
-    /// What do the heads of these metrics have, whose history is about to be stored?
+    /// What do the heads of these metrics contain? Their history is about to be stored.
     BeginImport(Vec<Begin>, oneshot::Sender<Vec<Begun>>),
-    /// What do the heads of these metrics have, of which a range is about to be deleted?
+    /// What do the heads of these metrics contain? A range of them is about to be deleted.
     BeginRange(Vec<BeginRange>, oneshot::Sender<Vec<Begun>>),
-    /// Begin the deletion of these metrics, which are held still and were copied, if the copies have everything.
+    /// Begin the deletion of these metrics if all of their points were copied. They are held still.
     BeginMoves(Vec<BeginMove>, oneshot::Sender<Vec<Moved>>),
-    /// What has storing histories changed, or deleting ranges?
+    /// These are the changes from storing histories or deleting ranges.
     EndImport(Vec<End>, oneshot::Sender<()>),
     /// Answers once the points that were queued before are in the journal's file.
     Journaled(oneshot::Sender<()>),
@@ -70,7 +70,7 @@ pub(crate) enum ShardCommand {
     Ledger(oneshot::Sender<Ledger>),
     /// Flush every held point. Answers once all are committed.
     FlushAll(oneshot::Sender<()>),
-    /// Apply what is queued, make it durable and end. Answers with the final ledger.
+    /// Apply the queued points, make them durable and end. Answers with the final ledger.
     Stop(oneshot::Sender<Ledger>),
 }
 

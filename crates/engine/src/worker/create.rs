@@ -45,12 +45,12 @@ pub(crate) struct Shared {
     pub(crate) quotas: Arc<Quotas>,
 }
 
-/// How many metrics may be created. The limit can be changed.
+/// The limit on how many metrics may be created. It can be changed.
 #[derive(Debug)]
 pub(crate) struct Creates {
-    /// Its tokens are not used without a limit.
+    /// The bucket is not used if there is no limit.
     bucket: Mutex<(CreateLimit, Bucket)>,
-    /// The limit is [`CreateLimit::UNLIMITED`].
+    /// True if the limit is [`CreateLimit::UNLIMITED`].
     is_unlimited: AtomicBool,
 }
 
@@ -60,7 +60,7 @@ impl Creates {
         Self { bucket: Mutex::new((limit, Bucket::new(limit.tokens()))), is_unlimited }
     }
 
-    /// Changes the limit. The tokens of a minute that were used stay used.
+    /// Changes the limit. Tokens that were used in this minute stay used.
     pub(crate) fn set(&self, limit: CreateLimit) {
         let mut bucket = self.lock();
         bucket.0 = limit;
@@ -96,7 +96,7 @@ impl Bucket {
         Self { capacity, tokens: capacity, filled_at: 0 }
     }
 
-    /// Changes what it holds. Tokens that were taken stay taken.
+    /// Changes the size of the bucket. Tokens that were taken stay taken.
     fn resize(&mut self, per_minute: u64) {
         let capacity = per_minute as f64;
         self.tokens = (self.tokens + capacity - self.capacity).clamp(0.0, capacity);

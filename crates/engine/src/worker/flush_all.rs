@@ -7,13 +7,13 @@ use tokio::sync::oneshot;
 /// A flush of everything that a shard holds.
 #[derive(Debug)]
 pub(super) struct FlushAll {
-    /// All slots; or at a stop only what `Shard::last_extent` says.
+    /// True to flush all slots; false at a stop, which flushes only what `Shard::last_extent` says.
     pub(super) slots: bool,
     /// Heads still to be flushed.
     pub(super) order: VecDeque<u32>,
     /// Heads whose flush is in flight.
     pub(super) sent: VecDeque<u32>,
-    /// Late points that came after this journal sequence need not be stored; `None` waits for all.
+    /// Late points with a later journal sequence need not be stored; `None` waits for all late points.
     pub(super) sequence: Option<u64>,
     pub(super) done: Vec<oneshot::Sender<()>>,
 }
@@ -24,7 +24,7 @@ impl FlushAll {
         (self.order.len() + self.sent.len()) as u64
     }
 
-    /// True while nothing else is flushed.
+    /// True while no other flush may be built.
     pub(super) fn goes_first(&self) -> bool {
         !self.slots || !self.order.is_empty()
     }

@@ -1,8 +1,8 @@
 //! The flusher: a thread that commits the jobs of a shard. A call of the store that fails is retried until it
 //! succeeds; only then do its points leave the heads.
 //!
-//! Jobs without late points are done in order. Late points wait beside them: the metrics of several jobs take turns,
-//! and each is committed by itself, so that one with long windows delays no other.
+//! Jobs without late points are done in order. Late points do not wait in this order: the metrics of several jobs take
+//! turns, and each metric is committed separately, so that one with long windows delays no other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

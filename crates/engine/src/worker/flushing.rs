@@ -20,7 +20,7 @@ const DUE_METRICS: usize = 32_768;
 const SWEEP_TICKS: u32 = 6000;
 
 impl ShardWorker {
-    /// Begins a flush of everything. One that is in progress goes on as part of the new one.
+    /// Begins a flush of everything. One that is in progress continues as part of the new one.
     pub(super) fn begin_flush_all(&mut self, done: oneshot::Sender<()>) {
         let order = self.shard.held_in_id_order();
         let mut all_done = self.state.flush_all.take().map(|all| all.done).unwrap_or_default();
@@ -51,8 +51,8 @@ impl ShardWorker {
         flushes.into_jobs().for_each(|job| self.send(job));
     }
 
-    /// Submits jobs while the flushers have room. Late points go first, so that a later state row covers
-    /// them; except those of a metric that has to be flushed before.
+    /// Submits jobs while the flushers have room. Late points go first, so that a later state row covers them. Only
+    /// heads that have to be flushed before their late points come earlier.
     pub(super) fn flush(&mut self) {
         while self.has_room() {
             if !self.shard.late.is_empty()
@@ -82,7 +82,7 @@ impl ShardWorker {
         true
     }
 
-    /// True when a flusher can take a job. Also finds out whether one can take a job that reads.
+    /// True when a flusher can take a job. Also notes whether the flusher for jobs that read has room.
     fn has_room(&mut self) -> bool {
         for job in std::mem::take(&mut self.state.ready) {
             self.send(job);
@@ -91,8 +91,8 @@ impl ShardWorker {
         self.state.ready.is_empty() && self.jobs.capacity() > 0
     }
 
-    /// Late points and flushes take the last slot in the queue of jobs that read in turn: otherwise many
-    /// small jobs of late points would leave no room for a flush.
+    /// In the queue of jobs that read, late points and flushes take turns for the last place. Otherwise many small jobs
+    /// of late points would leave no room for a flush.
     fn has_room_for_late(&self) -> bool {
         let room = self.reading.capacity();
         room > 1 || (room == 1 && !self.state.late_went_last)

@@ -56,24 +56,24 @@ pub(crate) struct ShardWorker {
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(super) written_out: Instant,
-    /// Since when some metric is due, while none is being flushed.
+    /// The time since which some metric is due while none is being flushed.
     pub(super) due_since: Option<Instant>,
-    /// A batch that could not be applied to its end, and the first entry that is left.
+    /// A batch that was applied only in part, and the first entry that is left.
     pub(super) unapplied: Option<(ShardBatch, usize)>,
     throttle: Throttle,
     pub(super) flush_all: Option<FlushAll>,
     pub(super) stopping: Option<oneshot::Sender<Ledger>>,
     /// The queue of points is closed and empty.
     pub(super) drained: bool,
-    /// Flushes that the flushers have. Late points in flight are known by metric.
+    /// Flushes in flight. Late points in flight are counted by metric.
     pub(super) in_flight: usize,
-    /// Jobs that a flusher's queue had no room for.
+    /// Jobs for which a flusher's queue had no room.
     pub(super) ready: VecDeque<Job>,
     /// The last job that reads was one of late points.
     pub(super) late_went_last: bool,
     reads: Vec<PendingRead>,
-    /// Who waits until the journal's file has what was queued before, each with the value of `taken` at which it was
-    /// taken off the queue.
+    /// Requests that wait until the points queued before them are in the journal's file. Each has the value that
+    /// `taken` had when the request was received.
     journaled: Vec<(u64, oneshot::Sender<()>)>,
     /// Batches taken off the queue.
     taken: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Progress {
 struct PendingRead {
     /// The value of `taken` once every batch queued before the read is applied.
     batches: u64,
-    /// The journal sequence at that time: what came later need not be in the answer.
+    /// The journal sequence at that time. Points that came later need not be in the answer.
     sequence: Option<u64>,
     since: Instant,
     query: HeadQuery,
@@ -166,7 +166,7 @@ impl ShardWorker {
                 self.answer_reads();
             }
             ShardCommand::Adopt(metrics) => self.shard.adopt(metrics),
-            // An error of `send` means that the asker is gone.
+            // An error of `send` means that nobody waits for the answer any longer.
             ShardCommand::Contains(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
             }
@@ -251,7 +251,7 @@ impl ShardWorker {
         self.update_gauges();
     }
 
-    /// Releases heads whose asker is gone.
+    /// Releases heads when nobody waits for the answer any longer.
     fn abandon_import(&mut self, begun: Vec<Begun>) {
         let end = |begun| match begun {
             Begun::Ready(head) => {
@@ -262,8 +262,8 @@ impl ShardWorker {
         self.end_import(begun.into_iter().filter_map(end).collect());
     }
 
-    /// Begins deletions. None begins while everything is being flushed. The removals are in the journal's file before
-    /// the caller deletes anything: else a kill in between would bring the points back.
+    /// Begins deletions. None begins while everything is being flushed. The removals are written to the journal's file
+    /// before the caller deletes anything; otherwise a kill in between would bring the points back.
     fn begin_deletions(&mut self, hashes: &[NameHash]) -> Vec<bool> {
         if self.state.flush_all.is_some() || self.state.stopping.is_some() {
             return vec![false; hashes.len()];
@@ -285,14 +285,14 @@ impl ShardWorker {
         begun
     }
 
-    /// Answers the reads for which every earlier point is applied and every earlier late point stored. The
-    /// reader looks into the store next.
+    /// Answers the reads for which every earlier point is applied and every earlier late point stored. After the answer
+    /// the reader reads the store.
     fn answer_reads(&mut self) {
         if self.state.reads.is_empty() {
             return;
         }
         let too_many = self.state.reads.len() > READS_MAX;
-        // The journal may refuse points for long.
+        // The journal may refuse points for a long time.
         let is_stuck = self.state.unapplied.is_some();
         for mut read in std::mem::take(&mut self.state.reads) {
             if read.sequence.is_none() && (is_stuck || self.state.taken >= read.batches) {

@@ -115,7 +115,7 @@ impl Pairs {
         tags.map(|(name, number)| (name, *number, &self.tags[*number as usize]))
     }
 
-    /// The tag, value and series of each pair from a number on. Those of a free number are empty.
+    /// The tag, value and series of each pair, from the given number on. They are empty for a number that is free.
     pub(super) fn all(&self, from: usize) -> impl Iterator<Item = (&str, &str, &Postings)> {
         let pairs = self.pairs.get(from..).unwrap_or_default().iter();
         pairs.map(|pair| (&*self.tags[pair.tag as usize].name, &*pair.value, &pair.series))

@@ -13,7 +13,7 @@ const PAIRS_PER_TURN: usize = 16_384;
 /// A search of tagged series by words, in rounds. Between two of them the lock is released.
 #[derive(Debug)]
 pub(crate) struct TagSearch {
-    /// For each word the series in which it begins a part, and all that have it.
+    /// For each word, the series that have a part which begins with it, and all series that contain it.
     found: Vec<(RoaringBitmap, RoaringBitmap)>,
     /// The next pair.
     next: usize,

@@ -15,10 +15,10 @@ use super::pairs::Tag;
 use super::postings::Postings;
 use crate::FindLimits;
 
-/// So many characters of a value that a regular expression is tried on count as one visit.
+/// This many characters of a value count as one visit when a regular expression is tried on it.
 const CHARS_PER_VISIT: usize = 64;
 
-/// Looking up the value of one series takes as long as merging sets of so many series.
+/// Looking up the value of one series takes as long as merging sets with this many series in all.
 const SERIES_PER_LOOK: u64 = 64;
 
 /// The limits of a search.
@@ -260,8 +260,7 @@ impl<'a> Selection<'a> {
         Ok(left.into_iter().collect::<RoaringBitmap>().into())
     }
 
-    /// Stops the search if a regular expression must be tried on so many values that the lock would be held too
-    /// long.
+    /// Stops the search if a regular expression must be tried on more values than is allowed while the lock is held.
     fn try_now(&self, test: &Test, values: u64) -> Result<(), Stop> {
         match test {
             Test::Matches(Regex { known: None, .. }) | Test::MatchesNot(Regex { known: None, .. })
@@ -321,7 +320,7 @@ fn values_to_try(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
     }
 }
 
-/// The cost of [`Selection::gather`] for so many values, in lookups of single series.
+/// The cost of [`Selection::gather`] for this many values, in lookups of single series.
 fn cost_of_gathering(tag: &Tag, values: u64) -> u64 {
     values * (1 + tag.series.len() / (tag.values.len() as u64).max(1) / SERIES_PER_LOOK)
 }

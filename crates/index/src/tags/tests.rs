@@ -260,7 +260,7 @@ fn a_listing_comes_in_pieces() {
     let listed = index.series_in_pieces(&even, &limits, 30, &mut |names| {
         pieces.push(names);
         if pieces.len() == 1 {
-            // Both of the next piece. One of their numbers goes to another group.
+            // Removes both series of the next piece. A new series of another group then gets one of their numbers.
             assert!(index.remove(&name(60)) && index.remove(&name(62)));
             index.insert(["m;group=1;n=new"]);
         }

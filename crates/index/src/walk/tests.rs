@@ -29,7 +29,7 @@ fn expected(names: &BTreeSet<String>, pattern: &Pattern, want: Want) -> BTreeSet
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// What is not touched is found once and in order, whatever comes and goes beside it.
+    /// Names that are not changed are found once and in order, whatever other names are added or removed.
     #[test]
     fn changes_between_turns(
         kept in prop::collection::vec(name(&["a", "b", "ab", "a-b", "a-", "c"]), 1..40),

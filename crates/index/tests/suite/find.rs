@@ -302,7 +302,7 @@ proptest! {
     }
 }
 
-/// Names by words agree with a plain comparison of all names.
+/// Searches by words find the same as a plain comparison with all names.
 #[test]
 fn words_find_what_a_comparison_of_all_names_finds() {
     let parts = ["web", "Web01", "cpu", "user", "CPU-idle", "a", "\u{dc}n", "x_y"];

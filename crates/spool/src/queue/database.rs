@@ -38,7 +38,7 @@ pub(super) struct Database {
 /// The content of the marks.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// The last timestamp given, in microseconds since the epoch.
+    /// The last assigned timestamp, in microseconds since the epoch.
     pub(super) last_us: i64,
     /// The segment of the last commit, with that commit in it.
     pub(super) newest: (u32, Segment),
@@ -138,8 +138,8 @@ impl Database {
         self.rotate_full_memtables()
     }
 
-    /// Writes slices; `None` removes one. `sums` are the new states of the segments that they are in, as far as
-    /// these are not segments of commits.
+    /// Writes slices; `None` removes one. `sums` are the new sums of the deferred and arrived segments among those that
+    /// the slices are in.
     pub(super) fn change(
         &self,
         slices: Vec<(Key, Option<Vec<u8>>)>,
@@ -178,8 +178,8 @@ impl Database {
         self.marks.insert(CURSOR, value)
     }
 
-    /// Drops the segments before `number`. A crash in between leaves some of their slices to be sent again,
-    /// which changes nothing.
+    /// Drops the segments before `number`. After a crash in between, some of their slices are sent again, which changes
+    /// nothing.
     pub(super) fn drop_before(&self, number: u32, dropped: impl Iterator<Item = u32>) -> fjall::Result<()> {
         self.marks.insert(LIVE_FROM, number.to_be_bytes())?;
         for number in dropped {

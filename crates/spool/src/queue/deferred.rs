@@ -82,8 +82,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Drops arrived slices once all of a segment were acknowledged before the given time (milliseconds since
-    /// the epoch). Only a segment that does not collect is dropped.
+    /// Drops arrived slices once all of a segment were acknowledged before the given time (milliseconds since the
+    /// epoch). The segment that collects new slices is not dropped.
     pub(super) fn drop_arrived(&self, acknowledged_before_ms: i64) -> Result<(), SpoolError> {
         let other = {
             let segments = lock(&self.segments);

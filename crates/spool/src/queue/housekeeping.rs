@@ -13,8 +13,8 @@ use plumbago_fjall_host::{HostError, space};
 const STALL_STEP: Duration = Duration::from_millis(5);
 const STALL_STEPS: u32 = 200;
 
-/// The part of the limit up to which retained slices do not expire before they are released. The rest is for
-/// new commits, all of which are pending once a missing server returns.
+/// The part of the limit up to which retained slices do not expire before they are released. The rest is for new
+/// commits, all of which may be pending when a missing server returns.
 const HELD_PART: u64 = 2;
 
 /// How long slices are retained if the settings do not say: a server without a commit log may lose what it
@@ -133,7 +133,7 @@ impl Shared {
         let last_us = lock(&self.commits);
         match shared::open(&self.host, self.config.memtable_bytes) {
             Ok((marks, _)) => {
-                // A refused commit may have reached the log all the same.
+                // A refused commit may nevertheless have reached the log.
                 let (number, found) = marks.newest;
                 let mut segments = lock(&self.segments);
                 if let Some(segment) = segments.all.get_mut(&number) {

@@ -1,8 +1,8 @@
 //! The queue on the disk: finished rows for a remote store, and the state rows that go with them.
 //!
-//! A commit is one atomic batch of state rows (a metric's id and opaque bytes) and *slices* (rows of one
-//! metric for the remote store, opaque bytes too) under a client timestamp of its own. A slice is kept
-//! until it is acknowledged, and for a while after it, so that it can be sent again if the server loses it.
+//! A commit is one atomic batch of state rows (a metric's id and opaque bytes) and *slices* (rows of one metric for the
+//! remote store, which are opaque bytes too) under a client timestamp of its own. A slice is kept until it is
+//! acknowledged, and for a while after it, so that it can be sent again if the server loses it.
 //!
 //! Slices are stored in *segments*, and within a segment by metric and then by time. A segment is closed
 //! when the sender has caught up or when it is full. So the pending rows of a metric lie side by side,
@@ -134,9 +134,9 @@ impl Spool {
         self.shared.scan_states(visit)
     }
 
-    /// Returns the next slices after `after`, or after the last acknowledged one: whole metrics, up to
-    /// about `most_bytes`. `None` when nothing is due. Everything it returns was synced before, so that no
-    /// timestamp that a server has seen is given twice.
+    /// Returns the next slices after `after`, or after the last acknowledged one: whole metrics, up to about
+    /// `most_bytes`. `None` when nothing is due. Everything it returns was synced before, so that no timestamp that a
+    /// server has seen is assigned twice.
     ///
     /// # Errors
     /// If the database cannot be synced.
@@ -186,21 +186,21 @@ impl Spool {
         self.shared.retain_deferred(slices)
     }
 
-    /// From now on slices do not linger. For the end of a process.
+    /// From now on, new slices are sent at once instead of waiting for more. Used at the end of a process.
     pub fn hurry(&self) {
         self.shared.hurries.store(true, Ordering::Relaxed);
     }
 
-    /// Lets retained slices expire as if the time were `until_ms` (milliseconds since the epoch): up to then no
-    /// server has lost rows, as far as is known. Before the first call no slice expires, unless all slices
-    /// take more than half of the limit.
+    /// Lets retained slices expire as if the time were `until_ms` (milliseconds since the epoch): the time up to which,
+    /// as far as is known, no server has lost rows. Before the first call no slice expires, unless all slices take more
+    /// than half of the limit.
     pub fn release(&self, until_ms: i64) {
         self.shared.released_ms.store(until_ms, Ordering::Relaxed);
     }
 
-    /// Has all retained slices sent again for servers that may have lost them. Their slices are given out by
-    /// [`Spool::next_resend`]; what the servers were sent before stays acknowledged. Survives a power cut once
-    /// it returns. Returns the bytes of all slices that are then to be sent again, for these or other servers.
+    /// Has all retained slices sent again for servers that may have lost them. [`Spool::next_resend`] returns these
+    /// slices; they stay acknowledged meanwhile. Survives a power cut once it returns. Returns the bytes of all slices
+    /// that are then to be sent again, for these or other servers.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] when that could not be written.
@@ -208,8 +208,9 @@ impl Spool {
         self.shared.resend(servers, i64::MIN)
     }
 
-    /// The same for all servers, with the slices that were acknowledged since `since_us` (microseconds since
-    /// the epoch). After a restart, all retained slices count as acknowledged at that start.
+    /// Like [`Spool::resend`], but for all servers, and only with the slices that were acknowledged since `since_us`
+    /// (microseconds since the epoch). After a restart, all retained slices count as acknowledged at the time of the
+    /// restart.
     ///
     /// # Errors
     /// As [`Spool::resend`].
@@ -226,8 +227,8 @@ impl Spool {
         self.shared.next_resend(most_bytes)
     }
 
-    /// Notes that slices were sent again. If not all of them were acknowledged, they and all others follow once
-    /// more.
+    /// Notes that slices were sent again. If not all of them were acknowledged (`is_complete` is false), these slices
+    /// and all others are returned once more.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] when that could not be written.
@@ -251,7 +252,7 @@ impl Spool {
         self.shared.read_slices(ids, Some(READABLE_AFTER), visit)
     }
 
-    /// The same with all retained slices, however long ago they were acknowledged.
+    /// Like [`Spool::read`], with all retained slices, however long ago they were acknowledged.
     ///
     /// # Errors
     /// As [`Spool::read`].
@@ -307,7 +308,7 @@ impl Spool {
     }
 }
 
-/// A panic in another thread leaves what a mutex guards here whole.
+/// If another thread panics, the data behind these mutexes is still complete.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

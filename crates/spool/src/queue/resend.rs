@@ -1,8 +1,9 @@
 //! Which retained slices are sent again, and for which servers.
 //!
-//! All servers share one place that moves over the retained segments. Each has a *lap*: it begins where the place
-//! was when the server returned, and ends when the place is there again. So a server that keeps returning delays
-//! no slice for ever, and slices that several servers need are read and sent once.
+//! All servers share one read position, the *place*, which moves in circles over the retained segments. Each server has
+//! a *lap*: it begins where the place is when the server returns, and ends when the place arrives there again. So a
+//! server that returns again and again delays no slice for ever, and slices that several servers need are read and sent
+//! only once.
 
 use uuid::Uuid;
 
@@ -21,13 +22,14 @@ const LAP_BYTES: usize = 16 + 4 + 4 + 1 + 4 + 17;
 struct Lap {
     /// Nil means all servers.
     server: Uuid,
-    /// The segments from this one up to the other, that one excluded, may have been lost.
+    /// The first segment that the server may have lost, and the one after the last.
     from: u32,
     until: u32,
     start: Position,
-    /// The place has been at the end of the segments since the lap began.
+    /// True once the place has passed the end of the segments since the lap began.
     has_wrapped: bool,
-    /// Added since the last slices were read: they may have been sent before the server returned. Not saved.
+    /// The lap was added after the last slices were read, which may therefore have been sent before the server
+    /// returned. Not saved.
     is_new: bool,
 }
 
@@ -53,7 +55,7 @@ pub(super) struct Resend {
 }
 
 impl Resend {
-    /// Begins a lap. A lap of the same server that is in progress is replaced: it has to begin again.
+    /// Begins a lap. If the same server has a lap in progress, it is replaced, because it has to begin again.
     pub(super) fn add(&mut self, server: Uuid, from: u32, until: u32) {
         if self.laps.is_empty() {
             self.at = Position { segment: from, id: None };
@@ -73,12 +75,12 @@ impl Resend {
         self.laps.is_empty()
     }
 
-    /// Moves to the next slices that a lap needs, and ends laps that are complete. `live` returns the first
-    /// segment that is not empty from a number on. `None` when no lap is left.
+    /// Moves the place to the next slices that a lap needs, and ends laps that are complete. `live` returns the first
+    /// segment, from the given number on, that is not empty. `None` when no lap is left.
     pub(super) fn next(&mut self, live: &dyn Fn(u32) -> Option<u32>) -> Option<Position> {
         while !self.laps.is_empty() {
             let Some(segment) = self.next_covered(live) else {
-                // A lap that began behind the end is over.
+                // A lap that reaches the end for the second time is over: it began after the last segment that is left.
                 self.laps.retain(|lap| !lap.has_wrapped);
                 self.laps.iter_mut().for_each(|lap| lap.has_wrapped = true);
                 self.at = Position::default();
@@ -112,8 +114,8 @@ impl Resend {
         if servers.contains(&Uuid::nil()) { Vec::new() } else { servers }
     }
 
-    /// Moves the place to `end`, behind slices that were sent. If some of them failed, all laps begin again there
-    /// and have these slices as their last.
+    /// Moves the place to `end`, after the slices that were sent. If some of them failed, all laps begin again at
+    /// `end`, so that these slices come last.
     pub(super) fn advance(&mut self, end: Position, is_complete: bool) {
         for lap in &mut self.laps {
             if lap.is_new || !is_complete {
@@ -191,7 +193,7 @@ pub struct ResendChunk {
     pub chunk: Chunk,
     /// The servers that may have lost them. Empty means all.
     pub servers: Vec<Uuid>,
-    /// Each slice has to be sent under its own timestamp, not under that of the chunk.
+    /// Each slice has to be sent under its own timestamp instead of the chunk's.
     pub own_timestamps: bool,
 }
 
@@ -360,7 +362,7 @@ mod tests {
         for segment in world.live.clone() {
             assert!(world.visited.iter().filter(|(visited, _)| *visited == segment).count() >= 3);
         }
-        // After the last return all are visited once more.
+        // After the last return all slices are visited once more.
         world.visited.clear();
         world.resend.add(A, 1, 10);
         let mut rest = world.finish();

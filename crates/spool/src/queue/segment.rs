@@ -7,8 +7,8 @@ use super::row::Key;
 
 /// The number of the segment of deferred slices. Segments of commits have larger numbers.
 pub(super) const DEFERRED: u32 = 0;
-/// The numbers of the two segments of deferred slices that have arrived. They are retained like others, under
-/// their own timestamps. One collects while the other expires.
+/// The numbers of the two segments of deferred slices that have arrived. Their slices are retained like others, under
+/// their own timestamps. One segment collects new slices while the other expires.
 pub(super) const ARRIVED: [u32; 2] = [u32::MAX - 2, u32::MAX - 1];
 
 /// The content of a segment or of a part of one.
@@ -47,7 +47,7 @@ pub(super) struct Segment {
     /// Timestamps of the oldest and the newest slice, in microseconds since the epoch.
     pub(super) first_us: i64,
     pub(super) last_us: i64,
-    /// When the last of it was acknowledged, in milliseconds since the epoch; not stored.
+    /// When the last slice of the segment was acknowledged, in milliseconds since the epoch; not stored.
     pub(super) acknowledged_ms: Option<i64>,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Segments {
     pub(super) open: u32,
     /// When the open segment was begun, in milliseconds since the epoch.
     pub(super) opened_ms: i64,
-    /// The same on the monotonic clock, for the time that slices linger: the clock of points may jump.
+    /// The same time on the monotonic clock. It decides how long slices linger, because the clock of points may jump.
     pub(super) opened: Instant,
     /// The segment being sent; all before it are acknowledged.
     pub(super) sending: u32,
@@ -102,11 +102,11 @@ pub(super) struct Segments {
     pub(super) sent_id: Option<super::Id>,
     /// The acknowledged part of that segment.
     pub(super) sent: Sums,
-    /// The last segment of which the sender has read slices; 0 if this process has read none.
+    /// The last segment from which the sender has read slices; 0 if this process has read none.
     pub(super) read: u32,
     /// The segments [`ARRIVED`].
     pub(super) arrived: [Segment; 2],
-    /// Which of them collects.
+    /// Which of the two collects new slices.
     pub(super) collecting: usize,
 }
 
@@ -150,8 +150,8 @@ impl Segments {
         kept.map_or(self.sending, |(number, _)| *number)
     }
 
-    /// The segments of which slices were acknowledged since a time (microseconds since the epoch), or may have
-    /// been: the first of them, and the one after the last.
+    /// The segments with slices that were, or may have been, acknowledged since a time (microseconds since the epoch):
+    /// the first of these segments, and the one after the last.
     pub(super) fn sent_since(&self, since_us: i64) -> (u32, u32) {
         // By the time of the acknowledgement, as for retention: rows that were committed long before it,
         // while the server was down, are just as new to the server.

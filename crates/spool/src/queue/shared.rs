@@ -19,8 +19,8 @@ use super::{Id, Slice, SpoolConfig, State, lock};
 use crate::SpoolError;
 use plumbago_fjall_host::{Contents, HeldFile, Host, HostError, space};
 
-/// The largest part of the limit that one segment takes. Segments are dropped whole, so not too large;
-/// pending rows are collected by metric within a segment, so not too small.
+/// The largest part of the limit that one segment takes. It is not too large, because segments are dropped whole. It is
+/// not too small, because pending rows are collected by metric only within a segment.
 const SEGMENT_PART: u64 = 8;
 const SEGMENT_BYTES_MIN: u64 = 32 << 20;
 
@@ -63,10 +63,10 @@ pub(super) struct Shared {
     pub(super) dropped_ms: Mutex<i64>,
     pub(super) trouble: Mutex<Option<String>>,
     pub(super) refusals: Throttle,
-    /// Slices do not linger any more.
+    /// New slices are sent at once instead of waiting for more.
     pub(super) hurries: AtomicBool,
-    /// Retained slices expire as if this were the time, in milliseconds since the epoch. It is not known whether
-    /// a server has lost rows since.
+    /// The time, in milliseconds since the epoch, up to which no server is known to have lost rows. Retained slices
+    /// expire as if this were the current time.
     pub(super) released_ms: AtomicI64,
     /// The servers keep a commit log.
     pub(super) is_durable: AtomicBool,
@@ -115,7 +115,7 @@ impl Shared {
         match &result {
             Ok(_) => {
                 self.clear_trouble();
-                // At once: a gauge of 0 must mean that nothing is pending.
+                // Update the gauge at once: if it is 0, nothing may be pending.
                 self.metrics.pending_rows.set(lock(&self.segments).pending().rows as f64);
             }
             Err(error) => self.note_refusal(error),
@@ -206,8 +206,8 @@ impl Shared {
         after.unwrap_or(Position { segment: segments.sending, id: segments.sent_id })
     }
 
-    /// True when the segment is closed and may be sent. Closes the open segment if its slices had time to
-    /// linger or it is full.
+    /// Returns whether the segment is closed and may be sent. Closes the open segment if its slices have lingered long
+    /// enough or if it is full.
     pub(super) fn await_segment(&self, number: u32) -> Result<bool, SpoolError> {
         let last_us = lock(&self.commits);
         let (open, segment) = self.open_segment();
@@ -262,7 +262,7 @@ impl Shared {
         self.with("acknowledge", |database| database.mark_cursor(at.segment, at.id))
     }
 
-    /// The segments that are pending or were acknowledged since a time, in the order in which their slices win.
+    /// The segments that are pending or were acknowledged since a time, ordered so that the slices of later ones win.
     /// While slices are sent again, these and all later ones count too.
     pub(super) fn readable_segments(&self, acknowledged_since_ms: i64) -> Vec<u32> {
         let resent_from = lock(&self.resend).first_needed().unwrap_or(u32::MAX);
@@ -270,7 +270,7 @@ impl Shared {
         let is_recent =
             |segment: &Segment| segment.acknowledged_ms.is_none_or(|at| at >= acknowledged_since_ms);
         let readable = |number: u32, segment: &Segment| is_recent(segment) || number >= resent_from;
-        // A slice that arrived late may have been replaced on the server since.
+        // A slice that arrived late may have been replaced on the server since then.
         let arrived = if acknowledged_since_ms == i64::MIN { segments.arrived } else { Default::default() };
         let early = [(DEFERRED, segments.deferred)].into_iter().chain(ARRIVED.into_iter().zip(arrived));
         let all = early.chain(segments.all.iter().map(|(number, segment)| (*number, *segment)));
@@ -376,7 +376,7 @@ pub(super) fn open(host: &Host<Database>, memtable_bytes: u64) -> Result<(Marks,
     Ok((marks, opening.finish(database, newest)?))
 }
 
-/// The segments found at a start. The segment that was open is closed, sent or not.
+/// The segments found at a start. The segment that was open is closed, whether it was sent or not.
 fn recover(database: &Database, marks: Marks, now_ms: i64) -> fjall::Result<Segments> {
     let mut all = marks.closed.clone();
     all.retain(|number, _| *number >= marks.live_from);

@@ -13,8 +13,8 @@ use crate::store::{blocking, failed};
 
 /// Approximate bytes of slices read in one step.
 const STEP_BYTES: usize = 1 << 20;
-/// A pass ends after this many steps in a row of which nothing was acknowledged. There may be much that
-/// cannot be sent, and each pass reads it again.
+/// A pass ends after this many steps in a row in which nothing was acknowledged. There may be many slices that cannot
+/// be sent, and each pass reads them again.
 const VAIN_STEPS_MAX: usize = 16;
 
 impl Sender {
@@ -33,9 +33,9 @@ impl Sender {
         }
     }
 
-    /// Retries the deferred slices after `behind`, up to the end or until too many steps in a row failed.
-    /// In the second case returns the last slice tried, for the next pass to continue after it: so
-    /// everything is tried in time, however much cannot be sent.
+    /// Retries the deferred slices after `behind`, up to the end or until too many steps in a row failed. In the second
+    /// case returns the last slice tried, so that the next pass continues after it. In this way every slice is tried
+    /// sooner or later, however many cannot be sent.
     async fn pass_over_deferred(
         &self,
         behind: Option<SpooledSlice>,
@@ -67,8 +67,8 @@ impl Sender {
         Ok(last)
     }
 
-    /// Sends slices, one call per timestamp and table, each call once. Returns the slices that were wholly
-    /// acknowledged. Tables that the store refuses are added to `failing` and skipped from then on.
+    /// Sends slices in one call per timestamp and table. Each call is tried once. Returns the slices that were
+    /// acknowledged completely. Tables that the store refuses are added to `failing` and skipped from then on.
     async fn try_step(&self, step: Vec<SpooledSlice>, failing: &mut BTreeSet<Table>) -> Vec<SpooledSlice> {
         let (calls, damaged) = by_time_and_table(&step);
         self.store.stats.damaged.add(damaged);

@@ -8,8 +8,8 @@ use plumbago_store::{StoreError, WriteBatch, WriteRefusal};
 use crate::calls::{self, Call};
 use crate::sender::Sender;
 
-/// How long after a success of any call the store counts as reachable. Small calls may be for a dead range
-/// only, and then none beside them succeeds.
+/// How long after a successful call the store counts as reachable. Small calls in flight may all be for a dead range;
+/// then no call succeeds meanwhile, although the store can be reached.
 const RECENT: Duration = Duration::from_secs(5);
 
 impl Sender {
@@ -39,8 +39,8 @@ impl Sender {
             let health = &self.store.health;
             let others_succeed = health.successes.load(Ordering::Relaxed) > successes
                 || refusal.is_known_down && health.succeeded_within(RECENT);
-            // A lasting error for this long: every call in flight may be for one missing table or one dead
-            // range, and the calls after them are for others.
+            // Defer the call if others succeed. If its error is permanent, defer it after a while in any case: all
+            // calls in flight may be for one missing table or one dead range, and later calls for others.
             if others_succeed && timed_out {
                 health.clear_error();
                 return Err((refusal.error, call));
@@ -53,8 +53,8 @@ impl Sender {
         }
     }
 
-    /// Tries the halves of a call that the store refused as a whole without saying which runs it means.
-    /// Keeps the half that was not acknowledged.
+    /// Divides a call that the store refused without saying which runs it means, and tries both halves. Keeps the half
+    /// that was not acknowledged.
     async fn send_one_half(&self, call: &mut Call, timestamp_us: i64) {
         let runs = call.batch.runs.len();
         let halves = [(0..runs / 2), (runs / 2..runs)].map(Vec::from_iter);

@@ -62,7 +62,7 @@ pub(crate) struct Health {
     last_success: Mutex<Option<Instant>>,
     /// Successful calls. A failing call compares it to find out whether others succeed.
     pub(crate) successes: AtomicU64,
-    /// Successful calls when there were rows to send again after a pause.
+    /// The number of successful calls at the moment when, after a pause, there were rows to send again.
     successes_before: AtomicU64,
     throttle: Throttle,
     /// Limits the log lines about deferred calls.
@@ -96,13 +96,13 @@ impl Health {
         last.is_some_and(|at| at.elapsed() < period)
     }
 
-    /// There are rows to send again after a pause.
+    /// Called when, after a pause, there are rows to send again.
     fn begin(&self) {
         self.successes_before.store(self.successes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// A call is deferred. If others have succeeded since the last pause, the error is that of the deferred rows
-    /// only. Otherwise it stays: nothing shows that any rows are still acknowledged.
+    /// A call is deferred. If other calls have succeeded since the last pause, the error concerns only the deferred
+    /// rows and is cleared. Otherwise it stays, because nothing shows that the store still acknowledges any rows.
     pub(crate) fn clear_error(&self) {
         if self.successes.load(Ordering::Relaxed) == self.successes_before.load(Ordering::Relaxed) {
             return;
@@ -214,7 +214,7 @@ impl Sender {
             }
             let was_busy = self.is_busy.swap(!flights.is_empty(), Ordering::Relaxed);
             if !was_busy {
-                // Nothing of what is new has been polled yet.
+                // None of the new calls was polled yet.
                 self.store.health.begin();
             }
             tokio::select! {

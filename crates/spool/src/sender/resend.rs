@@ -1,4 +1,4 @@
-//! Sends retained rows again that a server may have lost, beside the new rows and behind them.
+//! Sends retained rows again that a server may have lost. This happens besides sending new rows, which have priority.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -20,11 +20,11 @@ const PAUSE_FACTOR: u32 = 3;
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// A step that fails this often is left for later.
 const TRIES_MAX: u32 = 3;
-/// How often it is looked whether there is something to send again, beside being notified.
+/// How often the task checks for rows to send again, besides being notified.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl Sender {
-    /// Sends what is to be sent again, one call at a time; never returns.
+    /// Sends the rows that are to be sent again, one call at a time; never returns.
     pub(super) async fn send_again(&self) {
         let mut pause = self.config.retry_first;
         loop {
@@ -81,7 +81,7 @@ impl Sender {
         calls.into_iter().map(|call| (chunk.chunk.timestamp_us, call.batch)).collect()
     }
 
-    /// Tries each call once, and leaves time for new rows. Returns what was not acknowledged.
+    /// Tries each call once, with pauses for new rows. Returns the runs that were not acknowledged.
     async fn try_again(&self, calls: Vec<(i64, WriteBatch)>, chunk: &ResendChunk) -> Vec<(i64, WriteBatch)> {
         let mut rest = Vec::new();
         for (timestamp_us, batch) in calls {

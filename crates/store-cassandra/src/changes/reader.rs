@@ -1,9 +1,9 @@
 //! Reads the change feed, each row once.
 //!
-//! Rows may arrive late and in any order: clocks differ, and a replica may lag. So a bucket is read in two ways.
-//! While rows are written to it, each poll reads what is later than the newest row so far. And several times,
-//! until no row can arrive any more, only the times of its rows are read, and then the rows that are new. The last
-//! of these reads asks as many replicas as confirm a write.
+//! Rows may arrive late and in any order: clocks differ, and a replica may lag. So a bucket is read in two ways. While
+//! rows are written to it, each poll reads the rows that are later than the newest one so far. In addition, until no
+//! more rows can arrive, the times of all its rows are read now and then, followed by the rows that turn out to be new.
+//! The last of these reads asks as many replicas as confirm a write.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::schema::{CHANGES_BUCKET_SECONDS, CHANGES_TTL_SECONDS};
 
 /// How late a row may arrive, in seconds, including the difference between clocks.
 const LATE_SECONDS: i64 = 120;
-/// Rows of writers whose clocks differ from ours by no more than this are found by the next poll, in seconds.
+/// Rows of writers whose clocks differ from ours by up to this many seconds are found by the next poll.
 const NEAR_SECONDS: i64 = 10;
 /// How often late rows are looked for, in seconds.
 const SWEEP_SECONDS: i64 = 30;
@@ -83,7 +83,7 @@ impl FeedReader {
         }
     }
 
-    /// Skips what the feed does not keep any more.
+    /// Skips the time for which the feed no longer keeps rows.
     fn skip_expired(&mut self, now: i64) {
         let oldest = now - i64::from(CHANGES_TTL_SECONDS) + LATE_SECONDS;
         if self.read_until < oldest {
@@ -118,7 +118,7 @@ impl FeedReader {
             self.read_newer(bucket, is_last).await?;
         }
         for at in late {
-            // Another replica may answer, which does not have the row yet. The next look finds it.
+            // The answer may come from another replica that does not have the row yet. The next look finds it then.
             let row = self.source.row(bucket, at, is_last).await?;
             self.take(bucket, row.into_iter().collect());
         }
@@ -140,12 +140,12 @@ impl FeedReader {
         }
     }
 
-    /// The time after which rows are read.
+    /// Rows before this time are not read.
     fn start(&self) -> CqlTimeuuid {
         time_uuid(u32::try_from(self.from.max(0)).unwrap_or(0))
     }
 
-    /// Gives the rows that were found, in the order of their times.
+    /// Takes the names in the rows that were found, in the order of their times.
     fn found(&mut self) -> Vec<(String, bool)> {
         self.found.sort_unstable_by_key(|row| order(row.0));
         let names = self.found.drain(..).flat_map(|(_, deleted, names, _)| {

@@ -71,9 +71,9 @@ pub enum Makes {
 }
 
 impl Schema {
-    /// All statements, in the order in which to run them. Each can be run repeatedly. The change feed comes before
-    /// the other tables: without it, tables of names look like those of BigGraphite, also if a run ended between
-    /// them. Indexes come last, because a server may refuse them.
+    /// All statements, in the order in which to run them. Each can be run repeatedly. The change feed comes before the
+    /// other tables: tables of names without a change feed look like BigGraphite's, so a run that ends early must not
+    /// leave them like that. Indexes come last, because a server may refuse them.
     pub fn statements(&self, server: Server) -> Vec<Statement> {
         let mut all: Vec<Statement> = self.keyspaces.iter().map(keyspace).collect();
         let (feed, others): (Vec<_>, Vec<_>) = self.tables.iter().partition(|def| def.name == CHANGES);

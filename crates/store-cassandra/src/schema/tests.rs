@@ -280,7 +280,7 @@ fn an_interrupted_syncdb_makes_no_keyspaces_of_biggraphite() {
 fn a_ttl_cut_by_the_servers_limit_grows_shorter_with_time() {
     let of = |now| schema(&Config::default(), &["60s:7d,1d:15y"], now);
     let live = made(&of(NOW));
-    // The table was created by a daemon whose clock is ahead, just now, and years ago.
+    // Cases: the table was created by a daemon whose clock is ahead, just now, or years ago.
     for seconds in [-300, 0, 3 * 365 * 86_400] {
         assert_eq!(diff(&of(NOW + seconds), &live), [], "{seconds}");
     }

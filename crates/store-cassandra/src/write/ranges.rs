@@ -36,7 +36,7 @@ struct Replica {
 struct Known {
     /// Failures since the last success.
     failures: u32,
-    /// Whether a request succeeded although too few replicas are connected: another node reaches them.
+    /// Whether a request succeeded although too few replicas are connected: then another node can reach them.
     is_reached: bool,
     probe_at: Instant,
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::common::{Keyspace, now, tables};
 
-/// More than a minute, on a busy machine.
+/// Longer than a minute, because the machine may be busy.
 const HANG: Duration = Duration::from_secs(240);
 const METRICS: u32 = 100;
 
@@ -87,7 +87,7 @@ async fn an_unknown_one_is_refused(config: &Config) {
     );
 }
 
-/// The nodes of the other data centre hang: no request waits for them.
+/// The nodes of the other data centre hang, but no request waits for them.
 async fn one_is_cut_off(keyspace: &Keyspace, cluster: &mut Cluster) {
     let registry = Registry::new();
     let store = keyspace.store_at(WriterIdentity::new(0, 80), SystemClock, &registry).await;
@@ -116,7 +116,7 @@ async fn one_is_cut_off(keyspace: &Keyspace, cluster: &mut Cluster) {
     cluster.wait_settled().unwrap();
 }
 
-/// With three replicas the writes need two of them, and the local data centre has one node.
+/// With three replicas, a write needs two of them, but the local data centre has only one node.
 async fn replication_is_followed(keyspace: &Keyspace, store: &CassandraStore) {
     let session = keyspace.session().await;
     let alter = async |replicas: u32| {

@@ -1,4 +1,4 @@
-//! Three replicas, of which one lacks an hour and gets no hints. What is computed from the rows must not
+//! Three replicas, one of which misses an hour of rows and gets no hints. The values computed from the rows must not
 //! depend on which replica answers.
 
 use plumbago_cassandra_node::{Options, server};
@@ -16,7 +16,7 @@ use crate::common::{Keyspace, now};
 const RAW: Stage = Stage { resolution: 60, points: 1440 };
 const HOURS: Stage = Stage { resolution: 3600, points: 720 };
 const METRICS: usize = 60;
-/// Reads of all metrics. Each chooses other replicas.
+/// Number of reads of all metrics. Each read asks other replicas.
 const READS: usize = 5;
 
 /// An hour of the metrics of one kind: 60 raw slots with the value 1, or their window.
@@ -53,7 +53,7 @@ fn lacking(columns: &[Column]) -> usize {
     columns.iter().filter(|column| column.values.iter().any(|value| value.is_nan())).count()
 }
 
-/// Nodes that do not deliver what a replica missed.
+/// Options for nodes that do not store hints for a replica that is down.
 fn without_hints() -> Options {
     let more = vec!["hinted_handoff_enabled: false".to_owned()];
     Options { heap_mib: 320, sasi: false, more, ..Options::default() }
@@ -81,17 +81,17 @@ async fn a_replica_that_lags_decides_nothing() {
     }
     cluster.node(2).start().unwrap();
     cluster.wait_settled().unwrap();
-    // Connected after the return, so that every node is asked.
+    // Connect after the return of the replica, so that reads can use every node.
     let other = keyspace.store_of(WriterIdentity::new(0, 80)).await;
 
     // Graphs are read from one replica, so the lag shows.
     let lag = async { while lacking(&read(&other, &raw[0], false).await) == 0 {} };
     timeout(HANG, lag).await.unwrap();
-    // A read by several replicas repairs what it finds, so each looks at other metrics.
+    // A read from several replicas repairs the rows that it finds missing, so each read uses other metrics.
     let mut wrong = 0;
     for (raw, ours) in raw.iter().zip(&ours) {
         wrong += lacking(&read(&other, raw, true).await);
-        // The windows of the whole hour, of which the first writer has 40 slots.
+        // The windows of the whole hour. The first writer has 40 slots of it.
         let mut whole = ours.clone();
         whole.values.fill(60.0);
         whole.counts.fill(RowCount::new(60));
@@ -101,8 +101,8 @@ async fn a_replica_that_lags_decides_nothing() {
     assert_eq!(wrong, 0, "of {} answers", READS * METRICS * 2);
 }
 
-/// A replica that was away cannot bring deleted points back: without it nothing is deleted, and then all replicas
-/// know.
+/// A replica that was away cannot bring deleted points back: nothing is deleted while it is away, and afterwards all
+/// replicas know of the deletion.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_confirm_a_deletion() {
     let Some(mut cluster) = server::cluster_for_test(3, &without_hints()) else { return };

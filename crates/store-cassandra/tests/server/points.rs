@@ -173,7 +173,7 @@ async fn seen_by(store: &CassandraStore, run: Run) -> (f64, RowCount) {
     (column.values[0], column.counts[0])
 }
 
-/// Whoever corrects whom, whoever wrote last, and if two replicas count the same.
+/// Checks all cases: who corrects whom, who wrote last, and two replicas with the same count.
 async fn all_daemons_see_the_same(store: &CassandraStore, other: &CassandraStore, replica: &CassandraStore) {
     let slot = HOURS.slot(now()) - 30;
     let rows = [
@@ -195,7 +195,7 @@ async fn all_daemons_see_the_same(store: &CassandraStore, other: &CassandraStore
         }
         assert_eq!(read(store, run, 1).await, (vec![whole.0], vec![whole.1 as u32]), "{method}");
     }
-    // A part that others have taken back is not subtracted as if it were nothing.
+    // A negative part of other writers is subtracted too, instead of being ignored.
     let run = run("same.late", 1, slot, Aggregation::Sum);
     let mut rows = WriteBatch::default();
     rows.push(run, &[-10.0], Some(&[RowCount::new(-10)]));
@@ -221,7 +221,7 @@ async fn windows_of_others_can_be_replaced(store: &CassandraStore, other: &Cassa
     let writer = SharedWindows::identity(other);
     store.write_as(writer, &batch(run, &[5.0], &[70_000])).await.unwrap();
     assert_eq!(read(store, run, 2).await, (vec![5.0, 8.0], vec![70_002, 1]));
-    // What the writer computes later wins.
+    // A row that the writer computes later wins.
     other.write(&batch(run, &[7.0], &[70_000])).await.unwrap();
     assert_eq!(read(store, run, 1).await, (vec![7.0], vec![70_002]));
 }

@@ -1,4 +1,5 @@
-//! The store before the stand-in for ScyllaDB: only statements that ScyllaDB takes, and its shape of answers.
+//! The store on the stand-in for ScyllaDB, which accepts only the statements that ScyllaDB accepts and answers in the
+//! same form.
 
 use plumbago_cassandra_node::NodeError;
 use plumbago_cassandra_node::cql::Connection;

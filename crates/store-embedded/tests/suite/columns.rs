@@ -18,7 +18,7 @@ fn who_asks_again_is_answered_from_memory_until_a_write() {
     let end = START + 4 * BLOCK;
     let first = read(&store.store, &metrics[0], START, end);
     assert_eq!((counted(&store, "decoded"), counted(&store, "from_memory")), (1, 0));
-    // The same range, a part of it, and one that moved on a little.
+    // The same range, a part of it, and a range that has moved on a little.
     assert_eq!(read(&store.store, &metrics[0], START, end)[BLOCK as usize..], first[BLOCK as usize..]);
     assert_eq!(read(&store.store, &metrics[0], START + 50, START + 60)[..], first[50..60]);
     read(&store.store, &metrics[0], START + 10, end + 10);
@@ -36,7 +36,8 @@ fn who_asks_again_is_answered_from_memory_until_a_write() {
     assert!(read(&store.store, &metrics[0], START, end).iter().all(|value| value.is_nan()));
 }
 
-/// Writers count upwards in a slot of their metric. Every read sees at least the last confirmed number.
+/// Each writer writes increasing numbers into one slot of its metric. Every read sees at least the last confirmed
+/// number.
 #[test]
 fn readers_never_see_less_than_was_confirmed() {
     const WRITES: u64 = 2_000;

@@ -19,7 +19,7 @@ fn nothing_acknowledged_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let mut acknowledged = 0;
     for round in 0..ROUNDS {
-        // The first kill meets the start.
+        // The first kill happens during the start.
         let reports = if round == 0 { 0 } else { rand::rng().random_range(0..40) };
         let later = Duration::from_micros(rand::rng().random_range(0..30_000));
         acknowledged = acknowledged.max(run_and_kill(dir.path(), reports, later));

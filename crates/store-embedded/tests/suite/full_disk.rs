@@ -1,5 +1,4 @@
-//! A full disk: commits are refused with a reason, reads go on, nothing acknowledged is lost, and commits
-//! resume.
+//! A full disk: commits are refused with a reason, reads continue, nothing acknowledged is lost, and commits resume.
 
 use crate::common::{LONG, assert_blocks, block, blocks_by_state, metrics, read, try_open};
 use plumbago_store::{ErrorKind, FlushStore};
@@ -36,7 +35,7 @@ fn child_least_room() {
     assert_eq!(store.registry.value("plumbago_store_refused_no_room_total"), Some(1.0));
 }
 
-/// Without reserved space, so that fjall itself runs out of room; three times.
+/// No space is reserved, so that fjall itself runs out of room. This happens three times.
 #[test]
 #[ignore = "runs as a child of the tests above"]
 fn child_full_disk() {
@@ -55,7 +54,7 @@ fn child_full_disk() {
             assert!(committed < 10_000, "the disk does not fill");
         };
         assert_eq!(error.kind, ErrorKind::Unavailable, "{error}: {:?}", error.source);
-        // Reads go on. Commits are refused, unless opening again freed a little room.
+        // Reads continue. Commits are refused, unless opening again freed a little room.
         let first = all[1].first(&store.store);
         assert_eq!(read(&store.store, &all[1], first, first + 1), [all[1].value(first)], "round {round}");
         for _ in 0..3 {

@@ -26,7 +26,7 @@ fn days_are_merged_when_they_are_over_and_dropped_when_they_have_expired() {
     let metrics = metrics(20, WEEK);
     let mut merged = 0;
     let mut expired = 0;
-    // Twelve days, with maintenance every 40 minutes.
+    // Runs for twelve days, with maintenance every 40 minutes.
     for number in 0..12 * 1440 / BLOCK {
         commit_blocks(&store, &metrics, number..number + 1);
         let report = store.store.maintain(&mut |_| true).unwrap();

@@ -168,7 +168,7 @@ fn damage_that_keeps_it_from_opening_is_named() {
     refused(&manifest);
     fs::write(&manifest, &manifest_whole).unwrap();
 
-    // These two files follow from others.
+    // These two files can be written again from other files.
     fs::write(dir.path().join("version"), b"what").unwrap();
     fs::remove_file(keyspace.join("current")).unwrap();
     let opened = open(dir.path());
@@ -185,7 +185,8 @@ fn damage_that_keeps_it_from_opening_is_named() {
     assert_eq!(tables(dir.path()), before);
 }
 
-/// One table of names is damaged, or of their copy: all names are found. The start writes the damaged keyspace anew.
+/// A table of the names or of their copy is damaged: all names are still found, and the start rewrites the damaged
+/// keyspace.
 #[test]
 fn names_come_back_from_their_copy() {
     let whole = tempfile::tempdir().unwrap();

@@ -258,7 +258,7 @@ pub async fn ranges_are_deleted_to_the_slot(store: &dyn PointStore, now: u32) {
     write(store, &batch).await;
     insist(|| store.delete_ranges(&[])).await;
     let mut wanted = vec![1.0; 4400];
-    // A slot, a few, many blocks and partitions, nothing, and up to the end.
+    // One slot, a few slots, many blocks and partitions, an empty range, and a range without an end.
     for (from, until) in [(7, 8), (100, 117), (500, 4001), (4100, 4100), (4390, 4400)] {
         let ranges = [cut.range(0, raw + from, raw + until)];
         insist(|| store.delete_ranges(&ranges)).await;
@@ -284,7 +284,7 @@ pub async fn ranges_are_deleted_to_the_slot(store: &dyn PointStore, now: u32) {
     assert_same(&read(store, &cut, 0, raw, raw + 4400).await.0, &wanted, "open to the end");
 }
 
-/// A run of three days reads back, as a whole and in part.
+/// A run of three days reads back, completely and in part.
 pub async fn long_runs_cross_blocks_and_days(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("long");
     let slot = subject.raw.slot(now) - 4500;

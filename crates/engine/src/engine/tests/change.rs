@@ -126,7 +126,7 @@ async fn every_stage_has_every_point_after_any_changes() {
     }
 }
 
-/// Where the raw stage has expired, a window goes into the slot in which it begins; but not if raw slots show where its
+/// Where the raw stage has expired, a window goes into the slot in which it begins, unless raw slots show where its
 /// points are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_finer_stage_gets_windows_only_where_no_points_are() {
@@ -202,8 +202,8 @@ async fn a_change_that_fails_loses_nothing() {
     world.stop(engine).await;
 }
 
-/// More metrics than are held still at a time, some without points, in one call: all of them change, each once, with all
-/// of its points. Of the factor alone, too.
+/// More metrics than are held still at a time, some without points, in one call: all of them change, each once, with
+/// all of its points. The same for a change of only the xFilesFactor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_metrics_change_in_one_call() {
     const MANY: usize = 2500;
@@ -214,7 +214,7 @@ async fn many_metrics_change_in_one_call() {
     for second in 0..30 {
         world.clock.advance(1);
         points.insert(START + second, second as f64);
-        // The others have a point too, so that they exist, but none that the store has.
+        // The other metrics get a point too, so that they exist, but none of theirs reaches the store.
         let some = if second == 29 { &names[..] } else { &names[..500] };
         engine.push(batch(some, START + second, second as f64)).await;
         if second == 25 {
@@ -274,9 +274,9 @@ struct Known {
     method: &'static str,
     config: MetricConfig,
     points: Points,
-    /// What is older had no stage at some time.
+    /// The metric may have had no stage for points older than this.
     lost_before: i64,
-    /// Periods of which a stage had a part only when the settings changed: they may have less than all.
+    /// Periods that a stage covered only in part when the settings changed. They may show less than the whole value.
     borders: std::collections::BTreeSet<i64>,
 }
 
@@ -363,7 +363,7 @@ async fn send(engine: &Engine, chance: &mut Chance, now: i64, known: &mut [Known
     assert!(engine.push(batch).await);
 }
 
-/// A change during which the store goes away after a few calls; then the engine is killed. Returns the next engine.
+/// Starts a change, lets the store fail after a few calls, and kills the engine. Returns the next engine.
 async fn killed_change(
     world: &mut World,
     engine: Engine,
@@ -379,7 +379,7 @@ async fn killed_change(
     });
     let asked: Vec<SettingsChange> = asked.collect();
     let before = world.faults.injected();
-    // A change of all of them is ten calls, about.
+    // A change of all these metrics takes about ten calls.
     world.faults.set_down_after(chance.below(20) as u32);
     let changing = tokio::spawn({
         let engine = engine.clone();
@@ -408,7 +408,7 @@ async fn killed_change(
     (engine, is_killed)
 }
 
-/// Killed at any call of the store, each metric has its old or its new settings, and every point in every stage.
+/// After a kill at any call of the store, each metric has its old or its new settings, and every point in every stage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
     let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
@@ -417,7 +417,7 @@ async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
     for seed in first..first + count {
         println!("seed {seed}");
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // A store that gets blocks, and one that gets a few slots at intervals.
+        // One store that gets whole blocks, and one that gets a few slots at every interval.
         let mut world = World { memory: MemoryStore::new([10, 1][seed as usize % 2]), ..World::new() };
         let (mut engine, _) = world.start().await;
         let mut known = [Known::new("sum.m", "sum"), Known::new("sum.n", "sum"), Known::new("max.m", "max")];
@@ -429,7 +429,7 @@ async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
             world.clock.advance(1 + chance.below(40) as i64);
             let now = world.clock.now();
             send(&engine, &mut chance, now, &mut known).await;
-            // A head that holds more than its raw stage keeps is no case of practice.
+            // In practice no head holds more than its raw stage keeps.
             let must_flush = now - flushed > 60;
             match chance.below(6) {
                 _ if must_flush || chance.below(6) == 0 => {

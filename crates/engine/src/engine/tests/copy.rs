@@ -1,4 +1,5 @@
-//! Copies through the engine: bit for bit as the metric, also later, and a move that leaves nothing behind.
+//! Copies through the engine: the copy equals the original bit for bit, also after later points. A move leaves nothing
+//! behind.
 
 use plumbago_store::{CopyOptions, CopyReport, MetricCopier, MetricCopy};
 use rand::rngs::StdRng;
@@ -63,7 +64,7 @@ async fn a_copy_is_the_same_and_goes_on_in_the_same_way() {
             world.stop(engine).await;
             engine = world.start().await.0;
         }
-        // Again with points that came since; then both get the same points.
+        // Copy again, with points that arrived since. Then both metrics get the same points.
         world.clock.advance(60);
         engine.push(points(&mut random, &[from], START..START + 40)).await;
         copy(&engine, from, to, false).await;
@@ -82,7 +83,7 @@ async fn a_move_takes_everything_along() {
     let (engine, _) = world.start().await;
     let mut random = StdRng::seed_from_u64(1);
     engine.push(points(&mut random, &["sum.old"], START - 300..START)).await;
-    // One ahead of now.
+    // One point ahead of now.
     let mut ahead = PointBatch::default();
     ahead.push("sum.old", (START + 100) as u32, 5.0);
     engine.push(ahead).await;

@@ -1,5 +1,4 @@
-//! Histories stored beside points that arrive, with restarts and flushes in between: no slot counts twice, none is
-//! missing.
+//! Stores histories while points arrive, with restarts and flushes in between: no slot counts twice, none is missing.
 
 use plumbago_model::Aggregation;
 use plumbago_store::{History, HistoryOptions, HistorySink, HistoryStage};

@@ -1,4 +1,4 @@
-//! More late points than memory holds: they wait in the journal, and points that are on time go on.
+//! More late points than memory holds: they wait in the journal, and points that are on time are still stored.
 
 use super::*;
 use crate::shard::LATE_POINTS;
@@ -113,7 +113,7 @@ async fn a_start_finds_the_late_points_that_waited_in_the_journal() {
     world.faults.set_down(true);
     send(&world, &engine, &names).await;
     assert!(applied(&engine).await.waiting > 0);
-    // A kill loses what the kernel does not have yet.
+    // A kill loses the points that were not passed to the kernel yet.
     let written = || engine.0.parts.registry.value("plumbago_journal_written_points_total");
     while written() != Some(SENT as f64) {
         tokio::task::yield_now().await;
@@ -123,14 +123,14 @@ async fn a_start_finds_the_late_points_that_waited_in_the_journal() {
     assert_eq!(ledger.missing(), 0);
     engine.0.parts.journal.clone().close().unwrap();
 
-    // For the first engine, which may still try, the store stays away.
+    // For the first engine, which may still retry, the store stays unreachable.
     world.faults = Faults::new();
     world.commits.set_closed(true);
     let (engine, recovered) = world.start().await;
     assert_eq!(recovered.unexplained, 0);
     let ledger = engine.ledger().await.unwrap();
     assert!(ledger.waiting > 0 && ledger.missing() == 0, "{ledger:?}");
-    // New late points queue behind those of the journal: the last value of a slot wins.
+    // New late points queue after those of the journal: the last value of a slot wins.
     assert!(engine.push(batch(&names, START - 5, -1.0)).await);
     assert!(engine.push(of_all(&names, START - 5)).await);
     applied(&engine).await;

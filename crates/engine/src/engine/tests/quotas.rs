@@ -85,7 +85,7 @@ async fn counts_are_exact_over_deletions_changes_and_restarts() {
                     let mut names: Vec<&String> = all.iter().filter(|_| random.random_bool(0.2)).collect();
                     let before = engine.ledger().await.unwrap().received;
                     let known = expected.clone();
-                    // Known metrics go on, whatever the limit says.
+                    // Known metrics keep getting points, whatever the limit is.
                     names.sort_by_key(|name| !known.contains(*name));
                     assert!(engine.push(batch(names.iter().copied(), START, 1.0)).await);
                     while applied(&engine) < before + names.len() as u64 {

@@ -29,7 +29,7 @@ async fn delete(engine: &Engine, name: &str, from: i64, until: i64, dry_run: boo
     }
 }
 
-/// A dry run counts what then goes, from memory and from the store, and a restart brings nothing back.
+/// A dry run counts what the deletion then removes from memory and from the store. A restart brings nothing back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_range_stays_away() {
     let world = World::new();
@@ -71,8 +71,8 @@ async fn a_deleted_range_stays_away() {
     assert_eq!(again.len(), 10);
 }
 
-/// A store that fails ends the deletion with an error. The metric is written and flushed as before, and the same call
-/// comes to the end.
+/// A store that fails ends the deletion with an error. The metric is still written and flushed, and the same call
+/// succeeds later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_deletion_releases_the_metric() {
     let world = World::new();

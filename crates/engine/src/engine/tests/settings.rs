@@ -99,7 +99,7 @@ async fn points_that_are_not_stored_are_read_whatever_their_age() {
     let names: Vec<String> = (0..20).map(|n| format!("m{n}")).collect();
     let asked: Vec<Arc<str>> =
         names.iter().map(|name| Arc::from(name.as_str())).chain(["none".into()]).collect();
-    // One that is fifteen minutes old, of the oldest slots of the stage; and one ahead of now.
+    // One point that is fifteen minutes old, in the oldest slots of the stage, and one ahead of now.
     for (time, value) in [(START - 990, 1.0), (START - 985, 2.0), (START, 3.0), (START + 15, 4.0)] {
         assert!(engine.push(batch(&names, time, value)).await);
     }

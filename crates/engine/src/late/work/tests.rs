@@ -1,4 +1,4 @@
-//! Late points in pieces: the same rows as at once, few slots in each call, and no call twice.
+//! Late points in pieces: the same rows as with a single read, few slots in each call, and no repeated call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -208,7 +208,7 @@ fn what_percentiles_keep_is_bounded() {
     let calls = store.calls.lock().unwrap();
     assert!(calls.iter().all(|call| call.len() <= 3), "{calls:?}");
     assert_eq!(calls.iter().flat_map(|call| call.keys()).collect::<BTreeSet<_>>().len(), 10);
-    // One that needs more than the limit goes alone.
+    // A work that needs more than the limit is read alone.
     let mut works = LateWorks::default();
     let metrics = (0..3).map(|at| late(&layout, at, 9500, 9500, &[(0, 8500, 5.0)])).collect();
     works.push(LateJob { metrics });

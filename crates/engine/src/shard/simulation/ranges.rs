@@ -11,8 +11,8 @@ use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 pub(super) struct Erasing {
     metric: usize,
     range: TimeRange,
-    /// When the range was chosen, in seconds since the epoch. The plan is made as of then, however long it takes and also
-    /// after a crash: raw slots that a window is folded from may have expired later, and then it would stay as it is.
+    /// When the range was chosen, in seconds since the epoch. The plan is always made for this time, even after a
+    /// crash. Later, the raw slots from which a window is folded may have expired, and the window would stay as it is.
     chosen: i64,
     head: Box<ImportHead>,
     plan: Plan,
@@ -26,7 +26,7 @@ enum Step {
 }
 
 impl World {
-    /// Begins to delete a random range, or goes on with one.
+    /// Begins to delete a random range, or continues with one.
     pub(super) fn erase(&mut self) {
         if let Some(erasing) = self.erasing.take() {
             return self.go_on_erasing(erasing);
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Gives up waiting for a metric. Otherwise it waits until the next deletion, or the end.
+    /// Gives up on a deletion. Otherwise its metric waits until the next deletion, or until the end.
     fn leave(&mut self, metric: usize, range: TimeRange) {
         let hash = self.router.hash(&format!("m.{metric}"));
         let Some(writer) = self.writer.as_mut() else { return };
@@ -120,7 +120,7 @@ impl World {
         self.balance();
     }
 
-    /// Carries a deletion that has begun to its end.
+    /// Completes a deletion that has begun.
     pub(super) fn end_erasing(&mut self) {
         while let Some(erasing) = self.erasing.take() {
             self.go_on_erasing(erasing);
@@ -128,7 +128,7 @@ impl World {
         (0..3).for_each(|metric| self.leave(metric, TimeRange { from: 0, until: 0 }));
     }
 
-    /// After a crash, gives the command again that had not answered.
+    /// After a crash, gives the command again that was not answered.
     pub(super) fn erase_again(&mut self) {
         let Some(Erasing { metric, range, chosen, .. }) = self.erasing.take() else { return };
         for round in 0.. {

@@ -13,7 +13,7 @@ const NOW: i64 = 1_760_000_000;
 struct Written {
     bucket: i64,
     row: Row,
-    /// From when on a replica that lags has it, and when it was acknowledged.
+    /// The time from which on a lagging replica has the row, and the time when the row was acknowledged.
     seen_from: i64,
     acknowledged: i64,
 }
@@ -26,7 +26,7 @@ struct Feed {
     requests: AtomicU64,
     ids: AtomicU64,
     transferred: Mutex<HashMap<Uuid, u64>>,
-    /// Every so many requests one fails.
+    /// Of this many requests, one fails.
     fails_every: u64,
 }
 
@@ -162,7 +162,7 @@ async fn rows_are_found_by_the_next_poll() {
     assert!(names(reader.poll().await.unwrap()).contains(&"after".to_owned()));
 }
 
-/// What a replica lacks that answered is found by the last read, which asks several.
+/// Rows that the answering replica lacks are found by the last read, which asks several replicas.
 #[tokio::test]
 async fn a_replica_that_lags_hides_nothing() {
     let feed = Feed::new(u64::MAX);
