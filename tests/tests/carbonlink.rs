@@ -1,5 +1,5 @@
-//! Carbonlink with graphite-web's own client, and carbon's own handler as the judge of the replies; graphite-web's
-//! calls that read and change the aggregation methods of metrics.
+//! Carbonlink with graphite-web's own client. The replies are compared with those of carbon's own handler. Also tests
+//! graphite-web's calls that read and change the aggregation methods of metrics.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

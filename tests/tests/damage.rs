@@ -355,7 +355,7 @@ fn tail(text: &str) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// Every kind of file with every harm in turn, at seeded places.
+/// Damages every kind of file in every way in turn, at places from the seed.
 fn cases<'a>(bases: &'a [Base], count: usize, seed: u64) -> Vec<Case<'a>> {
     let mut random = StdRng::seed_from_u64(seed);
     let combinations: Vec<(&Base, &Vec<PathBuf>, Harm)> = bases

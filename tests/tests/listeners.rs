@@ -20,7 +20,7 @@ use plumbago_tests::send::{Point, lines};
 use plumbago_tests::wait::{HANG, wait_until};
 use serde_json::{Value, json};
 
-/// How far bombs and half streams may increase the memory of the daemon.
+/// How far compressed bombs and incomplete streams may increase the memory of the daemon.
 const GROWTH_BYTES: u64 = 200 << 20;
 
 /// Compresses lines as carbon-c-relay does, with the same calls of zlib and liblz4 as its `server.c`: pieces of at

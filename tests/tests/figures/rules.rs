@@ -99,7 +99,7 @@ impl Stream {
     }
 }
 
-/// Processor time of the daemon for each point while something happens.
+/// Processor time that the daemon needs for each point in a period.
 struct Cost {
     seconds: f64,
     /// Seconds for a million points.

@@ -299,7 +299,7 @@ fn summed(random: &mut SmallRng, now: i64) -> Query {
     Query { body, is_relative: false, is_fitted: false, has_descending_ranges: false, is_coarse: true }
 }
 
-/// A query of tags. H2 does not look at its times.
+/// A query for tags. With H2, KairosDB ignores its times.
 pub(super) fn tags(random: &mut SmallRng) -> Query {
     let metric = *pick(random, &["fine", "hours", "none"]);
     let mut body = json!({"start_absolute": points::HOURS_START * 1000, "end_absolute": (points::FINE_START + points::FINE_LENGTH) * 1000});

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::rule_tester::{failed, shown};
 use super::{Core, rules};
 
-/// Finds what costs.
+/// Answers requests about what metrics cost.
 pub(super) struct Costs {
     work: Work,
     rules: rules::Live,
