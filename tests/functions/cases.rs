@@ -77,7 +77,7 @@ movingAverage(@, '1d')
 /// Complete targets.
 const WHOLE: &str = include_str!("targets.txt");
 
-/// Calls whose times graphite-web shifts if the request has another time zone than the server.
+/// Calls that depend on the server's time zone: graphite-web shifts their times if the request has another zone.
 const ZONED: &[&str] = &[
     "sinFunction('s')",
     "timeFunction('t')",
@@ -85,7 +85,7 @@ const ZONED: &[&str] = &[
     "linearRegression(dense.a)",
 ];
 
-/// All cases. A short run takes one range for each, a long run all of them.
+/// All cases. A short run takes one range for each case, a long run takes all ranges.
 pub(crate) fn all(is_whole: bool) -> impl Iterator<Item = Case> {
     let fitting = |line: &&str| !line.is_empty() && !line.starts_with('#');
     let calls = CALLS
@@ -107,7 +107,7 @@ pub(crate) fn all(is_whole: bool) -> impl Iterator<Item = Case> {
     plain.chain(seasonal).chain(zoned)
 }
 
-/// From, until and a time zone. In the first range series of steps 10 and 60 begin at the same second.
+/// From, until and time zone. In the first range, series of step 10 and of step 60 begin at the same second.
 const RANGES: [(i64, i64, &str); 4] = [
     (NOW - 3600 - 31, NOW, "UTC"),
     (MIDNIGHT - 1234, MIDNIGHT + 2000, "Europe/Rome"),

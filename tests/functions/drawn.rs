@@ -3,7 +3,7 @@
 use crate::cases::Case;
 use crate::world::{MIDNIGHT, NOW, Random};
 
-/// `@` stands for series or a call, `#` and a letter for one of [`OPTIONS`].
+/// `@` stands for a series or another call. `#` and a letter stand for one of the [`OPTIONS`] under this letter.
 const CALLS: &[&str] = &[
     "aggregate(@,'#a',#x)",
     "aggregateLine(@,'#a',#b)",

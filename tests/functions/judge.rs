@@ -79,7 +79,8 @@ impl Judge {
                 if !self.agreed.contains_key(id) {
                     self.differences.seen(id);
                 }
-                // An answer to arguments that its own declarations call wrong does not count.
+                // If graphite-web answers arguments that its own declarations call wrong, this is not counted as an
+                // answer.
                 self.answered -= usize::from(is_answered && id == "functions.strict");
                 *self.agreed.entry(id).or_default() += 1;
             }

@@ -124,7 +124,7 @@ const LEAVES: &[&str] = &[
     "rare.r",
 ];
 
-/// Series of other steps, used in one of twenty cases.
+/// Series of other steps. One case in twenty uses them.
 const OTHER_STEPS: &[&str] = &["fine.x", "fine.*", "coarse.z", "hour.h"];
 
 /// Makes `count` cases.

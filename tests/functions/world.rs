@@ -9,7 +9,7 @@ pub(crate) const NOW: i64 = MIDNIGHT + 6 * 3600 + 15 * 60 + 25;
 /// Midnight in UTC.
 pub(crate) const MIDNIGHT: i64 = 1_700_006_400;
 
-/// The number of days before that have points.
+/// The number of days before `MIDNIGHT` that have points.
 const DAYS: i64 = 16;
 
 /// A resolution of a series. The finest one comes first.

@@ -12,10 +12,10 @@ use crate::child::Guarded;
 use crate::wait::{HANG, wait_for, wait_ok};
 use crate::{counterpart, http};
 
-/// The name of an element's number in the protocol.
+/// The key under which the protocol gives the id of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// A key without a character of its own. It can be part of a text to type.
+/// A key that types no character. It can be part of a text to type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Key {
@@ -55,7 +55,7 @@ impl fmt::Display for Key {
 pub struct Browser {
     control: SocketAddr,
     session: String,
-    /// Killed before the directory of its files is removed.
+    /// Declared first, so that the process is killed before the directory of its files is removed.
     _process: Guarded,
     _directory: TempDir,
 }
@@ -74,7 +74,7 @@ impl Browser {
             Some(Guarded::start(command, &log))
         };
         let mut process = launch()?;
-        // It takes a port that is free for IPv6, and ends if the same one is in use for IPv4.
+        // chromedriver takes a port that is free for IPv6, and ends if that port is in use for IPv4.
         let control: SocketAddr = wait_for("chromedriver to start", || {
             let output = process.output();
             if let Some(rest) = output.split("started successfully on port ").nth(1) {
@@ -125,7 +125,7 @@ impl Browser {
         self.command("back", &json!({}));
     }
 
-    /// Runs a script and returns what it returns; of a promise, what that becomes.
+    /// Runs a script and returns its result. If that is a promise, returns the value to which it resolves.
     pub fn script(&self, script: &str) -> Value {
         self.command("execute/sync", &json!({"script": script, "args": []}))
     }
@@ -140,7 +140,7 @@ impl Browser {
         });
     }
 
-    /// Waits until an element that matches has the text somewhere.
+    /// Waits until an element that matches the selector contains the text.
     pub fn wait_text(&self, selector: &str, text: &str) {
         let (quoted, wanted) = (json!(selector), json!(text));
         let all = format!("[...document.querySelectorAll({quoted})]");
@@ -239,7 +239,7 @@ impl Browser {
         self.devtools("Page.addScriptToEvaluateOnNewDocument", &json!({"source": script}));
     }
 
-    /// Forgets the files of pages that were open before.
+    /// Clears the browser's cache, so that pages load all their files again.
     pub fn forget_files(&self) {
         self.devtools("Network.enable", &json!({}));
         self.devtools("Network.clearBrowserCache", &json!({}));
@@ -255,10 +255,10 @@ impl Browser {
         self.devtools("Network.emulateNetworkConditions", &network);
     }
 
-    /// Bytes of memory that the page's scripts use, after what they use no more was collected.
+    /// Bytes of memory that the page's scripts use after a garbage collection.
     pub fn script_memory(&self) -> f64 {
         self.devtools("HeapProfiler.enable", &json!({}));
-        // The first collection may leave what finalizers of objects held.
+        // The first collection may keep what finalizers of objects still hold.
         for _ in 0..2 {
             self.devtools("HeapProfiler.collectGarbage", &json!({}));
         }
@@ -278,8 +278,9 @@ impl Browser {
         std::fs::write(path.with_extension("base64"), shot.unwrap().as_str().unwrap()).unwrap();
     }
 
-    /// Panics if the browser has logged an error since the last call: of a script, of the content security
-    /// policy, or a response with an error status. `expected` are parts of texts that do not count.
+    /// Panics if the browser has logged an error since the last call: an error of a script, a violation of the
+    /// content security policy, or a response with an error status. Errors that contain one of the `expected` texts
+    /// are ignored.
     pub fn check_log(&self, expected: &[&str]) {
         let entries = self.command("se/log", &json!({"type": "browser"}));
         let is_bad = |entry: &&Value| {

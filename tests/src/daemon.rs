@@ -344,7 +344,7 @@ impl Daemon {
         self.process.id()
     }
 
-    /// A field of the kernel's about its memory, like `VmRSS` or `VmHWM` (the peak of it), in bytes.
+    /// A value that the kernel states about the process's memory, in bytes: `VmRSS`, or `VmHWM` (its peak).
     pub fn memory(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find(|l| l.starts_with(field)).unwrap();
@@ -367,7 +367,7 @@ impl Daemon {
         self.process.wait();
     }
 
-    /// Kills the process with SIGKILL once the journal has every point that it received.
+    /// Waits until the journal has every point that the process received, then kills the process with SIGKILL.
     pub fn kill_journaled(self) {
         let received = self.ledger().received;
         wait_until("the journal to have all points", || self.counters().sum(JOURNAL_WRITTEN) >= received);

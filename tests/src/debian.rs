@@ -80,7 +80,7 @@ done
 umount "$groups"
 "#;
 
-/// A copy of the Debian, of which only the changes take space, in memory.
+/// A copy of the Debian. Its changes are kept in memory, and only they take space.
 #[derive(Debug)]
 pub struct Root {
     work: PathBuf,
@@ -90,7 +90,7 @@ impl Root {
     /// A fresh copy. `None`, and a recorded skip, if there is no Debian in the cache.
     pub fn new() -> Option<Self> {
         let base = counterpart::debian_root()?;
-        // Kept, because what is mounted there must never be deleted file by file.
+        // Not removed at the end, because nothing that is mounted in it may be deleted file by file.
         let root =
             Self { work: tempfile::Builder::new().prefix("plumbago-debian-").tempdir().unwrap().keep() };
         let output = shell(MOUNT).arg(base).arg(&root.work).output().unwrap();
@@ -98,7 +98,7 @@ impl Root {
         Some(root)
     }
 
-    /// Where a file is. Links in the path must be relative.
+    /// The path under which the test sees a file of the Debian. Links in the path must be relative.
     pub fn path(&self, path: &str) -> PathBuf {
         inside(&self.work.join("root"), path)
     }
@@ -141,7 +141,8 @@ impl Drop for Root {
     }
 }
 
-/// A Debian whose first process is its systemd, in the network of this process. Dropping it pulls the plug.
+/// A Debian that runs its systemd as the first process, in the network of this process. Dropping it kills everything
+/// at once, like a power cut.
 #[derive(Debug)]
 pub struct Machine {
     process: Guarded,
@@ -172,7 +173,7 @@ impl Machine {
         machine
     }
 
-    /// Where a file is. Links in the path must be relative.
+    /// The path under which the test sees a file of the machine. Links in the path must be relative.
     pub fn path(&self, path: &str) -> PathBuf {
         inside(Path::new(&format!("/proc/{}/root", self.systemd)), path)
     }

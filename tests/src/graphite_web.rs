@@ -1,4 +1,4 @@
-//! The real graphite-web, with its composer, on a port of its own.
+//! The real graphite-web with its composer, on a free port.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -38,7 +38,7 @@ pub fn post(address: SocketAddr, path: &str, form: &str) -> Response {
     request(address, "POST", path, "Content-Type: application/x-www-form-urlencoded\r\n", form)
 }
 
-/// Sends a POST request with JSON, and returns status and answer; null if that is no JSON.
+/// Sends a POST request with JSON. Returns the status and the JSON of the answer; null if the answer is not JSON.
 pub fn post_json(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
     let answer = request(address, "POST", path, "", &body.to_string());
     (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::Null))

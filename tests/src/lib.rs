@@ -2,9 +2,9 @@
 //! senders, whisper and graphite-web as an oracle, and BigGraphite. For the tests of all crates: waiting for
 //! a condition ([`wait`]), killing a process ([`crash`]) and filling a disk ([`small_disk`]).
 //!
-//! Must not know: any crate of the daemon. System tests see what a user sees: the binary, its ports and its
-//! files. The exceptions are `tests/interop/`, which compares the Cassandra store with BigGraphite, and
-//! `functions/`, which compares the renderer with graphite-web.
+//! Must not know: any crate of the daemon. System tests see what a user sees: the binary, its ports and its files.
+//! The exceptions are `tests/interop/`, which compares the Cassandra store with BigGraphite, and `functions/`, which
+//! compares the renderer with graphite-web.
 //!
 //! Start with [`daemon`]. The tests are in `tests/tests/`. Helpers report a failure by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,4 +1,4 @@
-//! The real OpenTSDB on a standalone HBase, which judges the answers of our queries.
+//! The real OpenTSDB on a standalone HBase. Tests compare the answers to our queries with its answers.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,8 @@ impl OpenTsdb {
         self.0.http()
     }
 
-    /// Gives ids to names in this order. OpenTSDB sorts series by the ids of their tags.
+    /// Assigns ids to names in this order. OpenTSDB sorts series by the ids of their tags, so the order of results
+    /// depends on it.
     pub fn assign(&self, kind: &str, names: &[&str]) {
         for name in names {
             let (status, answer) = self.post("/api/uid/assign", &json!({ kind: [name] }));

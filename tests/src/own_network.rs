@@ -1,13 +1,15 @@
-//! A network of its own for a test: all ports of 127.0.0.1 are free, so that programs listen where their documents
-//! say. It is a namespace, with one for processes, so that nothing keeps running, however the test ends.
+//! Runs a test in a network of its own. All ports of 127.0.0.1 are free there, so that programs can listen on the
+//! ports that their documentation names. The test also has its own process namespace, so that no program is left,
+//! however the test ends.
 
 use std::process::{Command, Stdio};
 
 use crate::counterpart;
 use crate::crash::{child_directory, child_test};
 
-/// Runs the test `name` of this binary again in a network of its own, and returns false; true in that other process.
-/// Panics with its output if it fails. Records a skip if the system does not allow it.
+/// Runs the test `name` of this binary again, as a child process in a network of its own. Returns true in the child,
+/// and false in the parent once the child has ended. Panics with the child's output if it fails. Records a skip if
+/// the system does not allow such networks.
 pub fn inside(name: &str) -> bool {
     if child_directory().is_some() {
         return true;
@@ -16,8 +18,8 @@ pub fn inside(name: &str) -> bool {
     false
 }
 
-/// Like [`inside`], for a test that becomes other users of the machine and mounts file systems, which nobody else
-/// sees. This needs root.
+/// Like [`inside`], for a test that uses other users of the machine and mounts file systems. Nobody outside sees
+/// these mounts. This needs root.
 pub fn inside_as_root(name: &str) -> bool {
     if child_directory().is_some() {
         return true;
@@ -28,7 +30,7 @@ pub fn inside_as_root(name: &str) -> bool {
     false
 }
 
-/// Takes an address off the network: no packet reaches it. Only for a test in a network of its own.
+/// Makes an address unreachable: no packet arrives there. Only for a test in a network of its own.
 pub fn cut_off(address: &str) {
     route("add", address);
 }
@@ -38,7 +40,8 @@ pub fn reconnect(address: &str) {
     route("del", address);
 }
 
-/// A route that swallows packets. The table of local addresses is asked first, so it must stand there.
+/// A route that drops all packets. It must be in the table of local addresses, because the kernel asks that table
+/// first.
 fn route(change: &str, address: &str) {
     assert!(child_directory().is_some(), "not in a network of its own");
     let arguments = ["route", change, "blackhole", address, "table", "local"];
@@ -49,7 +52,7 @@ fn route(change: &str, address: &str) {
 fn run(name: &str, options: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let test = child_test(name, directory.path());
-    // The shell stays as the first process, which takes in those that others leave behind.
+    // The shell remains as the first process, because that one must collect processes whose parents have ended.
     let up = "ip link set lo up || exit 77; \"$@\"; exit $?";
     let output = Command::new("unshare")
         .args(options)

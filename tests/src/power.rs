@@ -1,4 +1,5 @@
-//! Power cuts and disks that fail to sync: `preload/power.c` in the daemon's process, and what it leaves.
+//! Power cuts and disks that fail to sync. `preload/power.c` runs inside the daemon's process and keeps an image of
+//! the synced part of each file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,8 +18,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Puts the daemons that `setup` starts from now on onto a disk whose syncs can fail. Compiles the
-    /// library with `cc`.
+    /// Puts the daemons that `setup` starts afterwards on a disk whose syncs can fail. Compiles the library with
+    /// `cc`.
     pub fn below(setup: &mut Setup) -> Self {
         let control = setup.path().join("power");
         for kind in ["image", "lost"] {
@@ -52,8 +53,8 @@ impl Disk {
         fs::read_to_string(self.control.join("failed")).unwrap_or_default().lines().count()
     }
 
-    /// The power cut, once no process runs: every file is cut back to what was synced of it. A file of which
-    /// nothing was synced is empty.
+    /// Simulates the power cut, after the process has ended: every file is cut back to its synced part. A file
+    /// without a synced part becomes empty.
     pub fn cut(&self) {
         self.cut_below(&self.data);
     }
@@ -75,7 +76,7 @@ impl Disk {
     }
 }
 
-/// The name of a file's image.
+/// The name of the image of a file.
 fn key(path: &Path) -> OsString {
     let metadata = fs::metadata(path).unwrap();
     let born = metadata.created().expect("a file system that keeps the time of birth");

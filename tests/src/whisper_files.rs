@@ -57,7 +57,7 @@ impl WhisperFiles {
         self.0.ask(&question);
     }
 
-    /// What whisper-fetch shows of each archive of these files: the step and the slots.
+    /// The step and the slots of each archive of these files, as whisper-fetch shows them.
     pub fn fetch(&mut self, paths: &[PathBuf], now: i64) -> Vec<Vec<(i64, Vec<Slot>)>> {
         let mut all = Vec::new();
         for part in paths.chunks(FILES) {

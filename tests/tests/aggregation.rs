@@ -19,7 +19,7 @@ use crate::senders::{SECONDS, connect, now, python_carbon};
 pub(crate) const METHODS: [&str; 12] =
     ["sum", "avg", "min", "max", "p50", "p75", "p80", "p90", "p95", "p99", "p999", "count"];
 
-/// Starts carbon-aggregator with its rules, which sends what it makes to `destination` as pickles.
+/// Starts carbon-aggregator with these rules. It sends its results to `destination` as pickles.
 pub(crate) fn carbon_aggregator(
     setup: &Setup,
     address: SocketAddr,
@@ -88,7 +88,7 @@ fn rules_of_all_kinds() -> String {
     text
 }
 
-/// Points of one seed: out of order, with several of one name and second, values of every size.
+/// Points from a seed: out of order, several with the same name and second, and values of every size.
 fn points_of(seed: u64, count: usize, times: std::ops::Range<i64>) -> Vec<Point> {
     let mut random = StdRng::seed_from_u64(seed);
     let hosts = ["web1", "web22", "db0"];
@@ -134,7 +134,8 @@ fn final_values_are_those_of_carbon_aggregator() {
         let mut points = Vec::new();
         for seed in 1..=20 {
             let seed_of_round = seed * 1000 + round;
-            // Intervals that are kept, which later rounds correct; in the first one also some that are too old.
+            // Points for intervals that are still kept, so that later rounds correct them. The first round also has
+            // points that are too old.
             let mut of_seed = points_of(seed_of_round, 60, begin - 20..begin);
             if round == 0 {
                 of_seed.extend(points_of(seed_of_round + 500, 20, begin - 900..begin - 890));
@@ -171,7 +172,7 @@ fn final_values_are_those_of_carbon_aggregator() {
     plain.stop_well();
 }
 
-/// A daemon with these rules whose clock stands still.
+/// A daemon with these rules, whose clock stands still.
 fn with_rules(setup: &mut Setup, rules: &str, clock: i64) -> std::path::PathBuf {
     let file = setup.file("aggregation-rules.conf", rules);
     setup.set("aggregation.rules", file.to_str().unwrap()).schemas(SECONDS).clock(clock);
@@ -220,7 +221,7 @@ fn a_kill_in_the_middle_of_an_interval_loses_nothing() {
     wait_values(&daemon, "b.sum", &[(CLOCK - 10, 5.0)], CLOCK);
     daemon.kill();
 
-    // An interval that was computed already is corrected after a kill, and closed in time.
+    // An interval that was already computed is corrected after a kill, and closed when it is due.
     setup.clock(CLOCK + 30);
     let daemon = setup.start();
     send(&daemon, &[("a.1", CLOCK + 1, 8.0)]);

@@ -44,7 +44,8 @@ fn send_step(daemon: &Daemon, load: &mut Load, count: &mut u64) -> Vec<Sent> {
 }
 
 /// Restores the newest generation and compares it with all points of the load. `later` are the points that were sent
-/// after the command began, in order: some of them may be missing, so they are sent again. All others must be there.
+/// after the command began, in order. Some of them may be missing from the backup, so they are sent again. All other
+/// points must be there.
 fn restored_equals(setup: &mut Setup, backup: &str, name: &str, load: &Load, later: &[Sent]) {
     let new = setup.path().join(name);
     run(setup, &["restore", backup, "--data-dir", new.to_str().unwrap(), "--json"]);
@@ -83,7 +84,8 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
         wait_until("the journal to have all", || daemon.counters().sum(JOURNAL_WRITTEN) >= count);
         let done = AtomicBool::new(false);
         let mut later = Vec::new();
-        // What is sent again afterwards must not be older than the raw stage, however long the backup takes.
+        // The points that are sent again must be younger than the raw stage reaches back, however long the backup
+        // takes.
         let last = load.now + 3600;
         let taken = std::thread::scope(|scope| {
             let setup = &setup;
@@ -177,7 +179,7 @@ fn a_daemon_that_dies_in_a_backup_is_named_and_the_command_repeated() {
     daemon.applied_at(sent.len() as u64);
     daemon.flush();
     let backup = setup.path().join("backup").to_str().unwrap().to_owned();
-    // The daemon stands still, so that it is in the backup when it is killed.
+    // The daemon has nothing else to do, so that the kill most likely hits it during the backup.
     let command = setup.command(&["backup", &backup]).stderr(std::process::Stdio::piped()).spawn().unwrap();
     wait_until("the backup to begin", || {
         Path::new(&backup).exists() || http::get(daemon.admin(), "/admin/jobs").body.contains("backup")
@@ -185,7 +187,7 @@ fn a_daemon_that_dies_in_a_backup_is_named_and_the_command_repeated() {
     daemon.kill();
     let ended = command.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    // It may have been done just before.
+    // The backup may have ended just before the kill.
     let was_done = ended.status.success();
     assert!(was_done || ended.status.code() == Some(4) && said.contains("plumbago backup"), "{said}");
     let daemon = setup.start_for_commands();

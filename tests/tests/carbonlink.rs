@@ -1,5 +1,5 @@
-//! Carbonlink with graphite-web's own client, and carbon's own handler as the judge of the replies; graphite-web's
-//! calls that read and change the aggregation methods of metrics.
+//! Carbonlink with graphite-web's own client. The replies are compared with those of carbon's own handler. Also tests
+//! graphite-web's calls that read and change the aggregation methods of metrics.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -59,12 +59,12 @@ impl Graphite {
         self.process.ask(&json!({"cmd": "set", "metric": metric, "key": key, "value": value}))
     }
 
-    /// The reply of the daemon to a request in a version of the pickle protocol.
+    /// The daemon's reply to a request in this version of the pickle protocol.
     fn ask(&mut self, request: &Value, protocol: u8) -> Value {
         self.process.ask(&json!({"cmd": "ask", "request": request, "protocol": protocol}))["reply"].take()
     }
 
-    /// The reply of carbon with these points in its cache.
+    /// Carbon's reply to a request while these points are in its cache.
     fn of_carbon(&mut self, points: &[Point], request: &Value, protocol: u8) -> Value {
         let points: Vec<Value> = points.iter().map(|p| json!([p.name, p.timestamp, p.value])).collect();
         let question = json!({"cmd": "carbon", "points": points, "request": request, "protocol": protocol});
@@ -149,7 +149,7 @@ fn points_that_are_not_stored_are_answered_as_carbon_does() {
         }
     }
 
-    // What is stored is no longer answered; what came later is.
+    // Points that are stored are no longer in the answer; newer points are.
     daemon.flush();
     assert!(graphite.query(&all).values().all(Vec::is_empty));
     daemon.put(&[Point::new("many.m1.value", T0 + 300, 9.0)]);
@@ -203,7 +203,7 @@ fn an_aggregation_method_is_read_and_changed() {
     assert_eq!(graphite.get("t;a=1", "aggregationMethod"), json!({"value": "average"}));
     assert_eq!(window(&daemon, "m.old", NOW), 2.0);
 
-    // A window that is stored, and one that goes on.
+    // One window that is stored, and one that is still open.
     daemon.flush();
     let changed = json!({"value": {"old_value": "average", "new_value": "sum"}});
     for metric in ["m.old", "m.open", "t;a=1"] {
@@ -216,7 +216,7 @@ fn an_aggregation_method_is_read_and_changed() {
     let again = json!({"value": {"old_value": "sum", "new_value": "sum"}});
     assert_eq!(graphite.set("m.old", "aggregationMethod", "sum"), again);
 
-    // Errors, as carbon has them: with a reason, and the connection goes on.
+    // Errors have carbon's form: they state the reason, and the connection stays open.
     let carbons = |graphite: &mut Graphite, request: &Value| {
         graphite.of_carbon(&[], request, 2)["error"].as_str().unwrap().to_owned()
     };
@@ -316,14 +316,14 @@ fn hostile_requests_harm_nobody() {
     for round in 0..5 {
         for bytes in &frames {
             let mut stream = send(&frame(bytes));
-            // It ends, with or without a reply.
+            // The daemon closes the connection, with or without a reply.
             stream.shutdown(std::net::Shutdown::Write).unwrap();
             let _ = stream.read_to_end(&mut Vec::new());
         }
         for bytes in [&b"\xff\xff\xff\xff"[..], b"GET / HTTP/1.1\r\n\r\n", b"\x00\x10"] {
             let _ = send(bytes).shutdown(std::net::Shutdown::Write);
         }
-        // Slow senders, who promise a large frame.
+        // Slow senders, which announce a large frame and send no more.
         slow.extend((0..20).map(|_| send(b"\x00\x10\x00\x00(U\x04type")));
         // A reader that never reads: at some point the daemon cannot write, and reads no further request.
         let mut reader = TcpStream::connect(daemon.address("carbonlink")).unwrap();
@@ -363,7 +363,7 @@ fn on_cassandra(keyspace: &str) -> Option<Setup> {
 #[test]
 fn on_cassandra_rows_that_are_not_sent_are_answered() {
     let Some(mut setup) = on_cassandra("carbonlink") else { return };
-    // What is flushed stays in the spool.
+    // Rows stay in the spool after a flush.
     let daemon = setup.set("spool.linger", "1h").start();
     let Some(mut graphite) = Graphite::start(&daemon) else { return };
     let mut sent = points(40);
@@ -387,7 +387,7 @@ fn on_cassandra_rows_that_are_not_sent_are_answered() {
     sent.extend(more);
     check(&mut graphite, &sent, "in both");
 
-    // Another daemon takes a change of the method over while it runs.
+    // Another daemon learns of a changed method while it runs.
     let changed = json!({"value": {"old_value": "average", "new_value": "sum"}});
     let (own, other) = (setup.data(), setup.path().join("other"));
     let second = setup.set("data_dir", other.to_str().unwrap()).start();

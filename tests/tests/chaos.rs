@@ -1,10 +1,11 @@
-//! Faults in random order on three nodes: killed, paused and slow nodes and nodes cut off from the network; killed,
-//! stopped and paused daemons, and a clock that jumps ahead. Two daemons write one replica, a third writes another.
-//! Late points arrive throughout. Every point equals the model, every closed window once `plumbago repair windows` was
-//! run, and `/readyz` is right at each step. The network is one of the test's own, so that routes can be taken away.
+//! Faults in random order on three nodes. Nodes are killed, paused, slowed down and cut off from the network; daemons
+//! are killed, stopped and paused; a clock jumps ahead. Two daemons write one replica, a third one writes another.
+//! Late points arrive throughout. Every point must equal the model, and so must every closed window once `plumbago
+//! repair windows` has run. `/readyz` must be right at each step. The test has a network of its own, so that it can
+//! remove routes.
 //!
-//! A seed gives the same faults and points each time, if not at the same moments.
-//! `PLUMBAGO_CHAOS_ROUNDS` and `PLUMBAGO_CHAOS_SEED` make longer and other runs.
+//! A seed gives the same faults and points each time, though not at the same moments. `PLUMBAGO_CHAOS_ROUNDS` and
+//! `PLUMBAGO_CHAOS_SEED` make longer and other runs.
 
 use std::time::{Duration, Instant};
 
@@ -29,16 +30,17 @@ const KEYSPACE: &str = "chaos";
 const NODES: usize = 3;
 /// The replica of each writer.
 const REPLICAS: [&str; 3] = ["0", "0", "1"];
-/// For how long the points of a metric go to the same of the two writers of a replica, in seconds. Longer than
-/// the windows of a middle stage, shorter than those of the last.
+/// The two writers of a replica take turns: for this many seconds the points of a metric go to the same writer. This
+/// is longer than the windows of a middle stage and shorter than those of the last stage.
 const TURN: i64 = 120;
-/// How often windows are repaired, in seconds of the load's clock. With the hour and a half for which a closed window
-/// is left alone this is less than the raw stages keep, as an operator would set it.
+/// How often windows are repaired, in seconds of the load's clock. A closed window is left alone for an hour and a
+/// half. Together this is less than the raw stages keep, as an operator would configure it.
 const REPAIR_EVERY: i64 = 3600;
 /// Rounds of faults of a usual run.
 const ROUNDS: usize = 6;
 const SEED: u64 = 1;
-/// How often a slow node stands still in a round, and for how long. It is the fault, not a wait.
+/// How often a slow node is paused in a round, and for how long. The pause is the fault itself; the test does not
+/// wait for anything by it.
 const SLOW_STEPS: usize = 8;
 const STALL: Duration = Duration::from_millis(300);
 /// How far a clock jumps, in seconds.
@@ -51,19 +53,19 @@ enum Fault {
     PauseNode(usize),
     /// It stands still most of the time, as if waiting for its disk.
     SlowNode(usize),
-    /// No packet reaches its address.
+    /// No packet arrives at the node's address.
     CutOffNode(usize),
-    /// All but one, so that nothing can be written.
+    /// Kills all nodes but one, so that no row can be acknowledged.
     KillOthers(usize),
     KillAllNodes,
     KillWriter(usize),
     StopWriter(usize),
-    /// A node restarts while a writer cannot watch.
+    /// A node restarts while a writer cannot notice it.
     RestartUnwatched {
         node: usize,
         writer: usize,
     },
-    /// The clock of a writer jumps ahead and is right again after a flush.
+    /// The clock of a writer jumps ahead, and is set back after a flush.
     MoveClock(usize),
 }
 
@@ -93,7 +95,7 @@ struct Writer {
     received: u64,
     /// The clock at its start.
     started: i64,
-    /// The times at which its points from the future become due.
+    /// When its points from the future become due.
     releases: Vec<i64>,
 }
 
@@ -125,7 +127,8 @@ impl Writer {
         sender.send(&points);
     }
 
-    /// Kills it once its points are in the journal, which contains points from the future again when they are due.
+    /// Kills the writer once the journal has all its points. The journal contains a point from the future a second
+    /// time once it is due.
     fn kill(&mut self, now: i64) {
         let (daemon, _) = self.daemon.take().unwrap();
         let due = self.releases.iter().filter(|release| (self.started + 1..=now).contains(release)).count();
@@ -134,8 +137,8 @@ impl Writer {
         daemon.kill();
     }
 
-    /// Sets the clock ahead, flushes, and sets it back. It stays before the next point from the future becomes due: the
-    /// model does not know that the clock is wrong.
+    /// Sets the clock ahead, flushes, and sets it back. The jump ends before the next point from the future is due,
+    /// because the model does not know of the wrong clock.
     fn move_clock(&mut self, now: i64) {
         let next = self.releases.iter().filter(|release| **release > now).min();
         let ahead = next.map_or(now + JUMP, |release| (now + JUMP).min(release - 1));
@@ -151,7 +154,7 @@ impl Writer {
         assert!(ended.output.contains("missing 0"), "{}", ended.output);
     }
 
-    /// Whether all rows are acknowledged, also those that are sent again.
+    /// Whether all rows are acknowledged, those that are sent again included.
     fn is_drained(&self) -> bool {
         let counters = self.daemon().counters();
         counters.sum("plumbago_spool_pending_rows") == 0 && counters.sum("plumbago_spool_resend_bytes") == 0
@@ -271,8 +274,8 @@ impl Chaos {
         }
     }
 
-    /// Waits until every writer says that nothing is acknowledged. The load goes on meanwhile: a writer without new
-    /// rows cannot know.
+    /// Waits until every writer reports that nothing is acknowledged. The load goes on meanwhile, because a writer
+    /// without new rows cannot notice it.
     fn wait_unready(&mut self) {
         for number in 0..self.writers.len() {
             let what = format!("/readyz of writer {number} to be 503");
@@ -299,7 +302,8 @@ impl Chaos {
         self.wait_ready();
     }
 
-    /// Compares the points that each writer answers with the model. Its windows lack what the others have not closed.
+    /// Compares the points in the answers of each writer with the model. Windows are not compared: they lack the open
+    /// windows of the other writers.
     fn check(&self, what: &str) {
         for (number, writer) in self.writers.iter().enumerate() {
             let ledger = writer.daemon().ledger();
@@ -316,7 +320,7 @@ impl Chaos {
         }
         for writer in &mut self.writers {
             let setup = writer.setup.clock(clock);
-            // A stopped process may have left the lease of the job, which expires.
+            // The lease of the job may still belong to a stopped process, until it expires.
             wait_ok("the repair of the windows", || {
                 let ended = setup.run(&["repair", "windows", "--rate", "0"]);
                 if ended.status.success() { Ok(()) } else { Err(ended.output) }
@@ -351,7 +355,7 @@ impl Chaos {
     }
 }
 
-/// Equal up to the rounding of additions in another order, also if large values cancel out.
+/// Equal up to rounding: additions in another order may differ, and large values may cancel out.
 fn near(a: Option<f64>, b: Option<f64>) -> bool {
     alike(a, b) || a.zip(b).is_some_and(|(a, b)| (a - b).abs() < 1e-6)
 }

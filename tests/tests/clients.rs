@@ -48,7 +48,7 @@ fn points(daemon: &Daemon, target: &str) -> Vec<(i64, f64)> {
     daemon.wait_points(target, now() - 3000, now() + 60)
 }
 
-/// What the clients of KairosDB print with the daemon equals what they print with a KairosDB.
+/// With the daemon the clients of KairosDB print the same as with a KairosDB.
 #[test]
 fn clients_of_kairosdb_see_no_difference() {
     let (Some(real), Some(python)) = (kairosdb::for_test(), counterpart::python_clients()) else { return };
@@ -134,7 +134,7 @@ fn telegraf_writes() {
     }
 }
 
-/// collectd sends the same values to three doors: KairosDB's requests, OpenTSDB's lines and Graphite's lines.
+/// collectd sends the same values in three ways: KairosDB's requests, OpenTSDB's lines and Graphite's lines.
 #[test]
 fn collectd_writes_by_all_its_plugins() {
     let Some((mut command, root)) = counterpart::debian("collectd") else { return };
@@ -170,7 +170,8 @@ fn collectd_writes_by_all_its_plugins() {
     });
     collectd.signal(Signal::SIGTERM);
     collectd.wait();
-    // Whole values, and times to the second: collectd rounds them for lines, and we cut KairosDB's milliseconds.
+    // Compares whole values and whole seconds: collectd rounds values and times of lines, and the daemon cuts
+    // KairosDB's milliseconds.
     let all = |target: &str, count: usize| {
         wait_for(target, || Some(points(&daemon, target)).filter(|points| points.len() >= count))
     };
@@ -197,7 +198,7 @@ fn collectd_writes_by_all_its_plugins() {
     daemon.stop_well();
 }
 
-/// Lines and requests over TLS on the one port.
+/// Lines and requests over TLS, on the same port.
 #[test]
 fn lines_and_requests_come_over_tls() {
     let (Some(mut curl), Some(mut openssl)) = (counterpart::on_path("curl"), counterpart::on_path("openssl"))

@@ -31,7 +31,7 @@ pub(crate) fn closed(daemon: &Daemon, load: &Load, same: Same, what: &str) {
     judged(daemon, load, same, what, |stage, end| stage == 0 || end <= load.now - load::OPEN_AFTER_END);
 }
 
-/// Waits until the slots that `judge` selects by their stage and their end equal the model.
+/// Waits until the slots that `judge` selects equal the model. It selects them by their stage and their end.
 fn judged(daemon: &Daemon, load: &Load, same: Same, what: &str, judge: impl Fn(usize, i64) -> bool) {
     let what = format!("{what}, from {} to {}", load.start, load.now);
     settled(daemon, &what, || complaints(daemon, load, same, &judge));
@@ -107,7 +107,8 @@ pub(crate) fn same(a: Option<f64>, b: Option<f64>) -> bool {
     a.map(f64::to_bits) == b.map(f64::to_bits)
 }
 
-/// The start of a read that this stage answers and that covers the whole test, as far as one read can.
+/// The earliest start of a read that this stage still answers, so that the read covers as much of the test as
+/// possible.
 fn first_time(stages: &[(i64, i64)], stage: usize, start: i64, now: i64) -> i64 {
     if stage == 0 {
         return now - stages[0].0 * stages[0].1;

@@ -41,7 +41,8 @@ fn shown(daemon: &Daemon) -> BTreeSet<String> {
     names.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
 }
 
-/// The page describes just the conditions that there are. A daemon without any server shows those of Cassandra.
+/// The page describes exactly the conditions that exist. A daemon that cannot reach Cassandra shows those of
+/// Cassandra.
 #[test]
 fn every_condition_is_described() {
     let described: BTreeSet<String> = described().into_iter().map(|(name, _)| name).collect();
@@ -149,7 +150,7 @@ fn figures_are_there_from_the_first_scrape() {
     assert!(families.len() > 60, "{}", families.len());
 }
 
-/// Whoever sends every 10 seconds into a retention of one minute loses five of six points, and is told so.
+/// A sender with an interval of 10 seconds and a retention of one minute loses five of six points. A hint says so.
 #[test]
 fn points_that_the_retention_drops_are_told() {
     let mut setup = Setup::new();
@@ -161,7 +162,7 @@ fn points_that_the_retention_drops_are_told() {
         daemon.set_clock(at);
         let mut points = vec![Point::new("collectd.host.load".to_owned(), at, step as f64)];
         if step % 6 == 0 {
-            // Sent twice, as by two relays: one point.
+            // The same point twice, as two relays would send it: that counts as one point.
             points.extend([0, 1].map(|_| Point::new("relayed.twice".to_owned(), at, 1.0)));
         }
         daemon.put(&points);
@@ -222,7 +223,7 @@ fn idle_connections_hide_no_trouble() {
     let daemon = Setup::new().start();
     let idle: Vec<std::net::TcpStream> =
         (0..64).map(|_| std::net::TcpStream::connect(daemon.admin()).unwrap()).collect();
-    // For a second the idle ones may be about to send a request, so a new one is turned away.
+    // For a second, each idle connection counts as about to send a request, so a new connection is refused.
     let ask = || http::try_request(daemon.admin(), "GET", "/readyz", "", "");
     wait_until("an answer", || ask().is_ok_and(|response| response.status == 200));
     drop(idle);

@@ -1,4 +1,4 @@
-//! Real configurations, imported: what comes out passes `config check`, and a daemon starts with it.
+//! Real configurations are imported. The result passes `config check`, and a daemon starts with it.
 
 use std::path::Path;
 

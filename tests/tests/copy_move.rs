@@ -14,7 +14,8 @@ use crate::slots::{Slots, put, shown_at, slots, windows};
 const T0: i64 = 1_700_000_040;
 const DAY: i64 = 86_400;
 
-/// Pause between two rounds of points: a metric gets one every minute in life, and has to come to rest between two.
+/// Pause between two rounds of points. A real metric gets a point every minute, and a copy needs a moment without new
+/// points.
 const PAUSE: Duration = Duration::from_millis(300);
 
 fn setup() -> Setup {
@@ -57,7 +58,7 @@ fn answer(setup: &Setup, arguments: &[&str]) -> Value {
 fn a_copy_has_every_stage_with_its_counts() {
     let mut setup = setup();
     let daemon = setup.start_for_commands();
-    // Windows of which the points are older than the raw stage, rows, an open window, points in memory.
+    // Windows whose points are older than the raw stage, rows, an open window, and points in memory.
     let mut wanted = slots((0..1500).map(|minute| T0 - 60 * minute).filter(|time| time % 7 != 0));
     put(&daemon, "web.a.x", &wanted);
     put(&daemon, "load;host=a", &wanted);
@@ -84,12 +85,12 @@ fn a_copy_has_every_stage_with_its_counts() {
     assert_eq!(done["copied"], 1, "{done}");
     assert_eq!(coarse(&daemon, "cpu.load;host=a"), coarse(&daemon, "load;host=a"));
 
-    // Again: nothing is counted twice.
+    // A second copy counts nothing twice.
     let again = answer(&setup, &["copy", "web.a", "web.c"]);
     assert_eq!((&again["copied"], &again["merged"]), (&1.into(), &1.into()), "{again}");
     check(&daemon, "web.c.x", &wanted);
 
-    // Both go on in the same way: a late point, newer ones, a kill.
+    // Both metrics go on in the same way: with a late point, newer ones, and a kill.
     let later = slots([T0 - 500 * 60, T0 - 30 * 60, T0]);
     put(&daemon, "web.a.x", &later);
     put(&daemon, "web.c.x", &later);
@@ -181,7 +182,7 @@ fn a_move_under_load_loses_no_point() {
         names.iter().all(|name| raw(&daemon, name).len() + raw(&daemon, &new(name)).len() >= wanted.len())
     });
     for name in &names {
-        // One that went on getting points may have stayed, so that both have its points.
+        // A metric that kept getting points may still have its old name. Then both names together have its points.
         let mut both = raw(&daemon, name);
         both.extend(raw(&daemon, &new(name)));
         assert_eq!(both, wanted, "{name}");

@@ -98,7 +98,7 @@ fn what_is_big_and_what_is_new() {
     assert_eq!(sizes(&tags["tags"]), [("host", 3, 2), ("name", 3, 1), ("dc", 1, 1)]);
     assert_eq!((&tags["tag"], sizes(&tags["values"])), (&json!("host"), vec![("h1", 2, 0), ("h2", 1, 0)]));
 
-    // A directory is opened, deeper ones are asked for, and lists are short.
+    // Opening a directory, asking for deeper directories, and a limit on lists.
     let web = costs(&daemon, &[("under", "web")]);
     assert_eq!(rows(&web["directories"]["rows"], "metrics"), [("web.a", 2), ("web.b", 1), ("web.new", 1)]);
     assert_eq!((&web["total"]["metrics"], &web["tagged"]["metrics"]), (&json!(4), &json!(0)));
@@ -114,7 +114,7 @@ fn what_is_big_and_what_is_new() {
     daemon.stop_well();
 }
 
-/// What nobody used for thirty days, which a kill and a restart do not change.
+/// The metrics that nobody used for thirty days. A kill and a restart do not change the list.
 fn check_unused(daemon: &Daemon, setup: &Setup) {
     let found = costs(daemon, &[("days", "30")]);
     let number = |group: &str| found[group]["metrics"].as_u64().unwrap();
@@ -141,7 +141,7 @@ fn what_nobody_uses_is_known_after_a_kill() {
     let mut setup = Setup::new();
     let daemon = used(&mut setup);
     check_unused(&daemon, &setup);
-    // Reads were not noted for so long.
+    // Reads have not been noted for 90 days yet.
     let early = costs(&daemon, &[("days", "90")]);
     assert_eq!(
         (&early["unread"], &early["total"]["unread"], &early["both"]),

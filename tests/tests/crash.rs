@@ -99,7 +99,7 @@ impl Run {
         self.load_until_killed(daemon, process);
     }
 
-    /// Starts the daemon and kills it before it is ready, or about then.
+    /// Starts the daemon and kills it at about the moment at which it becomes ready.
     fn kill_at_start(&mut self) {
         let starting = self.setup.launch();
         std::thread::sleep(Duration::from_millis(self.random.random_range(5..400)));
@@ -178,7 +178,7 @@ impl Run {
         }
     }
 
-    /// Stops sending until all points are covered. With several shards only the total proves anything.
+    /// Waits until all points are covered. With several shards only the total number proves anything.
     fn prove_all(&mut self, process: &mut Process, killed: &AtomicBool) {
         while !self.unproven.is_empty() && !killed.load(Ordering::SeqCst) {
             let before = self.unproven.len();

@@ -27,13 +27,13 @@ const START: i64 = 1_763_900_040;
 const CASES: usize = 200;
 /// Daemons at a time.
 const WORKERS: usize = 3;
-/// Lines of the log in which a damaged file may be named.
+/// The log may name a damaged file in at most this many lines.
 const LINES_MAX: usize = 3;
 
 /// The points that were sent: values by name and slot.
 type Model = BTreeMap<String, BTreeMap<i64, f64>>;
 
-/// A data directory as a process left it.
+/// A data directory as a killed or stopped process left it.
 struct Base {
     name: &'static str,
     directory: PathBuf,
@@ -47,7 +47,7 @@ struct Case<'a> {
     /// Relative to the data directory.
     file: PathBuf,
     harm: Harm,
-    /// The place of the harm, as a part of the file's length.
+    /// Where the damage is, as a share of the file's length.
     place: f64,
 }
 
@@ -128,7 +128,7 @@ fn fill(into: &Path) -> (Model, Vec<Base>) {
 
 /// What a start came to.
 enum Outcome {
-    /// It went on. The numbers of points and names that are missing.
+    /// The start succeeded. The fields are the numbers of points and names that are missing.
     Ready {
         points: usize,
         names: usize,
@@ -142,8 +142,8 @@ impl Case<'_> {
         format!("case {number}: {}: {harm:?} {} at {place:.4}", base.name, file.display())
     }
 
-    /// Whether the harm looks like an unfinished write at the end of a log. A crash leaves the same, so a line of the log
-    /// is enough.
+    /// Whether the damage looks like an unfinished write at the end of a log. A crash leaves the same, so a line of
+    /// the log is enough and no condition is needed.
     fn is_like_a_crash(&self) -> bool {
         let is_log = self.file.extension().is_some_and(|extension| extension == "log" || extension == "jnl");
         is_log && self.base.name == "crashed" && matches!(self.harm, Harm::Cut | Harm::Zero)
@@ -177,12 +177,12 @@ impl Case<'_> {
         Ok(Outcome::Ready { points, names })
     }
 
-    /// The message names the file and what to do, and no other file is touched.
+    /// Checks that the message names the file and what to do, and that no other file was changed.
     fn check_refusal(&self, ended: &Ended, data: &Path, before: &[PathBuf]) -> Result<(), String> {
         let Ended { status, output } = ended;
         let problem = |what: &str| Err(format!("{what}: {status:?}\n{}", tail(output)));
         let file = self.file.to_string_lossy().into_owned();
-        // A flipped digit there looks like another version.
+        // In this file a flipped digit looks like another version.
         let is_format = file.ends_with("plumbago-format");
         if status.code() != Some(5) && !(is_format && status.code() == Some(4)) {
             return problem("the exit code is not 5");
@@ -231,7 +231,7 @@ impl Case<'_> {
         self.check_next_start(setup, model, (usize::MAX, usize::MAX))
     }
 
-    /// What is missing is said in the log, by `/readyz` and by the counters.
+    /// Checks that the log, `/readyz` and the counters say what is missing.
     fn check_ready(&self, daemon: &Daemon, model: &Model) -> Result<(), String> {
         let (points, names) = missing(daemon, model)?;
         let ledger = http::get(daemon.admin(), "/admin/ledger").body;
@@ -247,7 +247,7 @@ impl Case<'_> {
         let log = daemon.log();
         let lines = log.lines().filter(|line| line.contains(&file)).count();
         if self.is_like_a_crash() {
-            // A file cut between two frames shows nothing.
+            // If the file was cut exactly between two frames, nothing shows the damage.
             return if lines > 0 || self.harm == Harm::Cut {
                 Ok(())
             } else {
@@ -355,7 +355,7 @@ fn tail(text: &str) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// Every kind of file with every harm in turn, at seeded places.
+/// Damages every kind of file in every way in turn, at places from the seed.
 fn cases<'a>(bases: &'a [Base], count: usize, seed: u64) -> Vec<Case<'a>> {
     let mut random = StdRng::seed_from_u64(seed);
     let combinations: Vec<(&Base, &Vec<PathBuf>, Harm)> = bases

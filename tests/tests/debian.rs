@@ -1,5 +1,5 @@
-//! The Debian package, and the image, in a small Debian of their own: the package under a real systemd, the image's
-//! steps in a chroot. Where a container engine runs, it builds the image, too.
+//! The Debian package and the image, tested in a small Debian: the package under a real systemd, the steps of the
+//! image in a chroot. If there is a container engine, it builds the image too.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A directory with copies of all that the package is made of, but for the binary.
+/// A directory with copies of everything that the package contains, except the binary.
 fn sources() -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     let parts =
@@ -50,7 +50,7 @@ fn sources() -> TempDir {
     copy
 }
 
-/// Builds a package, without compression, which would take most of the time. `None` without the tools.
+/// Builds a package. It is not compressed, because that would take most of the time. `None` if the tools are missing.
 fn package(sources: &Path, version: &str, place: &Path) -> Option<PathBuf> {
     counterpart::on_path("dpkg-deb")?;
     counterpart::on_path("readelf")?;
@@ -74,7 +74,7 @@ fn the_package_is_the_same_each_time_it_is_built() {
     let copy = sources();
     let other = package(copy.path(), "1.0", places[1].path()).unwrap();
     assert_eq!(one.file_name(), other.file_name());
-    // Not assert_eq: nobody wants to see them.
+    // Not `assert_eq!`, which would print the bytes of both packages.
     assert!(std::fs::read(&one).unwrap() == std::fs::read(&other).unwrap(), "the packages differ");
 }
 
@@ -139,7 +139,7 @@ impl Installation {
         Some(Self { machine: Machine::start(root_directory), packages })
     }
 
-    /// Installs a version as a script would, which nobody can ask.
+    /// Installs a version in the way of a script, so that dpkg asks no question.
     fn install(&self, version: usize) -> String {
         self.machine.run(&["dpkg", "--force-confold", "-i", &self.packages[version]])
     }
@@ -153,7 +153,7 @@ impl Installation {
         said(&output).trim() == "enabled"
     }
 
-    /// The process of the daemon, as the machine counts.
+    /// The daemon's process id, as the machine counts processes.
     fn daemon(&self) -> String {
         assert_eq!(self.machine.state("plumbago"), "active", "{}", self.journal());
         self.machine.run(&["systemctl", "show", "-P", "MainPID", "plumbago"]).trim().to_owned()
@@ -224,7 +224,7 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     let checked = machine.run(&["plumbago", "--config", CONFIGURATION, "config", "check"]);
     assert!(checked.contains("0 warning(s)"), "{checked}");
 
-    // The daemon is that user, has no privilege, and can write to its data and nothing else.
+    // The daemon runs as that user, has no privileges, and can write to its data and nothing else.
     let daemon = here.daemon();
     let status = read(machine.path(&format!("/proc/{daemon}/status")));
     assert!(status.contains(&format!("Uid:\t{user}\t{user}\t{user}\t{user}\n")), "{status}");
@@ -242,7 +242,7 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     }
     machine.run(&touching("/var/lib/plumbago/x"));
 
-    // It takes points and draws them; the command and the other unit find it.
+    // The daemon takes points and draws them. The command and the other unit find the daemon.
     let slot = slot();
     send("servers.a.load", slot, 5.0);
     draws(8080, "servers.a.load", &[(slot, 5.0)]);
@@ -252,7 +252,7 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     machine.run(&["systemctl", "reload", "plumbago"]);
     assert_eq!(here.daemon(), daemon);
 
-    // Upgraded: what was edited is kept, with its mode, what was not is replaced, and the daemon is a new one.
+    // An upgrade keeps edited files and their modes, replaces all others, and restarts the daemon.
     let file = machine.path(CONFIGURATION);
     let edited = read(&file).replace("127.0.0.1:8080", "127.0.0.1:8088");
     std::fs::write(&file, &edited).unwrap();
@@ -297,7 +297,7 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     machine.run(&["getent", "passwd", "plumbago"]);
 }
 
-/// An installation by hand has units in /etc, which would win, and a dynamic user.
+/// An installation by hand has a dynamic user, and units in /etc that would take precedence.
 #[test]
 fn the_package_takes_over_from_an_installation_by_hand() {
     if !own_network::inside_as_root("debian::the_package_takes_over_from_an_installation_by_hand") {
@@ -329,7 +329,7 @@ fn the_package_takes_over_from_an_installation_by_hand() {
     let refused = machine.run_badly(&["dpkg", "--force-confold", "-i", &here.packages[0]]);
     assert!(refused.contains("/etc/systemd/system/plumbago.service"), "{refused}");
     here.daemon();
-    // What it says to do, word by word.
+    // The advice in the message, executed line by line.
     let advice: Vec<&str> = refused.lines().filter_map(|line| line.strip_prefix("    ")).collect();
     assert_eq!(advice.len(), 3, "{refused}");
     for line in advice {
@@ -344,7 +344,7 @@ fn the_package_takes_over_from_an_installation_by_hand() {
     assert_eq!(read(machine.path(CONFIGURATION)), read(&example), "the configuration is kept");
 }
 
-/// What the last stage of the Containerfile makes.
+/// The file system that the last stage of the Containerfile makes.
 #[derive(Debug, Default)]
 struct Image {
     steps: Vec<(String, String)>,
@@ -392,7 +392,7 @@ fn stage() -> String {
         .collect()
 }
 
-/// The file of the first stage that a step copies.
+/// The file that a step copies from the first stage.
 fn of_first_stage(path: &str) -> PathBuf {
     match path.strip_prefix("/source/").unwrap() {
         "target/dist/plumbago" => binary(),
@@ -454,7 +454,8 @@ fn the_steps_of_the_image_make_a_daemon_that_runs_on_a_read_only_root() {
     assert!(!healthy());
 }
 
-/// A container engine that runs on this machine. Its absence is no skip: the test above has the same steps.
+/// A container engine that runs on this machine. If there is none, this is no skip, because the test above has the
+/// same steps.
 fn engine() -> Option<&'static str> {
     let runs = |engine: &&str| {
         let output = Command::new(engine).arg("info").stdin(Stdio::null()).output();
@@ -493,8 +494,8 @@ impl Drop for Container {
     }
 }
 
-/// The last stage, really built. Its base is the Debian of the tests and its binary the one under test, so that this
-/// needs no registry and does not compile all again.
+/// The last stage, built by a real engine. Its base is the Debian of the tests and its binary is the one under test,
+/// so that this needs no registry and compiles nothing.
 #[test]
 fn an_engine_builds_the_image_and_runs_it() {
     let Some(engine) = engine() else { return };

@@ -38,7 +38,8 @@ fn known(daemon: &Daemon, name: &str, now: i64) -> [Vec<f64>; 2] {
 
 const DEAD: [&str; 3] = ["old.a.cpu", "old.b.cpu", "old.b.mem"];
 
-/// Points everywhere: in blocks, in windows, in the head, late ones on their way, future ones, and a tagged series.
+/// Points in every place: in blocks, in windows, in the head, late points on their way to the store, points from the
+/// future, and a tagged series.
 fn fill(daemon: &Daemon) {
     let names = [&DEAD[..], &["new.a.cpu", "load;host=old", "load;host=new"]].concat();
     put(daemon, &names, (0..200).rev().map(|minute| T0 - 60 * minute));
@@ -77,7 +78,7 @@ fn a_daemon_deletes_whole_metrics_for_good() {
     let mut setup = setup();
     let daemon = setup.start_for_commands();
     fill(&daemon);
-    // An answer that is kept shows the metric no longer.
+    // A cached answer no longer shows the metric.
     let kept = format!(
         "/render?target=old.a.cpu&from={}&until={T0}&now={T0}&format=raw&cacheTimeout=600",
         T0 - 3600
@@ -91,7 +92,7 @@ fn a_daemon_deletes_whole_metrics_for_good() {
     // Neither state rows nor the journal bring anything back.
     let daemon = setup.start_for_commands();
     check_gone(&daemon);
-    // Points that come afterwards are a new metric, alone.
+    // Points that arrive afterwards create a new metric, which has only these points.
     put(&daemon, &DEAD, [T0 - 60, T0]);
     daemon.wait_names(4);
     let only_new = |daemon: &Daemon| {
@@ -110,7 +111,7 @@ fn a_daemon_deletes_whole_metrics_for_good() {
     only_new(&daemon);
     daemon.stop_well();
 
-    // Deleted and created again within one run, then killed: the journal has both lives.
+    // A metric that is deleted, created again and killed within one run: the journal has records of both.
     let daemon = setup.start_for_commands();
     setup.run_well(&["delete", "old.**"]);
     put(&daemon, &DEAD, [T0 - 60, T0]);
@@ -282,7 +283,7 @@ fn on_cassandra_every_row_goes() {
     };
     let raw = format!("{KEYSPACE}.datapoints_10080p_60s_0");
     wait_until("all rows to be stored", || count(&raw) == 3 * 180);
-    // Some more, which are in head, journal or spool when the deletion comes.
+    // Some more points, which are in the head, the journal or the spool when the deletion begins.
     put(&daemon, &names, [now - 600, now - 60, now]);
     let said = setup.run_well(&["delete", "old.**"]);
     assert!(said.contains("delete: 2 metrics, 3 empty directories"), "{said}");
@@ -302,7 +303,7 @@ fn on_cassandra_every_row_goes() {
     assert_eq!(known(&daemon, "old.a.cpu", now)[0], [1.0]);
     other.wait_names(2);
 
-    // At rest, with the other daemon running; and what only reads.
+    // A deletion at rest while the other daemon is running, and commands that only read.
     daemon.stop_well();
     assert!(setup.run_well(&["du"]).contains("estimated"));
     assert!(setup.run_well(&["info", "new.cpu"]).contains("180 of 10080 points"));

@@ -12,7 +12,7 @@ const T0: i64 = 1_700_000_040;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
 
-/// What a metric has to have in the raw stage: time and value.
+/// The points that a metric must have in the raw stage: time and value.
 type Slots = BTreeMap<i64, f64>;
 
 fn setup() -> Setup {
@@ -36,7 +36,7 @@ fn shown(daemon: &Daemon, name: &str, seconds: i64, now: i64) -> Slots {
     series.iter().flat_map(|series| series.slots.iter().filter_map(known)).collect()
 }
 
-/// The windows of an hour over these slots.
+/// The windows of an hour that these slots give.
 fn hours(slots: &Slots) -> Slots {
     let mut hours = Slots::new();
     slots.iter().for_each(|(time, value)| *hours.entry(time / HOUR * HOUR).or_default() += value);
@@ -49,7 +49,7 @@ fn check(daemon: &Daemon, name: &str, wanted: &Slots, now: i64) {
     assert!(daemon.ledger().balances());
 }
 
-/// Points everywhere: in blocks, in windows, in the head, late ones, and some ahead of now.
+/// Points in every place: in blocks, in windows, in the head, late points, and points ahead of now.
 fn fill(daemon: &Daemon, names: &[&str]) -> Slots {
     let stored = slots((20..400).map(|minute| T0 - 60 * minute));
     let late = slots([T0 - DAY, T0 - DAY + 60, T0 - 399 * 60]);
@@ -67,7 +67,8 @@ fn fill(daemon: &Daemon, names: &[&str]) -> Slots {
     [stored, late, held].into_iter().flatten().collect()
 }
 
-/// The ranges that the tests delete: in the middle of old points, up to the end, and one late point.
+/// The ranges that the tests delete: one in the middle of old points, one up to the end, and one with a single late
+/// point.
 const RANGES: [(i64, i64); 3] =
     [(T0 - 333 * 60, T0 - 77 * 60 - 30), (T0 - 10 * 60, T0 + DAY), (T0 - DAY, T0 - DAY + 1)];
 
@@ -84,7 +85,7 @@ fn delete_ranges(setup: &Setup, wanted: &mut Slots) {
         let json = setup.run_well(&[&["delete", "--json"], &range[..]].concat());
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["metrics"], &json["kept"]), (&2.into(), &0.into()), "{json}");
-        // What is still in memory was folded into nothing.
+        // Points in memory are in no stored window yet, so only older ranges report folded windows.
         assert!(until > T0 || json["folded"].as_u64().unwrap() >= 2, "{json}");
     }
 }
@@ -113,7 +114,7 @@ fn a_daemon_deletes_a_range_for_good() {
     daemon.kill();
     let daemon = setup.start_for_commands();
     all(&daemon, &wanted);
-    // Points that come afterwards stay, in the same range, with a late touch of each window.
+    // Points that arrive afterwards stay, though they lie in the same range. Each window gets a late one.
     let more = slots([T0 - 330 * 60, T0 - 200 * 60, T0 - 78 * 60, T0 - 9 * 60, T0]);
     put(&daemon, "web.a", &more);
     put(&daemon, "web.b", &more);
@@ -124,7 +125,7 @@ fn a_daemon_deletes_a_range_for_good() {
     all(&daemon, &wanted);
     daemon.flush();
     all(&daemon, &wanted);
-    // Once more without a flush since, then killed as soon as there is an answer.
+    // Another deletion, without a flush since the last one. The daemon is killed as soon as it has answered.
     let (from, until) = (T0 - 15 * 60, T0 - 3 * 60);
     put(&daemon, "web.a", &slots([T0 - 14 * 60, T0 - 4 * 60, T0 - 60]));
     wanted.extend(slots([T0 - 14 * 60, T0 - 4 * 60, T0 - 60]));
@@ -158,8 +159,8 @@ fn a_directory_at_rest_loses_the_range_too() {
     }
 }
 
-/// Senders go on meanwhile. What they sent before goes, what they send afterwards stays, and the windows agree with the
-/// points whenever the daemon is killed.
+/// Senders continue during the deletion. Points that they sent before are deleted, points that they send afterwards
+/// stay, and the windows agree with the points whenever the daemon is killed.
 #[test]
 fn a_range_of_metrics_that_are_being_written_can_be_deleted() {
     let mut setup = setup();
@@ -286,9 +287,9 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     };
     let raw = "datapoints_10080p_60s_0";
     wait_until("all rows to be stored", || count(raw, "offset") == 2 * wanted.len());
-    // Half of all, cut in the middle of hours and of partitions.
+    // About half of all points. The range begins and ends in the middle of hours and of partitions.
     let (from, until) = (now - 4 * DAY - 25 * 60, now - DAY - 35 * 60);
-    // Some of the range are in memory or in the spool.
+    // Some points of the range are in memory or in the spool.
     let again = slots([now - 2 * DAY, now - 3 * DAY, now - 5 * 60]);
     put(&daemon, "web.a", &again);
     wanted.extend(again);
@@ -301,7 +302,7 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     daemon.kill();
     wanted.retain(|time, _| !(from..until).contains(time));
     let partitions = |seconds: i64| (until - 1) / (2000 * seconds) - from / (2000 * seconds) + 1;
-    // Raw stage and hours, each with two more for the borders.
+    // The partitions of the raw stage and of the hours, and two more tombstones for the borders of each.
     let most = partitions(60) + 2 + partitions(3600) + 2;
     assert!((3..=most as u64).contains(&left), "{left} tombstones, {most} at most");
     println!("{left} tombstones for {} and {} partitions", partitions(60), partitions(3600));
@@ -314,12 +315,12 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
         assert_eq!(shown_hours("other"), hours(&other));
     };
     all(&daemon, &wanted);
-    // What is sent again, as after a node's return, is older than the deletion.
+    // Rows that are sent again, as after a node's return, are older than the deletion.
     setup.run_well(&["replay", "--since", "1h"]);
     daemon.flush();
     all(&daemon, &wanted);
     wait_until("rows of the range to be gone", || count(raw, "offset") == wanted.len() + other.len());
-    // Points that come afterwards stay, with the windows that they touch late.
+    // Points that arrive afterwards stay, and so do the windows that they change late.
     let more = slots([from + 600, until - 660, now - 2 * DAY]);
     put(&daemon, "web.a", &more);
     wanted.extend(more);

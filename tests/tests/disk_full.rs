@@ -53,7 +53,7 @@ fn child_with_a_full_disk() {
     check(&daemon, 0..120, NOW + 2000);
     wait_until("the warning to end", || readiness(&daemon).contains("\"warnings\":[]"));
 
-    // The same again, with a kill while the disk is full.
+    // Once more, with a kill while the disk is full.
     disk.fill();
     let before = daemon.counters().sum(JOURNAL_WRITTEN);
     let blocked = background(&daemon, 120..200);

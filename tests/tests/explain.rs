@@ -75,7 +75,7 @@ fn fill(daemon: &Daemon, random: &mut StdRng, end: i64) {
     }
 }
 
-/// Compares random ranges. Returns how many slots came from each place.
+/// Compares the answers for random ranges. Returns how many slots came from each place.
 fn compare(daemon: &Daemon, random: &mut StdRng, now: i64) -> [u64; 5] {
     const PLACES: [&str; 5] = ["head", "spool", "peers", "store", "hidden"];
     let mut found = [0; 5];
@@ -125,7 +125,7 @@ fn agrees_with_render_and_the_reader() {
     daemon.stop_well();
 }
 
-/// Targets that functions make from names are below the call that made them, with their fetches.
+/// Targets that functions make from names are shown below the call that made them, with their fetches.
 #[test]
 fn made_targets_are_explained() {
     let setup = setup(NOW);
@@ -191,7 +191,7 @@ fn points_in_the_spool_and_on_the_server_are_told_apart() {
     assert!(spool > 0, "rows that were acknowledged a moment ago are still read from the spool");
     assert_eq!(peers, 0);
     daemon.stop_well();
-    // Another directory: whatever it shows comes from the server.
+    // A daemon with another data directory: everything that it shows comes from the server.
     let other = setup.path().join("other");
     setup.set("data_dir", other.to_str().unwrap()).clock(now);
     let daemon = setup.start();

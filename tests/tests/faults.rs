@@ -24,8 +24,8 @@ pub(crate) struct Run {
     received: u64,
     /// The clock at its start.
     started: i64,
-    /// Set if the test loses the data directory: then no points from the future are sent, which would be lost
-    /// with it. After the loss, points before this time replace none, because they belong to another writer.
+    /// Set if the test loses the data directory. Then it sends no points from the future, which would be lost with
+    /// the directory. After the loss, points before this time replace none, because they belong to another writer.
     lost_until: Option<i64>,
     /// A node, and the keyspace of the names.
     names: (String, String),
@@ -114,8 +114,9 @@ impl Run {
         assert!(ledger.balances(), "{what}: {ledger:?}");
     }
 
-    /// Checks the rows on the server: reads them with a daemon that has an empty data directory. It asks as many
-    /// replicas as confirmed a write: one that was away for others gets the rest by hints, and a kill loses those.
+    /// Checks the rows on the server: reads them with a daemon that has an empty data directory. It reads from as
+    /// many replicas as had to confirm a write. A replica that was down during writes gets them later by hints, and a
+    /// kill loses hints.
     pub(crate) fn check_server(&mut self, what: &str) {
         self.sent();
         let names = self.load.metrics.iter().filter(|m| m.exists()).count();
@@ -204,7 +205,7 @@ pub(crate) fn names_on_server(node: &str, metadata_keyspace: &str) -> usize {
     names.unwrap_or(0)
 }
 
-/// Waits until a daemon has noted the present start of each node. What the nodes may have lost by then is sent
+/// Waits until a daemon has noted the current start of each node. Rows that a node may have lost before are then sent
 /// again.
 pub(crate) fn starts_noted(setup: &Setup, cluster: &Cluster) {
     let file = setup.data().join("nodes");
@@ -228,7 +229,7 @@ fn cluster(size: usize, options: &Options) -> Option<Cluster> {
     cluster_for_test(size, &Options { heap_mib: 320, sasi: false, ..options.clone() })
 }
 
-/// A node that was only unreachable has lost nothing: the daemon tells it from one that was restarted.
+/// A node that was only unreachable has lost nothing. The daemon distinguishes it from one that was restarted.
 #[test]
 fn a_node_out_of_reach_forgets_nothing() {
     let Some(cluster) = cluster(1, &Options::default()) else { return };
@@ -269,7 +270,7 @@ fn what_a_killed_node_forgot_is_sent_again() {
     run.sent();
     run.check_server("after the only node lost its memory");
 
-    // A replay by hand, for a loss that the daemon could not notice.
+    // Sends rows again by hand, after a loss that the daemon could not notice.
     cluster.node(0).kill();
     let (daemon, _) = run.daemon.take().unwrap();
     // Points that cannot be merged without the server's rows stay in the journal.
@@ -383,9 +384,9 @@ fn without_a_schema_and_without_a_table() {
     }
 }
 
-/// A data directory that is lost, moved and copied. After a loss the daemon gets a new writer id, and the points
-/// of both writers add up. A moved directory keeps its writer id. A copy next to the original gets a new one:
-/// no point of it is lost, but both count the windows that were open (docs/decisions/writer-id.md).
+/// Data directories that are lost, moved and copied. After a loss the daemon gets a new writer id, and the points of
+/// both writers add up. A moved directory keeps its writer id. A copy beside the original gets a new one: none of its
+/// points is lost, but both count the windows that were open (docs/decisions/writer-id.md).
 #[test]
 fn a_data_directory_lost_and_cloned() {
     let Some(server) = server::for_tests() else { return };
@@ -413,7 +414,7 @@ fn a_data_directory_lost_and_cloned() {
     let copy = data.with_extension("copy");
     let copied = std::process::Command::new("cp").arg("-r").arg(&data).arg(&copy).status().unwrap();
     assert!(copied.success());
-    // As after a move to another file system: the files are new ones.
+    // Like a move to another file system, where all files are new.
     std::fs::remove_dir_all(&data).unwrap();
     run.setup.set("data_dir", copy.to_str().unwrap());
     run.start();

@@ -1,4 +1,5 @@
-//! The history, the names and the events of other Graphite servers: the real graphite-web on whisper files, and a Plumbago.
+//! Imports from other Graphite servers: the history, the names and the events of the real graphite-web on whisper
+//! files, and of a Plumbago.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 const NOW: i64 = 1_700_000_123;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
-/// How much of each stage's oldest part is not asked for.
+/// Seconds at the oldest end of each stage that the import does not request.
 const MARGIN: i64 = 60;
 
 /// Runs an import and returns its report.
@@ -92,8 +93,8 @@ impl WhisperSource {
                         continue;
                     };
                     assert_eq!(ours.len(), theirs.len(), "{name} {step}");
-                    // Windows after the last one that the answer has are folded from raw points, and shown by the rules'
-                    // xFilesFactor: an answer does not tell that of the file.
+                    // The answer lacks the newest windows. They are folded from raw points, and the xFilesFactor of
+                    // the rules decides whether they are shown, because an answer does not contain that of the file.
                     let last_known =
                         theirs.iter().rev().find(|(_, value)| value.is_some()).map(|(at, _)| *at);
                     for (ours, theirs) in ours.iter().zip(theirs) {
@@ -132,7 +133,7 @@ fn graphite_webs_stages_are_ours() {
     println!("{compared} slots compared");
     assert!(compared > 10_000, "{compared}");
 
-    // Once more, by the daemon: nothing changes.
+    // A second import, by the daemon, changes nothing.
     let again = import(&setup, "import-graphite", &["--query", "gen.k0.*", &url(web.address()), "gen.k1.*"]);
     assert_eq!((&again["created"], &again["skipped"]), (&json!(0), &json!({})), "{again}");
     assert!(again["metrics"].as_u64().unwrap() < 60, "{again}");
@@ -140,7 +141,8 @@ fn graphite_webs_stages_are_ours() {
     daemon.stop_well();
 }
 
-/// The rules here and the archives there differ: what fits is taken, what is finer is folded, the rest is said.
+/// The rules here differ from the archives there. Archives that fit are taken, finer ones are folded, and all others
+/// are reported.
 #[test]
 fn other_steps_are_folded_or_named() {
     let mut setup = Setup::new();
@@ -222,7 +224,7 @@ fn a_plumbago_gives_exactly_what_it_has() {
     assert_eq!((&report["created"], &report["skipped"]), (&json!(30), &json!({})), "{report}");
     daemon.wait_names(30);
     assert_stages_equal(&daemon, &source, 30);
-    // What is here stays, unless it is to be replaced.
+    // A point that is here already stays, unless `--overwrite` is given.
     let name = names[0].as_str();
     let time = NOW / 60 * 60 - 600;
     source.put(&[Point::new(name, time, 77.0)]);
@@ -251,7 +253,7 @@ fn tagged_series_are_imported_when_asked_for() {
     source.stop_well();
 }
 
-/// An import that is killed goes on with the metrics that are left, and all have their points once.
+/// An import that was killed continues with the remaining metrics, and all have their points exactly once.
 #[test]
 fn a_killed_import_goes_on() {
     let mut setup = Setup::new();
@@ -277,8 +279,8 @@ fn a_killed_import_goes_on() {
     daemon.stop_well();
 }
 
-/// A daemon carries the import out. The command is killed, then the daemon, and both again: a job goes on without its
-/// command, and the same command goes on after the daemon's end.
+/// A daemon does the import. The command is killed, then the daemon, then both again. A job continues without its
+/// command, and the same command continues after the daemon's end.
 #[test]
 fn killed_commands_and_daemons_lose_nothing() {
     let names: Vec<String> = (0..200).map(|i| format!("servers.a{i}.load")).collect();
@@ -298,7 +300,7 @@ fn killed_commands_and_daemons_lose_nothing() {
         });
         command.signal(Signal::SIGKILL);
         command.wait();
-        // The job goes on, so the same command has to wait for its end.
+        // The job is still running, so the same command has to wait for its end.
         let second = setup.run(&arguments);
         assert_eq!(second.status.code(), Some(4), "{}", second.output);
         assert!(second.output.contains("import-graphite is running already"), "{}", second.output);
@@ -314,7 +316,8 @@ fn killed_commands_and_daemons_lose_nothing() {
     assert!(!list.exists());
     daemon.wait_names(200);
     assert_stages_equal(&daemon, &source, 200);
-    // What was stored twice, between the store and the list, is not counted twice; nor is anything of another run.
+    // Points that were stored twice, because of a kill between storing and noting it, are counted once. Points of
+    // other runs are not counted.
     let again = import(&setup, "import-graphite", &[&url, "servers.**"]);
     assert_eq!((&again["created"], &again["stored_before"]), (&json!(0), &json!(0)), "{again}");
     assert_stages_equal(&daemon, &source, 200);
@@ -367,7 +370,7 @@ fn names_of_a_list_become_metrics() {
     assert_eq!(counts, [json!(1), json!(2), json!(1)], "{report}");
     assert!(report["examples"]["other_settings"][0].as_str().unwrap().contains("a.c"), "{report}");
     daemon.wait_names(4);
-    // A metric of a list takes points as any other.
+    // A metric from a list accepts points like any other.
     daemon.put(&[Point::new("a.e", seconds_now(), 5.0)]);
     daemon.stop_well();
 }
@@ -437,7 +440,7 @@ fn events_are_added_once() {
         assert_eq!((&report["events"], &report["added"]), (&json!(3), &json!(added)), "{report}");
     }
     assert_eq!(events(daemon.api()), events(web.address()));
-    // Those of a Plumbago, into a data directory at rest.
+    // Events of a Plumbago, imported into a data directory at rest.
     let other = Setup::new();
     for added in [3, 0] {
         let report = import(&other, "import-events", &[&format!("http://{}", daemon.api())]);

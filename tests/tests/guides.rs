@@ -1,4 +1,4 @@
-//! The commands of the guides, typed as they stand there, with the real programs that they name.
+//! Runs the commands of the guides as they are written, with the real programs that they name.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn items(name: &str) -> Vec<Item> {
     page(&read(name))
 }
 
-/// Types everything that the page says, in a network in which only this reader is.
+/// Runs everything that the page says, in a network of its own.
 fn follow(name: &str, test: &str, prepare: impl FnOnce(&Reader) -> Option<()>) {
     if !own_network::inside(test) {
         return;
@@ -60,7 +60,7 @@ fn follow(name: &str, test: &str, prepare: impl FnOnce(&Reader) -> Option<()>) {
     }
 }
 
-/// collectd, which is unpacked and not installed: it finds its plugins where they are.
+/// collectd from an unpacked package. It is told where its plugins are.
 fn collectd(reader: &Reader) -> Option<()> {
     symlink(root().canonicalize().unwrap().join("deploy"), reader.path().join("here/deploy")).unwrap();
     let (_, root) = counterpart::debian("collectd")?;
@@ -170,7 +170,7 @@ fn migrate_from_biggraphite() {
     });
 }
 
-/// Each setting that the installed BigGraphite has is in the guide, with what became of it.
+/// Each setting of the installed BigGraphite has a row in the guide that says what became of it.
 #[test]
 fn the_settings_of_biggraphite_have_a_row() {
     let Some(python) = counterpart::python_biggraphite() else { return };
@@ -228,7 +228,7 @@ fn every_block_says_what_it_is() {
     }
 }
 
-/// Our own commands in blocks that no test runs exist, with these options.
+/// Commands of `plumbago` in blocks that no test runs exist, and have these options.
 #[test]
 fn commands_by_hand_can_be_parsed() {
     let mut seen = 0;
@@ -253,7 +253,7 @@ fn commands_by_hand_can_be_parsed() {
     assert!(seen > 0);
 }
 
-/// The extracts of configurations have keys that exist.
+/// Examples of configurations have only keys that exist.
 #[test]
 fn extracts_of_configurations_are_valid() {
     let directory = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ fn extracts_of_configurations_are_valid() {
             let mut command = Command::new(binary());
             command.args(["--config", "extract.toml", "config", "check"]).current_dir(directory.path());
             let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
-            // The files that it names are not here.
+            // The files that the examples name do not exist here.
             let wrong: Vec<&str> = text
                 .lines()
                 .filter(|line| line.contains(": error: ") && !line.contains("No such file"))

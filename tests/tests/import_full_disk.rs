@@ -1,5 +1,5 @@
-//! A full disk under an import: it says what is full and what to do, leaves the daemon the room that it needs, and the same
-//! command goes on once there is space.
+//! An import that meets a full disk. It says what is full and what to do, and leaves the daemon the room that it
+//! needs. The same command continues once there is space.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::graphite_import::{assert_stages_equal, folded_by, source_folded_by};
 
-/// 2023-09-01 UTC, about: the begin of an hour.
+/// About 2023-09-01 UTC, at the beginning of an hour.
 const START: i64 = 1_693_526_400;
 const NOW: i64 = START + 40 * 86_400;
 /// What the settings below keep free, in MiB.
@@ -26,8 +26,8 @@ fn on(disk: &SmallDisk, setup: &mut Setup) {
     setup.set("store.embedded.min_free_bytes", &format!("{KEPT_FREE}MiB"));
 }
 
-/// A metric in KairosDB's export lines: so many series, and for each so many points that are `step` seconds apart. The
-/// points of a series stand far apart.
+/// A metric in KairosDB's export lines. `points` are the points of each series, `step` seconds apart. The lines of
+/// one series are far apart in the file.
 struct Metric {
     name: &'static str,
     series: i64,
@@ -35,9 +35,9 @@ struct Metric {
     points: i64,
 }
 
-/// 1 MB of the import's own files. Only its hours are kept.
+/// Needs 1 MB of temporary files. The rules keep only its hours.
 const COARSE: Metric = Metric { name: "coarse", series: 40, step: 60, points: 1500 };
-/// 16 MB of the import's own files.
+/// Needs 16 MB of temporary files.
 const FINE: Metric = Metric { name: "fine", series: 200, step: 1, points: 5000 };
 
 impl Metric {
@@ -65,7 +65,7 @@ impl Metric {
         lines
     }
 
-    /// The sum of each series, which shows a point that is missing and one that was counted twice.
+    /// The sum of each series. A point that is missing or counted twice changes it.
     fn sums(&self) -> BTreeMap<String, f64> {
         let sum = |series: i64| (0..self.points).map(|at| Self::value(series, at) as f64).sum::<f64>();
         (0..self.series).map(|series| (format!("h{series}"), sum(series))).collect()
@@ -132,7 +132,7 @@ fn child_imports_from_kairosdb() {
     let state =
         || -> Option<Value> { serde_json::from_slice(&std::fs::read(scratch.join("state.json")).ok()?).ok() };
 
-    // Its own files would take the room that the daemon needs: the journal goes on.
+    // The temporary files would take the room that the daemon needs, so the import ends and the journal goes on.
     let daemon = setup.start_for_commands();
     disk.leave(KEPT_FREE + 12);
     let arguments = [&command[..], &files].concat();

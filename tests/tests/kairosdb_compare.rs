@@ -45,7 +45,7 @@ fn now() -> i64 {
 struct Both {
     real: KairosDb,
     ours: Daemon,
-    /// Has `summed`, whose points have left the first stage.
+    /// A daemon that has `summed`, whose points are older than the first stage by now.
     aged: Daemon,
     _setups: [Setup; 2],
 }
@@ -60,7 +60,8 @@ impl Both {
         };
         let (setup, mut setup_aged) = (setup(), setup());
         let ours = setup.start();
-        // Points that are older than the first stage when they come have no place in it. In this one they come in time.
+        // Points that are older than the first stage when they arrive are not stored in it. This daemon's clock is
+        // set back, so that they arrive in time.
         let aged = setup_aged.clock(points::oldest_end(now())).start();
         Some(Self { real, ours, aged, _setups: [setup, setup_aged] })
     }
@@ -104,7 +105,7 @@ struct Addresses {
     aged: SocketAddr,
 }
 
-/// What became of the queries.
+/// How the comparisons ended.
 #[derive(Default)]
 struct Tally {
     equal: usize,
@@ -134,7 +135,8 @@ impl Tally {
         }
         let shown: Vec<&str> = self.different.iter().take(25).map(String::as_str).collect();
         let shown = format!("{what}: {}\n{}", self.different.len(), shown.join("\n"));
-        // One in a thousand: the last digits of a fitted line may decide on which side of a threshold its end is.
+        // One query in a thousand may differ: the last digits of a fitted line may decide on which side of a
+        // threshold its end is.
         assert!(self.different.len() * 1000 <= self.equal, "{shown}");
         if !self.different.is_empty() {
             println!("{shown}");
@@ -151,13 +153,13 @@ fn ask(at: Addresses, path: &str, query: &Query) -> Verdict {
         answers::compare(query, &real, &ours)
     };
     match verdict() {
-        // Time goes on between the two: a point may have left the window of a relative query.
+        // Time passes between the two requests, so a point may have left the range of a relative query.
         Verdict::Different(_) if query.is_relative => verdict(),
         verdict => verdict,
     }
 }
 
-/// One test, for a server in Java takes seconds to start and much memory.
+/// A single test, because a server in Java takes seconds to start and much memory.
 #[test]
 fn the_daemon_answers_as_kairosdb() {
     let Some(both) = Both::start() else { return };
@@ -226,7 +228,7 @@ fn grafana_queries(both: &Both) {
     }
 }
 
-/// Names are listed alike. KairosDB has metrics of itself.
+/// Lists of names are equal. KairosDB also has metrics of itself.
 fn lists(both: &Both) {
     let names = |address, path: &str| {
         let answer = http::get(address, path);
@@ -241,7 +243,7 @@ fn lists(both: &Both) {
     for path in ["/api/v1/metricnames", "/api/v1/metricnames?prefix=ho", "/api/v1/metricnames?prefix=none"] {
         assert_eq!(names(both.ours.api(), path), names(both.real.http(), path), "{path}");
     }
-    // 1.3 no longer has these lists; we have those of 1.2.
+    // KairosDB 1.3 no longer has these lists. Ours are those of 1.2.
     for path in ["/api/v1/tagnames", "/api/v1/tagvalues"] {
         assert_eq!(
             (http::get(both.real.http(), path).status, http::get(both.ours.api(), path).status),

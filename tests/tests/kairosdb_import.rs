@@ -38,7 +38,8 @@ type Points = Vec<(i64, f64)>;
 /// The series of a metric, by its tags as text.
 type Answer = BTreeMap<String, Points>;
 
-/// What is written to KairosDB: whole and broken numbers in one series, several points in a second, text, a time to live.
+/// What is written to KairosDB: whole numbers and fractions in one series, several points in a second, text, and a
+/// time to live.
 fn bodies() -> Vec<Value> {
     let mut random = SmallRng::seed_from_u64(7);
     let tags = [
@@ -56,7 +57,8 @@ fn bodies() -> Vec<Value> {
                         "coarse" => (START + random.random_range(0..LENGTH / 60) * 60) * 1000,
                         _ => START * 1000 + random.random_range(0..LENGTH * 1000),
                     };
-                    // Times of minutes collide, and KairosDB has no winner of two types.
+                    // In `coarse`, several points have the same minute. With two types KairosDB would not define
+                    // which of them counts, so all are of one type.
                     let kind = if metric == "coarse" { 2 } else { random.random_range(0..4) };
                     match kind {
                         0 => json!([time, random.random_range(-1000..1000)]),
@@ -79,7 +81,8 @@ fn bodies() -> Vec<Value> {
     bodies
 }
 
-/// The points of all series of a metric, asked for week by week: nine weeks of seconds are more than one query may take.
+/// The points of all series of a metric, queried week by week, because nine weeks of seconds exceed the limit of one
+/// query.
 fn ask(address: SocketAddr, metric: &str) -> Answer {
     let mut all = Answer::new();
     for week in (START..=START + LENGTH).step_by(7 * 86_400) {
@@ -159,7 +162,8 @@ fn fill(real: &KairosDb) -> BTreeMap<&'static str, Answer> {
         })
     };
     wait_until("KairosDB to have all series", || whole(&asked(real)));
-    // Equal times make the number of points that it keeps uncertain, so wait until it stays the same.
+    // Points with equal times make the number of points that KairosDB keeps uncertain, so wait until the number stays
+    // the same.
     wait_for("KairosDB to have all points", || {
         let before = asked(real);
         std::thread::sleep(std::time::Duration::from_secs(2));
@@ -223,18 +227,18 @@ fn keyspaces_of_all_forms_are_imported() {
     }
 }
 
-/// Imports a keyspace as a whole, after a dry run that changes nothing.
+/// Imports a whole keyspace, after a dry run that must change nothing.
 fn compare_import(what: &str, server: &Server, keyspace: &str, expected: &BTreeMap<&'static str, Answer>) {
     let setup = setup();
     let contact = server.contact_point();
     let from = ["--keyspace", keyspace, "--contact-points", &contact];
     let dry = import(&setup, &[&from[..], &["--dry-run", "--suggest-rules"]].concat());
-    // KairosDB goes on to write metrics of its own, so only ours are compared.
+    // KairosDB keeps writing metrics of its own, so only ours are compared.
     let coarse = dry["rules"].as_array().unwrap().iter().find(|rule| rule["section"] == "coarse").unwrap();
     assert_eq!(coarse["unlisted_rows"], 0, "{what} {dry}");
     assert!(dry["listed_rows"].as_u64() > Some(0), "{what} {dry}");
     assert!(dry["suggested_rules"].as_str().unwrap().contains("[kairosdb_1s]"), "{dry}");
-    // In a keyspace with seconds two texts share one.
+    // In a keyspace whose times are in seconds, two of the texts have the same time.
     assert!(dry["not_kept"]["string"].as_u64() > Some(0), "{what} {dry}");
     assert_eq!(dry["stored"], 0, "{what} {dry}");
     assert_eq!(dry["with_ttl"], 2, "{what} {dry}");
@@ -245,7 +249,7 @@ fn compare_import(what: &str, server: &Server, keyspace: &str, expected: &BTreeM
     assert!(!setup.data().join("maintenance/import-kairosdb").exists(), "{what}");
     let daemon = setup.start();
     compare(what, &daemon, expected);
-    // The daemon does it too, and finds everything known.
+    // The daemon imports the keyspace too, and finds that it has every point already.
     drop(daemon);
     let again = import(&setup, &from);
     assert!(again["created"].as_u64() < report["created"].as_u64(), "{what} {again}");
@@ -268,7 +272,7 @@ fn compare_by_index(server: &Server, keyspace: &str, expected: &BTreeMap<&'stati
     assert!(ask(daemon.api(), "temp").is_empty());
 }
 
-/// Imports what KairosDB itself exports, compressed, killed and given again; in a process of its own and in a daemon.
+/// Imports KairosDB's own export: compressed, killed and repeated, in a process of its own and in a daemon.
 fn compare_exported(real: &KairosDb, expected: &BTreeMap<&'static str, Answer>) {
     let setup = setup();
     let lines = setup.path().join("export.txt");
@@ -289,7 +293,7 @@ fn compare_exported(real: &KairosDb, expected: &BTreeMap<&'static str, Answer>) 
     compare("export, in a daemon", &daemon, expected);
 }
 
-/// Kills the import ten times, each time after some more parts were stored, and lets it end.
+/// Kills the import ten times, each time after more parts were stored, and then lets it end.
 fn kill_and_go_on(setup: &Setup, file: &Path) {
     let state = setup.data().join("maintenance/import-kairosdb/state.json");
     let stored = || {
@@ -309,12 +313,12 @@ fn kill_and_go_on(setup: &Setup, file: &Path) {
         child.wait().unwrap();
     }
     let report = import(setup, &["--workers", "1", "--rate", "4000", file.to_str().unwrap()]);
-    // Most was stored by runs that were killed; the report has all of it.
+    // Most points were stored by runs that were killed. The last report counts all of them.
     assert!(report["series"].as_u64().unwrap() >= 13, "{report}");
     assert!(report["skipped"].as_object().unwrap().is_empty(), "{report}");
 }
 
-/// The tables of the versions before 1.2, with a name, so that 1.3 takes the keyspace for an old one.
+/// The tables of the versions before 1.2. They contain a name, from which 1.3 recognises an old keyspace.
 fn make_old_tables(server: &Server, keyspace: &str) {
     let mut cql = server.connect().unwrap();
     cql.query(&format!(
@@ -329,7 +333,8 @@ fn make_old_tables(server: &Server, keyspace: &str) {
     cql.query(&format!("INSERT INTO {keyspace}.string_index (key, column1, value) VALUES ({name})")).unwrap();
 }
 
-/// Copies a keyspace to one that has only the oldest tables, with rows of the oldest type; KairosDB answers from it too.
+/// Copies a keyspace to one that has only the oldest tables, with rows of the oldest type. KairosDB can still answer
+/// from such a keyspace.
 fn compare_before_1_2(server: &Server, from: &str) {
     let keyspace = "kairos_oldest";
     let mut cql = server.connect().unwrap();
@@ -341,7 +346,7 @@ fn compare_before_1_2(server: &Server, from: &str) {
         .iter()
         .map(|row| [0, 1, 2].map(|column| row.bytes(column).unwrap_or_default().to_vec()))
         .collect();
-    // A row without a type: whole numbers, of which zero has no byte, and floating point numbers of both lengths.
+    // A row without a type: whole numbers, where zero takes no byte, and floating point numbers of both lengths.
     let row_time = (START * 1000 / 1_814_400_000 + 1) * 1_814_400_000;
     let key = [b"temp\0".as_slice(), &row_time.to_be_bytes(), b"host=legacy:"].concat();
     let values: [&[u8]; 6] = [
@@ -369,7 +374,7 @@ fn compare_before_1_2(server: &Server, from: &str) {
         ))
         .unwrap();
     }
-    // Before KairosDB sees it, the import has to find out by itself which form it has.
+    // The import runs before KairosDB opens the keyspace, so it has to find out the form of the keyspace by itself.
     let setup = setup();
     let contact = server.contact_point();
     import(&setup, &["--keyspace", keyspace, "--contact-points", &contact]);
@@ -380,10 +385,10 @@ fn compare_before_1_2(server: &Server, from: &str) {
     let daemon = setup.start();
     compare("the oldest tables", &daemon, &expected);
     drop(daemon);
-    // Rows that no index lists are found by the scan, and named by the dry run.
+    // A scan finds rows that no index lists, and the dry run names them.
     cql.query(&format!("TRUNCATE {keyspace}.row_key_index")).unwrap();
     let dry = import(&setup, &["--keyspace", keyspace, "--contact-points", &contact, "--dry-run"]);
-    // Those of KairosDB's own metrics it has listed meanwhile, in the index of its version.
+    // KairosDB has meanwhile listed the rows of its own metrics in the index of its version.
     let ours: BTreeSet<&[u8]> =
         cells.iter().map(|[key, ..]| key.as_slice()).filter(|key| !key.starts_with(b"kairosdb.")).collect();
     let count = |field: &str| dry[field].as_u64().unwrap();
@@ -425,7 +430,7 @@ fn a_keyspace_that_is_none_is_refused() {
     assert_eq!(report["refused"], json!({"value": 1}), "{report}");
 }
 
-/// A keyspace with one good cell, a row key that is none, a column name that is none, and a value that is none.
+/// A keyspace with one good cell, an invalid row key, an invalid column name and an invalid value.
 fn make_old_tables_in_place(server: &Server) {
     let mut cql = server.connect().unwrap();
     cql.query("DROP KEYSPACE IF EXISTS kairos_damaged").unwrap();

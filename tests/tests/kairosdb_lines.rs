@@ -93,7 +93,7 @@ fn a_client_that_never_reads_keeps_nobody_waiting() {
     }
     silent.write_all(format!("put last {NOW} 1 h=a\n").as_bytes()).unwrap();
     assert_eq!(points(&daemon, "last;h=a"), [(NOW, 1.0)]);
-    // One that never ends its line is not kept either.
+    // A line that never ends is not kept in memory either.
     let mut endless = connect(&daemon);
     for _ in 0..20 {
         endless.write_all(&[b'a'; 1 << 20]).unwrap();

@@ -18,7 +18,7 @@ fn post(daemon: &Daemon, path: &str, body: &Value) -> (u16, Value) {
     http::post_json(daemon.api(), path, body)
 }
 
-/// Waits until the series that are found have these values of tags.
+/// Waits until a search finds series with exactly these values of tags.
 fn wait_values(daemon: &Daemon, values: &[&str]) {
     let wanted = json!({ "results": values });
     let found = || serde_json::from_str::<Value>(&daemon.get("/api/v1/tagvalues").body).unwrap();
@@ -135,7 +135,7 @@ fn hostile_queries_are_refused_and_others_answered() {
             answer.body
         );
     }
-    // Far times and long ranges are no errors: there is nothing to find in them.
+    // Times far away and long ranges are not errors. They contain no points.
     for body in [
         json!({"start_absolute": i64::MIN, "end_absolute": i64::MAX, "metrics": [{"name": "temp"}]}),
         json!({"start_absolute": start, "metrics": [{"name": "temp", "aggregators": [years], "limit": 1}]}),
@@ -150,7 +150,8 @@ fn hostile_queries_are_refused_and_others_answered() {
     daemon.stop_well();
 }
 
-/// From the beginning of time the coarsest stage answers. Its slots with few points count with `xFilesFactor` 0 only.
+/// A query from the beginning of time reads the coarsest stage. Its slots with few points are only found if
+/// `xFilesFactor` is 0.
 #[test]
 fn queries_from_the_beginning_read_the_coarsest_stage() {
     for (factor, found) in [("0", true), ("0.5", false)] {

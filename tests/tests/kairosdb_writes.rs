@@ -110,7 +110,7 @@ fn put_tells_what_became_of_the_points() {
     daemon.stop_well();
 }
 
-/// A request whose body is any bytes.
+/// A request whose body may be any bytes.
 fn post_bytes(address: SocketAddr, headers: &str, body: &[u8]) -> Response {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
@@ -118,7 +118,7 @@ fn post_bytes(address: SocketAddr, headers: &str, body: &[u8]) -> Response {
         "POST {DATAPOINTS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
-    // A refused body need not be read to its end.
+    // The server need not read a refused body to its end.
     let _ = stream.write_all(body);
     http::read_response(&mut stream).unwrap()
 }
@@ -216,7 +216,7 @@ fn bad_points_are_counted_by_reason() {
         assert!(answer.status == 400 && answer.body.starts_with("{\"errors\":["), "{shown}: {}", answer.body);
         assert_eq!(count() - before, 1, "{shown} is counted as {reason}");
     }
-    // Numbers beyond all doubles of whole numbers are kept as the nearest one, and counted.
+    // Whole numbers that a double cannot hold are stored as the nearest one, and counted.
     let large =
         body("large", tag, &format!("[{NOW}000,9007199254740993],[{}000,18446744073709551616]", NOW - 1));
     assert_eq!(post(&daemon, DATAPOINTS, &large).status, 204);
@@ -238,7 +238,7 @@ fn quotas_hold_for_requests_too() {
     let one =
         |host: &str| json!({"name": "teams.a.load", "tags": {"host": host}, "datapoints": [[NOW * 1000, 1]]});
     let all: Vec<Value> = ["a", "b", "c", "d"].map(one).into();
-    // The quota decides in the engine, after the request was taken, as for lines.
+    // The engine checks the quota after the request was accepted, as it does for lines.
     assert_eq!(post(&daemon, DATAPOINTS, &json!(all).to_string()).status, 204);
     daemon.applied_at(4);
     let refused =
@@ -287,7 +287,7 @@ fn a_kill_loses_nothing_that_was_answered() {
     println!("{answered_in_all} answered requests, {kills} kills, none missing");
 }
 
-/// Sends one point a request. Returns the number of requests that were answered with 204.
+/// Sends one point per request. Returns the number of requests that were answered with 204.
 fn send_until(address: SocketAddr, kill: i64, sender: i64, stop: &AtomicBool, answered: &AtomicI64) -> i64 {
     let mut sent = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -20,11 +20,11 @@ use plumbago_tests::send::{Point, lines};
 use plumbago_tests::wait::{HANG, wait_until};
 use serde_json::{Value, json};
 
-/// How far bombs and half streams may increase the memory of the daemon.
+/// How far compressed bombs and incomplete streams may increase the memory of the daemon.
 const GROWTH_BYTES: u64 = 200 << 20;
 
-/// Compresses lines as carbon-c-relay does, with the calls that its `server.c` makes of zlib and liblz4: pieces of
-/// at most 32 KiB, each flushed, and no end. The connection stays open.
+/// Compresses lines as carbon-c-relay does, with the same calls of zlib and liblz4 as its `server.c`: pieces of at
+/// most 32 KiB, each flushed, without an end of the stream. The connection stays open.
 const SENDER: &str = r#"
 import ctypes, signal, socket, sys, zlib
 transport, port, path = sys.argv[1:]
@@ -71,8 +71,8 @@ fn streams_of_zlib_and_liblz4() {
     daemon.stop_well();
 }
 
-/// carbon-c-relay with every transport that it was compiled with. Debian's has none of the three, but
-/// `PLUMBAGO_TEST_CARBON_C_RELAY` may name one that has.
+/// carbon-c-relay with every transport that it was compiled with. Debian's package has none of the three.
+/// `PLUMBAGO_TEST_CARBON_C_RELAY` may name a program that has them.
 #[test]
 fn carbon_c_relay_with_its_transports() {
     let given = std::env::var_os("PLUMBAGO_TEST_CARBON_C_RELAY").map(PathBuf::from);

@@ -61,7 +61,7 @@ fn a_daemon_cleans_when_it_is_asked() {
     let counted = daemon.counters().sum("plumbago_maintenance_done_total");
     assert_eq!(counted, 1);
 
-    // With other settings than the daemon's own, too.
+    // The command's settings may differ from the daemon's.
     let other = setup.run(&["clean", "--max-age", "60d", "--rate", "0", "--shard", "0/2"]);
     assert!(other.status.success() && !other.output.contains("expired"), "{}", other.output);
     let short = setup.run(&["clean", "--max-age", "3d"]);

@@ -1,5 +1,5 @@
-//! The memory ceiling under a flood of new names: it holds, metrics that exist lose nothing, and the daemon says
-//! what happens and which setting decides it.
+//! The memory ceiling under a flood of new names. The ceiling holds, existing metrics lose nothing, and the daemon
+//! says what happens and which setting decides it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,7 +93,8 @@ fn complete(daemon: &Daemon, slots: i64) {
     }
 }
 
-/// Connections that send nothing but new names, as fast as they are read. Also gives how many were sent.
+/// Connections that send nothing but new names, as fast as the daemon reads them. Also returns a counter of the names
+/// that were sent.
 fn flood(daemon: &Daemon, over: &Arc<AtomicBool>) -> (Vec<JoinHandle<()>>, Arc<AtomicU64>) {
     let sent = Arc::new(AtomicU64::new(0));
     let spawn = |n: u64| {
@@ -136,7 +137,7 @@ fn a_ceiling_below_what_caches_are_set_to_is_refused() {
     assert!(setup.run(&["config", "check"]).status.success());
 }
 
-/// Each kind of refusal in number is a warning while it goes on, and two lines in the log.
+/// Each kind of refusal, if there are many, is a warning while it lasts and makes two lines in the log.
 #[test]
 fn refusals_in_number_are_warnings() {
     let mut setup = Setup::new();

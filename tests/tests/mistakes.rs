@@ -64,7 +64,7 @@ fn wrong_credentials() {
     wait_until("the right to be used", || run.ready().status == 200);
     run.check_server("after the right was granted");
 
-    // The role loses the right while the daemon runs: the table is named, and its points wait.
+    // The role loses the right while the daemon runs. `/readyz` names the table, and its points wait.
     cql.query("REVOKE MODIFY ON KEYSPACE credentials FROM limited").unwrap();
     wait_until("the lost right to be named", || {
         run.steps(1);
@@ -76,8 +76,8 @@ fn wrong_credentials() {
     run.check_server("after the right was granted again");
 }
 
-/// A keyspace is dropped, and made again with another replication, while the daemon runs. What the server had
-/// acknowledged before is sent again by hand.
+/// A keyspace is dropped and created again with another replication while the daemon runs. An operator then sends the
+/// rows again that the server had acknowledged before.
 #[test]
 fn a_keyspace_made_again() {
     let options = Options { heap_mib: 320, sasi: false, ..Options::default() };

@@ -44,7 +44,7 @@ fn shown() -> (BTreeSet<String>, BTreeSet<String>) {
     for line in texts.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();
         metrics.insert(name.to_owned());
-        // The name of a histogram as a whole.
+        // The name of the whole histogram, without the suffix of its series.
         metrics.extend(name.strip_suffix("_bucket").map(str::to_owned));
         if let Some(rest) = line.strip_prefix("plumbago_condition{name=\"") {
             conditions.insert(rest.split('"').next().unwrap().to_owned());
@@ -69,7 +69,7 @@ fn alerts_and_dashboards_name_what_there_is() {
     }
     let in_alerts: BTreeSet<&str> =
         Regex::new(r"[a-z_]+").unwrap().find_iter(&alerts).map(|m| m.as_str()).collect();
-    // A hint is not for people on duty.
+    // A hint needs no alert.
     let silent: Vec<&String> =
         conditions.iter().filter(|name| *name != "retention" && !in_alerts.contains(name.as_str())).collect();
     assert!(silent.is_empty(), "conditions without an alert: {silent:?}");
@@ -129,7 +129,7 @@ fn listeners_have_a_history_of_their_own() {
     assert!(!names.iter().any(|name| name.contains(".listeners.pickle.")), "{names:?}");
 }
 
-/// Every target of the dashboard for Graphite returns a series of a daemon that stores its own metrics.
+/// Every target of the dashboard for Graphite returns a series, if the daemon stores its own metrics.
 #[test]
 fn the_dashboard_by_carbon_agents_draws() {
     let mut setup = Setup::new();

@@ -10,7 +10,7 @@ const SLOTS: i64 = 240;
 /// Slots of a window of the coarser stage.
 const WINDOW: i64 = 15;
 
-/// What `make.py` sends to, in the order of its numbers.
+/// The names to which `make.py` sends points, in the order of its numbers.
 fn targets() -> Vec<(String, bool)> {
     let values = (0..8).map(|i| (format!("fixture.m{i}.value"), false));
     let sums = (0..2).map(|i| (format!("fixture.count{i}.sum"), true));
@@ -43,7 +43,7 @@ fn check(daemon: &Daemon) {
             let value = (1000 * i as i64 + slot) as f64;
             assert_eq!(known.get(&(START + 60 * slot)), Some(&value), "{target}, slot {slot}");
         }
-        // From further back than the raw stage reaches: windows.
+        // A range that begins before the raw stage does returns windows.
         let found = daemon.render(target, now - 2 * 86_400, now, now);
         let known = found[0].known();
         for window in 0..SLOTS / WINDOW {

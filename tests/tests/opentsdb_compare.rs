@@ -1,5 +1,5 @@
-//! The same points to Plumbago and to the real OpenTSDB, the same generated queries to both, and their answers compared
-//! by value. What differs on purpose is in `tests/agreed-differences.txt`, and each of it is seen here too.
+//! Sends the same points and the same generated queries to Plumbago and to the real OpenTSDB, and compares their
+//! answers by value. Deliberate differences are in `tests/agreed-differences.txt`, and each of them occurs here.
 //!
 //! `PLUMBAGO_SEED` sets the seed, `PLUMBAGO_OPENTSDB_QUERIES` the number of queries.
 
@@ -25,7 +25,7 @@ mod grafana;
 /// 18:00 UTC on the day on which Rome's clocks went back.
 const NOW: i64 = 1_509_300_000;
 
-/// Both, with the same points.
+/// Both servers, with the same points.
 struct Both {
     daemon: Daemon,
     judge: OpenTsdb,
@@ -135,7 +135,7 @@ fn generated_queries_are_answered_as_opentsdb_answers_them() {
     both.daemon.stop_well();
 }
 
-/// How the two answers to a query stand to each other.
+/// The result of comparing the two answers to a query.
 enum Judged {
     Equal,
     Agreed(&'static str),
@@ -178,7 +178,7 @@ fn grafana_requests(both: &Both) {
     }
     for path in ["/api/aggregators", "/api/config/filters"] {
         let [theirs, ours] = both.ask("GET", path, "");
-        // We list what we answer. OpenTSDB 2.4.1 lists more.
+        // Our list has what we answer. The list of OpenTSDB 2.4.1 is longer.
         let names = |answer: &Value| match answer {
             Value::Object(filters) => filters.keys().cloned().collect(),
             names => listed(names),
@@ -199,7 +199,7 @@ fn listed(answer: &Value) -> Vec<String> {
     texts
 }
 
-/// What is different on purpose and does not come by chance.
+/// Checks the deliberate differences that random queries do not show.
 fn different_on_purpose(both: &Both, agreed: &mut Differences) {
     let tags = |host: &str| json!({"host": host});
     let point = |metric: &str, value: &str, host: &str| json!({"metric": metric, "timestamp": NOW - 60, "value": value, "tags": tags(host)});
@@ -254,7 +254,7 @@ fn has_points(answer: &Value) -> bool {
     })
 }
 
-/// What is different, if anything is.
+/// Describes the difference of two answers; `None` if they are equal.
 fn difference(theirs: &(u16, Value), ours: &(u16, Value)) -> Option<String> {
     if theirs.0 != ours.0 {
         return Some(format!("status {} / {}: {} / {}", theirs.0, ours.0, short(&theirs.1), short(&ours.1)));

@@ -79,7 +79,7 @@ fn queries_are_answered() {
         Vec::<Value>::new()
     );
 
-    // As a query string, with milliseconds, and with the query shown.
+    // The same query as a query string, with times in milliseconds, and with the query in the answer.
     let path = format!(
         "/api/query?start=10m-ago&ms&show_query&m=sum:1m-sum-zero:cpu{}&m=count:cpu",
         http::encode("{host=literal_or(web01)}")
@@ -184,7 +184,7 @@ fn unknown_names_and_hostile_queries_are_refused() {
     daemon.stop_well();
 }
 
-/// The API below another path, beside Graphite's.
+/// OpenTSDB's API below a prefix, beside Graphite's API.
 #[test]
 fn a_prefix_is_served() {
     let mut setup = setup();

@@ -42,7 +42,7 @@ fn certificate(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ingest/testdata/tls").join(name)
 }
 
-/// `config check` and a start refuse the same, with the same text and exit code 3, and nothing is made.
+/// `config check` and a start refuse the same configurations, with the same text and exit code 3, and create no file.
 #[test]
 fn a_check_sees_what_a_start_sees() {
     let [cert, key, wrong_key] = ["server.pem", "server.key", "client.key"].map(certificate);
@@ -96,7 +96,8 @@ fn a_check_sees_what_a_start_sees() {
     assert!(code == Some(0) && output.contains("PLUMBAGO_PORTS: warning: sets nothing"), "{output}");
 }
 
-/// A data directory that the daemon's user cannot write to: the check says which user, whose it is and what to do.
+/// The daemon's user cannot write to the data directory. The check names this user, the owner of the directory, and
+/// what to do.
 #[test]
 fn a_data_directory_of_another_user() {
     let directory = tempfile::tempdir().unwrap();
@@ -194,11 +195,11 @@ fn a_reload_says_what_it_did() {
             "1 applied, 1 need a restart",
         ],
     );
-    // It is said again as long as the restart has not happened.
+    // The message is repeated by each reload until the restart.
     reload(second, &["api.listen was changed", "0 applied, 1 need a restart"]);
     assert_eq!(ready(&daemon).0, 200);
 
-    // A wrong value stops only itself; what else has changed is applied.
+    // A wrong value affects only its own setting. All other changes are applied.
     let wrong =
         "[log]\nlevel = \"info\"\n[ingest]\nblacklist = \"/nowhere/list\"\n[api]\nlisten = \"127.0.0.1:0\"\n";
     reload(wrong, &["plumbago.toml:4: error: ingest.blacklist: /nowhere/list", "log.level is \"info\" now"]);
@@ -221,7 +222,8 @@ fn a_reload_says_what_it_did() {
     daemon.stop_well();
 }
 
-/// A broken file is reloaded while Cassandra is away: both are said, points are taken, and a good file ends it.
+/// A broken file is reloaded while Cassandra cannot be reached. `/readyz` reports both, and
+/// points are accepted. A good file ends the condition of the reload.
 #[test]
 fn a_broken_reload_while_cassandra_is_away() {
     let mut setup = Setup::new();
@@ -250,7 +252,7 @@ fn a_broken_reload_while_cassandra_is_away() {
     daemon.stop();
 }
 
-/// The log tells a stranger what runs, on which files, and what it found.
+/// The log tells somebody who does not know this daemon what runs, on which files, and what it found.
 #[test]
 fn the_log_tells_a_stranger() {
     let mut setup = Setup::new();
@@ -279,7 +281,7 @@ fn the_log_tells_a_stranger() {
     assert!(!second.contains("WARN"), "{second}");
     let third = run(stop);
     assert!(third.contains("found 2 metrics; the last run was not stopped cleanly: "), "{third}");
-    // A verb on the directory at rest recovers it and closes it cleanly, as a daemon does.
+    // A verb on a directory at rest recovers it and closes it cleanly, like a daemon.
     run(|daemon| daemon.kill());
     assert!(setup.run(&["list"]).output.contains("a.metric"));
     let fifth = run(stop);
@@ -296,7 +298,7 @@ fn the_log_tells_a_stranger() {
     assert_log(&log);
 }
 
-/// What is printed under "ready" works as written, with and without TLS and a prefix.
+/// The commands printed under "ready" work as written, with and without TLS and a prefix.
 #[test]
 fn the_hints_work_as_printed() {
     if counterpart::on_path("curl").is_none() || counterpart::on_path("openssl").is_none() {
@@ -327,7 +329,7 @@ fn the_hints_work_as_printed() {
     }
 }
 
-/// A command on a directory that holds no data makes none and says so.
+/// A command on a directory without data creates none, and says so.
 #[test]
 fn a_mistyped_directory_stays_away() {
     let directory = tempfile::tempdir().unwrap();
@@ -349,7 +351,7 @@ fn a_mistyped_directory_stays_away() {
         assert!(output.contains(&format!("{path} does not exist")), "{arguments:?} {output}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{arguments:?} made something");
     }
-    // An empty directory is none either.
+    // An empty directory has no data either.
     std::fs::create_dir(directory.path().join("typo")).unwrap();
     let (code, output) = plumbago(directory.path(), &["clean", "--dry-run"], &[typo]);
     assert!(code == Some(4) && output.contains("has no directory store"), "{output}");
@@ -361,7 +363,7 @@ fn a_mistyped_directory_stays_away() {
     }
 }
 
-/// Commands that need Cassandra say that it is away instead of waiting for it.
+/// Commands that need Cassandra report that it cannot be reached, instead of waiting for it.
 #[test]
 fn an_absent_cassandra_is_said() {
     let directory = tempfile::tempdir().unwrap();
@@ -379,7 +381,7 @@ fn an_absent_cassandra_is_said() {
     }
 }
 
-/// `schema` says first what the server has, then what is needed.
+/// `schema` first says what the server has, then what is needed.
 #[test]
 fn schema_shows_the_server_first() {
     let Some(server) = server::for_tests() else { return };
@@ -529,10 +531,10 @@ fn the_examples_of_the_help_work() {
         command.args(["-c", &line]);
         command
     };
-    // What an operator does before the daemons start.
+    // An operator creates the tables before the daemons start.
     let (code, output) = said(&shell("plumbago syncdb", "cassandra").output().unwrap());
     assert_eq!(code, Some(0), "{output}");
-    // A data directory with a spool, for the commands on Cassandra, and with a store.
+    // A data directory with a spool for the commands on Cassandra, and with a store for the others.
     std::fs::create_dir(setup.path().join("data")).unwrap();
     let (code, output) = said(&shell("plumbago clean --dry-run", "cassandra").output().unwrap());
     assert_eq!(code, Some(0), "{output}");
@@ -611,8 +613,8 @@ fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
             ["syncdb", "schema", "replay", "repair windows"].iter().any(|part| line.contains(part));
         let kind = if on_cassandra { "cassandra" } else { "embedded" };
         let (code, output) = said(&shell(&line, kind).output().unwrap());
-        // `schema` answers 5 while tables are missing, which is what it is for. A new store cannot know which metrics
-        // were unread for months.
+        // `schema` ends with 5 while tables are missing, because it reports them. A new store cannot know which metrics were
+        // unread for months.
         let is_true = code == Some(0)
             || has("schema") && code == Some(5)
             || has("--unread") && code == Some(2) && output.contains("are read for 0 days only");

@@ -200,7 +200,7 @@ fn find_and_expand_are_graphites() {
     asked.renders();
     assert!(asked.complaints.is_empty(), "\n{}", asked.complaints);
 
-    // The same from an index that was loaded from disk.
+    // The same requests to an index that was loaded from disk.
     asked.daemon.stop_well();
     asked.daemon = setup.start();
     for query in QUERIES {

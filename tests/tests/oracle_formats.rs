@@ -63,7 +63,7 @@ fn other_formats_are_graphites() {
     both.daemon.stop_well();
 }
 
-/// Requests for the last twenty minutes. The metric without points has an older one.
+/// Points of the last twenty minutes. The metric without points has an older point.
 fn points() -> Vec<Point> {
     let mut points = vec![Point::new("a.none", NOW - 7200, 1.0)];
     for (name, step) in METRICS {

@@ -1,4 +1,4 @@
-//! The page at `/` in a real browser: names are found and plotted, plots are zoomed, names full of HTML are text,
+//! The page at `/` in a real browser: names are found and plotted, plots are zoomed, names full of HTML stay text,
 //! everything works by keyboard, and axe-core finds no violation.
 
 mod axe;
@@ -96,7 +96,7 @@ fn a_link_shows_what_it_says() {
     let others = "&panel=Requests&target=secondYAxis(servers.web01.Requests)&target=color(dashed(servers.db01.Requests),'red')\
                   &target=threshold(40000,'limit','orange')&target=drawAsInfinite(timeShift(servers.web01.none,'1h'))\
                   &panel=Tags&target=seriesByTag('name=http.status','dc=eu')&lineMode=staircase";
-    // Somebody puts the address of a picture of /render into the address bar, without `render`.
+    // The address of a picture from `/render`, without the word `render`, opens the page with the same graph.
     browser.open(&page(&daemon, &format!("{first}{}", others.replace('\'', "%27"))));
     browser.wait("three plots", &format!("{DRAWN} === 3"));
     browser.wait_text(".legend", "http.status;dc=eu;host=db01");
@@ -108,7 +108,7 @@ fn a_link_shows_what_it_says() {
     browser.look(1440, 1400, false);
     browser.picture("panels-light");
     browser.check_log(&[]);
-    // The same from a picture's address, through the composer and the dashboard of graphite-web.
+    // The parameters of a picture's address also work with the addresses of graphite-web's composer and dashboard.
     for way in ["composer?target=servers.db01.Requests", "dashboard/?target=servers.db01.Requests"] {
         browser.open(&page(&daemon, way));
         browser.wait_text(".legend", "servers.db01.Requests");
@@ -142,7 +142,7 @@ fn nothing_that_was_stored_becomes_html() {
     browser.check_log(&["400 (Bad Request)"]);
 }
 
-/// A mistake in a target is said and marked, what was typed stays, and Ctrl+Enter runs the corrected text.
+/// A mistake in a target is reported and marked. The typed text stays, and Ctrl+Enter runs it once it is corrected.
 #[test]
 fn a_mistake_is_marked_and_nothing_typed_is_lost() {
     let Some(browser) = Browser::start() else { return };
@@ -160,7 +160,7 @@ fn a_mistake_is_marked_and_nothing_typed_is_lost() {
     browser.press(&format!("{}{}e", Key::Home, Key::Right.to_string().repeat(7)));
     browser.press_with(Key::Control, &Key::Enter.to_string());
     browser.wait_text(".legend", "sumSeries(servers.*.cpu.user)");
-    // It completes functions and names.
+    // The editor completes functions and names.
     browser.press(&Key::End.to_string());
     browser.press_with(Key::Shift, &Key::Home.to_string());
     browser.press("servers.web01.");
@@ -170,7 +170,7 @@ fn a_mistake_is_marked_and_nothing_typed_is_lost() {
     browser.check_log(&["400 (Bad Request)"]);
 }
 
-/// Tags with their values and counts build a seriesByTag.
+/// Choosing tags and values, which are shown with counts, builds a `seriesByTag`.
 #[test]
 fn tags_build_a_target() {
     let Some(browser) = Browser::start() else { return };
@@ -217,7 +217,7 @@ fn a_live_plot_follows_and_comes_back() {
     browser.wait("no problem any more", "document.querySelector('.problem') === null");
 }
 
-/// A directory of 100,000 opens, with few elements, and its end is reached by one key.
+/// A directory of 100,000 names opens with few elements, and one key leads to its end.
 #[test]
 fn a_large_directory_opens_at_once() {
     let Some(browser) = Browser::start() else { return };
@@ -248,7 +248,7 @@ fn a_large_directory_opens_at_once() {
     browser.check_log(&[]);
 }
 
-/// From the empty page to a zoomed plot and the values read out, by keyboard alone.
+/// By keyboard alone, from the empty page to a zoomed plot whose values are read out.
 #[test]
 fn everything_works_by_keyboard() {
     let Some(browser) = Browser::start() else { return };
@@ -286,7 +286,8 @@ fn everything_works_by_keyboard() {
     browser.check_log(&[]);
 }
 
-/// Dashboards of Grafana are taken in, with their variables; what cannot be read says so; a panel goes out again.
+/// Dashboards of Grafana are imported with their variables. What cannot be read is listed, and a panel can be
+/// exported again.
 #[test]
 fn dashboards_are_imported() {
     let Some(browser) = Browser::start() else { return };
@@ -320,7 +321,7 @@ fn dashboards_are_imported() {
     browser.wait("the dialog to close", "document.querySelector('.import') === null");
     assert!(browser.url().contains("from=-30min"), "{}", browser.url());
     assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
-    // Something is dropped on the page.
+    // Drops a text on the page.
     browser.script(
         "const data = new DataTransfer(); data.setData('text/plain', '/render?target=servers.db01.Requests&from=-1h'); \
          document.querySelector('main').dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
@@ -331,7 +332,7 @@ fn dashboards_are_imported() {
     browser.check_log(&[]);
 }
 
-/// Boards are files; one that was changed is read anew.
+/// Boards are files. A file that was changed is read again.
 #[test]
 fn boards_are_read_from_files() {
     let Some(browser) = Browser::start() else { return };
@@ -364,10 +365,10 @@ fn boards_are_read_from_files() {
         "{}",
         browser.url()
     );
-    // One that comes while the list is open is shown, too.
+    // A board that is added while the list is open is shown too.
     setup.file("boards/Later.txt", "target=evil.*\n");
     browser.wait_text(".boards button", "Later");
-    // What is too much for the list is counted.
+    // Boards beyond the limit of the list are counted.
     for number in 0..501 {
         setup.file(&format!("boards/a{number:03}.txt"), "target=evil.*\n");
     }
@@ -375,7 +376,8 @@ fn boards_are_read_from_files() {
     browser.check_log(&[]);
 }
 
-/// The status shows what became of the points, and refused ones as text; without access it asks for the token.
+/// The status shows what became of the points, and refused points as text. Without access, the page asks for the
+/// token.
 #[test]
 fn the_status_is_shown() {
     let Some(browser) = Browser::start() else { return };
@@ -434,8 +436,8 @@ fn the_history_of_a_listener_is_plotted() {
     browser.check_log(&[]);
 }
 
-/// The rules are explained for a name, with an existing metric that differs and the command for it, and edited ones are tried;
-/// hostile names are text, and everything works by keyboard.
+/// For a name the page explains the rules, and shows an existing metric that differs and the command for it. Edited
+/// rules are tried. Hostile names are text, and everything works by keyboard.
 #[test]
 fn the_rules_are_explained_and_tried() {
     let Some(browser) = Browser::start() else { return };
@@ -463,7 +465,7 @@ fn the_rules_are_explained_and_tried() {
     browser.type_into("#rule-name", EVIL);
     browser.press(&Key::Enter.to_string());
     browser.wait_text(".explanation code", EVIL);
-    // By keyboard from the name: its button, and the text of the rules.
+    // By keyboard from the field of the name to its button and to the text of the rules.
     browser.press(&format!("{}{}", Key::Tab, Key::Tab));
     browser.wait("the focus", "document.activeElement.closest('.values, textarea') !== null");
     browser.script(

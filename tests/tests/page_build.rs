@@ -6,8 +6,8 @@ use std::process::Command;
 
 use plumbago_tests::counterpart;
 
-/// `page/check.mjs` finds the right types, passes the page's own tests, builds the same bytes as in `page/dist`,
-/// and finds no licence that it does not know.
+/// `page/check.mjs` checks the types, runs the page's own tests, checks that a build gives the bytes in `page/dist`,
+/// and that all licences are known.
 #[test]
 fn the_page_in_the_binary_is_what_its_sources_build_to() {
     let Some((mut node, packages)) = counterpart::node() else { return };

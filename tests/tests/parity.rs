@@ -1,4 +1,5 @@
-//! `docs/parity.md`: each row of it that says *done* or *partly* names tests that exist, each other one a reason.
+//! `docs/parity.md`: each row with the status *done* or *partly* names tests that exist. Each other row states a
+//! reason.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The names of all tests below a directory: functions behind `#[test]` or its kin, and those that a macro makes tests
-/// of, by file: `path::name`, with the path of the file below the repository.
+/// The names of all tests below a directory, as `path::name`, with the path of the file in the repository. These are
+/// functions with `#[test]` or a similar attribute, and tests that macros define.
 fn tests() -> BTreeSet<String> {
     let function = Regex::new(
         r"(?m)^\s*#\[(?:tokio::)?test[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*(?:pub )?(?:async )?fn ([a-z0-9_]+)",

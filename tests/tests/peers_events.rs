@@ -39,7 +39,7 @@ fn ready(daemon: &Daemon) -> String {
     response.body
 }
 
-/// What three daemons answer that have all events.
+/// Checks the answers of three daemons, which must all have all events.
 fn check_all(daemons: &[&Daemon]) {
     let all = events(daemons[0], &[]);
     let ids: BTreeSet<u64> = all.iter().map(|event| event["id"].as_u64().unwrap()).collect();
@@ -74,7 +74,7 @@ fn check_all(daemons: &[&Daemon]) {
     }
 }
 
-/// Puts an event into the file as a version wrote it whose events had no origin.
+/// Writes an event into the file in the format of the version whose events had no origin.
 fn old_event(setup: &Setup, what: &str) {
     std::fs::create_dir_all(setup.data()).unwrap();
     let event = json!({ "id": 1, "when": NOW - 7200, "what": what, "data": "", "tags": ["web"] });
@@ -87,7 +87,7 @@ fn events_of_all_daemons() {
     let Some(mut setups) = setups(KEYSPACE, &[0, 1, 0], NOW) else { return };
     old_event(&setups[0], "old one");
     old_event(&setups[1], "old two");
-    // It takes no events itself.
+    // This daemon accepts no events itself.
     setups[2].set("api.events_bytes", "0B");
     let [one, two, reader] = [&setups[0], &setups[1], &setups[2]].map(Setup::start);
     post(&one, "deploy", NOW - 60, &["web", "prod"]);
@@ -100,13 +100,13 @@ fn events_of_all_daemons() {
     assert!(!ready(&reader).contains("peer "), "{}", ready(&reader));
     let all = events(&reader, &[]);
 
-    // A request of a version that is not known is refused, and so is one without the token.
+    // Requests of an unknown version are refused, and so are requests without the token.
     let unknown = http::request(one.admin(), "POST", "/admin/heads", &one.authorization(), "PEQ9");
     assert_eq!(unknown.status, 503, "{unknown:?}");
     assert!(unknown.body.contains("protocol version"), "{unknown:?}");
     assert_eq!(http::post(one.admin(), "/admin/heads", "PEQ1").status, 401);
 
-    // Without one of them, the others answer what they know and say what is missing.
+    // If one daemon is missing, the others answer with the events that they know, and say what is missing.
     let address = two.admin().to_string();
     two.kill();
     for daemon in [&one, &reader] {

@@ -1,5 +1,5 @@
-//! Power cuts of the embedded store and the journal, with syncs that failed before: what was stored, and
-//! what was synced to the journal, is there at the next start.
+//! Power cuts of the embedded store and the journal after failed syncs: at the next start everything is there that
+//! was stored, and everything that was synced to the journal.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ impl Run {
         self.daemon.take().unwrap().kill();
     }
 
-    /// Sends a phase of slots, and has the store take them if it does.
+    /// Sends a phase of slots, and makes the store take them if it can.
     fn phase(&mut self) {
         for _ in 0..PHASE {
             self.daemon().set_clock(self.now());
@@ -63,13 +63,13 @@ impl Run {
         self.ask_for_flush();
     }
 
-    /// Asks for a flush and does not wait for it: it takes as long as the store refuses writes.
+    /// Requests a flush without waiting for it, because it lasts as long as the store refuses writes.
     fn ask_for_flush(&self) {
         let (admin, owner) = (self.daemon().admin(), self.daemon().authorization());
         std::thread::spawn(move || http::try_request(admin, "POST", "/admin/flush", &owner, ""));
     }
 
-    /// Waits until what was sent is in the journal and synced there, or in the store and synced there.
+    /// Waits until everything that was sent is synced, in the journal or in the store.
     fn journaled(&self) {
         let written = |counters: &Counters| counters.sum(JOURNAL_WRITTEN);
         wait_until("the points to be in the journal", || {
@@ -77,7 +77,7 @@ impl Run {
             written(&counters) >= Ledger::of(&counters).received
         });
         let syncs = || self.daemon().counters().sum("plumbago_journal_syncs_total");
-        // The first sync to end may have begun before.
+        // The first sync that ends may have begun before the point, so two must end.
         for _ in 0..2 {
             let before = syncs();
             self.daemon().put(&[Point::new("power.last", self.now(), 1.0)]);
@@ -86,14 +86,13 @@ impl Run {
         }
     }
 
-    /// Waits until the journal has dropped all but its newest segments: the store has said that it needs
-    /// no more of them.
+    /// Waits until the journal has dropped all but its newest segments, because the store no longer needs them.
     fn stored(&self) {
         self.daemon().flush();
         wait_until("the journal to be dropped", || self.segments() <= 2);
     }
 
-    /// How many segments the journal has on the disk. The gauge may be a moment old.
+    /// The number of the journal's segments on the disk. The gauge may be outdated by a moment.
     fn segments(&self) -> usize {
         let files = std::fs::read_dir(self.setup.data().join("journal")).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -163,7 +162,7 @@ fn a_failed_sync_of_the_store_loses_nothing() {
     run.cut_and_check();
 }
 
-/// The kernel calls the pages clean that a failed sync has lost, also for the next process.
+/// After a failed sync the kernel marks the lost pages as clean, and a new process sees them as clean too.
 #[test]
 fn a_failed_sync_before_a_restart_loses_nothing() {
     let mut run = Run::new();
@@ -178,7 +177,7 @@ fn a_failed_sync_before_a_restart_loses_nothing() {
     run.cut_and_check();
 }
 
-/// While syncs fail, points go on into the journal.
+/// While syncs fail, points still go into the journal.
 #[test]
 fn a_power_cut_while_syncs_fail_loses_nothing() {
     let mut run = Run::new();

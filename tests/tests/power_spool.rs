@@ -77,10 +77,10 @@ impl Run {
             daemon.counters().sum(JOURNAL_WRITTEN) >= daemon.ledger().received
         });
         let syncs = || daemon.counters().sum("plumbago_journal_syncs_total");
-        // The first sync to end may have begun before.
+        // The first sync that ends may have begun before the point, so two must end.
         for _ in 0..2 {
             let before = syncs();
-            // The same point once more.
+            // Sends the last point again.
             let last = self.slots - 1;
             daemon.put(&[Point::new(name(0), START + 60 * last, value(0, last))]);
             wait_until("the journal to be synced", || syncs() > before || self.segments() == 0);
@@ -122,7 +122,8 @@ impl Run {
 fn a_failed_sync_of_the_spool_loses_nothing() {
     let Some(mut run) = Run::new() else { return };
     let daemon = run.start();
-    // Names that are not on the server keep their points in the journal, and this is about rows.
+    // Without names on the server, points would stay in the journal. This test is about rows, so the names are
+    // created first.
     run.phase(&daemon);
     daemon.flush();
     wait_until("the rows to be sent", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);

@@ -1,5 +1,5 @@
-//! The pages of `docs/reference`, written from the program: settings, commands and metrics. Each test fails while its
-//! page is stale; with `PLUMBAGO_UPDATE=1` it renews it.
+//! The pages of `docs/reference`, written from the program: settings, commands and metrics. Each test fails if its
+//! page is out of date. With `PLUMBAGO_UPDATE=1` it writes the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -56,7 +56,7 @@ fn configuration() {
     let defaults = output(&["config", "default"]);
     let mut keys = 0;
     page += "\n## At the top of the file\n\n";
-    // The lines about the file as a whole end with an empty one.
+    // The introduction of the file ends with an empty line.
     for line in defaults.lines().skip_while(|line| !line.is_empty()) {
         let key = line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).or(Some(line));
         let key = key.and_then(|line| line.split_once(" = ")).filter(|_| !line.starts_with("# "));
@@ -153,7 +153,7 @@ fn everything() -> Setup {
     setup
 }
 
-/// Something of everything that counts on demand.
+/// Uses every feature whose metrics appear only with its first use.
 fn use_it(daemon: &Daemon) {
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs().cast_signed();
@@ -198,7 +198,7 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
             Some(format!("carbon.{program}.HOST-a.{own}"))
         };
         carbon = embedded.names().iter().filter_map(plain).collect();
-        // All rows of `serve/self_metrics`: carbon-cache's, those of a listener, and carbon-aggregator's.
+        // All metrics of `serve/self_metrics`: those of carbon-cache, of a listener, and of carbon-aggregator.
         carbon.len() >= 15 + 2 + 9
     });
     scrape(&embedded, "embedded", &mut families);
@@ -211,7 +211,7 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     assert!(setup.run(&["syncdb"]).status.success());
     setup.set("maintenance.grace", "0s").set("maintenance.settle", "0s");
     let cassandra = setup.start();
-    // A directory that is missing, so that a job has something to do.
+    // A missing directory, so that a job has something to repair.
     use_it(&cassandra);
     back_up(&mut setup, &cassandra);
     server.connect().unwrap().query(&format!("TRUNCATE {KEYSPACE}_metadata.directories")).unwrap();
@@ -223,14 +223,14 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     Some((families, carbon))
 }
 
-/// The unit that the name says.
+/// The unit in which the name of a metric ends.
 fn unit(name: &str) -> &str {
     let name = name.strip_suffix("_total").unwrap_or(name);
     let units = ["seconds", "bytes", "points", "rows", "metrics", "connections", "files", "requests"];
     units.into_iter().find(|unit| name.ends_with(&format!("_{unit}"))).unwrap_or("")
 }
 
-/// The part of the program that a name begins with.
+/// The part of the program with whose name a metric begins.
 fn part(name: &str) -> &str {
     let rest = name.strip_prefix("plumbago_").unwrap_or(name);
     let known = [
@@ -293,14 +293,15 @@ fn metrics() {
     settle("metrics.md", &page);
 }
 
-/// What the code registers by a whole name is in a scrape, so that the page misses no feature.
+/// Checks that a scrape has every metric that the code registers by a literal name, so that the page misses no
+/// feature.
 fn assert_registered(families: &Families) {
     let call = Regex::new(r#"(?:counter|gauge|histogram)\(\s*"((?:plumbago|process)_[a-z0-9_]+)""#).unwrap();
     let mut missing = BTreeSet::new();
     let mut files = vec![root().join("crates")];
     while let Some(path) = files.pop() {
         if path.is_dir() {
-            // The registry's own tests register names of their own.
+            // The registry's own tests register other names.
             let entries = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
             files.extend(entries.filter(|path| !path.ends_with("telemetry") && !path.ends_with("tests")));
         } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {

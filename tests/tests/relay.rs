@@ -25,7 +25,7 @@ pub(crate) fn balance(daemon: &Daemon, address: &str) -> BTreeMap<String, u64> {
     numbers.collect()
 }
 
-/// Waits until everything was sent. The ledger is even then.
+/// Waits until everything was sent. Then the ledger is balanced.
 pub(crate) fn wait_sent(daemon: &Daemon, address: &str) -> BTreeMap<String, u64> {
     let mut seen = BTreeMap::new();
     wait_until("the relay to have sent everything", || {
@@ -71,7 +71,7 @@ impl Carbon {
         self.process.wait();
     }
 
-    /// Waits until carbon has written just the numbers that the daemon has.
+    /// Waits until carbon has written exactly the numbers that the daemon has.
     fn wait_same(&self, daemon: &Daemon, prefix: &str, points: &[Point]) {
         let (from, until) = (points[0].timestamp - 20, points[0].timestamp + 60);
         for metric in 0..12 {

@@ -12,7 +12,7 @@ use plumbago_tests::wait::wait_until;
 use crate::relay::{balance, wait_sent};
 use crate::senders::{SECONDS, now, relayed, wait_for_points};
 
-/// Metrics, and points of each.
+/// The number of metrics, and of points of each.
 const LOAD: (usize, i64) = (200, 500);
 
 /// One point per slot, so that none replaces another.
@@ -66,7 +66,7 @@ fn points_for_a_destination_that_is_away_survive_a_kill() {
     wait_until("the warning", || readiness(&daemon).contains("\"relay\""));
     let page = readiness(&daemon);
     assert!(page.contains("\"ready\":true") && page.contains(&format!("{address} takes none")), "{page}");
-    // The writer's pause is five milliseconds; what waits in memory until then may be lost by a kill.
+    // The writer pauses for five milliseconds at a time. A kill may lose the points that wait in memory until then.
     wait_until("the points on disk", || {
         let queue = setup.data().join("relay");
         let files = walk(&queue);
@@ -101,7 +101,7 @@ fn walk(dir: &std::path::Path) -> Vec<u64> {
     sizes
 }
 
-/// A kill loses what is on its way into the destination; the last seconds are sent again.
+/// A kill of the destination loses the points that it had not read. The relay sends the last seconds again.
 #[test]
 fn a_destination_that_is_killed_misses_nothing() {
     let address = own_address();
@@ -135,7 +135,7 @@ fn a_destination_that_takes_nothing_delays_nothing_else() {
     let setup = first(&format!("line://{stuck_address},line://{}", capture.address()));
     let daemon = setup.start();
     let start = now() - 1000;
-    // More than the kernel's buffers take, with long names.
+    // More data than the kernel's buffers hold, because the names are long.
     let prefix = "long".repeat(50);
     let mut sender = daemon.sender();
     for points in &load(&prefix, start) {
@@ -172,7 +172,7 @@ fn a_full_queue_drops_its_oldest_points_and_says_so() {
     assert_eq!(seen["accepted"], seen["waiting"] + seen["dropped"], "{seen:?}");
     wait_until("the warning", || readiness(&daemon).contains("relay_dropped"));
     assert!(readiness(&daemon).contains("relay.max_bytes"), "{}", readiness(&daemon));
-    // The newest points are those that arrive.
+    // Only the newest points arrive.
     let other = second(address);
     let second = other.start();
     wait_for_points(&second, all.last().unwrap());

@@ -104,7 +104,7 @@ fn a_stop_under_load_loses_nothing_it_received() {
     daemon.stop_well();
 }
 
-/// A signal stops the daemon at any moment of its start. The moments are spread; none has to be hit exactly.
+/// A signal stops the daemon at any moment of its start. The moments vary; none has to be hit exactly.
 #[test]
 fn a_stop_is_heard_at_any_moment_of_the_start() {
     let setup = Setup::new();

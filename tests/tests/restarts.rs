@@ -1,5 +1,5 @@
-//! Restarts of Cassandra nodes that lose what they have in memory: while the daemon is not running, and again and
-//! again while it is.
+//! Cassandra nodes that lose their memory in a restart: while the daemon is not running, and repeatedly while it is
+//! running.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ const METRICS: i64 = 500;
 const POINTS: i64 = 60;
 const TABLE: &str = "unwatched.datapoints_1440p_60s_0";
 
-/// A daemon on nodes without a commit log, which have acknowledged all points. Each row is on one node.
+/// A daemon on nodes without a commit log, which have acknowledged all points. There is one copy of each row.
 fn acknowledged(nodes: usize) -> Option<(Setup, Cluster, Daemon)> {
     let cluster = cluster_for_test(nodes, &Options { heap_mib: 320, sasi: false, ..Options::default() })?;
     let mut setup = Setup::new();
@@ -105,7 +105,7 @@ fn again_and_again() {
         wait_until("rows of the living nodes to be acknowledged", || {
             counter("plumbago_sender_rows_total") - before > METRICS / 10
         });
-        // The process is ready, and says which rows wait and why.
+        // The daemon is ready, and says which rows wait and why.
         wait_until("the rows that wait to be named", || {
             let ready = http::get(daemon.admin(), "/readyz");
             ready.status == 200

@@ -40,7 +40,7 @@ fn sections(fits: &Value) -> Vec<(&str, u64)> {
     sections.map(|one| (one["section"].as_str().unwrap(), one["line"].as_u64().unwrap())).collect()
 }
 
-/// The sections of a trial that have metrics, with how many.
+/// The sections of a trial that have metrics, with the number of them.
 fn used(sections: &Value) -> Vec<(&str, u64)> {
     let sections = sections.as_array().unwrap().iter();
     let sections =
@@ -185,7 +185,7 @@ fn edited_rules_are_tried() {
     assert_eq!(other["schemas"][0]["examples"], json!(["db.x.count", "db.x.cpu"]));
     assert_eq!(other["schemas"][0]["line"], 1);
     assert!(other["warnings"][0].as_str().unwrap().contains("line 4: [db]"), "{}", other["warnings"]);
-    // The raw resolution of db.x.cpu would change, which cannot be.
+    // The raw resolution of db.x.cpu would change, which is not possible.
     assert_eq!(
         (&other["apply"]["changed"], &other["apply"]["refused"][0]["example"]),
         (&json!(10), &json!("db.x.cpu"))

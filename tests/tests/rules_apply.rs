@@ -13,7 +13,7 @@ use crate::slots::{Slots, put, shown_at, slots, windows};
 const T0: i64 = 1_700_000_040;
 const DAY: i64 = 86_400;
 
-/// Rounds of one point for each metric that are sent while nothing else happens.
+/// Rounds of one point for each metric that are sent before the change begins.
 const QUIET_ROUNDS: i64 = 5;
 
 const OLD: &str = "[all]\npattern = .*\nretentions = 60s:2d,1h:30d\n";
@@ -96,7 +96,7 @@ fn a_running_daemon_changes_its_metrics() {
     daemon.stop_well();
 }
 
-/// With `maintenance.apply_rules_every`, the daemon does it by itself; without, never.
+/// With `maintenance.apply_rules_every` the daemon applies the rules by itself. Without it, never.
 #[test]
 fn the_schedule_applies_the_rules() {
     let mut setup = setup();
@@ -142,7 +142,8 @@ fn a_directory_at_rest_is_changed_too_and_a_loss_is_said() {
     daemon.stop_well();
 }
 
-/// Killed anywhere, each metric has its old or its new settings, and every point; the same command does the rest.
+/// After a kill at any moment each metric has its old or its new settings, and every point. The same command does the
+/// rest.
 #[test]
 fn a_kill_in_the_middle_loses_nothing() {
     let mut setup = setup();
@@ -163,7 +164,7 @@ fn a_kill_in_the_middle_loses_nothing() {
             let info = setup.run_well(&["info", "--json", "web.*"]);
             info.lines().filter(|line| line.contains("10m")).count() as u64
         };
-        // Points that arrive meanwhile: a new slot, and one again.
+        // Points that arrive during the change: one in a new slot, and one for a slot that has a point.
         let more = slots([T0 - 60 * (300 + round as i64), T0]);
         names.iter().for_each(|name| put(&daemon, name, &more));
         wanted.extend(more);
@@ -225,7 +226,7 @@ fn metrics_change_under_load() {
     setup.schemas(NEW);
     let daemon = setup.start_for_commands();
     let (cpu, began) = (cpu_of(daemon.id()), std::time::Instant::now());
-    // As fast as it can be, so that much happens beside it.
+    // As fast as possible, so that many points arrive during the change.
     let mut command = setup.command(&["rules", "apply", "--rate", "0", "--json"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let child = std::thread::spawn(move || (child.wait_with_output().unwrap(), std::time::Instant::now()));

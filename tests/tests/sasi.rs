@@ -101,7 +101,7 @@ fn both_modes_answer_alike() {
     let series = sasi.render(&all[0], now - 600, now, now);
     assert_eq!(series[0].known().len(), 3, "{series:?}");
 
-    // It loads no names, but both daemons find a metric that it creates.
+    // The daemon loads no names, but both daemons find a metric that it creates.
     assert_eq!(sasi.counters().sum("plumbago_engine_metrics"), 0);
     sasi.put(&[Point::new("late.comer", now, 5.0)]);
     for daemon in [&memory, &sasi] {
@@ -126,7 +126,7 @@ fn both_modes_answer_alike() {
     drop_keyspaces(KEYSPACE);
 }
 
-/// The tree of the page works, without counts, and its search says what is missing.
+/// The page's tree works without counts, and its search says which setting it needs.
 fn the_page_is_served(sasi: &Daemon) {
     let browse = |query: &str| -> Value {
         let answer = sasi.get(&format!("/plumbago/browse?{query}"));

@@ -1,5 +1,6 @@
-//! `index.mode = "sasi"`: what KairosDB's and OpenTSDB's clients get from a daemon that has no names in memory. It takes their
-//! points, and says of everything else, in the form of their protocol, what is missing and which setting it needs.
+//! `index.mode = "sasi"`: how a daemon without names in memory answers KairosDB's and OpenTSDB's clients. It accepts
+//! their points. To everything else it answers, in the form of their protocol, that the names are missing and which
+//! setting is needed.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -56,7 +57,7 @@ fn query(now: i64) -> Value {
     })
 }
 
-/// What a daemon with names in memory answers.
+/// The answer of a daemon with names in memory.
 fn values(memory: &Daemon, now: i64) -> Vec<f64> {
     let (status, answer) = http::post_json(memory.api(), "/api/v1/datapoints/query", &query(now));
     assert_eq!(status, 200, "{answer}");
@@ -82,7 +83,7 @@ fn clients_are_told_what_is_missing() {
 
     refuses_as_kairosdb(&sasi, now);
     refuses_as_opentsdb(&sasi, now);
-    // What needs no names is there, and errors of the client stay its own.
+    // Requests that need no names are answered, and mistakes of the client have their usual errors.
     for path in [
         "/api/v1/version",
         "/api/v1/health/status",
@@ -144,7 +145,7 @@ fn refuses_as_opentsdb(sasi: &Daemon, now: i64) {
         ("GET", by_name.as_str(), ""),
         ("POST", "/api/search/lookup", lookup.as_str()),
     ] {
-        // The same on the port of its lines.
+        // The same requests on the port of OpenTSDB's lines.
         for address in [sasi.api(), sasi.address("opentsdb tcp")] {
             let answer = http::request(address, method, path, "", body);
             let error = json_of(&answer)["error"].clone();

@@ -122,7 +122,8 @@ pub(crate) fn connect(address: SocketAddr, program: &mut Guarded) -> TcpStream {
     })
 }
 
-/// Starts a daemon of the Python carbon in a directory of its own. A storage-aggregation.conf that is there is used.
+/// Starts a daemon of the Python carbon in a directory of its own. Uses the storage-aggregation.conf in the
+/// directory, if there is one.
 pub(crate) fn python_carbon(directory: &Path, program: &str, section: &str) -> Option<Guarded> {
     let mut command = counterpart::python_script(&format!("{program}.py"))?;
     let conf = directory.join("conf");

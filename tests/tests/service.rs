@@ -45,7 +45,7 @@ fn the_service_manager_is_notified_of_start_life_and_stop() {
     assert!(daemon.wait().status.success());
 }
 
-/// Without `WATCHDOG_USEC` the daemon reports its start and its stop, and no sign of life between them.
+/// Without `WATCHDOG_USEC` the daemon notifies its start and its stop, but sends no watchdog messages.
 #[test]
 fn a_daemon_without_watchdog_says_nothing_of_life() {
     let mut setup = Setup::new();
@@ -136,8 +136,8 @@ fn the_container_files_use_settings_that_exist() {
     }
 }
 
-/// The manifests fit the schemas of Kubernetes' API, of the oldest version that they name and of the newest one, and
-/// the configuration in them is valid with the environment of the image and the pod.
+/// The manifests match the schemas of Kubernetes' API, in the oldest version that they name and in the newest one.
+/// Their configuration is valid in the environment of the image and the pod.
 #[test]
 fn kubernetes_takes_the_manifests() {
     let Some(python) = counterpart::python_kubernetes() else { return };

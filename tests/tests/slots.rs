@@ -17,7 +17,7 @@ pub(crate) fn put(daemon: &Daemon, name: &str, slots: &Slots) {
     daemon.put(&slots.iter().map(|(time, value)| Point::new(name, *time, *value)).collect::<Vec<_>>());
 }
 
-/// What `/render` shows of the time before `now`.
+/// What `/render` shows of this many seconds before `now`.
 pub(crate) fn shown_at(daemon: &Daemon, name: &str, seconds: i64, now: i64) -> Slots {
     let series = daemon.render(name, now - seconds, now, now);
     let known = |(time, value): &(i64, Option<f64>)| value.map(|value| (*time, value));

@@ -1,4 +1,4 @@
-//! `plumbago test`: a point to each listener, found, read back and deleted.
+//! `plumbago test`: sends a point to each listener, finds it, reads it back and deletes it.
 
 use plumbago_tests::capture::own_address;
 use plumbago_tests::daemon::Setup;
@@ -10,7 +10,7 @@ fn listening() -> Setup {
     for listener in ["ingest.line", "ingest.udp", "ingest.pickle", "ingest.protobuf", "ingest.http", "api"] {
         setup.set(&format!("{listener}.listen"), &own_address().to_string());
     }
-    // The command asks for the admin port by its setting as well.
+    // The command finds the admin port by this setting, too.
     setup.set("admin.listen", &own_address().to_string());
     setup
 }

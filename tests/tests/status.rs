@@ -1,4 +1,4 @@
-//! `/plumbago/status`: what it tells, and who may see it.
+//! `/plumbago/status`: what it contains, and who may see it.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const NOW: i64 = 1_700_000_040;
 
-/// A request with just these headers.
+/// A request with only these headers.
 fn asked(address: SocketAddr, headers: &str) -> Response {
     asked_for(address, ("GET", "/plumbago/status", ""), headers)
 }
@@ -63,7 +63,7 @@ fn it_tells_what_became_of_the_points() {
     assert!(status["conditions"].is_array() && status["jobs"].is_array(), "{status}");
 }
 
-/// The stages of the store in a status: stage and what it holds, in their order.
+/// The stages in a status, in their order, with what the store holds of each.
 fn stages(status: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let stages = status["store"]["stages"].as_array().unwrap().iter();
@@ -180,7 +180,7 @@ fn only_this_machine_or_the_token_opens_it() {
     daemon.stop_well();
 }
 
-/// A request with just these headers.
+/// A request with only these headers.
 fn asked_for(address: SocketAddr, (method, path, body): (&str, &str, &str), headers: &str) -> Response {
     let (mut stream, length) = (TcpStream::connect(address).unwrap(), body.len());
     write!(

@@ -1,4 +1,4 @@
-//! `plumbago import-store`: what one store has comes to another one with all stages, values and counts.
+//! `plumbago import-store`: the metrics of one store reach another one with all stages, values and counts.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,7 +16,8 @@ const T0: i64 = 1_700_000_040;
 const DAY: i64 = 86_400;
 const HOUR: i64 = 3600;
 
-/// Pause between two rounds of points: a metric gets one every minute in life, and has to come to rest between two.
+/// Pause between two rounds of points. A real metric gets a point every minute, and an import needs a moment without
+/// new points.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// A store whose clock stands at `T0`.
@@ -33,7 +34,7 @@ fn setup_with(retentions: &str) -> Setup {
     setup
 }
 
-/// The configuration of a store as a file; with contact point and keyspace that of tables in Cassandra.
+/// The configuration of a store, as a file. With a contact point and a keyspace, the store is in Cassandra.
 fn other(setup: &Setup, tables: Option<(&str, &str)>) -> PathBuf {
     let path = |name: &str| setup.path().join(name);
     let mut text = format!(
@@ -142,7 +143,7 @@ fn a_killed_store_comes_with_its_journal_and_its_counts() {
     }
     assert_eq!(coarse(&daemon, "web.a.x"), windows(&wanted, HOUR));
 
-    // Both go on in the same way over the end of the open window, with a late point.
+    // Both stores go on in the same way past the end of the open window, with a late point.
     let later = slots([T0 - 500 * 60, T0 + 60, T0 + HOUR, T0 + 2 * HOUR]);
     wanted.extend(&later);
     for daemon in [&daemon, &there] {
@@ -169,7 +170,8 @@ fn to_cassandra_and_back() {
     let Some(server) = server::for_tests() else { return };
     server.drop_keyspaces(KEYSPACE).unwrap();
     let contact = server.contact_point();
-    // The points end a minute ago, because a range may not end in the future. Their last windows are open still.
+    // The points end a minute before now, because a range may not end in the future. Their last windows are still
+    // open.
     let now = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 - 660) / 60 * 60;
     let shown = |daemon: &Daemon, name: &str| {
         [shown_at(daemon, name, DAY, now + 900), shown_at(daemon, name, 29 * DAY, now + 900)]
@@ -210,7 +212,7 @@ fn to_cassandra_and_back() {
     let refused = middle.run(&["import-store", itself.to_str().unwrap()]);
     assert!(refused.status.code() == Some(2) && refused.output.contains("into itself"), "{}", refused.output);
 
-    // Back, while the daemon goes on.
+    // The way back, while the daemon goes on.
     let mut cql = server.connect().unwrap();
     let mut count =
         |table: &str| cql.query(&format!("SELECT * FROM {KEYSPACE}.{table}")).unwrap().iter().count();
@@ -221,14 +223,14 @@ fn to_cassandra_and_back() {
     let back = last.start_for_commands();
     for name in names {
         assert_eq!(shown(&back, name), [wanted.clone(), windows(&wanted, 300)], "{name}");
-        // The daemon has not stored its open windows, and they come folded from the raw slots.
+        // The daemon has not stored its open windows, so the import folds them from the raw slots.
         for (stage, until, least) in [("0", now + 600, 190), ("5m", now / 300 * 300 - 1, 35)] {
             let old = rows(&middle, name, stage, now - DAY, until);
             assert!(old.len() >= least, "{name} {stage}: {}", old.len());
             assert_eq!(rows(&last, name, stage, now - DAY, until), old, "{name} {stage}");
         }
     }
-    // Once more, by the daemon: nothing is counted twice.
+    // A second import, by the daemon, counts nothing twice.
     let again = import(&last, &itself, &[]);
     assert_eq!((&again["created"], &again["skipped"]), (&json!(0), &json!({})), "{again}");
     names.iter().for_each(|name| {
@@ -239,7 +241,7 @@ fn to_cassandra_and_back() {
     server.drop_keyspaces(KEYSPACE).unwrap();
 }
 
-/// The command is killed again and again, and with it the process that has both stores open.
+/// The command is killed again and again. Its process has both stores open.
 #[test]
 fn a_run_that_was_killed_goes_on() {
     let mut source = setup();
@@ -280,7 +282,8 @@ fn a_run_that_was_killed_goes_on() {
     daemon.stop_well();
 }
 
-/// The destination gets live points for the same metrics before and while the history comes, and is killed in between.
+/// The destination gets live points for the same metrics before and during the import of the history, and is killed
+/// during it.
 #[test]
 fn live_points_win_and_nothing_counts_twice() {
     let mut source = setup();
@@ -368,7 +371,7 @@ fn new_metrics_get_the_settings_of_the_rules_if_asked_for() {
     assert_eq!(shown_at(&daemon, "web.a.x", 10 * DAY, T0), windows(&wanted, 600));
     daemon.stop_well();
 
-    // Windows cannot be brought to another raw resolution with their counts.
+    // Windows with counts cannot be converted to another raw resolution.
     let mut finer = setup_with("10s:3d,1h:30d");
     finer.clock(T0);
     let ended = finer.run(&["import-store", "--rules", file.to_str().unwrap()]);

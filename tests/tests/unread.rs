@@ -1,4 +1,5 @@
-//! `plumbago list --unread`: metrics that nobody has read, noted to the day, over kills and restarts.
+//! `plumbago list --unread`: metrics that nobody has read. Reads are noted by the day, and the notes survive kills
+//! and restarts.
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::send::Point;
@@ -12,7 +13,7 @@ fn start(setup: &mut Setup, now: i64) -> Daemon {
     setup.clock(now).start_for_commands()
 }
 
-/// Draws a metric, and waits until that is noted.
+/// Draws a metric, and waits until the read is noted.
 fn read(daemon: &Daemon, setup: &Setup, name: &str, now: i64) {
     daemon.render(name, now - 3600, now, now);
     let noted = || {
@@ -49,7 +50,7 @@ fn metrics_that_nobody_reads_are_listed() {
     daemon.kill();
     let daemon = start(&mut setup, T0 + 50 * DAY);
     read(&daemon, &setup, "web.late", T0 + 50 * DAY);
-    // One that is deleted and made again was not read.
+    // A metric that is deleted and created again counts as unread.
     setup.run_well(&["delete", "web.deleted"]);
     daemon.put(&points(&["web.deleted", "web.young"], T0 + 50 * DAY));
     daemon.wait_names(5);
@@ -63,12 +64,12 @@ fn metrics_that_nobody_reads_are_listed() {
         assert_eq!(unread(setup, "99d"), ["web.never"]);
         assert_eq!(unread(setup, "47d"), ["web.deleted", "web.early", "web.late", "web.never", "web.young"]);
         assert_eq!(unread(setup, "50d").len(), 2);
-        // Both conditions together.
+        // The options `--unread` and `--silent` together.
         assert_eq!(setup.run_well(&["list", "--unread", "90d", "--silent", "200d", "**"]), "");
         assert_eq!(setup.run_well(&["list", "--unread", "90d", "--silent", "60d", "web.e*"]), "web.early\n");
     };
     check(&setup);
     daemon.stop_well();
-    // The same of a directory at rest.
+    // The same lists from a directory at rest.
     check(&setup);
 }

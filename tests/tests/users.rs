@@ -1,4 +1,4 @@
-//! Users of the API port: a file of a real `htpasswd`, who is let in, and a file that changes.
+//! Users of the API port: a file written by the real `htpasswd`, who is let in, and changes of the file.
 
 use nix::sys::signal::Signal;
 use plumbago_tests::counterpart;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const NOW: i64 = 1_700_000_000;
 const READ: &str = "/metrics/find?query=*";
-/// Requests that change something: method, path, body, and the status for somebody who may.
+/// Requests that change something: method, path, body, and the status for a user who is allowed to.
 const WRITES: [(&str, &str, &str, u16); 8] = [
     ("POST", "/api/v1/datapoints", r#"{"name":"m","tags":{"h":"a"},"datapoints":[[1700000000000,1]]}"#, 204),
     ("POST", "/api/put", r#"{"metric":"m","timestamp":1700000000,"value":2,"tags":{"h":"b"}}"#, 204),
@@ -21,7 +21,7 @@ const WRITES: [(&str, &str, &str, u16); 8] = [
     ("GET", "/metrics/set-metadata?metric=none&key=aggregationMethod&value=max", "", 200),
 ];
 
-/// Runs `htpasswd` on the file of users. `None` if there is none.
+/// Runs `htpasswd` on the file of users. `None` if the program is missing.
 pub(crate) fn htpasswd(setup: &Setup, arguments: &[&str]) -> Option<()> {
     let (mut command, _) = counterpart::debian("htpasswd")?;
     let output = command.current_dir(setup.path()).args(arguments).output().unwrap();
@@ -97,8 +97,8 @@ fn everything_needs_a_user() {
         assert_eq!(ask(&daemon, "GET", READ, &headers, "").status, 200);
         assert_eq!(statuses(&daemon, &headers), WRITES.map(|(.., expected)| expected), "{headers}");
     }
-    // The admin token, or the secret that stands for it, is as good as a password. A browser asks without either whether
-    // it may send.
+    // The admin token, and the secret that stands for it, count like a password. The preflight requests of browsers
+    // need neither.
     let secret = format!("{}\r\n", daemon.authorization().trim());
     assert_eq!(ask(&daemon, "GET", "/plumbago/status", &secret, "").status, 200);
     let preflight = "Origin: http://example.org\r\nAccess-Control-Request-Method: POST\r\n\
@@ -122,7 +122,7 @@ fn only_writes_need_a_user() {
     for headers in [String::new(), basic("ada", "wrong")] {
         assert_eq!(statuses(&daemon, &headers), [401; WRITES.len()]);
     }
-    // The refusals have the form of their protocols.
+    // Refusals have the form of each protocol.
     let errors: Value =
         serde_json::from_str(&ask(&daemon, WRITES[0].0, WRITES[0].1, "", WRITES[0].2).body).unwrap();
     assert!(errors["errors"][0].as_str().unwrap().contains("api.users.file"), "{errors}");
@@ -150,7 +150,7 @@ fn the_file_is_read_again() {
     htpasswd(&setup, &["-D", "users", "ada"]).unwrap();
     daemon.signal(Signal::SIGHUP);
     wait_until("the new user", || is_let_in(&eve));
-    // Its password was known before.
+    // This password was right before the file changed.
     assert!(!is_let_in(&ada));
     // A file that cannot be used changes nothing.
     htpasswd(&setup, &["-bm", "users", "mallory", "md5"]).unwrap();

@@ -1,5 +1,5 @@
-//! Verbs: the same commands on a daemon that holds the data directory and on a directory at rest; the jobs of the admin
-//! port.
+//! Verbs give the same result on a daemon that holds the data directory and on a directory at rest. Also tests the
+//! jobs of the admin port.
 
 use std::process::{Child, Stdio};
 
@@ -27,7 +27,7 @@ fn put(daemon: &Daemon, names: &[&str], timestamp: i64, value: f64) {
     daemon.put(&names.iter().map(point).collect::<Vec<_>>());
 }
 
-/// Everything that only reads, on the same data.
+/// The answers of every command that only reads, on the same data.
 fn answers(setup: &Setup) -> Vec<String> {
     let questions: [&[&str]; 11] = [
         &["list"],
@@ -92,7 +92,7 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     let rest = answers(&setup);
     assert_eq!(live, rest);
 
-    // What is not there is said, with an exit code.
+    // A command says what does not exist, and has an exit code for it.
     for (arguments, code, said) in [
         (&["info", "nobody"][..], 5, "no such metric"),
         (&["read", "nobody"], 5, "no such metric"),
@@ -116,7 +116,7 @@ fn a_point_is_written_and_rules_are_explained() {
     daemon.wait_names(1);
     let old = setup.run(&["write", "new.metric", "1", "--timestamp", "1000000000"]);
     assert!(old.status.code() == Some(1) && old.output.contains("cannot be read"), "{}", old.output);
-    // The slot of a time between two slots.
+    // For a time between two slots, the slot that contains it.
     let between = setup.run_well(&["write", "new.metric", "3", "--timestamp", &(T0 - 90).to_string()]);
     assert_eq!(between, format!("new.metric\t{}\t3\n", T0 - 120));
     let wrong = setup.run(&["write", "new metric", "1"]);
@@ -149,7 +149,7 @@ fn jobs(daemon: &Daemon) -> Vec<Value> {
     serde_json::from_str(&http::get(daemon.admin(), "/admin/jobs").body).unwrap()
 }
 
-/// A clean-up that reads a row a second, of more rows than one page has, so that it never ends by itself.
+/// A clean-up that never ends by itself: it reads one row a second, and there are more rows than fit into one page.
 fn slow_clean(setup: &Setup, daemon: &Daemon) -> Child {
     let mut command = setup.command(&["clean", "--rate", "1"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -193,7 +193,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
     let one = http::get(daemon.admin(), &format!("/admin/jobs/{id}"));
     assert!(one.status == 200 && one.body.contains("clean_rows was stopped"), "{one:?}");
 
-    // Parameters in the query, and what is wrong with them.
+    // Parameters in the query string, and messages about wrong ones.
     let started = daemon.post_admin("/admin/jobs?job=clean&dry_run=true&rate=0");
     assert_eq!(started.status, 200, "{started:?}");
     wait_until("the job to end", || jobs(&daemon).last().unwrap()["state"] == "done");

@@ -1,5 +1,5 @@
-//! Whisper files made by Python's whisper, imported and exported: `/render` and the exported files show what
-//! whisper-fetch shows.
+//! Imports whisper files that Python's whisper made, and exports them again. `/render` and the exported files show
+//! what whisper-fetch shows.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) fn name_of(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap().with_extension("").to_str().unwrap().replace('/', ".")
 }
 
-/// Compares slots bit for bit; `excused` says of a slot with a difference that it may have it.
+/// Compares slots bit for bit. `excused` tells whether a slot may differ.
 fn compare(what: &str, ours: &[Slot], theirs: &[Slot], excused: impl Fn(&Slot, &Slot) -> bool) {
     let is_same = |a: &Slot, b: &Slot| a.0 == b.0 && a.1.map(f64::to_bits) == b.1.map(f64::to_bits);
     assert_eq!(ours.len(), theirs.len(), "{what}");
@@ -65,8 +65,9 @@ fn assert_succeeds(ended: &Ended) {
     assert!(ended.status.success(), "{:?}\n{}", ended.status, ended.output);
 }
 
-/// The window that is open at `NOW` is a fold of all known slots. Whisper's lacks those of a slot of the archive before
-/// that has too few of them yet; and a factor of 0.3 is a little more in a file.
+/// Whether a slot is the window that is open at `NOW`. Ours is folded from all known slots. Whisper's value lacks
+/// slots of the finer archive that had too few known slots themselves; also, the float in a file's header is slightly
+/// above 0.3.
 fn is_open_window(step: i64, index: usize) -> impl Fn(&Slot, &Slot) -> bool {
     move |_, theirs| theirs.0 == NOW / step * step && (index > 1 || index > 0 && theirs.1.is_none())
 }
@@ -100,9 +101,9 @@ pub(crate) fn compare_rendered(
     compared
 }
 
-/// What a round trip of [`round_trip`] had.
+/// The results of [`round_trip`].
 pub(crate) struct RoundTrip {
-    /// What the first import reported.
+    /// The report of the first import.
     pub(crate) report: Value,
     /// The directory of the files.
     pub(crate) root: PathBuf,
@@ -115,7 +116,8 @@ pub(crate) struct RoundTrip {
     pub(crate) compared: usize,
 }
 
-/// Makes files, imports, renders, exports and imports them again. All of it shows what whisper-fetch shows.
+/// Makes files, imports and renders them, exports the metrics and imports the exported files. The results must be
+/// what whisper-fetch shows each time.
 pub(crate) fn round_trip(setup: &Setup, whisper: &mut WhisperFiles, count: usize) -> RoundTrip {
     let root = setup.path().join("whisper");
     let retentions = whisper.make(&root, count, 1, NOW);
@@ -177,7 +179,7 @@ fn live_points_complete_imported_windows() {
         let point = |time: i64| (time, (time % 977) as f64 / 4.0);
         let points =
             |from: i64, until: i64| (from / 10..until / 10).map(|slot| point(slot * 10)).collect::<Vec<_>>();
-        // The daemon gets the last points before the import, too, and those after it.
+        // The daemon also gets the last points before the import, and the points after it.
         let (begin, live, end) = (NOW - 3500, NOW - 250, NOW + 1500);
         let daemon = setup.start();
         send(&daemon, &points(live, NOW));
@@ -222,7 +224,7 @@ fn live_points_complete_imported_windows() {
                     ours,
                     slots,
                     |ours, theirs| {
-                        // Sums may round in another order.
+                        // Sums may differ by rounding, because of another order.
                         let (Some(a), Some(b)) = (ours.1, theirs.1) else { return false };
                         (a - b).abs() <= 1e-9 * b.abs()
                     },
@@ -285,7 +287,7 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     let root = root.to_str().unwrap();
     let report = import(&setup, &["--dry-run", "--tagged-names", names.to_str().unwrap(), root]);
     assert_eq!((&report["created"], &report["skipped"]["tagged"]), (&json!(1), &Value::Null), "{report}");
-    // Any server with Graphite's tags has the names.
+    // Any server with Graphite's tag API knows the names.
     let mut other = Setup::new();
     let web = other.clock(NOW).start();
     web.put(&[Point::new(tagged, NOW, 1.0)]);
@@ -329,7 +331,7 @@ fn several_trees_of_a_metric_are_merged_and_changed_files_come_again() {
     assert_eq!(known(&setup)[0], (slot(300), 7.0));
 }
 
-/// A running daemon gets the points of carbon, too, while the files are imported: each counts once.
+/// A running daemon also gets carbon's points while the files are imported. Each point counts once.
 #[test]
 fn a_running_daemon_imports_beside_live_points() {
     let archives = [(10, 360), (60, 240), (600, 200)];
@@ -358,7 +360,7 @@ fn a_running_daemon_imports_beside_live_points() {
             sent.set(sent.get() + all.len() as u64);
         }
     };
-    // Both get the points from here on: half of them before the first import, half while it runs.
+    // From here on both get the points: one half before the first import, the other half during it.
     live(NOW - 700, NOW);
     let end = NOW + 900;
     let mut command = setup.command(&["import-whisper", "--json", "--workers", "2", root.to_str().unwrap()]);
@@ -389,7 +391,7 @@ fn a_running_daemon_imports_beside_live_points() {
                     &ours,
                     slots,
                     |ours, theirs| {
-                        // Whisper's factor of 0.5 hides what has few slots.
+                        // Whisper's factor of 0.5 hides windows with few slots.
                         theirs.1.is_none() && ours.0 < NOW - 2400 || ours.0 == end / step * step
                     },
                 );
@@ -402,7 +404,7 @@ fn a_running_daemon_imports_beside_live_points() {
     daemon.stop_well();
 }
 
-/// An import that is killed leaves whole metrics, and the same command goes on with the others.
+/// After a kill, an import has stored only whole metrics. The same command continues with the others.
 #[test]
 fn a_killed_import_goes_on() {
     let mut setup = Setup::new();
@@ -430,7 +432,7 @@ fn a_killed_import_goes_on() {
     daemon.stop_well();
 }
 
-/// The same on Cassandra, where the tables of a file's retention have to be there.
+/// The same on Cassandra, where the tables for a file's retention must exist.
 #[test]
 fn cassandra_shows_what_whisper_shows() {
     const KEYSPACE: &str = "whisper_import";
@@ -461,7 +463,7 @@ fn cassandra_shows_what_whisper_shows() {
     let daemon = setup.start();
     setup.set("admin.listen", &daemon.admin().to_string());
     compare_rendered(&daemon, &root, &retentions, &paths, &theirs);
-    // In the daemon, a second time: nothing is counted twice.
+    // A second import, by the daemon, counts nothing twice.
     let again = import(&setup, &["--again", root.to_str().unwrap()]);
     assert_eq!((&again["created"], &again["skipped"]), (&json!(0), &json!({})), "{again}");
     compare_rendered(&daemon, &root, &retentions, &paths, &theirs);

@@ -1,6 +1,6 @@
-//! `plumbago repair windows` on a real Cassandra: windows of a writer whose data directory is lost, points that
-//! reached two writers of one replica, and values that another writer replaced. Afterwards every window equals
-//! the model.
+//! `plumbago repair windows` on a real Cassandra, after three kinds of trouble: a writer's data directory is lost,
+//! points reached two writers of one replica, and another writer replaced values. Afterwards every window equals the
+//! model.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ const METHODS: [&str; 10] =
     ["average", "sum", "min", "max", "last", "avg_zero", "count", "absmax", "absmin", "median"];
 const SEEDS: u64 = 3;
 
-/// The raw slots of all metrics, as the last value of each.
+/// The raw slots of all metrics, with the last value of each slot.
 type Model = BTreeMap<String, BTreeMap<i64, f64>>;
 
 fn aggregation() -> String {
@@ -160,7 +160,7 @@ impl Run {
         ended.output
     }
 
-    /// Sends everything, with a kill and a lost directory in the middle. Returns both writers.
+    /// Sends all points, with a kill and the loss of a data directory in the middle. Returns both writers.
     fn send(&mut self) -> [Daemon; 2] {
         let [mut first, second] = [0, 1].map(|n| self.setups[n].start());
         assert_eq!(run_job(&second, "repair_new_writer")["windows"], 0);
@@ -209,13 +209,13 @@ fn repaired_windows_equal_the_model() {
             );
         }
 
-        // Windows that ended only lately are left alone.
+        // Windows that ended a short time ago are left alone.
         let early = run.repair(0, &["--from", &START.to_string(), "--until", &END.to_string(), "--dry-run"]);
         assert!(early.contains("wrong"), "{early}");
         let later = END + 200;
         daemons.iter().for_each(|daemon| daemon.set_clock(later));
 
-        // By itself, for the windows that were open when the writer id was drawn.
+        // The job repairs by itself the windows that were open when the writer id was drawn.
         let report = run_job(first, "repair_new_writer");
         assert!(report["done"]["corrected"].as_u64().unwrap() > 0, "{report}");
         assert_eq!(differences(first, &run.model, "lost"), Vec::<String>::new(), "seed {seed}");
@@ -230,7 +230,7 @@ fn repaired_windows_equal_the_model() {
         for daemon in &daemons {
             assert_eq!(differences(daemon, &run.model, ""), Vec::<String>::new(), "seed {seed}: {all}");
         }
-        // Nothing is left to do, for either of them, and with none of them running.
+        // There is nothing left to repair, for either writer and with none of them running.
         let again = run.repair(1, &[]);
         assert!(!again.contains("corrected"), "{again}");
         daemons.into_iter().for_each(|daemon| drop(daemon.stop_well()));

@@ -55,7 +55,7 @@ fn lines_mean_what_they_mean_to_carbon() {
         let bytes = text.replace('N', &name).into_bytes();
         wire.send_line(&bytes, bytes.len());
         wire.expect("line", &name, &bytes, *differs);
-        // The same, byte by byte and with another name.
+        // The same bytes one by one, with another name.
         let name = format!("drip{index}");
         let bytes = text.replace('N', &name).into_bytes();
         wire.send_line(&bytes, 1);
@@ -96,7 +96,7 @@ fn pickles_mean_what_they_mean_to_carbon() {
     assert!(frames.len() > 90, "{frames:?}");
     let mut stream = TcpStream::connect(wire.daemon.address("pickle tcp")).unwrap();
     for (index, (_, frame)) in frames.iter().enumerate() {
-        // All over one connection. Some are sent in small pieces, which split the length and the body.
+        // All frames over one connection. Some are sent in small pieces, which split the length and the body.
         for piece in frame.chunks(if index % 3 == 0 { 3 } else { frame.len() }) {
             stream.write_all(piece).unwrap();
         }

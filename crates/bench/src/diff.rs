@@ -12,7 +12,7 @@ use crate::{BenchError, Client};
 /// The percentiles of a summary.
 const PERCENTILES: [f64; 5] = [50.0, 75.0, 90.0, 99.0, 99.9];
 
-/// The address of a server: `http://HOST:PORT` with a path before `/render`, or without.
+/// The address of a server: `http://HOST:PORT`, optionally followed by a path that stands before `/render`.
 #[derive(Debug)]
 pub struct Side {
     client: Client,
@@ -39,7 +39,7 @@ impl Side {
         Ok(Self { client: Client::new(host), prefix })
     }
 
-    /// Renders a target, and returns its series and the time that took in milliseconds.
+    /// Renders a target. Returns its series, and how long the request took in milliseconds.
     fn render(&self, target: &str, from: &str, until: &str) -> Result<(Rendered, f64), BenchError> {
         let query =
             [("target", target), ("from", from), ("until", until), ("format", "json"), ("noCache", "1")];
@@ -89,7 +89,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// The part of the timestamps at which the values differ.
+    /// The share of the compared timestamps at which the values differ, from 0 to 1.
     pub fn share(&self) -> f64 {
         if self.compared == 0 { 0.0 } else { self.different as f64 / self.compared as f64 }
     }
@@ -182,7 +182,7 @@ fn difference(target: &str, a: &Rendered, b: &Rendered, threshold: f64) -> Diffe
     found
 }
 
-/// The relative gap of two values, from 0 to 1: 1 if only one is known, `None` if none is.
+/// The relative gap of two values, from 0 to 1: 1 if only one of them is known, `None` if neither is.
 fn gap(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     match (a, b) {
         (None, None) => None,

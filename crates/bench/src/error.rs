@@ -32,12 +32,12 @@ pub enum BenchError {
     /// The spawned daemon ended before it was ready.
     #[error("the daemon ended while starting ({0}); its messages are above")]
     Ended(std::process::ExitStatus),
-    /// A guard against waiting for ever went off.
+    /// Something did not happen within its time limit.
     #[error("timed out after {seconds} s while waiting {what}")]
     Timeout {
-        /// What did not happen, like `for the daemon to stop`.
+        /// What was waited for, like `for the daemon to stop`.
         what: &'static str,
-        /// How long it was waited for.
+        /// How long the wait was, in seconds.
         seconds: u64,
     },
 }

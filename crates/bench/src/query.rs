@@ -8,7 +8,7 @@ use crate::http::encode;
 use crate::load::names::{self, Shape};
 use crate::{BenchError, Client};
 
-/// Requests of a query that are made whatever the time limit says.
+/// Requests that are made for each query even if the time limit is over.
 const REQUESTS_MIN: usize = 3;
 
 /// How often to repeat each query.
@@ -150,7 +150,7 @@ fn time(client: &Client, query: &Query, repeat: Repeat) -> Result<Timing, BenchE
     })
 }
 
-/// The smallest value that at least `share` (0…1) of the sorted values do not exceed; NaN for none.
+/// The smallest value that at least `share` (0 to 1) of the sorted values do not exceed; NaN if there are no values.
 fn percentile(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)

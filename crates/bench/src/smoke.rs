@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::BenchError;
 use crate::http::{Client, encode};
 
-/// Pause between two looks.
+/// Pause between two requests to the API.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,12 +42,12 @@ pub struct Probe {
     pub value: f64,
 }
 
-/// How long it took from the sending on, in seconds.
+/// How long the point took to appear, in seconds since it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Times {
-    /// Until `/metrics/find` had the name.
+    /// Time until `/metrics/find` returned the name.
     pub found: f64,
-    /// Until `/render` had the value.
+    /// Time until `/render` returned the value.
     pub read: f64,
 }
 
@@ -91,7 +91,7 @@ fn send(way: Way, listener: SocketAddr, probe: &Probe) -> std::io::Result<()> {
     stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
     stream.write_all(&bytes)?;
     if way == Way::Http {
-        // A connection that is closed before the answer might be taken for one that broke.
+        // The server could take a connection that closes before the answer for a broken one.
         stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
         stream.read_to_end(&mut Vec::new())?;
     }
@@ -152,7 +152,7 @@ fn is_found(api: &Client, probe: &Probe) -> Result<bool, BenchError> {
 }
 
 fn is_read(api: &Client, probe: &Probe) -> Result<bool, BenchError> {
-    // The slot may be as long as an hour; its time is the multiple before the point.
+    // A slot may last an hour, and its timestamp is its start, which is before the point.
     let (from, until) = (probe.timestamp.saturating_sub(3600), probe.timestamp.saturating_add(1));
     let query =
         format!("/render?format=json&noCache=1&target={}&from={from}&until={until}", encode(&probe.name));

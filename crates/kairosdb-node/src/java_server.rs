@@ -58,7 +58,7 @@ impl JavaServer {
         self.wait(|| answers(address, path))
     }
 
-    /// Waits until something holds.
+    /// Waits until `ready` returns true.
     ///
     /// # Errors
     ///
@@ -106,8 +106,8 @@ impl Drop for JavaServer {
     }
 }
 
-/// The jars that a profile of a POM names, downloaded into an area of the cache if they are missing. `name` tells their
-/// version.
+/// The jars that a profile of a POM names, downloaded into an area of the cache if they are missing. `name` is the
+/// directory in that area and contains the version.
 ///
 /// # Errors
 ///

@@ -17,13 +17,13 @@ const AREA: &str = "kairosdb";
 pub enum Backend<'a> {
     /// In an H2 of its own, which is empty at the start.
     H2,
-    /// In a keyspace of a Cassandra, which it makes if there is none.
+    /// In a keyspace of a Cassandra. KairosDB creates the keyspace if it is missing.
     Cassandra {
         /// The server.
         server: SocketAddr,
         /// The keyspace.
         keyspace: &'a str,
-        /// `MILLISECONDS` or `SECONDS`: how a keyspace that it makes counts the time within a row.
+        /// `MILLISECONDS` or `SECONDS`: the unit of the times within a row, in a keyspace that KairosDB creates.
         row_time_unit: &'a str,
     },
 }
@@ -79,7 +79,8 @@ impl KairosDb {
         Ok(Self { server, class_path, heap, http, telnet })
     }
 
-    /// Writes all points to a file with its own `export`. Only on a Cassandra: H2 belongs to one process.
+    /// Writes all points to a file with KairosDB's own `export`. This works only on a Cassandra: a second process
+    /// cannot open H2.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl KairosDb {
         self.http
     }
 
-    /// The address of its lines.
+    /// The address of the port for lines.
     pub fn telnet(&self) -> SocketAddr {
         self.telnet
     }
@@ -130,7 +131,8 @@ fn version() -> &'static str {
     pinned.map_or("", |(version, _)| version)
 }
 
-/// What differs from the defaults, which are in `kairosdb.conf` in its jar: a file of that name here would hide them.
+/// The settings that differ from the defaults. The defaults are in the `kairosdb.conf` of KairosDB's jar; a file of
+/// that name here would hide them.
 fn configuration(http: SocketAddr, telnet: SocketAddr, backend: Backend<'_>) -> String {
     let store = match backend {
         Backend::H2 => H2.to_owned(),
@@ -174,7 +176,7 @@ const HEAP_MIB: u32 = 384;
 /// Arguments of Java, beside the size of its heap.
 const JAVA: [&str; 4] = [
     "-XX:+UseSerialGC",
-    // H2 keeps local times, and loses an hour where a clock is put back.
+    // H2 stores local times. In another zone it would lose the hour that is repeated when clocks are put back.
     "-Duser.timezone=UTC",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
     "--add-opens=java.base/java.util=ALL-UNNAMED",

@@ -113,7 +113,8 @@ fn make_tables(directory: &Path, home: &Path) -> Result<(), NodeError> {
     Err(NodeError::io("making OpenTSDB's tables")(std::io::Error::other(said)))
 }
 
-/// Arguments of Java: for short runs, where a fast start counts, not the speed afterwards. HBase reaches into the packages.
+/// Arguments of Java for short runs, where a fast start matters more than speed afterwards. HBase needs the opened
+/// packages.
 const JAVA: [&str; 14] = [
     "-Xmx384m",
     "-XX:+UseSerialGC",

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 
-/// Shortest secret that is taken from a file; a shorter one was cut off.
+/// Shortest secret that is accepted from a file. A shorter one means that the file was cut off.
 const LENGTH_MIN: usize = 32;
 
 /// The file with the secret.
@@ -19,8 +19,8 @@ pub(crate) fn path(data_dir: &Path) -> PathBuf {
     data_dir.join("admin-secret")
 }
 
-/// Returns the secret. Makes a new one if the file is missing or damaged, and takes the file away from
-/// other users if they can read it.
+/// Returns the secret. Makes a new one if the file is missing or damaged. If other users can read the file, removes
+/// their permission.
 pub(crate) fn load_or_create(data_dir: &Path) -> anyhow::Result<String> {
     let path = path(data_dir);
     let failed = || format!("{}: the secret of the admin port", path.display());
@@ -40,8 +40,7 @@ pub(crate) fn load_or_create(data_dir: &Path) -> anyhow::Result<String> {
     Ok(secret)
 }
 
-/// What a command has to know to use the daemon's admin port: `admin.token`, or the secret of the data
-/// directory.
+/// The token that a command sends to the admin port: `admin.token`, or the secret of the data directory.
 pub(crate) fn for_requests(config: &Config) -> anyhow::Result<String> {
     if !config.admin.token.is_empty() {
         return Ok(config.admin.token.clone());

@@ -4,11 +4,11 @@ use crate::metadata::{Kind, Metadata, tree};
 
 /// What one crate of this repository may use.
 struct Layer {
-    /// Without the `plumbago-` in front.
+    /// Name without the prefix `plumbago-`.
     name: &'static str,
-    /// Crates of this repository, in the code.
+    /// Crates of this repository that its code may use.
     uses: &'static [&'static str],
-    /// Further crates of this repository, in tests and benchmarks.
+    /// Further crates of this repository that its tests and benchmarks may use.
     tests_use: &'static [&'static str],
 }
 
@@ -60,7 +60,7 @@ const LAYERS: &[Layer] = &[
 /// Helpers for tests, which every crate's tests may use: crashes, full disks, waiting for a condition.
 const TEST_HELPERS: &str = "tests";
 
-/// A crate from outside that only some crates may use directly in their code. Tests may use all.
+/// A crate from outside that only some crates may use directly in their code. All tests may use it.
 struct Restricted {
     name: &'static str,
     users: &'static [&'static str],

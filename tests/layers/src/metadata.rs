@@ -65,8 +65,7 @@ impl From<Option<String>> for Kind {
 }
 
 impl Metadata {
-    /// Runs `cargo metadata` in a directory of the workspace, for the host platform. Crates that have not been
-    /// downloaded yet are.
+    /// Runs `cargo metadata` in a directory of the workspace, for the host platform. Downloads missing crates.
     ///
     /// # Errors
     /// The message of `cargo`, if it cannot be run or the lock file is not up to date.
@@ -93,7 +92,7 @@ pub struct Built {
     pub version: String,
     /// SPDX expression; empty if the manifest has none.
     pub licence: String,
-    /// Where it comes from, if not from crates.io: a path or an address.
+    /// The path or the address that the package comes from; `None` for crates.io.
     pub origin: Option<String>,
 }
 

@@ -12,9 +12,9 @@ pub enum Item {
 /// A fenced block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The line of the opening fence, from 1.
+    /// The line number of the opening fence, counted from 1.
     pub line: usize,
-    /// What stands behind the fence.
+    /// The text behind the opening fence.
     pub info: String,
     /// The lines between the fences.
     pub text: String,
@@ -23,10 +23,10 @@ pub struct Block {
 /// What a block is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Commands that end by themselves; whether to repeat them until they print what is shown, and the exit code of the
-    /// last one.
+    /// Commands that end by themselves. The first field tells whether to repeat them until they print what is shown,
+    /// the second is the exit code of the last one.
     Commands(bool, i32),
-    /// Commands of which the last one stays in the terminal of this name.
+    /// Commands of which the last one keeps running in the terminal of this name.
     Terminal(String),
     /// The content of a file.
     File(String),

@@ -16,14 +16,14 @@ use crate::child::Guarded;
 use crate::daemon::binary;
 use crate::wait::{wait_ok, wait_until};
 
-/// Where the guides put files on a real machine, and where they are below the directory of the test.
+/// Directories of a real machine that the guides use. A test has each of them below its own directory instead.
 const PLACES: &[&str] = &["/etc/plumbago", "/var/lib/plumbago", "/opt/graphite", "/etc/carbon"];
 
-/// Runs each command with the directory and the variables that the one before has left.
+/// A command starts with the directory and the variables that the previous one left.
 const SHELL: &str = "if [ -f \"$STATE\" ]; then . \"$STATE\"; fi\n";
 const LEAVE: &str = "\ncode=$?; { export -p; printf 'cd %q\\n' \"$PWD\"; } > \"$STATE\"; exit $code\n";
 
-/// A directory, programs on the path, and terminals.
+/// A directory, programs on the path, and terminals in which programs run.
 #[derive(Debug)]
 pub struct Reader {
     directory: TempDir,
@@ -55,7 +55,8 @@ impl Reader {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// Does what a part of a page says, and compares. Panics with `what` and the line if something else is seen.
+    /// Does what a part of a page says, and compares the output. Panics with `what` and the line if the output
+    /// differs.
     pub fn follow(&mut self, what: &str, item: &Item) {
         match item {
             Item::Block(block) => self.block(&format!("{what}:{}", block.line), block),
@@ -123,7 +124,7 @@ impl Reader {
         Err(format!("$ {}\nprinted\n{output}\nand not\n{}", shown.command, shown.output))
     }
 
-    /// Starts a command that stays, and waits for what it prints first.
+    /// Starts a command that keeps running, and waits for its first output.
     fn terminal(&mut self, at: &str, name: &str, shown: &Shown) {
         self.started += 1;
         let log = self.path().join(format!("terminal-{name}-{}.log", self.started));
@@ -163,7 +164,8 @@ impl Reader {
         command
     }
 
-    /// A text of the guide for this machine: no other user, and files below the directory of the test.
+    /// Adapts a text of the guide to the test: commands run as this user, and files are below the directory of the
+    /// test.
     fn here(&self, text: &str) -> String {
         let text = text
             .replace("sudo -u plumbago ", "")
@@ -174,7 +176,7 @@ impl Reader {
         })
     }
 
-    /// An output of this machine as the guide shows it.
+    /// Adapts an output of the test to the guide: the reverse of [`Self::here`].
     fn there(&self, text: &str) -> String {
         let root = self.path().display().to_string();
         text.replace(&format!("{root}/here"), "/home/you").replace(&root, "")
@@ -190,7 +192,7 @@ impl Default for Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         for process in self.terminals.values() {
-            // The programs that a script has started, too.
+            // Also ends the programs that a script has started.
             let _ = killpg(Pid::from_raw(process.id().cast_signed()), Signal::SIGKILL);
         }
     }
@@ -200,7 +202,7 @@ fn places() -> impl Iterator<Item = String> {
     PLACES.iter().map(|place| (*place).to_owned())
 }
 
-/// Whether the output is the shown one, or begins with it.
+/// Whether the output matches the shown one. Unless `whole`, it only has to begin with the shown one.
 fn matches(shown: &str, output: &str, whole: bool) -> bool {
     let line = |line: &str| match line.trim_end() {
         "…" => "(?:.*\n)*?".to_owned(),

@@ -1,5 +1,5 @@
-//! A bare client: prepared statements sent through the driver and nothing else. It is the upper limit with which
-//! the daemon's figures are compared.
+//! A bare client, which only sends prepared statements through the driver. The daemon's figures are compared with it
+//! as the upper limit.
 
 use futures::StreamExt;
 use plumbago_cassandra_node::Cluster;

@@ -20,7 +20,7 @@ const START: i64 = 1_900_000_000 / 86_400 * 86_400;
 #[test]
 #[ignore = "a figure"]
 fn bytes_of_a_row() {
-    // By default a flush uses LZ4, and only a compaction the compression of the table.
+    // By default a flush compresses with LZ4, and only a compaction uses the compression of the table.
     let more = vec!["flush_compression: table".to_owned()];
     let options = Options { heap_mib: 2048, quick: false, more, ..Options::default() };
     let Some(mut node) = server::cluster_for_test(1, &options) else { return };

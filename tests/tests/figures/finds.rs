@@ -61,7 +61,7 @@ fn globs_by_index_beside_biggraphite() {
     let runtime = runtime();
     let ours = store(&runtime, &node, "finds");
     create(&runtime, &ours, &names(metrics / METRICS_PER_HOST));
-    // Names in files rather than in memory, as on a server that has been running for a while.
+    // The names must be in files of the server, not in its memory, as after a long run.
     drop(ours);
     node.node(0).stop();
     node.start_all().unwrap();

@@ -64,7 +64,7 @@ fn config(node: &Cluster, keyspace: &str) -> Config {
     Config { contact_points: node.contact_points(), keyspace: keyspace.to_owned(), ..Config::default() }
 }
 
-/// The number in the environment variable, or the default.
+/// The number in the environment variable, or `usual`.
 fn amount(of: &str, usual: usize) -> usize {
     std::env::var(format!("PLUMBAGO_FIGURES_{of}")).map_or(usual, |given| given.parse().unwrap())
 }

@@ -21,7 +21,7 @@ use serde_json::Value;
 const NOW: i64 = 1_790_000_040;
 /// Longest time between two frames, in milliseconds, that still looks smooth.
 const FRAME_MAX: f64 = 33.0;
-/// Points that are sent at once.
+/// Number of points that are sent in one write.
 const PART: usize = 100_000;
 
 /// The rows of the table so far.
@@ -56,8 +56,8 @@ fn open(browser: &Browser, daemon: &Daemon, state: &str) {
     browser.open(&format!("http://{}/{state}", daemon.api()));
 }
 
-/// Runs the body of an async function in the page, and returns what it returns. `await frame()` is the time at which the next
-/// frame begins; what was there then has been painted when another one begins.
+/// Runs the body of an async function in the page, and returns its result. `await frame()` gives the time at which
+/// the next frame begins. A change is painted when the frame after that one begins.
 fn in_page(browser: &Browser, body: &str) -> Value {
     let frame = "const frame = () => new Promise(requestAnimationFrame);";
     browser.script(&format!("return (async () => {{ {frame} {body} }})()"))
@@ -79,7 +79,7 @@ fn sorted(list: &Value) -> Vec<f64> {
     numbers
 }
 
-/// The number that so many percent of a sorted list do not exceed.
+/// The smallest number of a sorted list that is not exceeded by this percentage of the list.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
 }

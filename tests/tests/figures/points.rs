@@ -118,7 +118,7 @@ fn a_full_spool_drains() {
     let first = hour(0);
     // One flush per hour, after all of its points.
     setup.set("engine.flush_interval", "1d");
-    // As after a long outage: many rows are spooled before the first is sent.
+    // Like after a long outage: many rows are spooled before the first one is sent.
     let daemon = setup.set("spool.linger", "1m").clock(first).start();
     created(&daemon, &names, first - 60);
     let bare = Bare::connect(&node, config(&node, "drain"));

@@ -98,7 +98,7 @@ pub(super) fn seconds_of(address: SocketAddr, path: &str) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// The median of some rounds, after one to warm up.
+/// The median of some rounds. One more round before them is for warming up.
 fn median(mut once: impl FnMut() -> f64) -> f64 {
     once();
     median_and_worst(&mut (0..ROUNDS).map(|_| once()).collect::<Vec<_>>()).0

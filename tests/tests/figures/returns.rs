@@ -19,8 +19,8 @@ const EVERY: Duration = Duration::from_secs(5);
 /// How often the node is restarted.
 const RESTART: Duration = Duration::from_secs(30);
 
-/// Three nodes with a copy of each row and no commit log; one is killed every 30 seconds. The age is that of the
-/// newest row of one metric, read at `QUORUM` each half second.
+/// Three nodes with a copy of each row and no commit log. One of them is killed every 30 seconds. The measured age is
+/// that of the newest row of one metric, read at `QUORUM` every half second.
 #[test]
 #[ignore = "a figure"]
 fn a_node_that_restarts_every_30_seconds() {
@@ -102,7 +102,7 @@ fn age_of_the_newest(cluster: &Cluster) -> Option<i64> {
         "SELECT id FROM returns_metadata.metrics_metadata WHERE name = 'returns.m7'",
     );
     let id = uuid::Uuid::from_slice(id.ok()?.iter().next()?.bytes(0)?).ok()?;
-    // A partition has 2000 slots. The newest row is in that of now or in the one before.
+    // A partition has 2000 slots. The newest row is in the partition of the current time or in the one before.
     let span = 2000 * 5 * 1000;
     let part = now() * 1000 / span * span;
     [part, part - span].into_iter().find_map(|part| {

@@ -1,5 +1,5 @@
-//! Measures `plumbago rules apply` beside a steady stream of points, and afterwards compares what the stages have with what
-//! was sent.
+//! Measures `plumbago rules apply` during a steady stream of points. Afterwards compares what the stages have with
+//! what was sent.
 //!
 //! `PLUMBAGO_FIGURES_RULES` is the number of metrics (100,000).
 
@@ -23,7 +23,7 @@ use crate::slots::{Slots, shown_at, windows};
 const OLD: &str = "[all]\npattern = .*\nretentions = 1s:2h,1m:2d\n";
 const NEW: &str = "[all]\npattern = .*\nretentions = 1s:3h,10s:1d,1m:7d\n";
 const SUMS: &str = "[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n";
-/// Points per second, unless there are fewer metrics: none gets two points in a second.
+/// Points per second. With fewer metrics than that it is lower, because no metric gets two points in a second.
 const RATE: usize = 100_000;
 const CONNECTIONS: usize = 5;
 /// Number of portions per second in which points are sent.
@@ -50,14 +50,14 @@ fn now() -> i64 {
 
 /// A stream of points at a constant rate: the metrics take turns.
 struct Stream {
-    /// Points of a portion; the number of metrics is a multiple of it.
+    /// Points per portion. The number of metrics is a multiple of it.
     portion: usize,
     metrics: usize,
     /// The second of the first portion.
     first: i64,
     sent: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
-    /// Ends with the number of portions, and how far the sender was behind at most.
+    /// Returns the number of portions, and the longest delay of the sender.
     sender: JoinHandle<(usize, Duration)>,
 }
 
@@ -86,7 +86,7 @@ impl Stream {
         Self { portion, metrics, first, sent, over, sender }
     }
 
-    /// Ends it. Returns the seconds in which a metric got a point.
+    /// Stops the stream. Returns a function that gives the seconds in which a metric got a point.
     fn end(self) -> impl Fn(usize) -> BTreeSet<i64> {
         self.over.store(true, Ordering::SeqCst);
         let (portions, behind) = self.sender.join().unwrap();
@@ -99,7 +99,7 @@ impl Stream {
     }
 }
 
-/// Processor time of the daemon for each point while something happens.
+/// Processor time that the daemon needs for each point in a period.
 struct Cost {
     seconds: f64,
     /// Seconds for a million points.
@@ -131,7 +131,7 @@ fn apply(setup: &Setup, arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// How many metrics have other settings than the rules.
+/// The number of metrics whose settings are not those of the rules.
 fn left(setup: &Setup) -> u64 {
     let answer = apply(setup, &["--dry-run"]).wait_with_output().unwrap();
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
@@ -150,7 +150,7 @@ fn create(daemon: &Daemon, metrics: usize, second: i64) {
     wait_until("the metrics to be created", known);
 }
 
-/// The points that are missing, doubled or wrong in a stage of a metric.
+/// The points of a stage of a metric that are missing, doubled or wrong.
 fn differences(daemon: &Daemon, metric: usize, wanted: &Slots, at: i64) -> usize {
     let stages = [(3 * 3600 - 60, 1), (20 * 3600, 10), (5 * 86_400, 60)];
     let differs = |(seconds, resolution): (i64, i64)| {
@@ -173,7 +173,7 @@ fn rules_are_applied_beside_points() {
     let created = now() - 10;
     create(&daemon, metrics, created);
     let stream = Stream::start(&daemon, metrics, portion);
-    // A part of the cost of points is that of their flushes.
+    // Flushes are a part of the cost of points.
     wait_until("points to be flushed", || daemon.ledger().stored >= metrics as u64);
     println!("\n{metrics} metrics, {} points per second", portion * PORTIONS);
     let quiet = Cost::of(&daemon, &stream, || std::thread::sleep(MEASURED));
@@ -184,7 +184,7 @@ fn rules_are_applied_beside_points() {
     let beside = Cost::of(&daemon, &stream, || {
         let mut child = apply(&setup, &[]);
         std::thread::sleep(MEASURED);
-        // Fails if it has ended, which is as good.
+        // The command may have ended already, which is as good.
         let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT);
         child.wait().unwrap();
     });

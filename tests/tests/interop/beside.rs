@@ -1,4 +1,4 @@
-//! BigGraphite and our store on the same pair of keyspaces.
+//! BigGraphite and our store on the same two keyspaces.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -31,7 +31,7 @@ impl Beside {
         Self::made_by_biggraphite_on(server::for_tests()?.socket(), keyspace, retentions)
     }
 
-    /// The same on the given server.
+    /// Like [`Self::made_by_biggraphite`], on the given server.
     pub(crate) fn made_by_biggraphite_on(
         server: SocketAddr,
         keyspace: &str,
@@ -49,7 +49,7 @@ impl Beside {
         Self::made_by_us_on(server::for_tests()?.socket(), keyspace, retentions)
     }
 
-    /// The same on the given server.
+    /// Like [`Self::made_by_us`], on the given server.
     pub(crate) fn made_by_us_on(server: SocketAddr, keyspace: &str, retentions: &[&str]) -> Option<Self> {
         let mut beside = Self::empty(server, keyspace, COMPONENTS)?;
         for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
@@ -126,7 +126,7 @@ impl Beside {
 }
 
 impl Drop for Beside {
-    /// Drops the keyspaces: the server is shared, and every table uses some of its memory.
+    /// Drops the keyspaces, because the server is shared and every table uses some of its memory.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             for name in [self.config.keyspace.clone(), self.config.metadata_keyspace()] {

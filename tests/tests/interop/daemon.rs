@@ -249,8 +249,7 @@ fn a_clean_stop_writes_open_windows() {
     compare(&mut beside, &test, start, start + 3600);
 }
 
-/// A metric that BigGraphite has deleted disappears with the next scan of all names, and returns with its next
-/// point.
+/// A metric that BigGraphite has deleted disappears with the next scan of all names. Its next point creates it again.
 #[test]
 fn what_biggraphite_deletes_is_forgotten() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_deleted", &[RETENTION]) else { return };
@@ -281,12 +280,12 @@ fn what_biggraphite_deletes_is_forgotten() {
     assert!(beside.biggraphite.get(ONE, &gone)[0].is_some());
 }
 
-/// `plumbago rules apply` changes the retention while the daemon runs. BigGraphite sees the new one, and reads every stage of
-/// it: points from before, and points from afterwards.
+/// `plumbago rules apply` changes the retention while the daemon runs. BigGraphite sees the new retention and reads
+/// every stage of it, with the earlier and the later points.
 #[test]
 fn biggraphite_reads_a_metric_whose_rules_have_changed() {
     const OLD: &str = "14400*1s:10080*60s";
-    // That of metrics that no section of the rules matches.
+    // The retention of metrics that no section of the rules matches.
     const BUILT_IN: &str = "10080*60s:70080*900s";
     let Some(mut beside) = Beside::made_by_biggraphite("interop_rules", &[OLD, RETENTION, BUILT_IN]) else {
         return;
@@ -315,7 +314,7 @@ fn biggraphite_reads_a_metric_whose_rules_have_changed() {
     let known = beside.biggraphite.get(ONE, &["changed.metric"]).remove(0).unwrap();
     assert_eq!(known.retention, RETENTION);
     compare(&mut beside, &test, start, start + 3600);
-    // The next hours are folded by the daemon, and late points come into the hour that was filled.
+    // The daemon folds the next hours, and late points reach the hour that was filled.
     daemon.set_clock(start + 7400);
     let more: Vec<Point> =
         (start + 3700..start + 7400).step_by(3).flat_map(|time| test.points(time)).collect();

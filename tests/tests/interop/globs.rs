@@ -66,7 +66,7 @@ impl Globs<'_> {
         let mut glob: Vec<String> = parts[..keep].iter().map(|part| self.component(part)).collect();
         if self.random.random_ratio(1, 12) {
             let at = self.random.random_range(0..=glob.len());
-            // BigGraphite supports one globstar, and inside a glob only up to a depth.
+            // BigGraphite accepts only one globstar, and inside a glob only down to a certain depth.
             let at = if self.plain { glob.len() } else { at };
             glob.insert(at, "**".to_owned());
         }

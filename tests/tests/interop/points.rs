@@ -39,7 +39,7 @@ pub(super) fn value(random: &mut SmallRng) -> f64 {
     f64::from(random.random_range(-4000_i32..4000)) / 8.0
 }
 
-/// Points of about `seconds` seconds up to `end`: in and out of order, replaced, with gaps and NaN.
+/// Points within about `seconds` seconds before `end`: in and out of order, replaced, with gaps and NaN.
 fn traffic(random: &mut SmallRng, step: i64, end: i64, slots: i64) -> Vec<Points> {
     let (mut calls, mut at) = (Vec::new(), end - slots * step);
     while at < end {

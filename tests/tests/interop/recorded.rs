@@ -20,7 +20,7 @@ use super::fixture::{
 const KEYSPACE: &str = "bg_recorded";
 /// Our writers own eight ids each. Those of the fixture are 1 to 3.
 const IDS: i64 = 8;
-/// Points that BigGraphite drops because they are more than 20 slots late.
+/// A point that BigGraphite drops because it is more than 20 slots late.
 const LATE: (i64, f64) = (1_700_039_984, 999.0);
 
 const SCHEMAS: &str = "[hours]\npattern = (maximum|last)$\nretentions = 1s:1m,1m:2h,1h:2d\n\
@@ -124,7 +124,7 @@ fn setup(beside: &Beside, accessor: &Value, now: i64) -> Setup {
     setup
 }
 
-/// Waits until the server has acknowledged all finished rows.
+/// Waits until the server has acknowledged all rows that the daemon has flushed.
 fn sent(daemon: &Daemon) {
     daemon.flush();
     wait_until("the spool to be empty", || daemon.counters().sum("plumbago_spool_pending_rows") == 0);

@@ -11,7 +11,7 @@ use super::queries::Query;
 #[derive(Debug)]
 pub(super) enum Verdict {
     Equal,
-    /// With the reason, which is in docs/kairosdb.md too.
+    /// They differ on purpose, for this reason, which is in docs/kairosdb.md too.
     OnPurpose(&'static str),
     Different(String),
 }
@@ -36,7 +36,7 @@ pub(super) fn compare(query: &Query, real: &Response, ours: &Response) -> Verdic
     }
 }
 
-/// Compares the answers to a query that may be wrong: their status, and if it says so the text.
+/// Compares the answers to a query that may be wrong: their status, and if `has_same_text` the text too.
 pub(super) fn refusal(real: &Response, ours: &Response, has_same_text: bool) -> Verdict {
     let shown =
         || Verdict::Different(format!("{} {} / {} {}", real.status, real.body, ours.status, ours.body));
@@ -100,7 +100,7 @@ fn same_result(real: &Value, ours: &Value, within: f64) -> Result<(), String> {
     Ok(())
 }
 
-/// A deviation that is none is not quite 0 in KairosDB.
+/// KairosDB's deviation of equal values is not exactly 0.
 fn near(real: f64, ours: f64, within: f64) -> bool {
     let most = real.abs().max(ours.abs());
     (real - ours).abs() <= within * most || most < 2e-6
@@ -129,7 +129,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, real: &T, ours: &T) -> Resul
     if real == ours { Ok(()) } else { Err(format!("{what}: {real:?} / {ours:?}")) }
 }
 
-/// Tags and their values, in whatever order. Absent is other than empty.
+/// Tags and their values, in any order. An absent list differs from an empty one.
 fn tags(tags: &Value) -> Option<Vec<(String, BTreeSet<String>)>> {
     let values =
         |values: &Value| list(values).iter().map(|value| value.as_str().unwrap().to_owned()).collect();

@@ -1,5 +1,5 @@
-//! The requests of Grafana's plug-in for KairosDB 3.0.2 (`grafana/kairosdb-datasource`): what its editor fills in are texts,
-//! also for numbers; units are in upper case; absent tags are left out and the limit is 0.
+//! Requests as Grafana's plug-in for KairosDB 3.0.2 (`grafana/kairosdb-datasource`) sends them. Values from its
+//! editor are texts, numbers too. Units are in upper case, empty tags are left out, and the limit is 0.
 
 use serde_json::{Value, json};
 

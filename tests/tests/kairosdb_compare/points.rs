@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::queries;
 
-/// `hours` has a point at most every hour, `fine` every second; each has one stage, so that no point is lost. `staged`
-/// has two, and is asked where the first holds its points; `summed` is asked where only the second does.
+/// `hours` has at most one point an hour, `fine` one every second. Both have a single stage, so that no point is
+/// lost. `staged` and `summed` have two stages. Queries of `staged` cover only times that the first stage holds,
+/// queries of `summed` only times that just the second one holds.
 pub(super) const SCHEMAS: &str = "[fine]\npattern = ^fine\nretentions = 1s:30y\n\
     [hours]\npattern = ^hours\nretentions = 1h:30y\n\
     [recent]\npattern = ^recent\nretentions = 1m:30d\n\
@@ -22,12 +23,12 @@ pub(super) const AGGREGATION: &str = "[summed]\npattern = ^summed\nxFilesFactor 
 pub(super) const FINE_START: i64 = 1_698_530_400;
 /// Seconds that `fine` covers.
 pub(super) const FINE_LENGTH: i64 = 5 * 3600;
-/// 2023-08-01 UTC: clocks are put back, and forward again, and a year ends.
+/// 2023-08-01 UTC. In the following months clocks are put back and forward again, and a year ends.
 pub(super) const HOURS_START: i64 = 1_690_848_000;
 /// Seconds that `hours` covers.
 pub(super) const HOURS_LENGTH: i64 = 270 * 86_400;
 
-/// The metrics, how far apart their times are at least, and how many points each series has.
+/// For each metric, the least distance of two times, and the number of points of each series.
 const METRICS: [(&str, i64, usize); 5] =
     [("fine", 1, 110), ("hours", 3600, 100), ("recent", 60, 60), ("staged", 60, 60), ("summed", 1, 90)];
 
@@ -48,13 +49,13 @@ pub(super) fn span(metric: &str, now: i64) -> (i64, i64) {
     match metric {
         "fine" => (FINE_START, FINE_LENGTH),
         "hours" => (HOURS_START, HOURS_LENGTH),
-        // Two days ago lie beyond the first stage.
+        // Two days ago is beyond the first stage.
         "summed" => ((now - 3 * 86_400) / 3600 * 3600, 6 * 3600),
         _ => ((now - 5 * 3600) / 60 * 60, 4 * 3600),
     }
 }
 
-/// The time at which the points of `summed` have all come.
+/// The time at which all points of `summed` have arrived.
 pub(super) fn oldest_end(now: i64) -> i64 {
     let (start, length) = span("summed", now);
     start + length
@@ -93,7 +94,7 @@ fn value(random: &mut SmallRng, is_whole: bool) -> Value {
     }
 }
 
-/// A query for each metric whose points are all found in one stage, and how many they are.
+/// For each metric whose points are all in one stage, a query for all of them and their number.
 pub(super) fn counts(bodies: &[Value], now: i64) -> Vec<(Value, u64)> {
     let counted = METRICS.iter().zip(bodies).filter(|((metric, ..), _)| *metric != "summed");
     let count = |((metric, ..), body): (&(&str, i64, usize), &Value)| {

@@ -14,7 +14,7 @@ pub(super) struct Query {
     pub(super) is_relative: bool,
     /// Whether an aggregator needs coarser comparison: `least_squares` loses digits of large times.
     pub(super) is_fitted: bool,
-    /// Whether the points come last first and an aggregator works on ranges.
+    /// Whether the points are in descending order and an aggregator works on ranges.
     pub(super) has_descending_ranges: bool,
     /// Whether it reads a coarse stage, so that the number of points read differs.
     pub(super) is_coarse: bool,
@@ -102,7 +102,7 @@ fn absolute(random: &mut SmallRng, metric: &str, now: i64) -> Value {
     let number =
         |random: &mut SmallRng, ms: i64| if chance(random, 5) { json!(ms.to_string()) } else { json!(ms) };
     let mut body = json!({"start_absolute": number(random, from)});
-    // `fine` has too many seconds until now.
+    // The range of `fine` from its start until now has too many seconds.
     if metric == "fine" || chance(random, 90) {
         body["end_absolute"] = number(random, until);
     }
@@ -119,7 +119,7 @@ fn relative(random: &mut SmallRng) -> Value {
     body
 }
 
-/// Which series, and whether their tags are answered.
+/// Chooses which series are read, and whether the answer has their tags.
 fn select(random: &mut SmallRng, metric: &mut Value) {
     let tags = match random.random_range(0..12) {
         0 => json!({"host": "a"}),
@@ -138,8 +138,8 @@ fn select(random: &mut SmallRng, metric: &mut Value) {
     }
 }
 
-/// The text of a query for KairosDB with H2, which does not heed regular expressions (it does with Cassandra): with the
-/// values that they match.
+/// The query for KairosDB with H2, in which regular expressions are replaced by the values that they match. With H2,
+/// KairosDB ignores regular expressions; with Cassandra it does not.
 pub(super) fn without_regexes(query: &str) -> String {
     let matches = [
         ("\"regex:[ab]\"", "[\"a\",\"b\"]"),
@@ -174,7 +174,7 @@ fn aggregators(random: &mut SmallRng, metric: &str, descending: bool, aligned: b
     let count = *pick(random, &[0, 1, 1, 1, 1, 2, 2, 3]);
     let mut all: Vec<Value> = Vec::new();
     for at in 0..count {
-        // Most descending queries have no ranges, for these are not alike.
+        // Most descending queries have no ranges, because ranges of descending queries differ on purpose.
         let by_ranges = if descending {
             chance(random, 5)
         } else {
@@ -198,7 +198,7 @@ fn sampling(random: &mut SmallRng, metric: &str) -> Value {
     json!({"value": *pick(random, &[1, 1, 2, 3, 5, 7, 10, 24, 45]), "unit": pick(random, units)})
 }
 
-/// An aggregator over ranges. `aligned`, it does not depend on the milliseconds of the start.
+/// An aggregator over ranges. If `aligned`, its result does not depend on the milliseconds of the start.
 fn range(random: &mut SmallRng, metric: &str, aligned: bool) -> Value {
     let name = *pick(random, &FOLDS);
     let mut one = json!({"name": name});
@@ -229,7 +229,7 @@ fn range(random: &mut SmallRng, metric: &str, aligned: bool) -> Value {
     one
 }
 
-/// `gaps` with ranges that are not too many.
+/// The aggregator `gaps`, with a limited number of ranges.
 fn gaps(random: &mut SmallRng, metric: &str, aligned: bool) -> Value {
     let unit = if metric == "hours" {
         *pick(random, &["hours", "days", "weeks", "months"])
@@ -270,7 +270,7 @@ fn single(random: &mut SmallRng) -> Value {
     }
 }
 
-/// A query of a coarse stage, whose values are the sums of their points: sums of whole slots are exact.
+/// A query that reads a coarse stage. Its values are the sums of their points, and sums of whole slots are exact.
 fn summed(random: &mut SmallRng, now: i64) -> Query {
     let (start, length) = points::span("summed", now);
     let (value, unit) = *pick(
@@ -299,7 +299,7 @@ fn summed(random: &mut SmallRng, now: i64) -> Query {
     Query { body, is_relative: false, is_fitted: false, has_descending_ranges: false, is_coarse: true }
 }
 
-/// A query of tags. H2 does not look at its times.
+/// A query for tags. With H2, KairosDB ignores its times.
 pub(super) fn tags(random: &mut SmallRng) -> Query {
     let metric = *pick(random, &["fine", "hours", "none"]);
     let mut body = json!({"start_absolute": points::HOURS_START * 1000, "end_absolute": (points::FINE_START + points::FINE_LENGTH) * 1000});

@@ -19,18 +19,18 @@ const T: &str = "1698537600000";
 pub(super) struct Write {
     /// The metric, of its own for each body.
     metric: String,
-    /// With `$M` for the metric and `$T` for a time.
+    /// The body, with `$M` for the metric and `$T` for a time.
     body: String,
     headers: String,
     path: &'static str,
     gzip: bool,
-    /// Why the answer is another on purpose.
+    /// Why the answer differs on purpose.
     on_purpose: Option<&'static str>,
 }
 
 const TEXT: &str = "text is refused: every point is a number";
 
-/// Bodies of one metric with one tag, around what is told of its points.
+/// The parts of a body that describe its points, each for one metric with one tag, and why the answers may differ.
 fn points() -> Vec<(&'static str, Option<&'static str>)> {
     let beyond = Some("KairosDB overflows beyond 2^63, we keep the nearest double");
     let negative = Some("times before 1970 are refused");
@@ -196,7 +196,7 @@ impl Write {
     }
 }
 
-/// Around the time of the points.
+/// A range that contains the times of all points.
 const MIDST: (i64, i64) = (1_698_537_000_000, 1_698_538_000_000);
 
 fn ask(address: SocketAddr, metric: &str, times: (i64, i64)) -> Value {

@@ -14,7 +14,7 @@ pub(super) const VALUES: [&str; 8] = ["H1", "a", "b", "h1", "h2", "h3", "web-1",
 /// Where the dense points begin and end, in seconds: four hours around the end of summer time in Rome.
 pub(super) const DENSE: (i64, i64) = (1_509_231_600, 1_509_246_000);
 
-/// Where the sparse ones do: sixty days.
+/// Where the sparse points begin and end: sixty days.
 const SPARSE: (i64, i64) = (1_504_116_000, 1_509_300_000);
 
 const AGGREGATORS: [&str; 19] = [
@@ -67,7 +67,7 @@ pub(super) fn points(random: &mut StdRng) -> Vec<Value> {
     points
 }
 
-/// A number with a fraction, so that OpenTSDB keeps it as one.
+/// A number with a fraction, so that OpenTSDB stores it as a double.
 fn value(random: &mut StdRng) -> String {
     match random.random_range(0..4) {
         0 => format!("{:?}", random.random_range(-50..200) as f64),
@@ -89,8 +89,8 @@ pub(super) struct Query {
     zone: Option<&'static str>,
     aggregator: &'static str,
     downsample: Option<String>,
-    /// Whether there is a rate, whether of a counter, its largest value and its reset value, and whether resets are left
-    /// out.
+    /// The options of the rate, if there is one: whether it is of a counter, the counter's maximum, its reset value,
+    /// and whether resets are left out.
     rate: Option<(bool, i64, i64, bool)>,
     filters: Vec<Filter>,
     explicit: bool,
@@ -147,7 +147,8 @@ impl Query {
         }
     }
 
-    /// Whether buckets of a calendar are shorter than a day and may hold an hour that clocks show twice.
+    /// Whether buckets of a calendar are shorter than a day, so that they can be in the hour that is repeated when
+    /// clocks are put back.
     pub(super) fn has_repeated_hour(&self) -> bool {
         let every = self.downsample.as_deref().and_then(|text| text.split('-').next()).unwrap_or_default();
         let is_short = ["msc", "sc", "mc", "hc"].iter().any(|unit| every.ends_with(unit));
@@ -232,7 +233,8 @@ fn times(random: &mut StdRng, is_slow: bool) -> (String, String) {
     (spelled(start), spelled(end))
 }
 
-/// The date of a time, with the clock of UTC. With another zone in the query it means another time, to both.
+/// The date of a time as a UTC clock shows it. If the query has another zone, the text means another time, for both
+/// servers.
 fn utc(time: i64) -> String {
     let days = time.div_euclid(86_400);
     let (mut year, mut day) = (1970, days);

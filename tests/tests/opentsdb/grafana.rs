@@ -1,5 +1,5 @@
-//! The requests of Grafana's data source for OpenTSDB, versions 2.3 and 2.4 of its setting: milliseconds as times, and all
-//! of its switches.
+//! Requests as Grafana's data source for OpenTSDB sends them, with versions 2.3 and 2.4 in its settings: times in
+//! milliseconds, and all of its switches.
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,8 @@ pub(super) fn panels() -> Vec<(&'static str, Value)> {
     panels
 }
 
-/// What its editor and its variables ask for. Without lookups: an OpenTSDB that keeps no meta data finds nothing.
+/// The requests of its editor and of variables. Lookups are left out, because an OpenTSDB without meta data finds
+/// nothing.
 pub(super) const LISTS: [&str; 5] = [
     "/api/suggest?type=metrics&q=cmp.&max=1000",
     "/api/suggest?type=metrics&q=cmp.f&max=1000",

@@ -1,11 +1,11 @@
-//! axe-core over every view, in every size and theme.
+//! Runs axe-core on every view, in every size and theme.
 
 use plumbago_tests::browser::{Browser, Key};
 use plumbago_tests::counterpart;
 
 use super::{daemon, page};
 
-/// axe-core finds no violation of WCAG 2.2 AA, narrow and wide, dark and light.
+/// axe-core finds no violation of WCAG 2.2 AA in narrow and wide windows, dark and light.
 #[test]
 fn axe_finds_no_violation() {
     let Some((_, packages)) = counterpart::node() else { return };
@@ -63,7 +63,7 @@ fn axe_finds_no_violation() {
     browser.check_log(&["400 (Bad Request)"]);
 }
 
-/// What axe-core finds on the page that is open.
+/// The violations that axe-core finds on the open page.
 fn violations(browser: &Browser, axe: &str) -> serde_json::Value {
     browser.script(axe);
     browser.script(

@@ -1,10 +1,10 @@
-//! Explain: what each part gave, and targets that functions made.
+//! Explain: what each part of a target gave, and targets that functions made.
 
 use plumbago_tests::browser::{Browser, Key};
 
 use super::{DRAWN, EVIL, daemon, page};
 
-/// Explain shows what each call gave, where the points are and why; a click on a part plots it alone.
+/// Explain shows what each call gave, where the points are, and why. A click on a part plots it alone.
 #[test]
 fn a_graph_is_explained() {
     let Some(browser) = Browser::start() else { return };
@@ -34,7 +34,7 @@ fn a_graph_is_explained() {
     browser.check_log(&[]);
 }
 
-/// A target that a function made is below its call, and a click plots it alone.
+/// A target that a function made is shown below its call, and a click plots it alone.
 #[test]
 fn made_targets_are_explained() {
     let Some(browser) = Browser::start() else { return };

@@ -1,4 +1,4 @@
-//! What only the page knows is in the link, too; and a mistake says what was expected.
+//! Links contain the state that only the page uses, and a mistake in a target says what was expected.
 
 use plumbago_tests::browser::Browser;
 
@@ -11,7 +11,7 @@ fn click_series(browser: &Browser, name: &str) {
     ));
 }
 
-/// Hidden series, a table and Live off come from the link, and go into it.
+/// Hidden series, a table and Live off are read from the link and written into it.
 #[test]
 fn the_whole_state_is_in_the_link() {
     let Some(browser) = Browser::start() else { return };
@@ -40,7 +40,7 @@ fn the_whole_state_is_in_the_link() {
     browser.back();
     browser.wait("the table again", &format!("{DRAWN} === 1 && location.hash.endsWith('&table=1')"));
 
-    // A series that is alone is named alone, until other targets are asked for.
+    // `only` names a series that is shown alone, until the panel has other targets.
     browser.open("about:blank");
     browser.open(&page(&daemon, "#from=-1h&target=servers.*.cpu.user&only=servers.db01.cpu.user"));
     browser.wait("three hidden series", "document.querySelectorAll('.legend .off').length === 3");

@@ -1,5 +1,5 @@
-//! What is said when something is wrong or missing: a daemon that hangs, refuses or is newer, links that cannot be read; and
-//! what is easily lost: typed text, steps back, events, words of a range.
+//! What the page says when something is wrong or missing: a daemon that hangs, refuses or is newer, and links that
+//! cannot be read. Also checks what a page easily loses: typed text, steps back, events, and words in a range.
 
 use nix::sys::signal::Signal;
 use plumbago_tests::browser::{Browser, Key};
@@ -15,7 +15,7 @@ const REFUSING: &str = "const own = window.fetch; \
     window.fetch = (url, init) => window.refusal && String(url).startsWith('render') \
     ? Promise.resolve(new Response(`refused with ${window.refusal}`, {status: window.refusal})) : own(url, init);";
 
-/// A daemon that hangs is named until it answers; what was typed meanwhile stays.
+/// The page says that the daemon hangs until it answers, and keeps what was typed meanwhile.
 #[test]
 fn a_hung_daemon_is_waited_for() {
     let Some(browser) = Browser::start() else { return };
@@ -37,7 +37,7 @@ fn a_hung_daemon_is_waited_for() {
     browser.check_log(&[]);
 }
 
-/// Refusals are said. Those that may pass are tried again by themselves.
+/// Refusals are shown. Those that may be temporary are tried again automatically.
 #[test]
 fn refusals_are_said_and_tried_again() {
     let Some(browser) = Browser::start() else { return };
@@ -62,7 +62,7 @@ fn refusals_are_said_and_tried_again() {
     browser.check_log(&[]);
 }
 
-/// The tree comes by itself once a daemon that was away answers.
+/// The tree appears by itself once the daemon answers again.
 #[test]
 fn the_tree_comes_back() {
     let Some(browser) = Browser::start() else { return };
@@ -78,7 +78,7 @@ fn the_tree_comes_back() {
     browser.wait_text(".row", "web02");
 }
 
-/// A page that is older than the daemon's says so.
+/// A page that is older than the daemon's page says so.
 #[test]
 fn a_newer_page_is_announced() {
     let Some(browser) = Browser::start() else { return };
@@ -101,7 +101,8 @@ fn a_newer_page_is_announced() {
     browser.check_log(&[]);
 }
 
-/// Parts of a link that cannot be read are named; the others count. A link without a beginning is a day, as for /render.
+/// The page names the parts of a link that it cannot read, and uses the others. A link without a beginning shows a
+/// day, as `/render` does.
 #[test]
 fn a_damaged_link_says_which_part() {
     let Some(browser) = Browser::start() else { return };
@@ -113,7 +114,7 @@ fn a_damaged_link_says_which_part() {
     browser.wait_text(".when", "last 24 h");
     browser.click_button(".notice", "Close");
     browser.wait("no notice", "document.querySelector('.notice') === null");
-    // What goes out says the same range.
+    // Exports have the same range.
     let png = browser.script("return document.querySelector('.out a').search");
     assert!(!png.as_str().unwrap().contains("from="), "{png}");
     browser.script("location.hash = 'from=-1h&target=servers.web01.cpu.user'");
@@ -121,7 +122,8 @@ fn a_damaged_link_says_which_part() {
     browser.check_log(&[]);
 }
 
-/// A choice is one step back, and Freeze knows what the words of a range mean, also before there is a plot.
+/// Each choice is one step back in the history. Freeze turns the words of a range into times, also before there is a
+/// plot.
 #[test]
 fn steps_go_back_one_by_one() {
     let Some(browser) = Browser::start() else { return };
@@ -166,7 +168,7 @@ fn two_fingers_zoom() {
     browser.check_log(&[]);
 }
 
-/// The series nearest to the pointer is raised on a canvas of its own, so that the others are not drawn again.
+/// The series nearest to the pointer is drawn on a canvas of its own, so that the others are not drawn again.
 #[test]
 fn the_nearest_series_is_raised() {
     let Some(browser) = Browser::start() else { return };
@@ -188,7 +190,7 @@ fn the_nearest_series_is_raised() {
     browser.check_log(&[]);
 }
 
-/// Events are drawn, read out and listed, as text.
+/// Events are drawn, read out and listed as text.
 #[test]
 fn events_are_named_in_plots() {
     let Some(browser) = Browser::start() else { return };
@@ -219,7 +221,8 @@ fn events_are_named_in_plots() {
     browser.check_log(&[]);
 }
 
-/// Values of arguments are completed, the default first; what turns the direction of text is shown.
+/// Values of arguments are completed, the default first. Characters that change the direction of text are made
+/// visible.
 #[test]
 fn arguments_are_completed() {
     let Some(browser) = Browser::start() else { return };
@@ -244,7 +247,7 @@ fn arguments_are_completed() {
         "the mark in the editor",
         &format!("{EDITOR}.querySelectorAll('.cm-specialChar').length === 1"),
     );
-    // Fields that the browser draws itself have a note.
+    // Fields that the browser draws itself have a note about such characters.
     browser
         .script("location.hash = 'from=-1h&title=' + encodeURIComponent('a\\u202eb') + '&target=servers.web01.cpu.user'");
     browser.wait_text(".panel .unseen", "\\u202e");

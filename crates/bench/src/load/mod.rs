@@ -43,9 +43,10 @@ pub struct LoadOptions {
     pub prefix: String,
     /// The form of the points.
     pub protocol: Protocol,
-    /// Points of a request, for protocols that have requests.
+    /// Points per request, for protocols that have requests.
     pub batch: usize,
-    /// Points up to this size in all are generated before the clock starts, more of them while sending.
+    /// Points are generated before the clock starts if all of them fit into this size; otherwise they are generated
+    /// while sending.
     pub buffer: ByteSize,
 }
 

@@ -27,8 +27,8 @@ impl Protocol {
         }
     }
 
-    /// Appends what stands in a point before the first of its two numbers. Metrics of other protocols than Graphite's
-    /// lines have three tags in place of the first components of the name.
+    /// Appends the part of a point before the first of its two numbers. Except with Graphite's lines, a metric has
+    /// three tags instead of the first components of its name.
     pub(crate) fn write_head(self, out: &mut Vec<u8>, shape: Shape, prefix: &str, number: usize) {
         if self == Self::Line {
             names::write(out, shape, prefix, number);
@@ -57,7 +57,7 @@ impl Protocol {
         };
     }
 
-    /// Appends what stands in a point after its two numbers.
+    /// Appends the part of a point after its two numbers.
     pub(crate) fn write_tail(self, out: &mut Vec<u8>, shape: Shape, prefix: &str, number: usize) {
         match self {
             Self::Line => out.push(b'\n'),

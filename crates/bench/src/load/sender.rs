@@ -91,7 +91,7 @@ fn at_rate(
     Ok(())
 }
 
-/// Waits until the server closes the connection, be it with a reset. What it says before are complaints.
+/// Waits until the server closes or resets the connection. Whatever it sends before that is an error message.
 fn read_to_end(stream: &mut TcpStream) -> io::Result<()> {
     let mut buffer = [0; 1024];
     match stream.read(&mut buffer) {

@@ -46,7 +46,7 @@ impl Walk {
             Kind::Counter => self.state += (random % 5000) as i64,
             Kind::Decimal => self.state += (random % 201) as i64 - 100,
             Kind::Noise => {
-                // 53 random bits between 0 and 1000.
+                // 53 random bits, scaled to the range from 0 to 1000.
                 let value = (random >> 11) as f64 / (1u64 << 53) as f64 * 1000.0;
                 out.extend_from_slice(zmij::Buffer::new().format(value).as_bytes());
                 return;

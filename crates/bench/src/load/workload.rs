@@ -12,7 +12,7 @@ pub(crate) const STEP: u32 = 60;
 /// Largest size of a chunk.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// The points to send, in every detail: the same workload gives the same bytes.
+/// Everything that determines the points to send: the same workload gives the same bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
     /// The scheme of the names.
@@ -42,9 +42,9 @@ pub(crate) struct Chunk {
 /// Generates the chunks of a range of metrics.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    /// What stands in the points of each metric before and after their numbers.
+    /// The texts before and after the two numbers of a point, for each metric in turn.
     texts: Vec<u8>,
-    /// Where each of these texts ends.
+    /// Where both texts of each metric end in `texts`.
     ends: Vec<[usize; 2]>,
     walks: Vec<Walk>,
     workload: Workload,

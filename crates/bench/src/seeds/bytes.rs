@@ -9,7 +9,7 @@ use crate::load::values::Walk;
 
 /// Bytes of the key of a row of the embedded store: the metric's id and the number of the block.
 const KEY_BYTES: f64 = 20.0;
-/// What the reference says of BigGraphite's keys, in bytes for each point.
+/// Bytes of BigGraphite's keys for each point, as the reference states them.
 const BIGGRAPHITE: f64 = 0.012;
 const SEED: u64 = 1;
 const DAY: i64 = 86_400;

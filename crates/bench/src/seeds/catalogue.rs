@@ -6,7 +6,7 @@ pub(super) struct Entry {
     pub(super) number: u8,
     pub(super) what: &'static str,
     pub(super) target: &'static str,
-    /// Why it is not measured here; empty if it is.
+    /// Why the figure is not measured here; empty if it is measured.
     pub(super) absent: &'static str,
 }
 

@@ -42,7 +42,7 @@ pub(super) fn measure(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     Ok(figures)
 }
 
-/// What some weeks did to the index.
+/// How the index grew while some weeks were written.
 #[derive(Debug)]
 struct Written {
     names: f64,
@@ -115,7 +115,8 @@ fn one_city(running: &Running) -> Result<Figure, BenchError> {
     Ok(figure)
 }
 
-/// A request for one metric of several cities, each as a target of its own. The weeks are few, so that the search counts.
+/// A request for one metric of several cities, with one target for each city. It covers few weeks, so that most of
+/// its time is the search.
 fn render(cities: u64, year: Year) -> Query {
     let target = |number| encode(&format!("seriesByTag('name=Wind','city={}')", city(number)));
     let targets: Vec<String> = (0..cities).map(|number| format!("target={}", target(number))).collect();
@@ -183,7 +184,7 @@ fn delete(running: &Running, tags: &[&str], (from, until): (i64, i64)) -> Result
     running.job("delete", &parameters).map(|(_, took)| took)
 }
 
-/// A path that draws the wind of a city.
+/// The `/render` path for the wind of a city.
 fn wind(city: &str, from: i64, until: i64) -> String {
     let target = encode(&format!("seriesByTag('name=Wind','city={city}')"));
     format!("/render?target={target}&from={from}&until={until}&format=json")

@@ -62,7 +62,8 @@ fn sum_of_hour() -> f64 {
     (0..60).map(f64::from).sum()
 }
 
-/// The value of the hour for each metric, from the stage of the hours: the range begins before the minutes do.
+/// The hour's aggregate of each metric. The range begins too early for the raw stage, so that the stage of one-hour
+/// slots answers.
 fn sums(running: &Running, hour: i64) -> Result<Vec<f64>, BenchError> {
     let (from, until) = (hour - 48 * HOUR, hour + HOUR - 1);
     let path = format!("/render?target={}&from={from}&until={until}&format=json", encode("kill.*"));
@@ -142,7 +143,7 @@ fn directories(setup: &Setup<'_>, running: &Running, now: i64) -> Result<Figure,
     running.wait_for(NAMES, names + count as f64)?;
     let parameters = json!({"which": {"glob": "old.**"}, "confirmed": true});
     let (answer, took) = running.job("delete", &parameters)?;
-    // `live` itself is one more.
+    // `live` is a directory too, besides those inside it.
     let left = running.metric(DIRECTORIES)? - others - live as f64 - 1.0;
     let kept = running.metric(NAMES)? - names;
     let mut figure = Figure::new(19);

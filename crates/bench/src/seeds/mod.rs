@@ -47,7 +47,7 @@ pub struct Setup<'a> {
     pub only: &'a [u8],
     /// Multiplies all sizes.
     pub scale: f64,
-    /// Looks at the disk use of a stopped daemon's data directory; if told so, merges its blocks first.
+    /// Measures the disk use of a stopped daemon's data directory. If the flag is true, merges its blocks first.
     pub disk: &'a dyn Fn(&Path, bool) -> Result<Disk, BenchError>,
 }
 
@@ -93,7 +93,7 @@ impl Setup<'_> {
         self.only.is_empty() || self.only.contains(&number)
     }
 
-    /// A size of the full measurement, scaled, and at least `least`.
+    /// A size of the full measurement multiplied by the scale, but at least `least`.
     fn scaled(&self, full: u64, least: u64) -> u64 {
         scaled(full, self.scale).max(least)
     }

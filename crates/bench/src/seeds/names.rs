@@ -16,10 +16,11 @@ const INDEX_BYTES: &str = "plumbago_index_memory_bytes";
 const VISITED: &str = "plumbago_index_visited_total";
 const DEPTHS: [usize; 4] = [3, 10, 32, 63];
 const TOO_DEEP: [usize; 2] = [64, 70];
-/// Names in millions. 50 million of the article are left out: they need more memory than a small machine has.
+/// Numbers of names, in millions. The 50 million of the article are left out: they need more memory than a small
+/// machine has.
 const MILLIONS: [u64; 4] = [1, 5, 10, 20];
 
-/// By when an accepted name is in the index.
+/// How soon an accepted name must be in the index.
 const CREATION: Duration = Duration::from_millis(500);
 
 /// H1.
@@ -99,7 +100,7 @@ fn ends(setup: &Setup<'_>, running: &Running, now: i64) -> Result<Figure, BenchE
     let path = Query::expand("a.x*z.c");
     let before = running.metric(VISITED)?;
     let timing = running.time(path)?;
-    // One request more than are timed, which opens the connection.
+    // The request that opens the connection is not timed, but it visits nodes too.
     let visited = (running.metric(VISITED)? - before) / (timing.requests + 1) as f64;
     let mut figure = Figure::new(4);
     figure.read("names below `a`", count as f64, "");
@@ -123,7 +124,7 @@ fn write_ends(out: &mut dyn Write, count: u64, time: i64) -> io::Result<u64> {
 fn more_names(setup: &Setup<'_>, running: &Running, now: i64) -> Result<Figure, BenchError> {
     let queries: Vec<Query> = Query::defaults(Shape::Hosts)
         .into_iter()
-        // Finds more names at the full size than one search may.
+        // At the full size this query finds more names than one search may return.
         .filter(|query| query.label != "expand dc1.*.*.*.*.*")
         .collect();
     let (mut figure, mut sent) = (Figure::new(2), 0);
@@ -147,7 +148,7 @@ fn more_names(setup: &Setup<'_>, running: &Running, now: i64) -> Result<Figure, 
     Ok(figure)
 }
 
-/// How many times as long the last round took as the one before, for the query that grew most; NaN for one round.
+/// How many times as long as the previous round the last one took, for the query that grew most; NaN for one round.
 fn growth(rounds: &[Vec<Timing>]) -> f64 {
     let [.., before, last] = rounds else { return f64::NAN };
     last.iter().zip(before).map(|(last, before)| last.p50_ms / before.p50_ms).fold(f64::NAN, f64::max)

@@ -17,7 +17,7 @@ use crate::{BenchError, Client, Daemon};
 
 /// Guard against waiting for ever.
 const TIMEOUT: Duration = Duration::from_secs(1800);
-/// Pause between two looks at a job that is timed, and at anything else.
+/// Pause between two polls of a job that is timed, and between two polls of anything else.
 const JOB_POLL: Duration = Duration::from_millis(1);
 const POLL: Duration = Duration::from_millis(5);
 /// How often each query is timed.
@@ -42,7 +42,8 @@ pub(super) struct Running {
 }
 
 impl<'a> Site<'a> {
-    /// A new directory with these storage rules. One that exists is left alone: it may hold something else.
+    /// A new directory with these storage rules. An existing directory is an error and is not changed, because it may
+    /// hold something else.
     pub(super) fn new(setup: &'a Setup<'_>, name: &str, schemas: &str) -> Result<Self, BenchError> {
         let directory = setup.directory.join(name);
         let failed = || BenchError::io(format!("prepare {}", directory.display()));
@@ -92,7 +93,8 @@ impl Running {
         &self.daemon.line
     }
 
-    /// Sends lines over one connection, and waits until their points are in the heads. `write` returns their number.
+    /// Sends lines over one connection, and waits until their points are in the heads. `write` returns the number of
+    /// points.
     pub(super) fn send(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<u64>,
@@ -101,7 +103,7 @@ impl Running {
         self.expect(points)
     }
 
-    /// Waits until so many more points are in the heads.
+    /// Waits until this many more points are in the heads.
     pub(super) fn expect(&self, points: u64) -> Result<(), BenchError> {
         self.sent.set(self.sent.get() + points);
         self.wait("for the points to be accepted", POLL, || {
@@ -111,7 +113,7 @@ impl Running {
         })
     }
 
-    /// Waits until so many names were created by this process.
+    /// Waits until this process has created this many names.
     pub(super) fn wait_created(&self, names: u64) -> Result<(), BenchError> {
         self.wait("for the names to be created", POLL, || Ok(self.metric(CREATED)? >= names as f64))
     }
@@ -153,7 +155,8 @@ impl Running {
         accepted(path, &self.api.get(path)?)
     }
 
-    /// Has the daemon carry out a verb. Returns its answer and the milliseconds from the request to the end.
+    /// Makes the daemon carry out a verb. Returns the answer, and the milliseconds from the request to the end of the
+    /// job.
     pub(super) fn job(&self, verb: &str, parameters: &Value) -> Result<(Value, f64), BenchError> {
         let asked = Instant::now();
         let path = format!("/admin/jobs?job={verb}");

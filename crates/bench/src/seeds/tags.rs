@@ -38,7 +38,7 @@ fn both(ratio: u64) -> Query {
     Query::path(format!("1:{ratio}"), format!("/tags/findSeries?expr={large}&expr={small}"))
 }
 
-/// For each ratio, `few` times as many series have the large tag; the first `few` of them have the small one too.
+/// The large tag is on `few` times as many series as each ratio says; the first `few` of them have the small tag too.
 fn write(out: &mut dyn Write, few: u64, time: i64) -> io::Result<u64> {
     let mut points = 0;
     for ratio in RATIOS {

@@ -12,7 +12,7 @@ pub(super) const METRICS: [&str; 3] = ["Temperature", "Humidity", "Wind"];
 /// Cities with a point every [`FINE_STEP`]; the others have one a week.
 pub(super) const FINE: [&str; 2] = ["Antalya", "Izmir"];
 pub(super) const FINE_STEP: i64 = 600;
-/// Storage rules that fit.
+/// Storage rules for the points of the year.
 pub(super) const SCHEMAS: &str = "[fine]\npattern = city=(Antalya|Izmir)$\nretentions = 10m:2y\n\
      [all]\npattern = .*\nretentions = 1d:2y\n";
 

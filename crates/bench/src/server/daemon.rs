@@ -97,7 +97,7 @@ impl Daemon {
         Err(BenchError::Timeout { what: "for the daemon to stop", seconds: TIMEOUT.as_secs() })
     }
 
-    /// Sends SIGKILL, as a crash would end it, and waits for the exit.
+    /// Kills the process with SIGKILL, which has the effect of a crash, and waits for its exit.
     ///
     /// # Errors
     /// [`BenchError::Io`] if the signal cannot be sent.

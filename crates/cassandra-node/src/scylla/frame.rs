@@ -13,7 +13,7 @@ const EXECUTE: u8 = 0x0a;
 /// Kinds of a result.
 const ROWS: [u8; 4] = [0, 0, 0, 2];
 const PREPARED: [u8; 4] = [0, 0, 0, 4];
-/// The flag of a result's metadata that states the table once.
+/// The metadata flag of a result whose table is stated only once.
 const ONE_TABLE: [u8; 4] = [0, 0, 0, 1];
 /// The type of a text column.
 const VARCHAR: [u8; 2] = [0, 0x0d];
@@ -22,7 +22,8 @@ const NULL: [u8; 4] = [0xff; 4];
 /// The release that ScyllaDB reports.
 const RELEASE: &str = "3.0.8";
 
-/// What ScyllaDB adds to the options that it supports. Drivers know it by them. One shard is enough here.
+/// The options that ScyllaDB adds to those of Cassandra. Drivers recognise ScyllaDB by them. One shard is enough
+/// here.
 const OPTIONS: [(&str, &str); 5] = [
     ("SCYLLA_SHARD", "0"),
     ("SCYLLA_NR_SHARDS", "1"),
@@ -77,7 +78,7 @@ impl Frame {
         }
     }
 
-    /// Takes away what only ScyllaDB understands: `USING TIMEOUT`, which its drivers add to reads of the schema.
+    /// Removes `USING TIMEOUT`, which ScyllaDB's drivers add to reads of the schema and only ScyllaDB understands.
     pub(super) fn without_timeout(mut self) -> Self {
         let Some(text) = self.statement(|_| None) else { return self };
         let Some((before, after)) = text.split_once(" USING TIMEOUT ") else { return self };
@@ -91,7 +92,7 @@ impl Frame {
         self
     }
 
-    /// The id of the statement that this answer says was prepared.
+    /// The id that this answer gives to a prepared statement.
     pub(super) fn prepared_id(&self) -> Option<Vec<u8>> {
         let after = self.body.strip_prefix(&PREPARED).filter(|_| self.opcode == RESULT && self.flags == 0)?;
         short_bytes(after).map(<[u8]>::to_vec)
@@ -104,7 +105,7 @@ impl Frame {
         Self { version: self.version | 0x80, flags: 0, stream: self.stream, opcode: ERROR, body }
     }
 
-    /// Gives an answer the shape in which ScyllaDB gives it. `asked` is the statement, if it is known.
+    /// Changes an answer into the shape that ScyllaDB gives it. `asked` is the statement, if it is known.
     pub(super) fn reshape(&mut self, asked: Option<&str>) {
         match self.opcode {
             SUPPORTED => self.body = supported(),
@@ -126,15 +127,15 @@ impl Frame {
         }
     }
 
-    /// ScyllaDB answers a conditional statement that was applied with the old row too, where Cassandra sends
-    /// just `[applied]`. The types and values of these columns are not to be relied on here.
+    /// Adds the old row to the answer of a conditional statement that was applied: ScyllaDB sends it, Cassandra sends
+    /// just `[applied]`. The types and values of the added columns are made up.
     fn add_old_row(&mut self, columns: &[String]) {
         let only_applied = [&ROWS[..], &ONE_TABLE, &[0, 0, 0, 1]].concat();
         if self.flags != 0 || !self.body.starts_with(&only_applied) {
             return;
         }
         let mut body = [&ROWS[..], &ONE_TABLE, &(1 + columns.len() as u32).to_be_bytes()].concat();
-        // The metadata ends before the number of rows (1), the length of the only cell (1) and the cell.
+        // After the metadata come the number of rows, 1, the length of the only cell, 1, and the cell: 9 bytes.
         let (metadata, row) =
             self.body[only_applied.len()..].split_at(self.body.len() - only_applied.len() - 9);
         body.extend(metadata);

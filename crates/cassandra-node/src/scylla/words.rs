@@ -69,7 +69,7 @@ pub(super) fn refused(statement: &str) -> Option<Refusal> {
     }
 }
 
-/// Tables of the server that Cassandra has and ScyllaDB has not.
+/// Refuses tables of the server that Cassandra has and ScyllaDB lacks.
 fn unknown_table(statement: &str) -> Option<Refusal> {
     let unknown = ["system.peers_v2", "system_views.", "system.available_ranges_v2"];
     let table = unknown.into_iter().find(|table| statement.contains(table))?;
@@ -127,8 +127,8 @@ fn known_retry(value: &str) -> bool {
     matches!(value.as_str(), "NONE" | "ALWAYS") || number.is_some_and(|text| text.parse::<f64>().is_ok())
 }
 
-/// The columns of the old row that ScyllaDB adds to `[applied]`: those of the condition, or with
-/// `IF NOT EXISTS` all columns, of which the statement names those that matter here. `None` for a statement
+/// The columns of the old row that ScyllaDB adds to `[applied]`. These are the columns of the condition. With `IF NOT
+/// EXISTS` they are all columns of the table; here those that the statement names are enough. `None` for a statement
 /// without a condition.
 pub(super) fn conditional_columns(statement: &str) -> Option<Vec<String>> {
     let words: Vec<&str> = statement.split_whitespace().collect();

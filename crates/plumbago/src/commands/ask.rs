@@ -1,4 +1,4 @@
-//! Asks a question: in this process if the data directory is at rest, of the daemon if one holds it.
+//! Asks a question: of the daemon that holds the data directory, or in this process if no daemon holds it.
 
 use anyhow::anyhow;
 use plumbago_maintenance::question::{Line, Question, ask};
@@ -53,7 +53,7 @@ pub(super) fn print_json(row: &impl Serialize) -> Result<(), Failure> {
 struct Reading<'a, R> {
     bar: Bar,
     each: &'a mut dyn FnMut(R) -> Result<(), Failure>,
-    /// How it ended, once it has.
+    /// The result of the answer, once its last line has been read.
     ended: Option<Result<(), Failure>>,
 }
 

@@ -89,7 +89,7 @@ pub fn run(args: &BackupArgs, file: Option<&Path>) -> Result<(), Failure> {
     if taken.damaged.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
 }
 
-/// Has the daemon do it that holds the data directory; does it here if none does.
+/// Makes the daemon that holds the data directory take the backup, or takes it in this process if there is no daemon.
 fn carry_out(order: Order, loaded: &Loaded) -> Result<Taken, Failure> {
     if is_held(&loaded.config) {
         let backup = Backup(order);

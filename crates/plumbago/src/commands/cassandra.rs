@@ -13,7 +13,8 @@ use tokio::time::timeout;
 
 use crate::error::{Exit, Failure};
 
-/// How long to wait for a session. A server that is away is reported after this time and that of [`PROBE`].
+/// How long to wait for a session. If the server cannot be reached, the command says so after this time and
+/// [`PROBE`].
 const FIRST: Duration = Duration::from_secs(4);
 /// How long to wait for a node to accept a plain connection.
 const PROBE: Duration = Duration::from_millis(900);

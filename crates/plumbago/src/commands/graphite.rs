@@ -160,7 +160,8 @@ pub fn events(args: &EventsArgs, file: Option<&Path>) -> Result<(), Failure> {
     verb::carry_out(&verb, loaded)?.show(args.json, events_summary, |_| true)
 }
 
-/// The server, and the file with its user, which has to stay until the command ends.
+/// The server, and the file with the user's name and password. The file is removed when it is dropped, so the caller
+/// keeps it until the command ends.
 fn server(
     args: &ServerArgs,
     config: &Config,

@@ -62,8 +62,8 @@ fn since(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Parses a moment on the command line, in the past or ahead: seconds since the epoch, a period back from now, an ISO date
-/// with or without a time, or Graphite's notation. Without a zone, UTC counts.
+/// Parses a point in time on the command line, past or future: seconds since the epoch, a period back from now, an
+/// ISO date with or without a time, or Graphite's notation. Times without a zone are in UTC.
 fn moment(text: &str) -> Result<i64, String> {
     if text.trim().is_empty() {
         return Err("it is empty; write a time like 2024-01-15T10:30, 2h or an epoch".to_owned());

@@ -1,5 +1,5 @@
-//! Files of a command's own in the data directory, which the daemon reads: what must not stand among the parameters of a
-//! job, and what only the command gets.
+//! Files that a command leaves in the data directory for the daemon: secrets, which must not be among the parameters
+//! of a job, and content that only the command can read.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -31,7 +31,7 @@ impl OwnFile {
             }
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             io::copy(&mut content, &mut file)?;
-            // A command of root writes it for the user of the daemon.
+            // A command that root runs must leave the file to the daemon's user.
             let owner = fs::metadata(&config.data_dir)?;
             if owner.uid() != file.metadata()?.uid() {
                 chown(&path, Some(owner.uid()), Some(owner.gid()))?;

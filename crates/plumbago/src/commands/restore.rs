@@ -61,7 +61,7 @@ pub struct RestoreArgs {
     json: bool,
 }
 
-/// Who writes from now on.
+/// Under which writer id the restored directory writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Writer {
@@ -134,7 +134,7 @@ fn is_shared(generation: &Generation) -> bool {
     generation.store == "cassandra" && generation.files.iter().any(|file| file.path == Path::new("writer-id"))
 }
 
-/// Who continues: as the options say, else as a person at the terminal says. There is no default.
+/// Asks at the terminal who continues, unless the options say it. There is no default.
 fn writer(args: &RestoreArgs, generation: &Generation) -> Result<Writer, Failure> {
     match (is_shared(generation), args.same_writer, args.new_writer) {
         (false, ..) => Ok(Writer::None),
@@ -174,7 +174,7 @@ fn ask(generation: &Generation) -> Result<Writer, Failure> {
     }
 }
 
-/// Makes the restored directory the one of its writer.
+/// Gives the restored directory the writer id that was chosen.
 fn settle(to: &Path, writer: Writer) -> Result<(), BackupError> {
     let done = match writer {
         Writer::None => Ok(()),

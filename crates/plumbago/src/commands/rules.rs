@@ -1,4 +1,5 @@
-//! `plumbago rules`: which storage rules decide the settings of a metric, and existing metrics brought to them.
+//! `plumbago rules`: shows which storage rules decide the settings of a metric, and changes existing metrics to the
+//! settings of the rules.
 
 use std::path::{Path, PathBuf};
 

@@ -118,7 +118,7 @@ fn api(config: &Config) -> Result<Client, Failure> {
     Err(Failure::new(Exit::Usage, anyhow!(problem)))
 }
 
-/// The address by which this machine reaches a listener: one that listens everywhere is asked on loopback.
+/// The address at which this machine reaches a listener. For a listener on all addresses that is a loopback address.
 fn address(listen: &str) -> Option<SocketAddr> {
     let mut address = listen.to_socket_addrs().ok()?.next()?;
     if address.ip().is_unspecified() {
@@ -142,7 +142,7 @@ fn test(target: &Target, name: &str, api: &Client, patience: Duration) -> Option
     Some(smoke::check(way, listener, api, &probe, patience).map_err(|error| error.to_string()))
 }
 
-/// Deletes the metrics that were made.
+/// Deletes the metrics that the test created.
 fn clean_up(names: Vec<String>, loaded: Loaded) -> Result<(), Failure> {
     let which = Which { names: Some(names), ..Which::default() };
     verb::carry_out(&Delete { which, confirmed: true, ..Delete::default() }, loaded).map(|_| ())

@@ -1,4 +1,5 @@
-//! Carries out a verb: in this process if the data directory is at rest, as a job of the daemon if one holds it.
+//! Carries out a verb: as a job of the daemon that holds the data directory, or in this process if no daemon holds
+//! it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,16 +29,16 @@ use crate::output::print;
 use crate::secret;
 use crate::serve;
 
-/// Pause between two looks at the progress.
+/// Pause between two requests for the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Looks that may fail one after the other while the daemon holds the data directory.
+/// Requests for the progress that may fail in a row while the daemon still holds the data directory.
 const LOOKS_MAX: u32 = 20;
 
 /// What a verb answered.
 #[derive(Debug)]
 pub(super) struct Outcome<T> {
     pub(super) answer: T,
-    /// Damaged files that are known now, as lines for people.
+    /// One line for each damaged file that is known now.
     pub(super) damage: Vec<String>,
 }
 
@@ -117,7 +118,8 @@ pub(super) fn at_rest<T>(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         if loaded.config.store.kind == StoreKind::Cassandra {
-            // The stores wait long for a server that is away. Whoever waits for a command should know soon.
+            // The stores keep trying for long when a server cannot be reached. The user of a command should learn it
+            // soon.
             super::cassandra::connect(&loaded.config.store.cassandra).await?;
         }
         let stop = CancellationToken::new();
@@ -165,7 +167,7 @@ pub(super) fn backup_failure(error: BackupError) -> Failure {
     VerbError::from(error).into()
 }
 
-/// Does some work on files in this process, and shows its progress. Ctrl-C cancels it.
+/// Does some work on files in this process, and shows its progress. Ctrl-C cancels the work.
 ///
 /// # Errors
 ///
@@ -227,7 +229,7 @@ impl<'a> Daemon<'a> {
         Failure::new(Exit::Store, error.context(hint))
     }
 
-    /// Has the daemon carry out a verb.
+    /// Makes the daemon carry out a verb.
     ///
     /// # Errors
     ///
@@ -324,7 +326,7 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// The job; `None` if the daemon does not know it.
+    /// Asks for the state of a job; `None` if the daemon does not know the job.
     fn look(&self, id: &str) -> anyhow::Result<Option<RunStatus>> {
         let answer = self.client.get(&format!("/admin/jobs/{id}"))?;
         match answer.status {
@@ -334,7 +336,7 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// The error of a command whose daemon is gone: what happened, and what to repeat.
+    /// The error when the daemon died during a command: it says what happened and which command to repeat.
     fn died<V: Verb>(&self, why: &str) -> Failure {
         let command: Vec<String> = std::env::args().skip(1).collect();
         let error = anyhow!(

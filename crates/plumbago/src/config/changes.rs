@@ -41,7 +41,7 @@ pub fn file_keys() -> impl Iterator<Item = &'static str> {
     suggest::keys().iter().map(String::as_str).filter(names_file)
 }
 
-/// Copies the value of `key` from `new` to `set`, or its absence.
+/// Copies the value of `key` from `new` to `set`. If `new` does not have the key, removes it from `set`.
 pub fn take(set: &mut Value, new: &Value, key: &str) {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let mut table = set;
@@ -58,7 +58,7 @@ pub fn take(set: &mut Value, new: &Value, key: &str) {
     }
 }
 
-/// Returns the text value of a key, or `None` if it is empty or no text.
+/// Returns the text value of a key, or `None` if it is empty or not a text.
 pub fn text<'a>(set: &'a Value, key: &str) -> Option<&'a str> {
     value(set, key).as_str().filter(|text| !text.is_empty())
 }

@@ -76,7 +76,8 @@ fn unwritable(path: &Path) -> Option<String> {
     ))
 }
 
-/// Finds a file or directory inside that another user made, for example a start as root by hand.
+/// Finds a file or directory inside `dir` that belongs to another user, for example after somebody started the daemon
+/// as root.
 fn inside(dir: &Path) -> Option<String> {
     let mut left = vec![dir.to_path_buf()];
     let mut looked_at = 0;

@@ -94,8 +94,8 @@ impl Layers {
         }
     }
 
-    /// Returns where the key at `path` was set, or a key inside it by the environment. If neither was set,
-    /// returns where the nearest enclosing section was set.
+    /// Returns where the key at `path` was set. A key inside it that the environment set counts too. If neither
+    /// exists, returns where the nearest enclosing section was set.
     pub(super) fn near(&self, path: &str) -> Place {
         let inside = format!("{path}.");
         if let Some((_, name)) = self.variables.iter().find(|(key, _)| key.starts_with(&inside)) {

@@ -179,8 +179,8 @@ impl Default for SelfMetrics {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Debug {
-    /// Seconds since the epoch at which the clock stands until the admin port sets it; 0 for the machine's
-    /// clock.
+    /// Time at which the clock stands still until the admin port sets it, in seconds since the epoch; 0 for the
+    /// machine's clock.
     pub clock: i64,
 }
 
@@ -305,7 +305,8 @@ pub fn load_for_daemon(file: Option<&Path>) -> Result<Loaded, Problems> {
     finished(loaded, problems)
 }
 
-/// Reads the configuration of another store, and its storage rules. The environment does not count: it is about this one.
+/// Reads the configuration of another store, and its storage rules. The environment is ignored, because it belongs to
+/// the store of this process.
 ///
 /// # Errors
 ///

@@ -12,7 +12,8 @@ struct Port<'a> {
     is_udp: bool,
 }
 
-/// Finds the ports whose address another port has: the key of the setting, and what is wrong with it.
+/// Finds the ports whose address another port already uses. Returns the key of each setting, and what is wrong with
+/// it.
 pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
     let mut open: Vec<Port<'_>> = Vec::new();
     let mut found = Vec::new();
@@ -28,7 +29,7 @@ pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
     found
 }
 
-/// Each address with its key, and whether it is one of UDP.
+/// Each listening address with its key, and whether it is a UDP address.
 fn listens(config: &Config) -> Vec<(String, &str, bool)> {
     let udp = ("ingest.udp.listen".to_owned(), &config.ingest.udp.listen, true);
     let tcp = config.ingest.tcp.iter();

@@ -19,7 +19,7 @@ pub(super) fn load_rules(config: &Config, layers: &Layers, problems: &mut Proble
         let file = match problem.file {
             RuleFile::Schemas => &config.storage_schemas,
             RuleFile::Aggregation => &config.storage_aggregation,
-            // Their readers report them.
+            // The code that reads these files reports their problems.
             RuleFile::Relay | RuleFile::AggregationRules | RuleFile::Carbon | RuleFile::Quotas => continue,
         };
         let place = Place::File(file.clone(), problem.line);

@@ -100,7 +100,7 @@ impl Walk<'_> {
             return Some(Value::Object(self.table(raw, example, path)));
         }
         let value = match &raw.kind {
-            // Its type knows the word.
+            // The key's type parses the word "none" itself.
             ValueKind::String(text) if takes_none(path) && text.trim() == "none" => Some(Value::from("none")),
             ValueKind::String(text) if self.layers.in_environment(path) => from_text(text, example),
             ValueKind::Array(_) if takes_list(path) => untyped(raw.clone()),
@@ -122,12 +122,12 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a key takes a list of texts beside the single text of its example.
+/// Whether a key accepts a list of texts as well as the single text of its example.
 fn takes_list(path: &str) -> bool {
     path.starts_with("ingest.") && path.ends_with(".listen")
 }
 
-/// Whether a key takes the word "none" beside the number of its example.
+/// Whether a key accepts the word "none" as well as a number like that of its example.
 fn takes_none(path: &str) -> bool {
     path == "engine.max_creates_per_minute"
 }
@@ -237,7 +237,7 @@ pub(super) fn build(set: &Value, layers: &Layers, problems: &mut Problems) -> Co
     }
 }
 
-/// Says in the words of a user what serde says in those of Rust.
+/// Replaces the Rust terms in serde's messages by words that users know.
 fn plain(message: &str) -> String {
     let quoted =
         |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };

@@ -1,4 +1,4 @@
-//! Finds the key that somebody meant who wrote one that does not exist.
+//! Finds the existing key that was probably meant by a misspelt one.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ pub(super) fn similar(path: &str) -> Option<&'static str> {
     let near = |key: &&String| distance(&letters(key), &wanted) <= 2 && wanted.len() > 4;
     let in_section = |key: &&String| section(key) == section(path);
     let last = |key: &&String| name(key) == name(path) && in_same_root(key, path);
-    // Of the keys that every listener has, the one of the line protocol is usually meant.
+    // Every listener has some keys of the same name. The key of the line protocol is usually meant.
     let usual = |key: &&String| last(key) && section(key) == "ingest.line";
     let found = keys().iter().filter(in_section).find(near).or_else(|| keys().iter().find(near));
     found.or_else(|| keys().iter().find(usual)).or_else(|| keys().iter().find(last)).map(String::as_str)

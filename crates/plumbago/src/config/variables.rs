@@ -1,5 +1,5 @@
-//! Finds variables of the environment that look like settings and are none: `PLUMBAGO_API_LISTEN` with one
-//! underscore sets nothing, and nobody would notice.
+//! Finds environment variables that look like settings but are not: `PLUMBAGO_API_LISTEN`, with one underscore, sets
+//! nothing, and nobody would notice.
 
 use super::layers::Environment;
 use super::problem::{Place, Problems};
@@ -8,8 +8,8 @@ use super::suggest;
 /// The variable that names the configuration file; the command line reads it.
 const FILE: &str = "PLUMBAGO_CONFIG";
 
-/// Takes the variables out that set no key, and reports them: an error if the key that was meant is known, else
-/// a warning.
+/// Removes the variables that set no key, and reports them: as an error if the intended key is known, else as a
+/// warning.
 pub(super) fn sort_out(environment: &mut Environment, problems: &mut Problems) {
     let strays: Vec<(String, String)> =
         environment.extract_if(|name, _| !name.starts_with("PLUMBAGO__")).collect();
@@ -33,7 +33,7 @@ pub(super) fn sort_out(environment: &mut Environment, problems: &mut Problems) {
     }
 }
 
-/// Kubernetes and Docker set such variables for a service that is called `plumbago`.
+/// Kubernetes and Docker set such variables for a service that is named `plumbago`.
 fn is_service_link(name: &str, value: &str) -> bool {
     let ports = name.split("_PORT_").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let link = name.ends_with("_PORT") && value.contains("://");

@@ -10,7 +10,7 @@ use plumbago_store::{FetchError, RowStore};
 use super::Core;
 use crate::config::{Config, StoreKind};
 
-/// Metrics that a shard is asked for at a time: it does nothing else meanwhile.
+/// Metrics in one request to a shard, which does nothing else while it answers.
 const ASKED_AT_ONCE: usize = 4096;
 /// Metrics of one find that are looked up in the shared store. If there are more, all of them are shown.
 const LOOKED_UP_MAX: usize = 1000;
@@ -21,12 +21,13 @@ pub(super) struct NewestPoints {
     engine: Engine,
     /// How long a metric is shown after its last point, in seconds.
     tolerance: i64,
-    /// The rows with `updated_on`, and how much older than the last write that may be, in seconds.
+    /// The rows with the last write time (`updated_on`), and how many seconds this time may lag behind the last
+    /// write.
     shared: Option<(Arc<dyn RowStore>, i64)>,
 }
 
 impl NewestPoints {
-    /// Returns what hides metrics if the configuration wants that.
+    /// Returns the filter for finds, if the configuration switches it on.
     pub(super) fn of(config: &Config, core: &Core) -> Option<Arc<dyn Activity>> {
         let seconds = |period: plumbago_model::Period| i64::try_from(period.as_secs()).unwrap_or(i64::MAX);
         let touched = seconds(config.store.cassandra.touch_after);
@@ -39,7 +40,7 @@ impl NewestPoints {
             .then(|| Arc::new(Self { engine: core.engine.clone(), tolerance, shared }) as Arc<dyn Activity>)
     }
 
-    /// Whether the shared store knows that nobody has written these metrics since then.
+    /// For each metric, whether the shared store shows that no daemon has written it since `since`.
     async fn are_silent(&self, names: &[&str], since: i64) -> Vec<bool> {
         let Some((rows, late)) = &self.shared else { return vec![true; names.len()] };
         if names.len() > LOOKED_UP_MAX {
@@ -70,7 +71,7 @@ impl Activity for NewestPoints {
         for names in names.chunks(ASKED_AT_ONCE) {
             known.extend(self.engine.may_have_points(names, since, range.until).await?);
         }
-        // On a shared store another daemon may write a metric that is silent here.
+        // On a shared store, another daemon may write a metric that this one does not.
         let is_asked = |known: Option<bool>| known == Some(false) || known.is_none() && self.shared.is_some();
         let asked: Vec<&str> =
             names.iter().zip(&known).filter(|(_, known)| is_asked(**known)).map(|(name, _)| *name).collect();

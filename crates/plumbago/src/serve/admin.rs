@@ -167,7 +167,7 @@ pub(crate) struct Whole {
     refused: Vec<(&'static str, u64)>,
     /// The ledgers of the relay's destinations.
     relayed: Vec<Balance>,
-    /// The line of aggregation.
+    /// Aggregation's part of the ledger, if aggregation is on.
     aggregated: Option<Aggregated>,
 }
 
@@ -181,7 +181,7 @@ impl Whole {
         sources: &Sources,
         engine: impl Future<Output = Result<Ledger, E>>,
     ) -> Result<Self, E> {
-        // Before the engine's: it has received at least these.
+        // Read before the engine's ledger, so that the engine has received at least the points counted here.
         let aggregated = sources.stage.as_ref().map(Stage::balance);
         Ok(Self::new(engine.await?, aggregated, sources))
     }
@@ -205,8 +205,8 @@ impl Whole {
         self.refused.iter().map(|(_, n)| n).sum()
     }
 
-    /// Points that came from outside: what the engine received, without what aggregation has made, and what went no
-    /// further than to the listeners or to aggregation.
+    /// Points that came from outside. The engine's own number also contains the points that aggregation made, and
+    /// lacks those that the listeners refused or that aggregation did not pass on.
     fn received(&self) -> u64 {
         let refused = self.rejected() - self.engine.rejected_total();
         self.engine.received + refused + self.consumed() - self.derived()

@@ -22,7 +22,7 @@ pub(crate) struct Stage {
     pub(crate) post: Post,
 }
 
-/// The task that computes what is due.
+/// The task that computes intervals when they are due.
 pub(super) struct Running {
     task: JoinHandle<()>,
     stop: CancellationToken,
@@ -64,7 +64,7 @@ impl Stage {
         }
     }
 
-    /// Starts to compute what is due.
+    /// Starts the task that computes intervals when they are due.
     pub(super) fn start(&self, core: &Core, relay: &Relay) -> Running {
         let stop = CancellationToken::new();
         let derived = DerivedSink(self.sink(core, relay));
@@ -81,14 +81,14 @@ impl Stage {
         self.aggregation.balance()
     }
 
-    /// Points whose name the rules under `[post]` have made unusable, for a reason.
+    /// Points that were refused for this reason because the rules under `[post]` made their names unusable.
     pub(super) fn rejected_for(&self, reason: Reject) -> u64 {
         self.post.rejected_for(reason)
     }
 }
 
 impl Running {
-    /// Computes everything once more, and ends. Call it when no further points arrive.
+    /// Computes all intervals once more, and ends. Must be called when no more points can arrive.
     pub(super) async fn end(self) {
         self.stop.cancel();
         if let Err(error) = self.task.await {

@@ -20,7 +20,7 @@ pub(super) struct AtRest {
 }
 
 impl AtRest {
-    /// Opens them, without listeners. Waits for the disk.
+    /// Opens the stores and the engine, without listeners. Blocks on the disk.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl AtRest {
         Ok(Self { config: loaded.config, core, stop })
     }
 
-    /// Loads what earlier runs have left, also what only the journal has.
+    /// Loads the points of earlier runs, those that are only in the journal included.
     ///
     /// # Errors
     ///
@@ -52,14 +52,14 @@ impl AtRest {
         self.core.engine.stop(STORE_TIMEOUT).await;
         self.stop.cancel();
         super::close(self.core).await?;
-        // If it cannot be written, the next start replays a journal that is empty, and that is all.
+        // If this cannot be written, the next start replays an empty journal, which does no harm.
         let _ = greeting::closed(&self.config.data_dir);
         Ok(())
     }
 }
 
-/// Opens the stores and the engine without listeners, does some work of a verb, and closes them. Points of earlier
-/// runs can be read meanwhile, also those that only the journal had.
+/// Opens the stores and the engine without listeners, does the work of a verb, and closes them. The work can read the
+/// points of earlier runs, those that were only in the journal included.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub(crate) async fn work_at_rest<T>(
     let done = work(rest.core.work(&rest.config, rest.core.job_lease(), events)).await;
     let damage = rest.core.damage();
     let closed = rest.close().await;
-    // A full disk may fail both, and the work says more about it.
+    // If a full disk makes both fail, the error of the work says more.
     let done = done?;
     closed?;
     Ok((done, damage))

@@ -38,7 +38,7 @@ pub(super) fn bind(config: &Config, core: &Core) -> Result<Option<Carbonlink>, F
 #[async_trait]
 impl Cache for EngineCache {
     async fn points(&self, names: &[Arc<str>], points_max: usize) -> Result<Option<Vec<Points>>, CacheError> {
-        // What is no name has no points either.
+        // A text that is not a valid name has no points either.
         let stored: Vec<Arc<str>> =
             names.iter().map(|name| canonical_name(name).unwrap_or_default().into()).collect();
         let found = self.reader.pending_raw(&stored, self.clock.now(), points_max).await;

@@ -1,4 +1,4 @@
-//! The clock of the daemon: the machine's, or one that tests set.
+//! The clock of the daemon: the machine's clock, or a clock that tests set.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tells the API's port what costs: asks the store, with the rules in effect.
+//! Answers the API's requests about costs, from the store and the rules in effect.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout_at};
 use super::rule_tester::{failed, shown};
 use super::{Core, rules};
 
-/// Finds what costs.
+/// Answers requests about what metrics cost.
 pub(super) struct Costs {
     work: Work,
     rules: rules::Live,
     reads_are_noted: bool,
-    /// One looks at all metrics at a time.
+    /// Held by the request that reads all metrics: one such request runs at a time.
     turn: Semaphore,
 }
 

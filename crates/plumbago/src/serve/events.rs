@@ -25,7 +25,7 @@ pub(super) fn open(config: &Config, peers: Option<Arc<dyn EventPeers>>) -> Resul
     }))
 }
 
-/// Where a log of events is.
+/// The path and the size limit of a log of events.
 #[derive(Debug, Clone)]
 struct Place {
     path: PathBuf,
@@ -54,17 +54,17 @@ pub(crate) struct Events(Kept);
 enum Kept {
     /// The log that the daemon has open.
     Open(Arc<EventLog>),
-    /// Nobody has it open. It is opened when it is needed.
+    /// No daemon has the log open. It is opened for each use.
     AtRest(Place),
 }
 
 impl Events {
-    /// Those that the daemon has open.
+    /// The events of the log that the daemon has open.
     pub(super) fn open(log: Arc<EventLog>) -> Self {
         Self(Kept::Open(log))
     }
 
-    /// Those of a data directory without a daemon.
+    /// The events of a data directory that no daemon uses.
     pub(super) fn at_rest(config: &Config) -> Self {
         Self(Kept::AtRest(Place::of(config)))
     }

@@ -15,13 +15,13 @@ use super::Core;
 use super::backend::Keeper;
 use crate::config::{Config, StoreKind};
 
-/// Holds the links during a backup.
+/// The directory that contains the hard links during a backup.
 const LINKS: &str = "backup-links";
-/// Names in the data directory that no restored one needs: a restored one gets a secret of its own.
+/// Entries of the data directory that a backup leaves out. A restored directory gets a secret of its own.
 const LEFT_OUT: [&str; 3] = [LINKS, "admin-secret", "lost+found"];
-/// Databases of fjall, each with the store that has it.
+/// The directories of the fjall databases in the data directory.
 const DATABASES: [&str; 3] = ["store", "spool", "names"];
-/// Smaller files are copied at once: they may be written in place.
+/// Files smaller than this are copied at once, because they may be changed in place.
 const SMALL_BYTES: u64 = 1 << 20;
 
 /// Removes the links of a backup that was killed.
@@ -45,7 +45,7 @@ pub(crate) struct Files {
     live: Option<Live>,
 }
 
-/// What a daemon writes with.
+/// The stores and logs that a running daemon writes.
 struct Live {
     keeper: Keeper,
     journal: Journal,
@@ -84,14 +84,14 @@ impl Files {
 
     fn hold_all(&self, links: &Path) -> Result<Vec<HeldFile>, BackupError> {
         let failed = |error: io::Error| BackupError::Hold(error.to_string());
-        // Until the links of its files exist.
+        // Keeps the journal's segments until the links of their files exist.
         let _segments = self.live.as_ref().map(|live| live.journal.hold());
         let _at_rest = match self.live {
             Some(_) => None,
             None => Some(lock(&self.journal_dir)?),
         };
         let mut held = self.others(links).map_err(failed)?;
-        // The journal comes last: it has every record that is not in the store as it was held.
+        // The journal must be held last: then it contains every record that the held state of the store lacks.
         for name in DATABASES {
             let (dir, links) = (self.dir.join(name), links.join(name));
             if !dir.is_dir() {
@@ -112,8 +112,8 @@ impl Files {
         Ok(held)
     }
 
-    /// The log files of the journal up to their ends, and the file that states its format. The list of log files is left
-    /// out: it may say more of a file than is held.
+    /// The log files of the journal up to their ends, and the file that states its format. The list of log files is
+    /// left out, because it may state a longer file than the one that is held.
     fn journal(&self, links: &Path) -> io::Result<Vec<HeldFile>> {
         fs::create_dir_all(links)?;
         let mut files = match &self.live {
@@ -134,7 +134,8 @@ impl Files {
         Ok(held)
     }
 
-    /// Everything but the store, the spool and the journal. A position in a queue comes before the queue.
+    /// All files except those of the store, the spool and the journal. The position of a queue is held before the
+    /// queue itself.
     fn others(&self, links: &Path) -> io::Result<Vec<HeldFile>> {
         let mut names = Vec::new();
         list(&self.dir, Path::new(""), &mut names)?;
@@ -149,7 +150,7 @@ impl Files {
             let done =
                 if bytes < SMALL_BYTES { fs::copy(&from, &at).map(drop) } else { link_or_copy(&from, &at) };
             match done {
-                // Removed since it was listed, such as a part of a queue that was sent.
+                // The file was removed after it was listed, like a part of a queue that was sent.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 done => done?,
             }
@@ -201,7 +202,7 @@ impl Keeper {
         match (self, name) {
             (Self::Embedded(store), "store") => store.hold(links).map(Some).map_err(|error| failed(&error)),
             (Self::Cassandra(cassandra), "spool" | "names") => cassandra.hold(name, links).map(Some),
-            // Left by another setting of `store.kind`.
+            // The directory belongs to another setting of `store.kind`.
             _ => Ok(None),
         }
     }
@@ -236,7 +237,7 @@ fn lock(journal_dir: &Path) -> Result<Option<File>, BackupError> {
     }
 }
 
-/// The files of a journal at rest that hold records or say something about them.
+/// The files of a journal at rest: those that contain records, and those that describe them.
 fn at_rest_files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {

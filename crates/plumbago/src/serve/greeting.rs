@@ -71,7 +71,7 @@ impl Before {
         }
     }
 
-    /// The data directory is in use: from now on the last stop no longer counts as clean.
+    /// Records that the data directory is in use: from now on the last stop no longer counts as clean.
     pub(super) fn opened(&self) {
         opened(&self.data_dir);
     }
@@ -121,8 +121,8 @@ pub(super) fn opened(data_dir: &Path) {
     let _ = fs::remove_file(data_dir.join(LAST_STOP));
 }
 
-/// Records and logs that everything was closed cleanly. If that fails, the next start says that the stop was not
-/// clean, and that is all.
+/// Records and logs that everything was closed cleanly. If the record cannot be written, the next start reports an
+/// unclean stop, which does no harm.
 pub(super) fn stopped(data_dir: &Path) {
     match closed(data_dir) {
         Ok(()) => tracing::info!("stopped cleanly"),
@@ -195,7 +195,7 @@ fn grouped(number: u64) -> String {
 pub(super) fn hints(config: &Config, line: Option<SocketAddr>, api: Option<SocketAddr>) -> String {
     let (Some(line), Some(api)) = (line, api) else { return String::new() };
     let url = url(config, api);
-    // A certificate seldom names the address by which one looks at the daemon on its own machine.
+    // A certificate seldom contains the loopback address under which somebody on the same machine connects.
     let insecure = if config.api.tls.is_on() { "--insecure " } else { "" };
     let lines = [
         String::new(),
@@ -225,7 +225,7 @@ fn url(config: &Config, api: SocketAddr) -> String {
     format!("{scheme}://{to}{}", config.api.url_prefix)
 }
 
-/// An address to connect to: a listener on every address is not reached by `0.0.0.0` everywhere.
+/// An address that clients can connect to. Not every system accepts `0.0.0.0` as a destination.
 fn reachable(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

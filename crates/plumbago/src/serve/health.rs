@@ -1,5 +1,5 @@
-//! The health of the process: feeds the list of conditions from the parts that do not state theirs, and answers
-//! `/readyz` from that list. The names and their meaning for an operator are in `docs/conditions.md`.
+//! The health of the process. Adds the conditions of those parts that do not report theirs themselves, and answers
+//! `/readyz` from the list of conditions. The names and their meaning for an operator are in `docs/conditions.md`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::backend::Keeper;
 use super::reload::RELOAD_FAILED;
 use super::retention_hint::RETENTION;
 
-/// Pause between two looks at the store and the peers.
+/// Pause between two checks of the store and the peers.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The conditions that this crate states; the other names are those of the engine and of the cluster.
+/// The conditions that this crate reports. The engine and the cluster report all others.
 const CONDITIONS: [&str; 7] =
     [STARTING, STOPPING, RETENTION, RELOAD_FAILED, DAMAGED_DATA, "store_broken", "peers"];
 /// Holds until the points of earlier runs can be read.
@@ -63,8 +63,8 @@ impl Health {
         self.conditions.end(STARTING);
     }
 
-    /// Keeps the list of conditions up to date until the runtime ends, so that the log and the gauges show them
-    /// also where nobody asks `/readyz`.
+    /// Keeps the list of conditions up to date until the runtime ends, so that the log and the gauges show them even
+    /// if nobody requests `/readyz`.
     pub(super) async fn run(self) {
         loop {
             self.look();
@@ -78,7 +78,7 @@ impl Health {
 
     fn look(&self) {
         if self.stop.is_cancelled() {
-            // What the store says while it is being closed is no news.
+            // The store reports problems while it is being closed. They mean nothing then.
             self.conditions.begin_as(Severity::Phase, STOPPING, "the process is stopping");
             return;
         }

@@ -23,7 +23,7 @@ pub(super) struct EngineHistories {
     pub(super) engine: Engine,
     pub(super) rules: rules::Live,
     pub(super) keeper: Keeper,
-    /// The answers that the API keeps.
+    /// The cached answers of the API.
     pub(super) answers: KeptAnswers,
 }
 
@@ -58,7 +58,7 @@ impl RangeDeleter for EngineHistories {
     ) -> Result<Vec<RangeReport>, StoreError> {
         let deleted = self.engine.delete_range(names, range, dry_run).await;
         if !dry_run {
-            // Even after an error: a part may be deleted.
+            // Also after an error, because some points may be deleted already.
             self.answers.forget();
         }
         deleted
@@ -73,7 +73,7 @@ impl SettingsChanger for EngineHistories {
 
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError> {
         let changed = self.engine.change_settings(changes).await;
-        // Even after an error: a part may be changed.
+        // Also after an error, because some metrics may be changed already.
         self.answers.forget();
         changed
     }
@@ -88,7 +88,7 @@ impl MetricCopier for EngineHistories {
     ) -> Result<Vec<CopyReport>, StoreError> {
         let copied = self.engine.copy_metrics(copies, options).await;
         if !options.dry_run {
-            // Even after an error: a part may be copied.
+            // Also after an error, because some metrics may be copied already.
             self.answers.forget();
         }
         copied

@@ -12,7 +12,7 @@ use plumbago_telemetry::with_causes;
 use super::Core;
 use super::tagging::canonical_name;
 
-/// The one setting that graphite-web and carbon know, by their name for it.
+/// The name by which graphite-web and carbon know the aggregation method. They know no other setting.
 const AGGREGATION: &str = "aggregationMethod";
 
 /// Reads settings from the metadata store and changes them through the engine.
@@ -75,7 +75,7 @@ impl Metadata for Settings {
     }
 }
 
-/// Refuses other keys, in the words of carbon.
+/// Refuses every other key, with the text that carbon uses.
 fn check_key(key: &str) -> Result<(), MetadataError> {
     if key == AGGREGATION {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What maintenance jobs and verbs work with: how they learn which metrics are in use, and how they find names.
+//! The context of maintenance jobs and verbs: how they learn which metrics are in use, and how they find names.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Returns what verbs work with. `lease` decides which process runs a maintenance job.
+    /// Returns everything that verbs need. `lease` decides which process runs a maintenance job.
     pub(crate) fn work(
         &self,
         config: &crate::config::Config,

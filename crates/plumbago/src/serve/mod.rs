@@ -105,7 +105,7 @@ pub(crate) struct Core {
     registry: Registry,
     conditions: Conditions,
     rules: rules::Live,
-    /// The answers that the API keeps.
+    /// The cached answers of the API.
     answers: KeptAnswers,
 }
 
@@ -407,8 +407,8 @@ fn spawn_chores(config: &Config, core: &Core, sources: &admin::Sources, stop: &C
     tokio::spawn(self_metrics::run(config.self_metrics.clone(), source, stop.clone()));
 }
 
-/// Waits until the listeners have passed all points that they have read to the engine. This times out while
-/// the engine accepts none, because the disk is full or too much is pending for a store that does not answer.
+/// Waits until the listeners have passed everything that they have read to the engine. The wait times out while the
+/// engine accepts no points: the disk is full, or too many points are pending for a store that does not answer.
 async fn end_reading(reading: JoinHandle<()>) {
     if tokio::time::timeout(LISTENERS_TIMEOUT, reading).await.is_err() {
         tracing::error!(
@@ -425,7 +425,7 @@ async fn wait(
     live: &reload::Live<'_>,
 ) {
     while stop.run_until_cancelled(hangup.recv()).await.is_some() {
-        // It reads files and resolves names.
+        // A reload blocks: it reads files and resolves names.
         tokio::task::block_in_place(|| reload.reload(live));
     }
     tracing::info!("stopping");

@@ -1,4 +1,4 @@
-//! Finds metrics for verbs: in the index, or through the store where no names are loaded.
+//! Finds metrics for verbs: in the index, or through the store if the names are not loaded.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use plumbago_maintenance::verb::VerbError;
 use plumbago_model::sanitize;
 use tokio::sync::mpsc;
 
-/// Batches that wait for the reader of a search.
+/// Batches that may wait for the consumer of a search.
 const BATCHES: usize = 4;
 /// An operator's search has no limits but those of the machine.
 const NO_LIMITS: FindLimits = FindLimits { results_max: usize::MAX, visited_max: usize::MAX };
@@ -100,7 +100,7 @@ fn failed(error: &dyn std::fmt::Display) -> VerbError {
     VerbError::Failed(error.to_string())
 }
 
-/// Sends the names of a selection in batches. Ends when the receiver is gone.
+/// Sends the names of a selection in batches. Ends when the receiver has been dropped.
 fn search(index: &Index, which: Which, batches: &Batches) -> Result<(), VerbError> {
     if let Some(glob) = which.glob {
         let mut batch = Vec::new();
@@ -131,7 +131,7 @@ fn search(index: &Index, which: Which, batches: &Batches) -> Result<(), VerbErro
     Ok(())
 }
 
-/// Sends names in batches. Returns whether the receiver is still there.
+/// Sends names in batches. Returns whether the receiver still exists.
 fn send(names: &[String], batches: &Batches) -> bool {
     names.chunks(NAMES_IN_BATCH).all(|names| batches.blocking_send(Ok(names.to_vec())).is_ok())
 }

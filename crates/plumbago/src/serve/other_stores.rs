@@ -1,4 +1,4 @@
-//! Opens the stores of other configurations, so that their metrics can be stored here too.
+//! Opens the stores of other configurations, so that an import can read their metrics.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,12 +28,12 @@ use crate::commands::maintain::is_held;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::Failure;
 
-/// How long servers may take to answer the first time.
+/// How long servers may take for their first answer.
 const FIRST: Duration = Duration::from_secs(20);
-/// How long the points that only the journal of a data directory has may take to get to its store.
+/// How long it may take to store the points that only the journal of a data directory has.
 const FLUSH: Duration = Duration::from_secs(3600);
 
-/// Opens stores beside the one of this process.
+/// Opens other stores in addition to the one of this process.
 #[derive(Debug)]
 pub(super) struct OtherStores {
     data_dir: PathBuf,
@@ -109,7 +109,7 @@ impl StoreConnector for OtherStores {
     }
 }
 
-/// Does work that waits for a disk in a thread of its own.
+/// Runs blocking work on a thread of its own.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, VerbError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| VerbError::Failed(error.to_string()))
@@ -121,7 +121,7 @@ fn open(loaded: Loaded, clock: Arc<dyn Clock>) -> Result<AtRest, Failure> {
     Handle::current().block_on(async move {
         let found = load(&rest).await;
         if let Err(failure) = found {
-            // Its lock must not stay.
+            // Closed to release the lock of the data directory.
             let _ = rest.close().await;
             return Err(failure);
         }
@@ -129,7 +129,8 @@ fn open(loaded: Loaded, clock: Arc<dyn Clock>) -> Result<AtRest, Failure> {
     })
 }
 
-/// Loads what a data directory has. Points that only its journal has go to its store, so that all names are there.
+/// Loads the names and points of a data directory. Points that only its journal has are stored first, so that no name
+/// is missing.
 async fn load(rest: &AtRest) -> Result<(), Failure> {
     let found = rest.start().await?;
     if found.replayed == 0 {
@@ -204,7 +205,7 @@ struct Tables {
     store: CassandraStore,
     title: String,
     clock: Arc<dyn Clock>,
-    /// BigGraphite made them, so that readers of them ignore the xFilesFactor.
+    /// True if BigGraphite made the tables: those who read such tables ignore the xFilesFactor.
     ignores_x_files_factor: bool,
 }
 

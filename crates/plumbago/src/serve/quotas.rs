@@ -23,7 +23,7 @@ pub(super) fn open(config: &Config) -> Result<Arc<Quotas>, Failure> {
     Ok(Arc::new(Quotas::new(rules.map_err(failure)?)))
 }
 
-/// Puts new quotas into effect, which takes a while.
+/// Puts new quotas into effect. This takes a while, because each metric is assigned to its new quota.
 pub(super) fn replace(engine: &Engine, rules: QuotaRules) {
     let engine = engine.clone();
     tokio::spawn(async move {
@@ -79,7 +79,7 @@ async fn measure(engine: &Engine, work: &Work) {
     }
 }
 
-/// Tells verbs what directories use of their quotas.
+/// Tells verbs how much of their quotas directories use.
 #[derive(Debug)]
 pub(super) struct Uses {
     pub(super) quotas: Arc<Quotas>,

@@ -1,4 +1,4 @@
-//! Says "ready" on standard output once the daemon is.
+//! Prints "ready" on standard output once the daemon is ready.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
 
-/// How often a daemon that is not ready looks whether it is.
+/// Pause between two checks whether the daemon is ready.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Prints `ready` and `hints` as soon as /readyz would say so. Until then the daemon accepts points, and a line
-/// with the reasons says that it is not ready.
+/// Prints `ready` and `hints` as soon as `/readyz` reports that the daemon is ready. Until then the daemon accepts
+/// points, and a line says why it is not ready yet.
 pub(super) fn announce(health: &Health, hints: String, stop: &CancellationToken) {
     let reasons = reasons(health);
     if reasons.is_empty() {

@@ -8,10 +8,11 @@ use super::Core;
 use crate::config::Config;
 use crate::error::{Exit, Failure};
 
-/// The queues give room back before the journal has to refuse points: at this many times its floor.
+/// The queues drop points once the free space is less than this many times the minimum of the journal, so that the
+/// journal need not refuse points.
 const FLOOR_OF_JOURNAL: u64 = 2;
 
-/// Opens the queues. Points are taken from now on.
+/// Opens the queues, which accept points from now on.
 pub(super) fn open(config: &Config, core: &Core) -> Result<Relay, Failure> {
     let parts = RelayParts {
         dir: &config.relay_dir(),

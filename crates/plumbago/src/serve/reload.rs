@@ -1,5 +1,5 @@
-//! SIGHUP: applies the settings marked `[reload]` and the files that they name, and says what changed, what needs a
-//! restart and what was wrong. Whatever has a problem stays as it was; the rest is applied.
+//! SIGHUP: applies the settings marked `[reload]` and the files that they name. Logs what changed, what needs a
+//! restart and what was wrong. A setting with a problem keeps its old value; the others are applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -42,7 +42,7 @@ pub(crate) struct Reload {
     file: Option<PathBuf>,
     /// The file that the start read, for messages.
     shown: String,
-    /// The values in effect: of reloadable keys as of the last reload that applied them, else as of the start.
+    /// The values in effect. Keys that cannot be reloaded have their values from the start.
     values: Value,
     level: Option<LevelHandle>,
     /// Certificates of the ports beside the listeners, with the sections that configure them (`api`, `admin`,
@@ -66,7 +66,7 @@ pub(crate) struct Live<'a> {
     pub(crate) users: Option<&'a LiveUsers>,
 }
 
-/// How the results of reloads are seen: the health page and metrics.
+/// Where the results of reloads are shown: in the conditions and in metrics.
 struct Report {
     conditions: Conditions,
     is_ok: Gauge,
@@ -98,7 +98,7 @@ impl Reload {
         }
     }
 
-    /// Adds a port, whose certificate is read again.
+    /// Adds a port whose certificate a reload reads again.
     pub(super) fn add_port(&mut self, section: &'static str, certificates: Arc<Certificates>) {
         self.certificates.push((section, certificates));
     }
@@ -325,7 +325,7 @@ impl Outcome {
         self.errors.push(error);
     }
 
-    /// Adds errors and logs those that were not said yet, then what follows from them.
+    /// Adds and logs the errors that were not logged yet, then logs their consequence.
     fn fail_with(&mut self, errors: impl Iterator<Item = String>, consequence: &str) {
         for error in errors {
             if !self.errors.iter().any(|said| said.contains(&error)) {
@@ -376,7 +376,8 @@ fn reload_aggregation(config: &Config, stage: Option<&Stage>) -> Result<(), Vec<
     }
 }
 
-/// The keys with errors, as their units; "" if the file cannot be read or parsed, so that nothing of it counts.
+/// The units that have errors. "" stands for a configuration file that cannot be read or parsed, so that none of it
+/// is applied.
 fn broken<'a>(problems: &'a Problems, loaded: &Loaded) -> BTreeSet<&'a str> {
     let rules = [&loaded.config.storage_schemas, &loaded.config.storage_aggregation];
     let of = |problem: &'a config::Problem| match &problem.place {
@@ -387,7 +388,7 @@ fn broken<'a>(problems: &'a Problems, loaded: &Loaded) -> BTreeSet<&'a str> {
     problems.iter().filter(|problem| problem.error).filter_map(of).collect()
 }
 
-/// A problem as text. One of a file that was named elsewhere lacks the place.
+/// A problem with its place, as text. A setting that has its default was set nowhere, so it has no place.
 fn text(problem: &config::Problem) -> String {
     match problem.place {
         Place::Default => format!("{}: {}", problem.key, problem.message),
@@ -395,8 +396,8 @@ fn text(problem: &config::Problem) -> String {
     }
 }
 
-/// The part of the configuration that is applied as a whole: certificate and key go together, and so do the two
-/// files of the storage rules. Other keys stand for themselves.
+/// The unit of a key: keys that are only applied together. A certificate and its key are one unit, and so are the two
+/// files of the storage rules. Every other key is a unit of its own.
 fn unit(key: &str) -> &str {
     match key.rsplit_once('.') {
         Some((section, _)) if section.ends_with(".tls") => section,

@@ -1,4 +1,4 @@
-//! Tells the operator of metrics whose senders send more often than their retention keeps.
+//! Reports metrics whose senders send more often than the retention keeps points.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use super::rules;
 
 /// Name of the condition.
 pub(super) const RETENTION: &str = "retention";
-/// Pause between two looks.
+/// Pause between two checks.
 const PAUSE: Duration = Duration::from_secs(5);
-/// While the condition holds, the log has it again after this time.
+/// While the condition holds, it is logged again after this time.
 const LOG_EVERY: Duration = Duration::from_secs(86_400);
 
 /// Keeps the condition up to date until `stop`.
@@ -29,7 +29,7 @@ pub(super) async fn run(engine: Engine, rules: rules::Live, conditions: Conditio
             logged = Some(Instant::now());
         }
         if text.is_some() && logged.is_none() {
-            // The condition's begin is in the log.
+            // The beginning of the condition has been logged already.
             logged = Some(Instant::now());
         }
         conditions.set(Severity::Hint, RETENTION, text);

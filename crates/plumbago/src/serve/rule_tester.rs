@@ -1,4 +1,4 @@
-//! Tests rules for the API's port: asks the parts of the daemon what they do with a name.
+//! Tests rules for the API: asks each part of the daemon what its rules do with a name.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::rules::RuleFiles;
 use super::{Core, rules, tagging};
 use crate::config::Config;
 
-/// Most problems of a text that are listed.
+/// Largest number of problems that are listed for a text.
 const PROBLEMS_MAX: usize = 50;
 
 /// Explains and tries rules.
@@ -59,7 +59,7 @@ impl Tester {
         }
     }
 
-    /// What verbs would work with if these rules were in effect.
+    /// The context in which verbs would run if these rules were in effect.
     fn work_by(&self, rules: &Arc<StorageRules>) -> Work {
         let histories = EngineHistories {
             engine: self.engine.clone(),
@@ -71,7 +71,7 @@ impl Tester {
         Work { histories: Arc::new(histories), ..work }
     }
 
-    /// The stages of a metric that is created now, and the existing metric of this name.
+    /// The stages that a new metric would get now, and the existing metric of this name.
     async fn metric(&self, name: &str, config: &MetricConfig) -> Result<Value, AdminError> {
         let stages = full::full(&self.work, name, &config.retention).await.map_err(failed)?;
         let known = known::known(&self.work, name).await.map_err(failed)?;
@@ -132,7 +132,7 @@ impl RuleTester for Tester {
     }
 }
 
-/// Does work that may take long on a thread for it.
+/// Runs work that may take long on a blocking thread.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| AdminError::Failed(error.to_string()))
 }
@@ -144,7 +144,8 @@ pub(super) fn failed(error: VerbError) -> AdminError {
     }
 }
 
-/// Compiles texts. Those that are missing are those in force. Fails with all errors, and returns warnings.
+/// Compiles the texts of rules. For a missing text, that of the rules in effect is taken. Fails with all errors;
+/// otherwise returns the warnings.
 fn parsed(
     texts: &RuleTexts,
     in_force: &StorageRules,
@@ -167,7 +168,8 @@ fn line(problem: &Problem) -> String {
     format!("{} {problem}", problem.file)
 }
 
-/// The metric that a received name is about. One that a list refuses may exist from before.
+/// The metric to which a received name leads. A name that a list refuses is looked up too, because the metric may be
+/// older than the list.
 fn metric_of(received: &str, passage: &Passage) -> Option<String> {
     match &passage.stored {
         Ok(name) => Some(name.clone()),
@@ -236,7 +238,7 @@ fn fitting<T>(section: &RuleSection<'_, T>, gives: String) -> Value {
     })
 }
 
-/// A file for people; `None` for the built-in rules.
+/// A file name for messages; `None` for the built-in rules.
 pub(super) fn shown(file: &Path) -> Option<String> {
     (!file.as_os_str().is_empty()).then(|| file.display().to_string())
 }
@@ -260,7 +262,7 @@ fn existing(name: &str, known: &known::Known) -> Value {
     })
 }
 
-/// The settings that differ, as they are and as the rules have them.
+/// The settings that differ: their current values and those of the rules.
 fn differences(now: &MetricConfig, wanted: &MetricConfig) -> Vec<Value> {
     let each = |config: &MetricConfig| {
         let factor = config.x_files_factor.to_string();
@@ -275,7 +277,7 @@ fn differences(now: &MetricConfig, wanted: &MetricConfig) -> Vec<Value> {
 /// The command that gives just this metric the settings of the rules.
 fn command(name: &str) -> String {
     let quoted = format!("'{}'", name.replace('\'', r"'\''"));
-    // Such a name as a glob means other metrics, or is none.
+    // As a glob this name would mean other metrics, or be invalid.
     if name.contains(';') || name.starts_with('-') || has_glob(name) {
         return format!("printf '%s\\n' {quoted} | plumbago rules apply --names -");
     }

@@ -36,7 +36,7 @@ impl Live {
         Self { rules: Arc::new(ArcSwap::from_pointee(rules)), files }
     }
 
-    /// Rules that are in effect nowhere else.
+    /// Rules for a trial, which are not put into effect.
     pub(super) fn apart(rules: Arc<StorageRules>) -> Self {
         Self { rules: Arc::new(ArcSwap::new(rules)), files: Arc::default() }
     }
@@ -56,7 +56,7 @@ impl Live {
         self.rules.store(Arc::new(rules));
     }
 
-    /// Takes over the names of the files, whose contents are those of the current rules.
+    /// Updates the names of the rules files. Their contents must be those of the current rules.
     pub(super) fn name_files(&self, config: &Config) {
         self.files.store(Arc::new(RuleFiles::of(config)));
     }

@@ -15,7 +15,7 @@ use super::process;
 use crate::config::SelfMetrics;
 use crate::machine;
 
-/// What carbon-aggregator reports as carbon-cache does.
+/// The metrics of carbon-cache that carbon-aggregator reports as well.
 const OF_AGGREGATOR: [&str; 6] =
     ["metricsReceived", "activeConnections", "blacklistMatches", "whitelistRejects", "cpuUsage", "memUsage"];
 
@@ -100,7 +100,7 @@ fn points(
     for (now, before) in now.listeners.iter().zip(&before.listeners) {
         let own =
             [("metricsReceived", now.received - before.received), ("errors", now.errors - before.errors)];
-        // Most daemons use one or two listeners; the others make no metrics.
+        // Most daemons use one or two listeners. The unused ones get no metrics.
         let is_used = now.received + now.errors > 0.0;
         for (name, value) in own.into_iter().filter(|_| is_used) {
             let listener = now.listener.label();

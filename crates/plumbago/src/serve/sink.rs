@@ -25,8 +25,8 @@ impl PointSink for EngineSink {
     }
 }
 
-/// The engine and the relay. Points that the engine has no room for are not relayed; the sender of a datagram has
-/// to send them again.
+/// The engine and the relay. If the engine has no room for a datagram, its points are not relayed either; its sender
+/// has to send them again.
 #[derive(Clone)]
 pub(crate) struct RelayedSink {
     pub(crate) engine: Engine,
@@ -36,7 +36,8 @@ pub(crate) struct RelayedSink {
 #[async_trait]
 impl PointSink for RelayedSink {
     async fn push(&self, batch: PointBatch) -> bool {
-        // Before the engine has them: after a kill in between, a sender that gets no further sends them again.
+        // The relay gets the points first. If the daemon is killed in between, the engine lacks them and the sender
+        // sends them again.
         if !self.relay.is_empty() {
             self.relay.offer(&batch);
         }
@@ -68,7 +69,8 @@ pub(crate) struct AggregatedSink {
 }
 
 impl AggregatedSink {
-    /// The points that go on, if they are not the whole batch as it is; and how many go no further.
+    /// Returns the points to pass on, or `None` if that is the batch without changes, and the number of points that
+    /// are not passed on.
     fn feed(&self, batch: &PointBatch) -> (Option<PointBatch>, usize) {
         match self.aggregation.feed(batch) {
             Fed::All => (self.post.rewrite(batch), 0),
@@ -88,7 +90,7 @@ impl PointSink for AggregatedSink {
         self.inner.push(changed.unwrap_or(batch)).await
     }
 
-    /// Also aggregates points that the engine has no room for: they are counted as refused.
+    /// Points that the engine has no room for are aggregated too, although they count as refused.
     fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch> {
         let (changed, consumed) = self.feed(&batch);
         match changed {

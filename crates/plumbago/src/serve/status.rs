@@ -1,4 +1,4 @@
-//! What the page shows of the process.
+//! What the status page shows of the process.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Says in the log what a stop waits for, if it takes longer than a moment.
+//! Logs what a stop waits for, if it takes longer than a moment.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use plumbago_telemetry::{Conditions, Registry};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Pause before the first line, and between two lines.
+/// Pause before the first line of the log, and between two lines.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// What a stop waits for at the moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// The engine takes what the listeners have read.
+    /// The engine accepts what the listeners have read.
     Listeners,
     /// Open intervals are computed.
     Aggregation,
-    /// The relay sends what it can.
+    /// The relay sends as much as it can.
     Relay,
-    /// The store takes the points and open windows that are in memory.
+    /// The store accepts the points and open windows that are in memory.
     Metrics,
     /// Requests in progress are answered.
     Requests,
@@ -73,7 +73,7 @@ impl Drop for Reporter {
     }
 }
 
-/// The conditions that keep points from being stored.
+/// The conditions that prevent points from being stored, as a text.
 fn trouble(conditions: &Conditions) -> String {
     let held = conditions.list();
     let reasons =

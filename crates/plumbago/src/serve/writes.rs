@@ -11,7 +11,7 @@ use plumbago_maintenance::runs::{RunError, Runs};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// How often a deletion is looked at until it has ended.
+/// Pause between two checks whether a deletion has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What requests change.

@@ -24,14 +24,14 @@ const EMBEDDED_KEY: f64 = 20.0;
 /// Bytes of a partition key of BigGraphite's tables: the id of the metric and the start.
 const BIGGRAPHITE_KEY: usize = 24;
 
-/// Bytes for each point: of keys alone before any compression, and all that is on the disk.
+/// Bytes per point: of the keys alone before compression, and of everything on the disk.
 #[derive(Debug, Clone, Copy)]
 struct Bytes {
     keys: f64,
     all: f64,
 }
 
-/// Each series has a point a minute for three weeks, which are one storage row of KairosDB: the best case for its keys.
+/// Each series has a point a minute for three weeks. That is one storage row of KairosDB, the best case for its keys.
 #[test]
 #[ignore = "a figure"]
 fn bytes_of_the_same_points() {
@@ -65,7 +65,7 @@ fn bytes_of_the_same_points() {
     show(series, merged(&embedded, total), biggraphite, kairosdb);
 }
 
-/// Sends the points to all three, day by day, while the clocks of the daemons go along.
+/// Sends the points to all three stores, day by day. The daemons' clocks move with the points.
 fn fill(daemons: &[Daemon], real: SocketAddr, series: usize, from: i64) {
     let mut walks = Walks::default();
     let addresses: Vec<SocketAddr> = daemons.iter().map(Daemon::api).chain([real]).collect();
@@ -82,7 +82,8 @@ fn fill(daemons: &[Daemon], real: SocketAddr, series: usize, from: i64) {
     }
 }
 
-/// The same type for all values of a series, so that KairosDB has one row for it: [`Walks`] has decimals and counters in turn.
+/// Gives all values of a series the same type, so that KairosDB has one row for it: [`Walks`] makes decimals and
+/// counters in turn.
 fn text(number: usize, value: f64) -> String {
     if number.is_multiple_of(2) { format!("{value:.2}") } else { format!("{value:.0}") }
 }
@@ -109,7 +110,7 @@ fn merged(setup: &Setup, total: u64) -> Bytes {
         fields.find(|(name, _)| name.ends_with(what)).and_then(|field| field.1.as_f64())
     };
     let (mut points, mut rows, mut bytes) = (0.0, 0.0, 0.0);
-    // Blocks that there was nothing to merge with stay as they are.
+    // Blocks without another block to merge with stay as they are.
     for kind in ["fresh", "merged"] {
         let Some(some) = ending(&format!("raw_{kind}_points")) else { continue };
         points += some;

@@ -22,17 +22,17 @@ use super::{same_results, send, setup_of, wait_idle, whole_period};
 const KEYSPACE: &str = "cities";
 /// Weeks of Antalya that are deleted. Those after them stay.
 const DELETED_WEEKS: [i64; 3] = [0, 2, 4];
-/// Longest time that a query of KairosDB is repeated: it reads the index entries of all cities each time.
+/// Longest time for which a query of KairosDB is repeated, because each query reads the index entries of all cities.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Both with their cities.
+/// The two servers, and the cities that they have.
 struct Both {
     node: Cluster,
     real: KairosDb,
     ours: Daemon,
     /// When the first period begins.
     start: i64,
-    /// Ordinary cities that both have, and those that the daemon has.
+    /// Ordinary cities in both servers, and in the daemon.
     cities: (usize, usize),
 }
 
@@ -59,7 +59,8 @@ fn very_many_cities() {
 }
 
 impl Both {
-    /// Sends both periods, and shows the names that are written in each. Returns the memory of our index after each.
+    /// Sends both periods, and shows how many names are written in each. Returns the memory of our index after each
+    /// period.
     fn fill(&self) -> [u64; 2] {
         let (cities, all) = self.cities;
         let mut memory = [0; 2];
@@ -174,7 +175,7 @@ impl Both {
         Row::of(&what, "", "ms", ours, theirs).print();
     }
 
-    /// Reads a series of which ever more is deleted.
+    /// Times reads of a series while more and more of it is deleted.
     fn delete_parts(&self) {
         let cities = [FINE[1].to_owned()];
         let asked = query(&["Wind"], &cities, self.whole());
@@ -202,7 +203,7 @@ impl Both {
         }
     }
 
-    /// The number of points that both have.
+    /// The number of points, which must be the same in both servers.
     fn points(&self, metrics: &[&str], cities: &[String], range: (i64, i64)) -> usize {
         let asked = query(metrics, cities, range);
         let found = same_results(self.real.http(), self.ours.api(), QUERY, &asked);

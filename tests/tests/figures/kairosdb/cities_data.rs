@@ -1,4 +1,4 @@
-//! Three metrics of very many cities in two of KairosDB's periods, and what both keep of their names.
+//! Three metrics of very many cities in two of KairosDB's periods, and what both servers keep of their names.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(super) static METRICS: [&str; 3] = ["Temperature", "Humidity", "Wind"];
 /// Cities with a point every [`STEP`] seconds; the others have one in each period.
 pub(super) static FINE: [&str; 2] = ["Antalya", "Izmir"];
 pub(super) const STEP: i64 = 600;
-/// Storage rules that fit.
+/// Storage rules for these points.
 pub(super) const SCHEMAS: &str = "[fine]\npattern = city=(Antalya|Izmir)$\nretentions = 10m:2y\n\
      [all]\npattern = .*\nretentions = 1d:2y\n";
 
@@ -26,7 +26,7 @@ pub(super) fn city(number: usize) -> String {
     format!("c{number:06}")
 }
 
-/// Series of so many ordinary cities and of those of [`FINE`].
+/// The number of series of this many ordinary cities and of the cities of [`FINE`].
 pub(super) fn series(cities: usize) -> usize {
     METRICS.len() * (cities + FINE.len())
 }

@@ -31,7 +31,7 @@ impl Client {
             self.address,
             body.len()
         );
-        // In one piece, so that no packet waits for another one.
+        // In one write, so that no packet waits for the acknowledgement of another.
         request.push_str(body);
         self.stream.get_mut().write_all(request.as_bytes()).unwrap();
         self.answer()
@@ -90,7 +90,7 @@ impl Client {
     }
 }
 
-/// How often a request is timed: so many times, and no longer than this.
+/// How often a request is timed: at most this often, and no longer than this time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Repeat {
     pub(super) count: usize,

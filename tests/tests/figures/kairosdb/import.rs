@@ -1,4 +1,5 @@
-//! The way over: KairosDB's own export of a keyspace, our import of the keyspace, and our import of the exported lines.
+//! Moving to Plumbago: KairosDB's own export of a keyspace, our import of the keyspace, and our import of the
+//! exported lines.
 
 use std::time::Instant;
 
@@ -16,11 +17,11 @@ use super::{wait_idle, whole_period};
 
 const KEYSPACE: &str = "import";
 const METRICS: usize = 10;
-/// Points of a request, about.
+/// Approximate number of points in a request.
 const BATCH: usize = 2000;
-/// The export's time divided by that of our import, at least.
+/// The import must be at least this many times as fast as the export.
 const RATIO: f64 = 3.0;
-/// Points from lines in a second, at least.
+/// Least number of points that an import of lines must store in a second.
 const RATE: f64 = 1e6;
 
 /// How long a command took, and the processor time of it and of Cassandra meanwhile, in seconds.
@@ -108,7 +109,7 @@ fn metric(number: usize) -> String {
     format!("import.m{}", number % METRICS)
 }
 
-/// Imports. Returns what the command reported too.
+/// Imports a source. Returns the time that it took, and the report of the command.
 fn import(node: &Cluster, setup: &Setup, from: &[&str]) -> (Took, Value) {
     let mut output = String::new();
     let arguments = [&["import-kairosdb", "--json"], from].concat();

@@ -1,5 +1,5 @@
-//! Figures of ours and of a real KairosDB 1.3.0, of one run on one machine: the daemon on the embedded store, KairosDB on a
-//! node of Cassandra. Both get the same points, and their answers are compared before they are timed.
+//! Figures of Plumbago and of a real KairosDB 1.3.0, from one run on one machine: the daemon on the embedded store,
+//! KairosDB on a node of Cassandra. Both get the same points, and their answers are compared before they are timed.
 //!
 //! Sizes, each with `PLUMBAGO_FIGURES_` before it: `KAIROSDB_SERIES` (1000) and `KAIROSDB_POINTS` of each (500) for the
 //! writes; `KAIROSDB_REQUESTS` (200) timed requests of a query; `KAIROSDB_CITIES` (30,000), and `KAIROSDB_CITIES_OURS` (as
@@ -48,7 +48,7 @@ fn node() -> Option<Cluster> {
         heap_mib: 2048,
         quick: false,
         commitlog_sync: CommitlogSync::Periodic,
-        // By default a flush uses LZ4, and only a compaction the compression of the table.
+        // By default a flush compresses with LZ4, and only a compaction uses the compression of the table.
         more: vec!["flush_compression: table".to_owned()],
         ..Options::default()
     };
@@ -81,7 +81,7 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// The beginning of the last storage row of KairosDB that is over.
+/// The beginning of KairosDB's last storage row that has ended.
 fn whole_period() -> i64 {
     (now() / PERIOD - 1) * PERIOD
 }
@@ -100,8 +100,8 @@ fn send(addresses: &[SocketAddr], bodies: impl Iterator<Item = String>) -> usize
     sent
 }
 
-/// The points of one series, as an object of a body. KairosDB takes values without a point for whole numbers, which are a
-/// type of its own.
+/// The points of one series, as an object of a body. A value without a decimal point is a whole number to KairosDB,
+/// which is another type.
 fn object<V: Display>(metric: &str, tags: &str, points: impl Iterator<Item = (i64, V)>) -> String {
     let points: Vec<String> = points.map(|(time, value)| format!("[{time}000,{value}]")).collect();
     format!(r#"{{"name":"{metric}","tags":{{{tags}}},"datapoints":[{}]}}"#, points.join(","))
@@ -110,7 +110,7 @@ fn object<V: Display>(metric: &str, tags: &str, points: impl Iterator<Item = (i6
 /// Waits until processes use less than a tenth of a core each, for three seconds.
 fn wait_idle(processes: &[u32]) {
     const QUIET: Duration = Duration::from_secs(3);
-    /// Against a server that never becomes idle.
+    /// Guard against a server that never becomes idle.
     const LONGEST: Duration = Duration::from_secs(3600);
     let begun = Instant::now();
     let used = || processes.iter().map(|process| cpu_of(*process)).sum::<f64>();
@@ -127,7 +127,7 @@ fn wait_idle(processes: &[u32]) {
 /// Points by time in milliseconds.
 type Points = Vec<(i64, f64)>;
 
-/// The results of an answer: tags with their values, and points.
+/// The results of an answer: for each, its tags with their values, and its points.
 fn results(answer: &Value) -> Vec<(String, Points)> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let tags = |result: &Value| {
@@ -149,8 +149,8 @@ fn results(answer: &Value) -> Vec<(String, Points)> {
     all
 }
 
-/// Asks both, checks that they answer the same by value, and returns the results. Those of points that have none are left
-/// out: an index may list series whose points are gone.
+/// Asks both servers, checks that the answers have equal values, and returns the results. Results without points are
+/// left out, because an index may list series whose points are gone.
 fn same_results(real: SocketAddr, ours: SocketAddr, path: &str, query: &Value) -> Vec<(String, Points)> {
     let of = |address| {
         let mut all = results(&Client::connect(address).ask(path, query));
@@ -194,7 +194,8 @@ fn same_points(real: SocketAddr, ours: SocketAddr, metrics: &[String], span: Spa
     both.sum()
 }
 
-/// Bytes of the files of those tables of a keyspace whose name begins so. The node has to be stopped, so that all is in them.
+/// Bytes of the files of a keyspace's tables whose names begin with one of these texts. The node must be stopped, so
+/// that the files are complete.
 fn bytes_of_tables(node: &Cluster, keyspace: &str, tables: &[&str]) -> u64 {
     let keyspace = node.nodes()[0].data().join("data").join(keyspace);
     let entries =

@@ -14,10 +14,10 @@ use super::{setup_of, wait_idle};
 const SERIES: usize = 100;
 const POINTS: i64 = 600;
 const METRIC: &str = "load";
-/// KairosDB's time divided by ours, at least.
+/// Our queries must be at least this many times as fast as KairosDB's.
 const RATIO: f64 = 20.0;
 
-/// A query: what it is, how many results it has, and the milliseconds that are aimed at.
+/// A query: its description, the number of its results, and the target in milliseconds.
 struct Asked {
     what: &'static str,
     results: usize,
@@ -57,7 +57,7 @@ fn queries_of_one_series_and_of_a_hundred() {
     let Some(real) = kairosdb_on(&node, "reads") else { return };
     let setup = setup_of(MINUTES);
     let daemon = setup.start();
-    // All of it is over, so that nothing changes meanwhile.
+    // All of the range is in the past, so that nothing changes during the test.
     let until = now() / 3600 * 3600;
     let from = until - 60 * POINTS;
     let body = |series: usize| {

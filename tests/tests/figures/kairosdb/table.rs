@@ -7,7 +7,7 @@ pub(super) struct Row<'a> {
     pub(super) target: &'a str,
     pub(super) ours: String,
     pub(super) kairosdb: String,
-    /// KairosDB's divided by ours.
+    /// KairosDB's value divided by ours.
     pub(super) ratio: Option<f64>,
     /// Empty for a figure without a target.
     pub(super) met: Option<bool>,

@@ -1,4 +1,4 @@
-//! Processor time of points of known series, by requests and by lines.
+//! Processor time for points of existing series, sent by requests and by lines.
 
 use std::net::SocketAddr;
 
@@ -14,10 +14,10 @@ use super::{MINUTES, json_of, kairosdb_on, node, now, process_of, same_points, s
 
 /// Points of a request.
 const BATCH: &str = "2000";
-/// KairosDB's processor time divided by ours, at least.
+/// KairosDB must need at least this many times our processor time.
 const RATIO: f64 = 20.0;
 
-/// A protocol of `plumbago bench load`, and the seconds per million points that are aimed at.
+/// A protocol of `plumbago bench load`, and the target in seconds per million points.
 const PROTOCOLS: [(&str, f64); 2] = [("datapoints", 1.0), ("put", 0.6)];
 
 struct Sizes {
@@ -26,7 +26,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// With the point that creates each series.
+    /// All points, the one that creates each series included.
     fn total(&self) -> usize {
         self.series * (self.points + 1)
     }
@@ -40,7 +40,7 @@ fn points_of_known_series() {
     let setup = setup_of(MINUTES);
     let daemon = setup.start();
     let sizes = Sizes { series: amount("KAIROSDB_SERIES", 1000), points: amount("KAIROSDB_POINTS", 500) };
-    // Loads begin so long ago, rounded to minutes.
+    // The time of the first point of a load, rounded to minutes.
     let from = now() - 60 * (sizes.points as i64 + 10);
     heading(&format!(
         "CPU s per million points until idle, {} series of three tags, {} points of each",
@@ -99,7 +99,7 @@ fn prefix(protocol: &str) -> String {
     format!("by_{protocol}.")
 }
 
-/// The metrics of a load. Both have the same ones.
+/// Checks that both servers have the same metrics of a load.
 fn same_metrics(real: &KairosDb, daemon: &Daemon, protocol: &str) -> Vec<String> {
     let names = |address| {
         let answer = http::get(address, &format!("/api/v1/metricnames?prefix={}", prefix(protocol)));

@@ -1,4 +1,5 @@
-//! Aggregation rules beside a real carbon-aggregator: equal values from the same points, and what they cost.
+//! Aggregation rules compared with a real carbon-aggregator: the same points must give the same values. Also measures
+//! what they cost.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -21,7 +22,7 @@ use crate::senders::{SECONDS, connect, now};
 const RULES: usize = 50;
 /// Counts all points.
 const TOTAL: &str = "all.total";
-/// The points are of this many seconds, which is less than the intervals that are kept.
+/// The points span this many seconds, which is less than the intervals that are kept.
 const SECONDS_OF_POINTS: i64 = 100;
 
 /// Rules of all methods, each of which takes every point: half of them make a metric of each data centre, half of each
@@ -54,7 +55,7 @@ fn points(count: usize, times: Range<i64>) -> Vec<Point> {
     (0..count).map(point).collect()
 }
 
-/// Waits until the rule that counts has counted all. Asks rarely, because each request costs processor time.
+/// Waits until the counting rule has counted all points. Polls rarely, because each request costs processor time.
 fn wait_total(daemon: &Daemon, count: usize, begin: i64) {
     wait_until("every point to be counted", || {
         thread::sleep(Duration::from_millis(300));

@@ -20,7 +20,7 @@ const KINDS: usize = 10;
 /// Rows that the bare client writes in a request, as in the other figures.
 const REQUEST: u32 = 60;
 const ROUNDS: usize = 3;
-/// The oldest slots of a stage may expire between two looks, and the newest windows are open.
+/// Slots at each end that are not compared: the oldest may expire between two reads, and the newest windows are open.
 const AT_THE_ENDS: usize = 3;
 
 fn now() -> i64 {
@@ -66,7 +66,7 @@ fn whisper_rows_beside_a_bare_loop() {
     let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
     let (root, made) = (setup.path().join("whisper"), now());
     make(&mut whisper, &root, files, made);
-    // The rest of the rows does not wait long to fill a request.
+    // The last rows do not wait long for more rows to fill a request.
     let daemon = setup.set("spool.linger", "1s").start_for_commands();
     let bare = Bare::connect(&node, config(&node, KEYSPACE));
     warm(&bare);
@@ -88,7 +88,7 @@ fn whisper_rows_beside_a_bare_loop() {
         ratios.push(rows as f64 / ours.seconds / (bare_count as f64 / bares.seconds));
         assert!(rows * 100 >= bare_count * 98, "{rows} of {bare_count} rows: {report}");
     }
-    // What readers see is what whisper shows.
+    // Readers see what whisper-fetch shows.
     let at = now();
     let theirs = whisper.fetch(&[root.join("imported/h0/m7.wsp")], at);
     for (step, slots) in &theirs[0] {

@@ -17,15 +17,15 @@ use crate::senders::now;
 
 const SCHEMAS: &str = "[paced]\npattern = ^paced\\.\nretentions = 1s:1h,1m:1d\n\
      [all]\npattern = .*\nretentions = 1m:2d,1h:30d\n";
-/// Minutes of points that a metric has that is deleted.
+/// Minutes of points of each metric that is deleted.
 const MINUTES: i64 = 30;
-/// Metrics that stay, and metrics that lose a range of time.
+/// Metrics that are not deleted. In the second test each loses a range of time.
 const KEPT: usize = 100;
-/// Minutes of points of those.
+/// Minutes of points of the metrics that are not deleted.
 const DAY: i64 = 1440;
-/// Measurements of which the median counts.
+/// Number of measurements. Their median is the result.
 const RENDERS: usize = 51;
-/// Globs that delete 10, 40 and 40 percent of the metrics, and how many percent are gone then.
+/// Globs that delete 10, 40 and 40 percent of the metrics, and the percentage that is deleted after each.
 const PARTS: [(&str, usize); 3] =
     [("pool.d0.*", 10), ("pool.{d1,d2,d3,d4}.*", 50), ("pool.{d5,d6,d7,d8}.*", 90)];
 
@@ -38,7 +38,7 @@ fn pool(metric: usize) -> String {
     format!("pool.d{}.m{metric}", metric % 10)
 }
 
-/// Sends the points of each minute up to `end`, minute by minute, as they would arrive. Waits until all are stored.
+/// Sends the points of each minute up to `end`, in the order in which they would arrive. Waits until all are stored.
 fn fill(daemon: &Daemon, names: &[String], minutes: i64, end: i64) {
     let (mut sender, before) = (daemon.sender(), daemon.ledger().received);
     let mut sent = before;
@@ -55,7 +55,7 @@ fn fill(daemon: &Daemon, names: &[String], minutes: i64, end: i64) {
     daemon.flush();
 }
 
-/// The path of a query for a day up to `end`, whose answer is not kept.
+/// The path of a query for a day up to `end`. Its answer is not cached.
 fn query(target: &str, end: i64) -> String {
     let (from, until) = ((end - DAY * 60 - 60).to_string(), end.to_string());
     let time = [("from", from.as_str()), ("until", until.as_str()), ("now", until.as_str())];
@@ -84,7 +84,7 @@ struct Window {
     points: u64,
 }
 
-/// The daemon's CPU, and the points that it received, while something is done.
+/// The daemon's processor time, and the points that it received, while `work` runs.
 fn window(daemon: &Daemon, work: impl FnOnce()) -> Window {
     let (cpu, begun, received) = (cpu_of(daemon.id()), Instant::now(), daemon.ledger().received);
     work();
@@ -100,7 +100,7 @@ fn delete(setup: &Setup, glob: &str, metrics: usize) {
     assert_eq!(report["metrics"], metrics, "{report}");
 }
 
-/// Starts to send a point a second to each of as many metrics as there are points in a second.
+/// Starts a sender that sends one point a second to each metric. There are as many metrics as points per second.
 fn ingest(daemon: &Daemon, portion: u64) -> Paced {
     let first = now() + 1;
     Paced::start(daemon.sender(), move |number, out| {
@@ -112,7 +112,7 @@ fn ingest(daemon: &Daemon, portion: u64) -> Paced {
     })
 }
 
-/// No point was refused, but for those in memory that were deleted.
+/// No points were refused except those in memory that the deletion dropped.
 fn assert_none_refused(daemon: &Daemon) {
     let ledger: Value = serde_json::from_str(&http::get(daemon.admin(), "/admin/ledger").body).unwrap();
     let reasons = ledger["rejected_by_reason"].as_object().unwrap();
@@ -120,8 +120,9 @@ fn assert_none_refused(daemon: &Daemon) {
     assert!(reasons.iter().all(others), "{ledger}");
 }
 
-/// Compared are the daemon's CPU for a million points in a quiet time and during a job that deletes 40 % of the metrics.
-/// The job's own CPU is that of a second job of the same size without ingest, and is taken off.
+/// Compares the daemon's processor time for a million points without a job and during a job that deletes 40 % of the
+/// metrics. The job's own processor time is subtracted; it is measured with a second job of the same size, without
+/// ingest.
 #[test]
 #[ignore = "a figure"]
 fn deletions_beside_reads_and_ingest() {
@@ -195,7 +196,7 @@ fn deletions_beside_reads_and_ingest() {
     daemon.stop_well();
 }
 
-/// The same metrics after 10, 50 and 90 % of their time were deleted.
+/// Reads the same metrics after 10, 50 and 90 % of their time was deleted.
 #[test]
 #[ignore = "a figure"]
 fn ranges_deleted_beside_reads() {

@@ -1,5 +1,6 @@
-//! The migration from carbon, rehearsed many times: both get the points from a carbon-c-relay, the files of the running
-//! carbon are imported, the daemon is killed in between, the import goes on, the senders are switched; and back.
+//! Rehearses the migration from carbon many times. A carbon-c-relay sends all points to carbon and to the daemon. The
+//! files of the running carbon are imported; the daemon is killed during the import, and the import is repeated. Then
+//! the senders are switched to the daemon, and in the end back to carbon.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,7 +38,7 @@ fn names() -> Vec<String> {
     (0..amount("MIGRATED", 40)).map(|n| format!("mig.h{}.m{n}", n % 10)).collect()
 }
 
-/// A multiple of an eighth, so that no sum is rounded; never 0, so that each point can be missed.
+/// A multiple of an eighth, so that sums are exact. Never 0, so that a missing point changes each sum.
 fn value(metric: usize, time: i64) -> f64 {
     ((metric as i64 * 31 + time) % 1000 + 1) as f64 / 8.0
 }
@@ -52,14 +53,14 @@ fn a_second(names: &[String], time: i64) -> String {
 }
 
 struct State {
-    /// Where the points go. While it is nowhere they wait, as in a sender that queues.
+    /// Where the points go. While this is `None` they wait, as in a sender with a queue.
     to: Option<TcpStream>,
-    /// The first second that was not sent.
+    /// The first second that was not sent yet.
     next: i64,
     over: bool,
 }
 
-/// Senders: each metric gets a point each second.
+/// The senders: each metric gets a point each second.
 struct Load {
     state: Arc<Mutex<State>>,
     thread: JoinHandle<()>,
@@ -90,7 +91,7 @@ impl Load {
         Self { state, thread }
     }
 
-    /// Sends to another place from now on. Returns the first second that goes there.
+    /// Sends to another destination from now on. Returns the first second that goes there.
     fn switch(&self, to: Option<TcpStream>) -> i64 {
         let mut state = self.state.lock().unwrap();
         state.to = to;
@@ -107,7 +108,7 @@ impl Load {
         wait_until("the load to go on", || self.next() >= until);
     }
 
-    /// Ends. Returns the last second that was sent.
+    /// Stops the senders. Returns the last second that was sent.
     fn stop(self) -> i64 {
         self.state.lock().unwrap().over = true;
         self.thread.join().unwrap();
@@ -115,8 +116,8 @@ impl Load {
     }
 }
 
-/// What the slots of a stage have to be, for a metric with a point in each second of `first..=last`. Windows that end
-/// later are left out.
+/// The expected slots of a stage, for a metric with a point in each second of `first..=last`. Windows that end later
+/// are left out.
 fn wanted(metric: usize, (first, last): (i64, i64), step: i64) -> BTreeMap<i64, f64> {
     let mut slots = BTreeMap::new();
     for time in (first..=last).filter(|time| time / step * step + step - 1 <= last) {
@@ -125,7 +126,7 @@ fn wanted(metric: usize, (first, last): (i64, i64), step: i64) -> BTreeMap<i64, 
     slots
 }
 
-/// Slots that are compared, those with too little and those with too much.
+/// The number of slots that were compared, that have too little, and that have too much.
 #[derive(Debug, Default, Clone, Copy)]
 struct Compared {
     slots: usize,
@@ -166,7 +167,7 @@ impl Compared {
 fn in_daemon(daemon: &Daemon, names: &[String], times: (i64, i64)) -> Compared {
     let mut found = Compared::default();
     for (step, slots) in STAGES {
-        // One slot less than the stage has: the clock of the daemon is read later.
+        // One slot less than the stage has, because the daemon reads its clock later than this test.
         let shown = rendered(daemon, "mig.*.*", step * (slots - 1), now());
         for (metric, name) in names.iter().enumerate() {
             let slots = shown.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -199,7 +200,7 @@ fn carbon(directory: PathBuf) -> Option<(Carbon, SocketAddr)> {
     Some((Carbon::start(directory, line, own_address())?, line))
 }
 
-/// A carbon-c-relay that sends every point to both.
+/// A carbon-c-relay that sends every point to both servers.
 fn relay_to_both(setup: &Setup, both: [SocketAddr; 2]) -> Option<(Guarded, TcpStream)> {
     let (mut command, _) = counterpart::debian("carbon-c-relay")?;
     let address = own_address();
@@ -216,8 +217,8 @@ fn relay_to_both(setup: &Setup, both: [SocketAddr; 2]) -> Option<(Guarded, TcpSt
     Some((relay, stream))
 }
 
-/// Imports while the daemon runs, and kills it after a while, which may be before the end of the import or after it.
-/// Returns whether the kill was before the end.
+/// Imports while the daemon runs, and kills the daemon after a while. Returns whether the import was still running at
+/// that moment.
 fn import_and_kill(setup: &Setup, daemon: Daemon, root: &Path, after: Duration) -> bool {
     let mut command = setup.command(&["import-whisper", "--json", "--workers", "1", root.to_str().unwrap()]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -229,14 +230,14 @@ fn import_and_kill(setup: &Setup, daemon: Daemon, root: &Path, after: Duration) 
     !output.status.success()
 }
 
-/// One rehearsal, there and back. `None` if a program is missing.
+/// One rehearsal, from carbon to the daemon and back. `None` if a program is missing.
 fn rehearse(seed: u64) -> Option<(Compared, bool)> {
     let mut random = StdRng::seed_from_u64(seed);
     let (names, mut setup) = (names(), Setup::new());
     let mut whisper = WhisperFiles::start(setup.path())?;
     let (old, to_carbon) = carbon(setup.path().join("carbon"))?;
     let root = old.whisper();
-    // Carbon with a history, under load.
+    // Carbon has a history and gets points.
     let first = now() - HISTORY;
     let mut stream = TcpStream::connect(to_carbon).unwrap();
     for time in first..now() {
@@ -248,7 +249,7 @@ fn rehearse(seed: u64) -> Option<(Compared, bool)> {
         in_files(&mut whisper, &root, &names, (first, begin - 1))
     });
 
-    // The daemon beside it, with every point from now on.
+    // The daemon runs beside it and gets every point from now on.
     let line = own_address();
     setup.schemas(SECONDS).aggregation(AGGREGATION).set("ingest.line.listen", &line.to_string());
     let daemon = setup.start_for_commands();
@@ -260,7 +261,7 @@ fn rehearse(seed: u64) -> Option<(Compared, bool)> {
     load.wait_more(random.random_range(1..3));
     let daemon = setup.start_for_commands();
 
-    // Once it gets points again and carbon has written all of before, the import is made to its end.
+    // Once the daemon gets points again and carbon has written all earlier ones, the import is repeated to its end.
     let again = load.next();
     load.wait_more(1);
     wait_until("the relay to reach the daemon again", || {
@@ -280,7 +281,7 @@ fn rehearse(seed: u64) -> Option<(Compared, bool)> {
     });
     assert!(daemon.ledger().balances());
 
-    // The way back: a carbon on the exported files gets what comes afterwards.
+    // The way back: a carbon with the exported files gets the later points.
     old.stop();
     let new = setup.path().join("carbon-again");
     let exported = new.join("storage/whisper");

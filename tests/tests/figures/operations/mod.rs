@@ -1,6 +1,7 @@
-//! What an operator does besides ingest and query: aggregation rules, quotas, relaying, deletion, whisper files in and
-//! out, and the migration from carbon. Each test asserts that nothing is lost or wrong, and prints its ratios as
-//! `figure | target | measured | met`. The variables with the sizes are in `docs/measurements.md`, "Operations".
+//! The work of an operator besides ingest and queries: aggregation rules, quotas, relaying, deletion, import and
+//! export of whisper files, and the migration from carbon. Each test asserts that nothing is lost or wrong, and
+//! prints its ratios as `figure | target | measured | met`. The variables with the sizes are in
+//! `docs/measurements.md`, "Operations".
 
 mod aggregation;
 mod cassandra_import;
@@ -30,12 +31,12 @@ fn figure(what: &str, target: &str, measured: &str, met: bool) {
     println!("{what} | {target} | {measured} | {}", if met { "yes" } else { "no" });
 }
 
-/// Prints a ratio that is to be at most `limit`.
+/// Prints a ratio that must be at most `limit`.
 fn at_most(what: &str, limit: f64, ratio: f64) {
     figure(what, &format!("≤ {limit} ×"), &format!("{ratio:.3} ×"), ratio <= limit);
 }
 
-/// Prints a ratio that is to be at least `limit`.
+/// Prints a ratio that must be at least `limit`.
 fn at_least(what: &str, limit: f64, ratio: f64) {
     figure(what, &format!("≥ {limit} ×"), &format!("{ratio:.2} ×"), ratio >= limit);
 }
@@ -45,7 +46,7 @@ fn median(mut all: Vec<f64>) -> f64 {
     super::median_and_worst(&mut all).0
 }
 
-/// A sender that keeps a rate, in a thread of its own.
+/// A sender with a constant rate, in a thread of its own.
 struct Paced {
     over: Arc<AtomicBool>,
     /// When each portion was passed to the kernel.

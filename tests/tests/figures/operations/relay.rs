@@ -1,4 +1,4 @@
-//! The relay with two destinations, one of which is away for a while.
+//! The relay with two destinations, one of which is down for a while.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read};
@@ -18,7 +18,7 @@ use super::{PORTIONS, Paced, columns, figure};
 use crate::relay::{balance, wait_sent};
 use crate::senders::{SECONDS, now};
 
-/// Delays that differ by less than this are the same: the sender itself is not more exact.
+/// Delays that differ by less than this count as equal, because the sender itself is not more exact.
 const EXACT: Duration = Duration::from_millis(2);
 /// How long the sender goes on before something is measured, so that the names exist.
 const WARM_UP: Duration = Duration::from_secs(5);
@@ -28,11 +28,11 @@ const WARM_UP: Duration = Duration::from_secs(5);
 struct Seen {
     /// A bit for each number.
     bits: Vec<u64>,
-    /// How many different numbers came.
+    /// How many different numbers arrived.
     points: u64,
-    /// How often a number came once more.
+    /// How many numbers arrived more than once, counted each time.
     again: u64,
-    /// When the first point of each portion came first.
+    /// When the first point of each portion arrived for the first time.
     arrivals: Vec<Option<Instant>>,
 }
 
@@ -62,7 +62,7 @@ impl Seen {
     }
 }
 
-/// A destination that can leave and come back at the same address.
+/// A destination that can go down and come back at the same address.
 struct Sink {
     address: SocketAddr,
     portion: u64,
@@ -93,7 +93,7 @@ impl Sink {
         self.running = Some((gone, thread));
     }
 
-    /// Closes the listener and the connection, with what the kernel has and nobody has read.
+    /// Closes the listener and the connection. Data that the kernel has received and nobody has read is lost.
     fn leave(&mut self) {
         let Some((gone, thread)) = self.running.take() else { return };
         gone.store(true, Ordering::SeqCst);
@@ -104,7 +104,7 @@ impl Sink {
         self.seen.lock().unwrap().points
     }
 
-    /// Waits until it has all points. There is no limit as long as more come.
+    /// Waits until the destination has all points. The wait has no limit as long as more points arrive.
     fn wait_all(&self, total: u64) {
         while self.points() < total {
             let before = self.points();
@@ -157,8 +157,8 @@ fn at(delays: &[Duration], share: f64) -> Duration {
     delays[((delays.len() - 1) as f64 * share) as usize]
 }
 
-/// The delay runs from the sender's write to the read of the destination that stays, for one point of each portion. The
-/// relay writes in its own portions, and the points of one are the same at both ends.
+/// Measures the delay from the sender's write until the destination that stays reads the point, for one point of each
+/// portion. The relay divides points into other portions, but the points themselves are the same at both ends.
 #[test]
 #[ignore = "a figure"]
 fn one_of_two_destinations_is_away() {

@@ -1,4 +1,4 @@
-//! What rules and quotas cost that match nothing.
+//! What rules and quotas cost if they match nothing.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::relay::balance;
 
 /// Rules or quotas of a kind.
 const COUNT: usize = 100;
-/// Gets no point, so nothing has to listen there.
+/// Never gets a point, so nothing has to listen there.
 const NOWHERE: &str = "127.0.0.1:1";
 const METRICS: usize = 20_000;
 
@@ -31,7 +31,7 @@ const KINDS: [(Kind, &str); 4] = [
     (Kind::Quotas, "100 quotas"),
 ];
 
-/// Rules that begin as the names of `bench load` do, so that the first letters do not decide.
+/// Rules that begin like the names of `bench load`, so that the first letters alone do not rule out a match.
 fn rules(kind: Kind) -> String {
     let mut text = String::new();
     for n in 0..COUNT {
@@ -54,7 +54,7 @@ fn rules(kind: Kind) -> String {
         };
     }
     if kind == Kind::Relay {
-        // carbon wants a default. This one goes nowhere.
+        // carbon requires a default rule. This one has no destination.
         text += "[default]\ndefault = true\ndestinations =\n";
     }
     text
@@ -74,7 +74,8 @@ fn setup_of(kind: Kind) -> Setup {
     setup
 }
 
-/// CPU seconds of a daemon with an empty data directory for a million points, until it is idle. Its metrics exist.
+/// Processor seconds for a million points until the daemon is idle again. The daemon starts with an empty data
+/// directory, and its metrics are created before the measurement.
 fn cpu_per_million(kind: Kind, points: usize) -> f64 {
     let setup = setup_of(kind);
     let daemon = setup.start();

@@ -1,4 +1,5 @@
-//! Whisper files of all kinds, there and back, and how fast they are stored beside the line protocol.
+//! Whisper files of all kinds, imported and exported again. Also compares the speed of the import with that of the
+//! line protocol.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use super::super::{amount, heading};
 use super::{at_least, columns, figure};
 use crate::whisper_import::{Archives, NOW, RoundTrip, compare_rendered, name_of, round_trip};
 
-/// Files whose lines are sent at once.
+/// Number of files whose lines are sent in one write.
 const FILES: usize = 200;
 
 /// storage-schemas.conf with the retention of each kind of file.
@@ -39,7 +40,7 @@ fn by_lines(trip: &RoundTrip) -> (usize, f64) {
         for (path, archives) in paths.iter().zip(files) {
             let name = name_of(&trip.root, path);
             for (time, value) in archives[0].1.iter().filter_map(|(time, value)| Some((time, (*value)?))) {
-                // With an exponent for the smallest and the largest values.
+                // In a notation that uses an exponent for the smallest and the largest values.
                 let _ = writeln!(text, "{name} {value:?} {time}");
                 points += 1;
             }

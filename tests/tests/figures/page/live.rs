@@ -12,7 +12,7 @@ const PANELS: usize = 8;
 const SERIES: usize = 10;
 /// Seconds that a panel shows.
 const RANGE: i64 = 300;
-/// Readings of the memory, one a refresh: an answer may just be arriving.
+/// Number of readings of the memory, one per refresh, because an answer may arrive during one of them.
 const READINGS: usize = 3;
 
 /// Counts the answers of `/render`.

@@ -10,10 +10,10 @@ use super::{NOW, feed, figure, in_page, open, print_table};
 
 const NAMES: usize = 1000;
 const TRIES: usize = 9;
-/// The files as they are in the repository.
+/// The page's files in the repository.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../page/dist");
 
-/// Notes when the first name of the tree was painted, in milliseconds since the page was asked for.
+/// Notes when the first name of the tree was painted, in milliseconds since the page was requested.
 const SEEN: &str = "(() => {
   const look = () => {
     if (!document.querySelector('.tree .row .name')) requestAnimationFrame(look);
@@ -74,7 +74,7 @@ fn all_files(daemon: &Daemon) -> usize {
         .sum()
 }
 
-/// Median and worst of the milliseconds, with nothing in the browser's cache.
+/// Median and maximum in milliseconds, with an empty browser cache.
 fn tree_visible(browser: &Browser, daemon: &Daemon) -> (f64, f64) {
     let once = |_| {
         browser.forget_files();

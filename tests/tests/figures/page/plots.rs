@@ -28,8 +28,8 @@ const PAINTED: &str = "
   }, true);
 ";
 
-/// Moves the mouse through the plot for three seconds, once a frame as browsers report it. Returns the milliseconds between frames
-/// and the number of moments that the crosshair showed.
+/// Moves the mouse through the plot for three seconds, once a frame, as browsers report it. Returns the milliseconds
+/// between frames, and the number of different times that the crosshair showed.
 const MOVE: &str = "
   const over = document.querySelector('.u-over');
   const {left, top, width, height} = over.getBoundingClientRect();

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::super::amount;
 use super::{NOW, feed, figure, in_page, open, percentile, print_table, remark, sorted};
 
-/// Metrics of a host, every tenth of them a tagged series instead.
+/// Metrics of a host. One in ten of them is a tagged series.
 const PER_HOST: usize = 100;
 const KINDS: [&str; 5] = ["cpu", "disk", "net", "mem", "load"];
 /// Queries, and how often each is asked.
@@ -23,10 +23,10 @@ const ROUNDS: usize = 5;
 /// Results that the page asks for.
 const RESULTS: usize = 60;
 
-/// What is typed, a key at a time.
+/// The texts that are typed, key by key.
 const TYPED: [&str; 6] = ["host00", "code=404", "cpu", "disk", "rack1", "load"];
 
-/// Notes the milliseconds from each key to the frame after the one that paints the names with what is typed now.
+/// Notes the milliseconds from each key to the frame after the one that paints the names for the typed text.
 const SHOWN: &str = "
   window.shown = [];
   addEventListener('keydown', (event) => {
@@ -54,7 +54,8 @@ fn name(n: usize) -> String {
     format!("dc{}.rack{:02}.host{host:05}.{kind}.{number}.m{value}", host % 4, host / 4 % 20)
 }
 
-/// Words, several of them, what is typed so far of one, globs, parts with dots, tags, and what is not there.
+/// Queries of every kind: one word, several words, the beginning of a word, globs, parts with dots, tags, and texts
+/// that match nothing.
 fn query(n: usize, hosts: usize) -> String {
     let host = n * 7919 % hosts;
     let whole = format!("host{host:05}");
@@ -99,13 +100,13 @@ fn by_http(daemon: &Daemon, names: usize) {
     let hosts = names / PER_HOST;
     let mut connection = TcpStream::connect(daemon.api()).unwrap();
     connection.set_nodelay(true).unwrap();
-    // The kernel forgets the peak so far.
+    // Resets the peak that the kernel has recorded so far.
     std::fs::write(format!("/proc/{}/clear_refs", daemon.id()), "5").unwrap();
     let before = daemon.memory("VmRSS");
     let (mut times, mut cut) = (Vec::new(), 0);
     for round in 0..ROUNDS {
         for n in 0..QUERIES {
-            // In another order each time.
+            // Each round has another order.
             let text = query((n * 7 + round) % QUERIES, hosts);
             let (time, is_complete) = ask(&mut connection, &text);
             cut += usize::from(!is_complete);
@@ -131,7 +132,7 @@ fn by_http(daemon: &Daemon, names: usize) {
     remark("the index itself, which the search adds nothing to", &format!("{index:.1} bytes a name"));
 }
 
-/// Milliseconds until the last byte of an answer, and whether no limit ended the search.
+/// Milliseconds until the last byte of an answer, and whether the search ended without reaching a limit.
 fn ask(connection: &mut TcpStream, text: &str) -> (f64, bool) {
     let path = http::url("/plumbago/search", &[("query", text), ("limit", &RESULTS.to_string())]);
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Large directories in the tree, and beside graphite-web's composer.
+//! Large directories in the tree, compared with graphite-web's composer.
 
 use std::path::Path;
 
@@ -63,7 +63,8 @@ const SCROLL: &str = "
   return {frames, most, way: box.scrollTop};
 ";
 
-/// Opens the directory in graphite-web's composer. Returns the milliseconds until all its nodes are there and painted.
+/// Opens the directory in graphite-web's composer. Returns the milliseconds until all its nodes exist and are
+/// painted.
 const COMPOSER: &str = "
   while (typeof Browser !== 'object' || !Browser.trees?.graphite?.rendered) await frame();
   const metrics = Browser.trees.graphite;

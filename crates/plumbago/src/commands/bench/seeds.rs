@@ -74,7 +74,7 @@ pub fn run(args: &SeedsArgs, file: Option<&Path>) -> Result<(), Failure> {
     Ok(print(&if args.json { seeds::json_list(&figures) } else { seeds::text(&figures) })?)
 }
 
-/// Looks at the disk use of a stopped daemon, with its blocks merged or as they are.
+/// Measures the disk use of a stopped daemon. With `merge`, merges its blocks first.
 fn disk(config: &Config, data_dir: &Path, merge: bool) -> Result<Disk, BenchError> {
     let config = Config { data_dir: data_dir.to_owned(), ..config.clone() };
     usage(&config, merge).map_err(|error| BenchError::Io {

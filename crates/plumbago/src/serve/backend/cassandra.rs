@@ -24,7 +24,7 @@ use crate::config::{Config, IndexMode};
 use crate::error::{Exit, Failure};
 use crate::serve::rules;
 
-/// How long a stop waits for rows to be acknowledged. Rows that are not stay in the spool.
+/// How long a stop waits until rows are acknowledged. All others stay in the spool.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The stores of a daemon on Cassandra. Cloning shares them.

@@ -94,8 +94,8 @@ impl Backend {
             Keeper::Cassandra(cassandra) => {
                 let rows = Arc::new(cassandra.store.clone());
                 let directories: Option<Arc<dyn DirectoryStore>> = Some(Arc::clone(&rows) as _);
-                // Jobs list metrics from the server and repair them there: creating a metric through `Names`
-                // would write nothing, because its metadata exists.
+                // The listing must not use `Names`: to it a metric with metadata exists already, so a repair through
+                // it would write nothing.
                 let listing: Arc<dyn MetadataStore> = rows.clone();
                 let windows: Option<Arc<dyn SharedWindows>> = Some(Arc::clone(&rows) as _);
                 Stores { rows, metadata, listing, points, directories, states, windows, delete_points: false }
@@ -104,7 +104,7 @@ impl Backend {
     }
 }
 
-/// How long a command waits until the servers have all rows.
+/// How long a command waits until the servers have acknowledged all rows.
 const SEND_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 impl Keeper {
@@ -155,7 +155,7 @@ impl Keeper {
         }
     }
 
-    /// Returns what measures metrics, if the store can.
+    /// Returns the part that measures the bytes of metrics, if the store has one.
     pub(super) fn sizes(&self) -> Option<Arc<dyn StageSizes>> {
         match self {
             Self::Embedded(store) => Some(Arc::new(store.clone())),

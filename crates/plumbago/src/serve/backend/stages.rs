@@ -1,4 +1,5 @@
-//! What the store has of each stage, for the status. Asked every few seconds, so it reads no row and asks no server.
+//! What the store holds of each stage, for the status. The status is requested every few seconds, so this reads no
+//! row and asks no server.
 
 use plumbago_model::{Stage, StorageRules};
 use plumbago_store_cassandra::TableInUse;
