@@ -237,7 +237,11 @@ impl Chaos {
                 self.some_steps();
                 own_network::reconnect(&address);
             }
-            Fault::MoveClock(writer) => self.writers[writer].move_clock(now),
+            Fault::MoveClock(writer) => {
+                // A flush waits for the server if late points need windows of it.
+                self.cluster.start_all().unwrap();
+                self.writers[writer].move_clock(now);
+            }
             Fault::KillOthers(node) => {
                 (0..NODES).filter(|other| *other != node).for_each(|other| self.cluster.node(other).kill());
                 self.some_steps();

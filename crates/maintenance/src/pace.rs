@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 /// The processor time of the work, as a share of what the process uses otherwise.
 const SHARE: f64 = 0.1;
-/// Points per second up to which the work need not rest.
-const FEW_POINTS: f64 = 1000.0;
+/// Points per second up to which the work does not rest. They take less than one percent of a core.
+const FEW_POINTS: f64 = 10_000.0;
 /// Points are counted over this time, or up to twice of it: many senders send once a minute.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Pause between two looks at the processor time.
@@ -129,7 +129,7 @@ mod tests {
         pace.end();
         pace.owed = f64::INFINITY;
         assert!(pace.begin().await);
-        points.fetch_add(100_000, Ordering::Relaxed);
+        points.fetch_add(1_000_000, Ordering::Relaxed);
         let began = Instant::now();
         assert!(!pace.begin().await);
         let seconds = began.elapsed().as_secs();

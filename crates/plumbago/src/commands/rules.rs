@@ -58,7 +58,7 @@ pub struct ApplyArgs {
     /// Print what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Change at most this many metrics per second; 0 for no limit. By default, while more than 1000 points per second
+    /// Change at most this many metrics per second; 0 for no limit. By default, while more than 10,000 points per second
     /// arrive, the change takes about a tenth of the processor time that the daemon uses for everything else
     #[arg(long)]
     rate: Option<u32>,
