@@ -128,7 +128,9 @@ impl Reader {
     fn terminal(&mut self, at: &str, name: &str, shown: &Shown) {
         self.started += 1;
         let log = self.path().join(format!("terminal-{name}-{}.log", self.started));
-        let mut command = self.shell(&format!("exec env {}", self.here(&shown.command)));
+        // A test run in the background ignores SIGINT, and its children inherit that.
+        let script = format!("exec env --default-signal=INT {}", self.here(&shown.command));
+        let mut command = self.shell(&script);
         command.process_group(0);
         let mut process = Guarded::start(command, &log);
         wait_ok(&format!("{at}: $ {}", shown.command), || {
