@@ -547,7 +547,7 @@ fn the_examples_of_the_help_work() {
     // Another store, for the command that reads one.
     setup.file("old.toml", "data_dir = \"old-data\"\n[api]\nlisten = \"127.0.0.1:0\"\n");
     starts("the other store", shell("exec plumbago --config old.toml", "embedded"));
-    let write = "plumbago --config old.toml write servers.b.load 1";
+    let write = "plumbago --config old.toml write web.a.load 1";
     let (code, output) = said(&shell(write, "embedded").output().unwrap());
     assert_eq!(code, Some(0), "{output}");
     let mut seen = Vec::new();
