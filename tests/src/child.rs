@@ -9,6 +9,14 @@ use nix::unistd::Pid;
 
 use crate::wait::wait_for;
 
+/// Processor time of a process so far, in seconds.
+pub fn cpu_of(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
+    ticks / 100.0
+}
+
 /// A child process whose output goes to a file. It is killed when dropped.
 #[derive(Debug)]
 pub struct Guarded {

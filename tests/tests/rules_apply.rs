@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use plumbago_tests::child::cpu_of;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
@@ -189,13 +190,6 @@ fn a_kill_in_the_middle_loses_nothing() {
 /// Metrics of the test under load. `PLUMBAGO_METRICS=100000` gives the figures of `docs/measurements.md`.
 fn metrics_under_load() -> usize {
     std::env::var("PLUMBAGO_METRICS").ok().and_then(|count| count.parse().ok()).unwrap_or(1000)
-}
-
-/// Processor time of a process, in seconds.
-fn cpu_of(process: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }
 
 /// All metrics change while points of all of them arrive, and none is lost. Prints what it costs.

@@ -33,6 +33,7 @@ use std::time::Instant;
 use plumbago_cassandra_node::server;
 use plumbago_cassandra_node::{Cluster, Options};
 use plumbago_store_cassandra::Config;
+use plumbago_tests::child::cpu_of;
 use plumbago_tests::daemon::{Daemon, Setup};
 
 /// A node configured as in production, except for its size.
@@ -72,14 +73,6 @@ fn amount(of: &str, usual: usize) -> usize {
 /// Rows that the server has not acknowledged yet.
 fn unsent(daemon: &Daemon) -> u64 {
     daemon.counters().sum("plumbago_spool_pending_rows")
-}
-
-/// Processor time of a process so far, in seconds.
-fn cpu_of(process: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
-    ticks / 100.0
 }
 
 /// Wall time of some work, and the processor time of a process meanwhile, both in seconds.
