@@ -45,7 +45,7 @@ fn now() -> i64 {
 struct Both {
     real: KairosDb,
     ours: Daemon,
-    /// A daemon that has `summed`, whose points are older than the first stage by now.
+    /// A daemon that has `summed` and `averaged`, whose points are older than the first stage by now.
     aged: Daemon,
     _setups: [Setup; 2],
 }
@@ -87,14 +87,16 @@ impl Both {
     /// Waits until both answer a query with so many points.
     fn wait_points(&self, query: &Value, count: u64) {
         for address in [self.real.http(), self.ours.api()] {
-            let found = || {
-                let answer = http::request(address, "POST", QUERY, "", &query.to_string());
-                let answer: Value = serde_json::from_str(&answer.body).unwrap();
-                answer["queries"][0]["sample_size"].as_u64()
-            };
-            wait_until(&format!("{count} points of {query}"), || found() == Some(count));
+            wait_until(&format!("{count} points of {query}"), || points_read(address, query) == Some(count));
         }
     }
+}
+
+/// The number of points that were read for a query.
+fn points_read(address: SocketAddr, query: &Value) -> Option<u64> {
+    let answer = http::request(address, "POST", QUERY, "", &query.to_string());
+    let answer: Value = serde_json::from_str(&answer.body).unwrap();
+    answer["queries"][0]["sample_size"].as_u64()
 }
 
 /// Where KairosDB and the daemons answer.
@@ -177,13 +179,27 @@ fn generated_queries(both: &Both) {
     let now = now();
     let bodies = points::bodies(now);
     both.fill(&bodies);
-    let summed = bodies.iter().find(|body| body[0]["name"] == "summed").unwrap().to_string();
-    let taken = http::request(both.aged.api(), "POST", "/api/v1/datapoints", "", &summed);
-    assert_eq!(taken.status, 204, "{}", taken.body);
+    for body in bodies.iter().filter(|body| points::COARSE.iter().any(|name| body[0]["name"] == *name)) {
+        let taken = http::request(both.aged.api(), "POST", "/api/v1/datapoints", "", &body.to_string());
+        assert_eq!(taken.status, 204, "{}", taken.body);
+    }
     both.aged.flush();
     both.aged.set_clock(now);
     for (query, count) in points::counts(&bodies, now) {
         both.wait_points(&query, count);
+    }
+    // KairosDB writes points some time after it has answered.
+    for metric in points::COARSE {
+        let (start, length) = points::span(metric, now);
+        let query = queries::within(metric, start * 1000, (start + length) * 1000);
+        let body = bodies.iter().find(|body| body[0]["name"] == metric).unwrap();
+        let lengths = body.as_array().unwrap().iter().map(|one| one["datapoints"].as_array().unwrap().len());
+        let count = lengths.sum::<usize>() as u64;
+        for address in [both.real.http(), both.aged.api()] {
+            wait_until(&format!("{count} points of {metric}"), || {
+                points_read(address, &query) == Some(count)
+            });
+        }
     }
     let (seed, count) = (number("PLUMBAGO_SEED", SEED), number("PLUMBAGO_KAIROSDB_QUERIES", 6000));
     println!("seed {seed} (PLUMBAGO_SEED), {count} queries (PLUMBAGO_KAIROSDB_QUERIES)");

@@ -3,10 +3,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn apply(aggregator: Value, points: &[(i64, f64)]) -> Result<Vec<Sample>, String> {
-    let points = points.iter().map(|(ms, value)| (*ms, Some(*value))).collect();
+fn apply(aggregator: Value, points: &[(i64, f64)]) -> Result<Vec<(i64, Option<f64>)>, String> {
+    let points = points.iter().map(|(ms, value)| (*ms, Some(Amount::from(*value)))).collect();
     let span = Span { start_ms: 1000, end_ms: 6000, zone: &TimeZone::UTC, points_max: 100 };
-    Aggregator::of(&aggregator)?.apply(points, span)
+    let made = Aggregator::of(&aggregator)?.apply(points, span)?;
+    Ok(made.into_iter().map(|(ms, amount)| (ms, amount.map(|amount| amount.value))).collect())
 }
 
 fn made(aggregator: Value, points: &[(i64, f64)]) -> Vec<(i64, f64)> {
