@@ -11,6 +11,10 @@ use super::query::{Metric, Query};
 use crate::json::write_number;
 use crate::names;
 
+/// Maximum number of steps for a metric: points that go through an aggregator, a grouping or a bin. This many take some
+/// seconds.
+const STEPS_MAX: u64 = 1_000_000_000;
+
 /// The points of one series that were read for a query, in ascending order of time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
@@ -44,6 +48,8 @@ pub fn metric(
     columns.iter_mut().for_each(|column| cut(&mut column.points, metric));
     let points = columns.iter().flat_map(|column| &column.points);
     let sample_size: u64 = points.map(|(_, one)| u64::from(one.count)).sum();
+    let entries: usize = columns.iter().map(|column| column.points.len()).sum();
+    check_work(metric, entries)?;
     let span = Span {
         start_ms: query.start_ms,
         end_ms: query.end_ms.min(now_ms),
@@ -63,6 +69,16 @@ pub fn metric(
     }
     out.push_str("]}");
     Ok(out)
+}
+
+/// Refuses what would keep a thread busy for minutes.
+fn check_work(metric: &Metric, points: usize) -> Result<(), String> {
+    let groupings = metric.group_by.iter().map(GroupBy::cost).sum::<u64>();
+    let each = groupings.saturating_add(metric.aggregators.len() as u64);
+    if each.saturating_mul(points as u64) > STEPS_MAX {
+        return Err(format!("{points} points are too many for so many aggregators, groupings and bins"));
+    }
+    Ok(())
 }
 
 /// Keeps the first points, in the order of the query, up to the limit.
@@ -361,6 +377,24 @@ mod tests {
         let columns = vec![Column { name: "m;host=a".to_owned(), points }];
         let refused = metric(&query, &query.metrics[0], columns, 0, MOST).unwrap_err();
         assert!(refused.contains("api.limits.series"), "{refused}");
+    }
+
+    #[test]
+    fn work_is_limited() {
+        let bins: Vec<i64> = (0..1000).rev().collect();
+        let groups = vec![json!({"name": "bin", "bins": bins}); 1000];
+        let query = json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": groups}]});
+        let query = Query::parse(query.to_string().as_bytes(), 0).unwrap();
+        let columns = |count: i64| {
+            let points = (0..count).map(|at| (at, Amount::from(-1.0))).collect();
+            vec![Column { name: "m;host=a".to_owned(), points }]
+        };
+        let refused = metric(&query, &query.metrics[0], columns(1000), 0, MOST).unwrap_err();
+        assert!(refused.contains("too many"), "{refused}");
+        metric(&query, &query.metrics[0], columns(10), 0, MOST).unwrap();
+        let many = json!({"name": "bin", "bins": (0..1001).collect::<Vec<i64>>()});
+        let query = json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": [many]}]});
+        assert!(Query::parse(query.to_string().as_bytes(), 0).is_err());
     }
 
     #[test]

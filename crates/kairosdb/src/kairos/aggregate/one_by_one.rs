@@ -33,10 +33,34 @@ pub(super) fn diff(points: &[Sample]) -> Vec<Sample> {
     known.windows(2).map(|pair| (pair[1].0, Some(Amount::from(pair[1].1 - pair[0].1)))).collect()
 }
 
+/// The means of `size` points at a time. The values are cut into blocks of `size`. What is summed is the end of one block
+/// and the beginning of the next, so that the work does not grow with `size`, and no digits are lost by subtraction.
 pub(super) fn sma(points: &[Sample], size: usize) -> Vec<Sample> {
     let known: Vec<(i64, f64)> = known(points).collect();
-    let mean = |window: &[(i64, f64)]| window.iter().map(|(_, value)| value).sum::<f64>() / size as f64;
-    known.windows(size).map(|window| (window[size - 1].0, Some(Amount::from(mean(window))))).collect()
+    if size == 0 || known.len() < size {
+        return Vec::new();
+    }
+    // For each value the sum from it to the end of its block, and from the beginning of its block to it.
+    let mut ends: Vec<f64> = known.iter().map(|(_, value)| *value).collect();
+    let mut beginnings = ends.clone();
+    ends.chunks_mut(size).for_each(|block| add_up(block.iter_mut().rev()));
+    beginnings.chunks_mut(size).for_each(|block| add_up(block.iter_mut()));
+    let mean = |last: usize| {
+        let first = last + 1 - size;
+        let sum = if first % size == 0 { ends[first] } else { ends[first] + beginnings[last] };
+        sum / size as f64
+    };
+    let last = known.iter().enumerate().skip(size - 1);
+    last.map(|(last, (ms, _))| (*ms, Some(Amount::from(mean(last))))).collect()
+}
+
+/// Replaces each value by the sum up to it.
+fn add_up<'a>(values: impl Iterator<Item = &'a mut f64>) {
+    let mut sum = 0.0;
+    for value in values {
+        sum += *value;
+        *value = sum;
+    }
 }
 
 pub(super) fn trim(mut points: Vec<Sample>, first: bool, last: bool) -> Vec<Sample> {
