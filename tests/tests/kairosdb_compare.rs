@@ -19,9 +19,9 @@ use plumbago_kairosdb_node::kairosdb::{self, KairosDb};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, Response};
 use plumbago_tests::wait::wait_until;
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use serde_json::Value;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
 
 use answers::Verdict;
 use queries::Query;
@@ -55,7 +55,8 @@ impl Both {
         let real = kairosdb::for_test()?;
         let setup = || {
             let mut setup = Setup::new();
-            setup.schemas(points::SCHEMAS).aggregation(points::AGGREGATION).set("api.point_writes", "true");
+            setup.schemas(points::SCHEMAS).aggregation(points::AGGREGATION);
+            setup.set("api.point_writes", "true").set("api.deletes", "true");
             setup
         };
         let (setup, mut setup_aged) = (setup(), setup());
@@ -171,6 +172,7 @@ fn the_daemon_answers_as_kairosdb() {
     lists(&both);
     wrong_queries(&both);
     writes(&both);
+    deletions(&both);
     both.ours.stop_well();
     both.aged.stop_well();
 }
@@ -269,8 +271,7 @@ fn lists(both: &Both) {
 }
 
 fn wrong_queries(both: &Both) {
-    let point =
-        serde_json::json!([{"name": "m", "tags": {"h": "a"}, "datapoints": [[1_698_537_600_000_i64, 1]]}]);
+    let point = json!([{"name": "m", "tags": {"h": "a"}, "datapoints": [[1_698_537_600_000_i64, 1]]}]);
     both.fill(&[point]);
     both.wait_points(&queries::plain("m"), 1);
     let mut tally = Tally::default();
@@ -287,4 +288,38 @@ fn writes(both: &Both) {
         tally.add(write.compare(both), &write.shown());
     }
     tally.check("writes");
+}
+
+/// Deletes ranges of time from both. What is left is the same.
+fn deletions(both: &Both) {
+    const START: i64 = 1_698_537_600;
+    const METRIC: &str = "gone";
+    let series = ["a", "b"].map(|host| {
+        let points: Vec<Value> = (0..60).map(|at| json!([(START + at) * 1000, at])).collect();
+        json!({"name": METRIC, "tags": {"host": host}, "datapoints": points})
+    });
+    both.fill(&[json!(series)]);
+    let left = Query {
+        body: queries::plain(METRIC),
+        is_relative: false,
+        is_fitted: false,
+        has_descending_ranges: false,
+        is_coarse: false,
+    };
+    both.wait_points(&left.body, 120);
+    let mut random = SmallRng::seed_from_u64(number("PLUMBAGO_SEED", SEED) as u64);
+    for _ in 0..20 {
+        let from = START * 1000 + random.random_range(-2000..60_000);
+        let until = from + random.random_range(0..4000);
+        let mut body = queries::within(METRIC, from, until);
+        if random.random_bool(0.7) {
+            let host = if random.random_bool(0.5) { "a" } else { "b" };
+            body["metrics"][0]["tags"] = json!({ "host": host });
+        }
+        let (real, ours) = both.post("/api/v1/datapoints/delete", &body.to_string());
+        assert_eq!((real.status, ours.status), (204, 204), "{body}: {} {}", real.body, ours.body);
+        wait_until(&format!("the same points after {body}"), || {
+            matches!(ask(both.addresses(), QUERY, &left), Verdict::Equal)
+        });
+    }
 }
