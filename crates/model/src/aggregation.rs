@@ -137,6 +137,16 @@ impl Aggregation {
         }
     }
 
+    /// The sum of the points in a window. It is exact for the methods whose windows are sums. For the others every
+    /// point counts as the window's value.
+    #[inline]
+    pub fn sum_of(self, window: Window) -> f64 {
+        match self {
+            Self::Average | Self::AvgZero | Self::Sum | Self::Count => window.value,
+            _ => window.value * f64::from(window.count),
+        }
+    }
+
     /// A window whose finished value is `value`. It is for points too old for the finer stages, which are
     /// written to a coarse stage directly. Like in whisper it counts as full, so that xFilesFactor does not
     /// hide it.
@@ -257,6 +267,22 @@ impl fmt::Display for Aggregation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_of_windows() {
+        let points = [2.0, -1.0, 4.0];
+        for (method, sum) in [
+            (Aggregation::Average, 5.0),
+            (Aggregation::AvgZero, 5.0),
+            (Aggregation::Sum, 5.0),
+            (Aggregation::Count, 3.0),
+            (Aggregation::Max, 12.0),
+            (Aggregation::Last, 12.0),
+            (Aggregation::Percentile(500), 6.0),
+        ] {
+            assert_eq!(method.sum_of(method.fold_all(points.into_iter())), sum, "{method}");
+        }
+    }
 
     #[test]
     fn methods_with_sums_read_the_windows_of_each_other() {

@@ -84,6 +84,12 @@ fn bodies() -> Vec<(&'static str, Option<&'static str>)> {
     vec![
         (r#"[{"name":"$M","tags":{"h":"a"},"datapoints":[[$T,5]]}]"#, None),
         (r#"{"name":"$M","tags":{"h":1},"datapoints":[[$T,5]]}"#, None),
+        (r#"{"name":"$M","tags":{"h":1.0,"i":2.5},"datapoints":[[$T,5]]}"#, None),
+        (r#"{"name":"$M","tags":{"h":true},"datapoints":[[$T,5]]}"#, None),
+        (
+            r#"{"name":"$M","tags":{"h":"a","h":"b"},"datapoints":[[$T,5]]}"#,
+            Some("a tag with two values is refused"),
+        ),
         (r#"{"name":"$M","tags":{"h":"a","name":"n"},"datapoints":[[$T,5]]}"#, None),
         (r#"{"name":"$M","tags":{"h h":"a b;=~:é"},"datapoints":[[$T,5]]}"#, None),
         (r#"{"name":"$M ;=~:é","tags":{"h":"a"},"datapoints":[[$T,5]]}"#, None),

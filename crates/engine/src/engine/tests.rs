@@ -21,6 +21,7 @@ mod late;
 mod quotas;
 mod ranges;
 mod settings;
+mod weights;
 
 const START: i64 = 1_700_000_000;
 /// A timeout for stops that must complete.

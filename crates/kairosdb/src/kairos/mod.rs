@@ -8,7 +8,7 @@ pub(crate) mod pair;
 mod query;
 mod time;
 
-pub use aggregate::{Aggregator, Compare, Fold, Sample, Sampling, Span, Stamp, Threshold};
+pub use aggregate::{Aggregator, Amount, Compare, Fold, Sample, Sampling, Span, Stamp, Threshold};
 pub use body::datapoints;
 pub use group::GroupBy;
 pub use query::{Metric, Query, TagValue};
