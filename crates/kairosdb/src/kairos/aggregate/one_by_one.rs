@@ -47,7 +47,7 @@ pub(super) fn sma(points: &[Sample], size: usize) -> Vec<Sample> {
     beginnings.chunks_mut(size).for_each(|block| add_up(block.iter_mut()));
     let mean = |last: usize| {
         let first = last + 1 - size;
-        let sum = if first % size == 0 { ends[first] } else { ends[first] + beginnings[last] };
+        let sum = if first.is_multiple_of(size) { ends[first] } else { ends[first] + beginnings[last] };
         sum / size as f64
     };
     let last = known.iter().enumerate().skip(size - 1);
