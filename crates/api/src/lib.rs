@@ -12,6 +12,7 @@ mod admin;
 pub mod bench;
 mod blocking;
 mod cache;
+mod client;
 pub mod config;
 mod error;
 mod events;
