@@ -8,7 +8,7 @@ use plumbago_render::TimeZone;
 use plumbago_tls::{Certificates, Files, TlsError};
 use serde::{Deserialize, Serialize};
 
-use crate::users;
+use crate::users::{self, UsersConfig};
 
 /// The `[api]` section: the port of Graphite's API.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -89,28 +89,6 @@ impl Default for CacheConfig {
     fn default() -> Self {
         Self { bytes: ByteSize::mib(64), time: Period::default() }
     }
-}
-
-/// The `[api.users]` section: Basic authentication.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct UsersConfig {
-    /// Path of a file that `htpasswd -B` has made: a line `name:hash` for each user, with a hash of bcrypt. "" lets
-    /// everybody use the port. SIGHUP reads the file again.
-    pub file: PathBuf,
-    /// Which requests must come from a user.
-    pub required_for: RequiredFor,
-}
-
-/// Which requests must come from a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RequiredFor {
-    /// All.
-    #[default]
-    All,
-    /// Those that change something: points, deletions, tags, events, settings of metrics.
-    Writes,
 }
 
 /// The `[api.page]` section: the web page for people.

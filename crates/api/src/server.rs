@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::access::Access;
 use crate::admin::{AdminHandles, admin_router};
+use crate::client::Client;
 use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};
 use crate::limits::LiveLimits;
 use crate::meter::ConnectionMeter;
@@ -69,11 +70,6 @@ pub struct Server {
     users: Option<LiveUsers>,
     shared: Arc<Shared>,
 }
-
-/// The address of the client that sent a request, as an extension of the request. Requests that come through a
-/// [`Door`] have none.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Client(pub(crate) SocketAddr);
 
 /// Serves connections that another listener accepted, with the routes and limits of this port.
 #[derive(Debug, Clone)]

@@ -5,6 +5,7 @@
 //! [`plan`] of the pattern; only `plumbago_model::glob` decides what a pattern matches. Tagged series are in
 //! [`tags`]. [`search`] finds names by words and lists directories, with a [`sweep`] through the tree.
 
+mod best;
 mod biggest;
 mod children;
 mod components;

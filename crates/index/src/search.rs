@@ -1,10 +1,8 @@
 //! Searches by words, and pages of a directory.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use plumbago_model::glob::GlobError;
 
+use crate::best::Best;
 use crate::children::Child;
 use crate::memo::Memo;
 use crate::sweep::{Frame, Sweep};
@@ -69,14 +67,12 @@ impl Index {
         if words.is_empty() {
             return Ok(Matches::default());
         }
-        let mut best = Best { results_max, heap: BinaryHeap::new(), total: 0 };
+        let mut best = Best::new(results_max);
         let mut visits = visited_max;
         let is_cut = self.search_tree(&words, &mut visits, &mut best);
         let is_cut = is_cut || self.search_tags_by_words(&words, &mut visits, &mut best);
-        let mut found = best.heap.into_vec();
-        found.sort_unstable();
-        let best_first = found.into_iter().map(|Reverse(ranked)| ranked.node).collect();
-        Ok(Matches { best: best_first, total: best.total, is_cut })
+        let (best, total) = best.end();
+        Ok(Matches { best, total, is_cut })
     }
 
     /// Children of the directory `path` ("" for the root) whose name contains the words of `filter`: skips the first
@@ -233,70 +229,3 @@ impl TreeSearch<'_> {
         });
     }
 }
-
-/// The best matches so far.
-#[derive(Debug)]
-pub(crate) struct Best {
-    results_max: usize,
-    /// The worst of them is on top.
-    heap: BinaryHeap<Reverse<Ranked>>,
-    total: usize,
-}
-
-impl Best {
-    /// A rank from the sum of the qualities and the number of components or tags.
-    pub(crate) fn rank(sum: u32, depth: usize) -> u32 {
-        (sum << 16).saturating_sub(depth.min(0xFFFF) as u32)
-    }
-
-    /// Counts a match, and keeps it if it is among the best. Of matches with the same rank, the first one is better.
-    #[inline]
-    pub(crate) fn add(&mut self, rank: u32, node: impl FnOnce() -> Node) {
-        self.total += 1;
-        let is_full = self.heap.len() >= self.results_max;
-        if is_full && self.heap.peek().is_none_or(|Reverse(worst)| worst.rank >= rank) {
-            return;
-        }
-        if is_full {
-            self.heap.pop();
-        }
-        self.heap.push(Reverse(Ranked { rank, order: Reverse(self.total), node: node() }));
-    }
-
-    /// Adds matches that exist but were not ranked to the total.
-    pub(crate) fn add_unranked(&mut self, count: usize) {
-        self.total += count;
-    }
-
-    /// Whether another match of this rank would be kept.
-    pub(crate) fn would_keep(&self, rank: u32) -> bool {
-        self.heap.len() < self.results_max || self.heap.peek().is_some_and(|Reverse(worst)| worst.rank < rank)
-    }
-}
-
-#[derive(Debug)]
-struct Ranked {
-    rank: u32,
-    order: Reverse<usize>,
-    node: Node,
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.rank, self.order).cmp(&(other.rank, other.order))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ranked {}

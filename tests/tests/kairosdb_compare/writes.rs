@@ -1,7 +1,7 @@
 //! Bodies of points: the status, and what is stored.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -164,16 +164,7 @@ impl Write {
 
     fn send(&self, address: SocketAddr) -> Response {
         let bytes = if self.gzip { gzip(self.text().as_bytes()) } else { self.text().into_bytes() };
-        let mut stream = TcpStream::connect(address).unwrap();
-        let head = format!(
-            "POST {} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n{}\r\n",
-            self.path,
-            bytes.len(),
-            self.headers
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(&bytes).unwrap();
-        http::read_response(&mut stream).unwrap()
+        http::post_bytes(address, self.path, &self.headers, &bytes)
     }
 
     fn ask(&self, address: SocketAddr, metric: &str) -> Value {

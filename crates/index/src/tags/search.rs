@@ -4,7 +4,7 @@ use roaring::RoaringBitmap;
 
 use super::{NAME, Tags};
 use crate::Node;
-use crate::search::Best;
+use crate::best::Best;
 use crate::words::Words;
 
 /// Maximum number of pairs that are compared while the lock is held.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::query::{duration, number};
+use super::duration::{duration, number};
 use super::time::{Duration, Unit};
 use crate::PARTS_MAX;
 

@@ -3,6 +3,7 @@
 mod aggregate;
 pub mod answer;
 mod body;
+mod duration;
 mod group;
 pub(crate) mod pair;
 mod query;

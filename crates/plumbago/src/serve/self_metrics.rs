@@ -9,9 +9,9 @@ use plumbago_engine::{Engine, Ledger};
 use plumbago_ingest::{Listener, Reject};
 use plumbago_model::{Clock, PointBatch};
 use plumbago_telemetry::Registry;
+use plumbago_telemetry::process::cpu_seconds;
 use tokio_util::sync::CancellationToken;
 
-use super::process;
 use crate::config::SelfMetrics;
 use crate::machine;
 
@@ -151,7 +151,7 @@ async fn totals(source: &Source) -> Totals {
         errors: stats.rejected() as f64,
         blacklisted: stats.rejected_for(Reject::Blacklist) as f64,
         not_whitelisted: stats.rejected_for(Reject::Whitelist) as f64,
-        cpu: process::cpu_seconds(),
+        cpu: cpu_seconds(),
         derived: value("plumbago_aggregation_derived_points_total"),
         listeners: Listener::all()
             .map(|listener| OfListener {

@@ -2,7 +2,7 @@
 
 use super::{Amount, Fold, Sample, Sampling, Span, Stamp};
 use crate::kairos::time::Ranges;
-use crate::statistics::{at_position, squares};
+use crate::statistics::{at_position, squares, sum};
 
 pub(super) fn apply(
     sampling: &Sampling,
@@ -56,7 +56,7 @@ fn value(fold: Fold, group: &[Sample]) -> Option<f64> {
         _ if known == 0 => return None,
         _ => {}
     }
-    let sum = || group.iter().filter_map(|(_, one)| Some((*one)?.sum)).sum::<f64>();
+    let sum = || sum(group.iter().filter_map(|(_, one)| Some((*one)?.sum)));
     let count = || group.iter().filter_map(|(_, one)| Some(f64::from((*one)?.count))).sum::<f64>();
     let mean = || sum() / count();
     Some(match fold {

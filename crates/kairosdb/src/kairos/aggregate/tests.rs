@@ -114,6 +114,15 @@ fn means_of_very_many_points() {
 }
 
 #[test]
+fn a_sum_of_negative_zeros_is_zero() {
+    let all = |name: &str| json!({"name": name, "sampling": {"value": 1, "unit": "days"}});
+    for aggregator in [all("sum"), all("avg"), json!({"name": "sma", "size": 2})] {
+        let value = made(aggregator.clone(), &[(1000, -0.0), (2000, -0.0)])[0].1;
+        assert_eq!(value.to_bits(), 0.0_f64.to_bits(), "{aggregator}");
+    }
+}
+
+#[test]
 fn wrong_aggregators_are_named() {
     for aggregator in [
         json!({"name": "nothing"}),
