@@ -127,8 +127,8 @@ mod tests {
         fn percentiles_are_those_of_a_stable_sort(
             values in prop::collection::vec(
                 prop_oneof![
-                    Just(0.0), Just(-0.0), Just(f64::MIN_POSITIVE), Just(f64::INFINITY), Just(f64::NEG_INFINITY),
-                    -3.0..3.0, (-3..3_i8).prop_map(f64::from),
+                    Just(0.0_f64), Just(-0.0), Just(f64::MIN_POSITIVE), Just(f64::INFINITY), Just(f64::NEG_INFINITY),
+                    -3.0..3.0_f64, (-3..3_i8).prop_map(f64::from),
                 ],
                 1..60,
             ),

@@ -38,7 +38,7 @@ enum Step {
 }
 
 fn points(count: usize) -> impl Strategy<Value = Vec<(usize, u32, f64)>> {
-    let value = prop_oneof![Just(0.0), Just(-0.0), -9.0..9.0, (-3..3_i8).prop_map(f64::from)];
+    let value = prop_oneof![Just(0.0_f64), Just(-0.0), -9.0..9.0_f64, (-3..3_i8).prop_map(f64::from)];
     prop::collection::vec((0..NAMES.len(), 0..60_u32, value), 1..=count)
 }
 

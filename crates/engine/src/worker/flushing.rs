@@ -16,7 +16,7 @@ use crate::shard::jobs::{Flushes, Job};
 const FLUSH_METRICS: usize = 1000;
 /// Due metrics are collected up to this many, or for a second, so that they can be sorted by id.
 const DUE_METRICS: usize = 32_768;
-/// A sweep over all metrics takes about this many ticks.
+/// A sweep over all metrics takes about this many ticks of a busy worker.
 const SWEEP_TICKS: u32 = 6000;
 
 impl ShardWorker {
