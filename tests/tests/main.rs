@@ -26,6 +26,7 @@ mod find_time;
 mod graphite_import;
 mod guides;
 mod hostile;
+mod idle;
 mod import_full_disk;
 mod interop;
 mod journaled;

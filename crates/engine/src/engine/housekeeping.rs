@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Engine, Inner};
-use crate::memory::{Ceiling, Sample};
+use crate::memory::{Ceiling, Progress, Quiet, Sample};
 use crate::quotas::QuotaWatch;
 use crate::recover::StartError;
 use crate::refusals::Refusals;
@@ -16,12 +16,17 @@ use crate::worker::ShardGauges;
 
 impl Engine {
     /// Starts a thread that compares memory with its ceiling until the shards end. The runtime is not used for
-    /// it, because the pause between two measurements has to be short even when the runtime is busy.
+    /// it, because the pause between two measurements has to be short even when the runtime is busy. While nothing
+    /// happens, most measurements are left out.
     pub(super) fn watch_memory(&self) -> Result<(), StartError> {
         let parts = &self.0.parts;
+        if self.0.config.memory_max.0 == 0 {
+            return Ok(());
+        }
         let mut ceiling =
             Ceiling::new(self.0.config.memory_max.0, parts.memory_reserved, parts.conditions.clone());
         let mut pause = self.0.update_memory_limit(&mut ceiling);
+        let mut quiet = Quiet::default();
         let inner = Arc::downgrade(&self.0);
         self.spawn("memory", move || {
             loop {
@@ -30,7 +35,9 @@ impl Engine {
                 if inner.workers.iter().all(mpsc::Sender::is_closed) {
                     return;
                 }
-                pause = inner.update_memory_limit(&mut ceiling);
+                if quiet.needs_measurement(&ceiling, inner.progress()) {
+                    pause = inner.update_memory_limit(&mut ceiling);
+                }
             }
         })
     }
@@ -130,6 +137,16 @@ impl Engine {
 }
 
 impl Inner {
+    fn progress(&self) -> Progress {
+        let applied = self.gauges.iter().map(|shard| shard.applied.load(Ordering::Relaxed)).sum();
+        Progress {
+            received: self.stats.received.get(),
+            applied,
+            begun: self.allowance.taken(),
+            created: self.stats.created.get(),
+        }
+    }
+
     fn update_memory_limit(&self, ceiling: &mut Ceiling) -> Duration {
         let sum = |what: fn(&ShardGauges) -> u64| self.gauges.iter().map(|s| what(s)).sum::<u64>();
         let applied = sum(|s| s.applied.load(Ordering::Relaxed));

@@ -133,6 +133,11 @@ impl Gate {
         Self { shared, queue, shard, overflow }
     }
 
+    /// True if all metrics are queued.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.overflow.is_empty()
+    }
+
     /// Queues metrics for which there was no room before.
     pub(crate) fn drain(&mut self) {
         while let Some(metric) = self.overflow.pop() {
