@@ -153,7 +153,9 @@ pub(crate) fn text(error: &Error) -> String {
 /// The message of an I/O error. For a full disk, with what to do.
 fn advised(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("{error}; make room on this disk"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("{error}; make room on this disk")
+        }
         _ => error.to_string(),
     }
 }
