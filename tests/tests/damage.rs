@@ -7,6 +7,7 @@
 
 mod files;
 mod full_disk;
+mod spool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -115,7 +116,11 @@ fn fill(into: &Path) -> (Model, Vec<Base>) {
     setup.start().stop_well();
     let clean = into.join("clean");
     copy(&setup.data(), &clean);
-    let base = |name, directory: PathBuf| {
+    (model, vec![Base::of("crashed", crashed), Base::of("clean", clean)])
+}
+
+impl Base {
+    fn of(name: &'static str, directory: PathBuf) -> Self {
         let mut kinds: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for file in files(&directory) {
             // An empty file has nothing to damage, and deleting a lock is no damage.
@@ -123,9 +128,8 @@ fn fill(into: &Path) -> (Model, Vec<Base>) {
                 kinds.entry(kind(&file)).or_default().push(file);
             }
         }
-        Base { name, directory, kinds }
-    };
-    (model, vec![base("crashed", crashed), base("clean", clean)])
+        Self { name, directory, kinds }
+    }
 }
 
 /// What a start came to.
