@@ -209,6 +209,9 @@ impl Case<'_> {
         if status.code() != Some(5) && !(is_format && status.code() == Some(4)) {
             return problem("the exit code is not 5");
         }
+        if output.contains("internal error") {
+            return problem("a damaged file is no internal error");
+        }
         // A manifest and `current` check each other, so the message may name either.
         let keyspace = file.rsplit_once('/').map_or("", |(directory, _)| directory).to_owned();
         let is_pair = file.ends_with("current") || file.rsplit('/').next().unwrap_or("").starts_with('v');

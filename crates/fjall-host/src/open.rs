@@ -1,7 +1,6 @@
 //! Opens a database: checks its format, rewrites its newest log, repairs a damaged log, and names a damaged
 //! file.
 
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
 use fjall::config::{CompressionPolicy, FilterPolicy};
@@ -135,7 +134,7 @@ fn open_fjall(settings: &Settings) -> std::thread::Result<fjall::Result<Database
         .cache_size(settings.cache_bytes)
         .journal_compression(CompressionType::None)
         .max_journaling_size(settings.log_bytes_max);
-    std::panic::catch_unwind(AssertUnwindSafe(|| builder.open()))
+    plumbago_telemetry::log::catch_panic(|| builder.open())
 }
 
 fn report_cuts(ends: &LogEnds) {
