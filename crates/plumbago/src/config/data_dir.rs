@@ -54,26 +54,28 @@ fn missing(dir: &Path) -> Option<String> {
     if !parent.is_dir() {
         return Some(format!("{} cannot be made, because {} is a file", dir.display(), parent.display()));
     }
-    let why = refusal(parent)?;
+    let Refusal { why, is_ownership } = refusal(parent)?;
+    let advice = match is_ownership {
+        true => format!("make it as root: install -d -o {} {}", geteuid(), absolute.display()),
+        false => MOUNT.to_owned(),
+    };
     Some(format!(
-        "{} does not exist, and {} cannot make it in {}: {why}; make it as root: install -d -o {} {}",
+        "{} does not exist, and {} cannot make it in {}: {why}; {advice}",
         dir.display(),
         me(),
-        parent.display(),
-        geteuid(),
-        absolute.display()
+        parent.display()
     ))
 }
 
 fn unwritable(path: &Path) -> Option<String> {
-    let why = refusal(path)?;
-    Some(format!(
-        "{} cannot write to {}: {why}; run `chown -R {} {}` as root, or run the daemon as the owner",
-        me(),
-        path.display(),
-        geteuid(),
-        path.display()
-    ))
+    let Refusal { why, is_ownership } = refusal(path)?;
+    let advice = match is_ownership {
+        true => {
+            format!("run `chown -R {} {}` as root, or run the daemon as the owner", geteuid(), path.display())
+        }
+        false => MOUNT.to_owned(),
+    };
+    Some(format!("{} cannot write to {}: {why}; {advice}", me(), path.display()))
 }
 
 /// Finds a file or directory inside `dir` that belongs to another user, for example after somebody started the daemon
@@ -104,8 +106,19 @@ fn inside(dir: &Path) -> Option<String> {
     None
 }
 
+/// What to do if the directory cannot be written, whoever owns it.
+const MOUNT: &str = "mount its disk for writing (a service of systemd can write only to the directories that its unit names), or \
+                     set data_dir to another directory";
+
+/// Why this process may not write to a file or directory.
+struct Refusal {
+    why: String,
+    /// Another owner or mode would help.
+    is_ownership: bool,
+}
+
 /// Why this process may not write to a file or directory; `None` if it may.
-fn refusal(path: &Path) -> Option<String> {
+fn refusal(path: &Path) -> Option<Refusal> {
     let found = std::fs::metadata(path).ok()?;
     let mut wanted = AccessFlags::W_OK | AccessFlags::R_OK;
     if found.is_dir() {
@@ -113,8 +126,8 @@ fn refusal(path: &Path) -> Option<String> {
     }
     match eaccess(path, wanted) {
         Ok(()) => None,
-        Err(nix::errno::Errno::EACCES) => Some(owned_by(&found)),
-        Err(error) => Some(error.desc().to_owned()),
+        Err(nix::errno::Errno::EACCES) => Some(Refusal { why: owned_by(&found), is_ownership: true }),
+        Err(error) => Some(Refusal { why: error.desc().to_owned(), is_ownership: false }),
     }
 }
 
