@@ -29,6 +29,34 @@ fn an_address_of_another_machine() {
     }
 }
 
+/// With such a limit a daemon starts and stores nothing. The check says so before.
+#[test]
+fn a_disk_with_too_little_space() {
+    let mut setup = Setup::new();
+    setup.set("store.embedded.min_free_bytes", "1000TiB");
+    let checked = setup.run(&["config", "check"]);
+    assert!(checked.status.success(), "{}", checked.output);
+    let line = checked.output.lines().find(|line| line.contains("warning")).unwrap_or_default();
+    assert!(line.contains("store.embedded.min_free_bytes: 1000TiB must stay free on the disk of"), "{line}");
+}
+
+/// Values that no daemon can work with are errors, not crashes.
+#[test]
+fn numbers_out_of_range() {
+    for (key, value, part) in [
+        ("engine.shards", "1000000", "engine.shards: 1000000 threads are too many"),
+        ("sender.retry_first", "0s", "sender.retry_first: must not be 0"),
+    ] {
+        let mut setup = Setup::new();
+        setup.set(key, value);
+        let checked = setup.run(&["config", "check"]);
+        assert!(checked.status.code() == Some(3) && checked.output.contains(part), "{}", checked.output);
+        let mut started = setup.launch();
+        wait_until("the end", || !started.runs());
+        assert!(started.log().contains(part), "{}", started.log());
+    }
+}
+
 /// Another owner would not help, so the message does not advise to change it.
 #[test]
 fn a_data_directory_on_a_disk_mounted_read_only() {

@@ -5,8 +5,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::{Statvfs, statvfs};
 use nix::unistd::{AccessFlags, Group, Uid, User, eaccess, geteuid};
 use plumbago_maintenance::backup::restore::RESTORING;
+use plumbago_model::ByteSize;
+
+use super::{Config, StoreKind};
 
 /// Most files and directories inside the data directory that are looked at.
 const LOOKED_AT: usize = 10_000;
@@ -26,6 +30,40 @@ pub fn problem(dir: &Path) -> Option<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => missing(dir),
         Err(error) => Some(format!("{} cannot be used by {}: {error}", dir.display(), me())),
     }
+}
+
+/// Finds limits on free space that the disk of the data directory does not keep now. Returns the key of each, and what
+/// follows: the daemon starts, but does not go on.
+pub fn short_of_space(config: &Config) -> Vec<(&'static str, String)> {
+    let dir = shown(&config.data_dir);
+    // A directory that does not exist will be on the disk of its nearest parent.
+    let Some(free) = dir.ancestors().find_map(|dir| statvfs(dir).ok()).map(|disk| free_bytes(&disk)) else {
+        return Vec::new();
+    };
+    let of_store = match config.store.kind {
+        StoreKind::Embedded => ("store.embedded.min_free_bytes", config.store.embedded.min_free_bytes.0),
+        StoreKind::Cassandra => ("spool.min_free_bytes", config.spool.min_free_bytes),
+    };
+    let limits = [("journal.min_free_bytes", config.journal.min_free_bytes), of_store].into_iter();
+    let short = limits.filter(|(_, least)| free < *least);
+    short
+        .map(|(key, least)| {
+            let message = format!(
+                "{} must stay free on the disk of {}, and only {} are: points are not stored until there is room",
+                ByteSize(least),
+                dir.display(),
+                ByteSize(free >> 20 << 20)
+            );
+            (key, message)
+        })
+        .collect()
+}
+
+fn free_bytes(disk: &Statvfs) -> u64 {
+    // The types differ between platforms.
+    #[allow(clippy::unnecessary_cast)]
+    let (blocks, bytes) = (disk.blocks_available() as u64, disk.fragment_size() as u64);
+    blocks.saturating_mul(bytes)
 }
 
 /// Names the user of this process: `user "plumbago" (uid 998)`.

@@ -291,8 +291,8 @@ pub fn load(file: Option<&Path>) -> Result<Loaded, Problems> {
     finished(loaded, problems)
 }
 
-/// Like [`load`], and checks what a daemon needs on this machine: its data directory and its addresses. Nothing is
-/// changed.
+/// Like [`load`], and checks what a daemon needs on this machine: its data directory with its disk, and its
+/// addresses. Nothing is changed.
 ///
 /// # Errors
 ///
@@ -305,6 +305,9 @@ pub fn load_for_daemon(file: Option<&Path>) -> Result<Loaded, Problems> {
     }
     for (key, message) in ports::unusable(&loaded.config) {
         problems.warning(loaded.places.near(&key), &key, message);
+    }
+    for (key, message) in data_dir::short_of_space(&loaded.config) {
+        problems.warning(loaded.places.near(key), key, message);
     }
     finished(loaded, problems)
 }
