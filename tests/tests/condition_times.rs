@@ -1,5 +1,8 @@
 //! How long it takes until `/readyz` shows trouble, and until it shows that it is over: five seconds at most.
+//!
+//! `PLUMBAGO_CONDITION_STEPS` sets the number of random steps, `PLUMBAGO_SEED` the seed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::Signal;
@@ -9,6 +12,8 @@ use plumbago_tests::http;
 use plumbago_tests::send::Point;
 use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
 use plumbago_tests::wait::wait_until;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 /// The longest time from a cause to `/readyz`.
@@ -73,6 +78,97 @@ fn a_destination_that_is_away() {
     within_limit(&daemon, "relay", false);
     destination.kill();
     within_limit(&daemon, "relay", true);
+}
+
+/// What the random steps begin and end.
+const NAMES: [&str; 4] = ["reload_failed", "relay", "future", "create_limited"];
+
+/// The ones of [`NAMES`] that hold.
+fn held(daemon: &Daemon) -> BTreeSet<&'static str> {
+    NAMES.into_iter().filter(|name| has(daemon, name)).collect()
+}
+
+/// Troubles begin and end in a random order. After each step `/readyz` and the gauges show exactly those that hold, and
+/// the log has a line for each beginning and each end.
+#[test]
+fn troubles_come_and_go() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (seed, steps) =
+        (number("PLUMBAGO_SEED").unwrap_or(13), number("PLUMBAGO_CONDITION_STEPS").unwrap_or(40));
+    println!("{steps} steps, seed {seed} (PLUMBAGO_CONDITION_STEPS, PLUMBAGO_SEED)");
+    let mut random = StdRng::seed_from_u64(seed);
+    let (address, mut clock) = (own_address(), now());
+    let mut setup = Setup::new();
+    setup.set("relay.destinations", &format!("line://{address}"));
+    setup.set("engine.max_creates_per_minute", "5").clock(clock);
+    setup.file("plumbago.toml", "[log]\nlevel = \"info\"\n");
+    let mut other = Setup::new();
+    other.set("ingest.line.listen", &address.to_string());
+    let (daemon, mut destination) = (setup.start(), Some(other.start()));
+    wait_until("the destination to be connected", || held(&daemon).is_empty());
+    let mut expected: BTreeSet<&str> = BTreeSet::new();
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+    for step in 0..steps {
+        let before = expected.clone();
+        match random.random_range(0..5) {
+            0 if expected.remove("reload_failed") => {
+                setup.file("plumbago.toml", "[log]\nlevel = \"info\"\n");
+                daemon.signal(Signal::SIGHUP);
+            }
+            0 => {
+                expected.insert("reload_failed");
+                setup.file("plumbago.toml", "[log\n");
+                daemon.signal(Signal::SIGHUP);
+            }
+            1 => match destination.take() {
+                Some(running) => {
+                    expected.insert("relay");
+                    running.kill();
+                }
+                None => {
+                    expected.remove("relay");
+                    destination = Some(other.start());
+                }
+            },
+            2 => {
+                expected.insert("future");
+                daemon.put(&points("ahead", 100, clock + 40 * 86_400));
+            }
+            3 => {
+                expected.insert("create_limited");
+                daemon.put(&points(&format!("new{step}"), 40, clock));
+            }
+            _ => {
+                // Refusals count as over after 150 s without one.
+                expected.retain(|name| !["future", "create_limited"].contains(name));
+                clock += 200;
+                daemon.set_clock(clock);
+            }
+        }
+        let started = Instant::now();
+        wait_until(&format!("step {step}: {expected:?}"), || held(&daemon) == expected);
+        assert!(
+            started.elapsed() <= LIMIT,
+            "step {step}: {before:?} to {expected:?}: {:?}",
+            started.elapsed()
+        );
+        for name in before.symmetric_difference(&expected) {
+            *lines.entry(*name).or_default() += 1;
+        }
+        let counters = daemon.counters();
+        for name in NAMES {
+            let gauge = counters.with("plumbago_condition", &format!("name=\"{name}\""));
+            assert_eq!(gauge == 1, expected.contains(name), "step {step}: the gauge of {name}");
+        }
+    }
+    for (name, count) in lines {
+        let mark = format!("condition=\"{name}\"");
+        wait_until(&format!("{count} lines of {name} in the log"), || {
+            daemon.log().lines().filter(|line| line.contains(&mark)).count() >= count
+        });
+        let found = daemon.log().lines().filter(|line| line.contains(&mark)).count();
+        assert!(found <= count + 2, "{name}: {found} lines for {count} beginnings and ends");
+    }
 }
 
 #[test]
