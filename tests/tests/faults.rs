@@ -1,6 +1,8 @@
 //! A daemon on Cassandra whose nodes die, hang and lose rows that they acknowledged. Afterwards every point and
 //! every aggregate equals that of a run without faults.
 
+use std::time::Instant;
+
 use plumbago_cassandra_node::cql::{Connection, Consistency, SUPERUSER};
 use plumbago_cassandra_node::server::{self, cluster_for_test};
 use plumbago_cassandra_node::{Cluster, CommitlogSync, Node, Options};
@@ -13,6 +15,7 @@ use plumbago_tests::wait::wait_until;
 use uuid::Uuid;
 
 use crate::compare;
+use crate::condition_times::LIMIT;
 use crate::load::{self, Load, Sent};
 
 /// A daemon under load, and the model of the points that it was sent.
@@ -164,7 +167,9 @@ impl Run {
     pub(crate) fn kill_node(&self, cluster: &mut Cluster) {
         wait_until("the node to be seen", || self.nodes_up() == 1);
         cluster.node(0).kill();
+        let killed = Instant::now();
         wait_until("the loss of the node to be seen", || self.nodes_up() == 0);
+        assert!(killed.elapsed() <= LIMIT, "the loss was seen after {:?}", killed.elapsed());
         let ready = self.ready();
         assert!(ready.status == 503 && ready.body.contains("no node of the cluster"), "{ready:?}");
     }

@@ -313,10 +313,15 @@ impl AdminConfig {
         check_period("admin.limits.idle", self.limits.idle, &mut problems);
         if self.token.is_empty() && !self.listen.is_empty() && !is_loopback(&self.listen) {
             problems
-                .push(format!("admin.token: needed because {} is reached from other machines", self.listen));
+                .push(format!(
+                    "admin.token: needed because other machines can reach {}: set 16 or more characters that nobody can \
+                     guess, or let admin.listen be an address of this machine only, like 127.0.0.1:8081",
+                    self.listen
+                ));
         }
         if !self.token.is_empty() && self.token.len() < 16 {
-            problems.push("admin.token: shorter than 16 characters".to_owned());
+            let message = "admin.token: has fewer than 16 characters and could be guessed; `openssl rand -hex 16` makes one";
+            problems.push(message.to_owned());
         }
         problems
     }

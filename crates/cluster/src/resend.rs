@@ -90,6 +90,10 @@ impl Member {
 /// A failure is only logged: as long as the old file is there, the next start sends rows again once more.
 fn save(nodes: &mut NodesFile) {
     if let Err(error) = nodes.save() {
-        tracing::warn!(%error, "cannot save the starts of the servers, trying again");
+        tracing::warn!(
+            %error,
+            "cannot write the file that says when each server was started; retrying. After a restart of this daemon, rows of \
+             the last minutes may be sent once more"
+        );
     }
 }

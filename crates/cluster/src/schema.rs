@@ -7,7 +7,7 @@ use plumbago_store::{SchemaNeeds, SchemaStatus, SharedStore, StoreError};
 use tokio::time::Instant;
 
 /// How often the schema is checked while tables cannot be used: an operator may run `syncdb` meanwhile.
-const CHECK_TABLES: Duration = Duration::from_secs(5);
+const CHECK_TABLES: Duration = Duration::from_secs(3);
 /// How often the schema is checked while only a feature is off.
 const CHECK_FEATURES: Duration = Duration::from_secs(60);
 
@@ -68,7 +68,10 @@ pub(crate) fn log(status: &SchemaStatus) {
         tracing::error!(problem, "a table cannot be used; its rows stay in the spool");
     }
     for problem in status.features_off.iter().chain(&status.notes) {
-        tracing::warn!(problem, "the schema of the server differs from the expected one");
+        tracing::warn!(
+            problem,
+            "a table on the server is missing or has another form; points are stored all the same"
+        );
     }
     if status.ignores_x_files_factor {
         tracing::info!(

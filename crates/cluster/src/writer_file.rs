@@ -25,6 +25,11 @@ pub struct WriterFile {
 }
 
 impl WriterFile {
+    /// Whether `dir` has the file.
+    pub fn exists(dir: &Path) -> bool {
+        dir.join(FILE).exists()
+    }
+
     /// Reads the file in `dir`. Draws a new writer id if the file is missing, damaged, a copy, or was written
     /// for another replica id than `replica`.
     ///

@@ -26,7 +26,7 @@ use crate::stats::{AWAY, Balance, DROPPED, Stats};
 use crate::writer::Writer;
 
 /// A destination that is away for less is not worth a warning: servers are restarted.
-const AWAY_MIN: Duration = Duration::from_secs(5);
+const AWAY_MIN: Duration = Duration::from_secs(3);
 /// The condition of dropped points ends this long after the last one.
 const DROPPED_FOR: Duration = Duration::from_secs(150);
 /// How long a stop waits for what can still be sent. What is left is sent after the next start.

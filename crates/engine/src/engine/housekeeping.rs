@@ -123,7 +123,10 @@ impl Engine {
         }
         // Without its name a state row could not be told from that of a deleted metric.
         if let Err(error) = inner.parts.metadata.sync_names().await {
-            tracing::warn!(%error, "failed to sync the names, so no journal segment is dropped; retrying in 20 s");
+            tracing::warn!(
+                %error,
+                "new names cannot be synced to disk, so the journal keeps its files and grows; retrying in 20 s"
+            );
             return;
         }
         let done = tokio::task::spawn_blocking(move || {
@@ -131,7 +134,10 @@ impl Engine {
             inner.parts.journal.drop_before(needed).map(|_| ()).map_err(|e| e.to_string())
         });
         if let Ok(Err(error)) = done.await {
-            tracing::warn!(error, "failed to drop journal segments; retrying in 20 s");
+            tracing::warn!(
+                error,
+                "journal files whose points are stored cannot be removed, so the journal grows; retrying in 20 s"
+            );
         }
     }
 }

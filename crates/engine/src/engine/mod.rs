@@ -332,7 +332,8 @@ impl Engine {
         {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "cannot note how many points state rows hold"
+                "cannot write down how many points the state rows hold: nothing is lost, but if these rows are damaged later, a \
+                 start cannot say how many points that costs"
             );
         }
         self.sync_and_drop().await;

@@ -1,8 +1,13 @@
-//! Finds ports of this process that cannot be open at the same time, because their addresses overlap.
+//! Finds ports of this process that cannot be open at the same time, because their addresses overlap, and addresses
+//! that this machine cannot open.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::io::{Error, ErrorKind};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
-use super::Config;
+use super::{Config, me};
+
+/// Only privileged programs may open ports below this one, unless the system is set otherwise.
+const FIRST_FREE_PORT: u16 = 1024;
 
 /// A port of the configuration.
 struct Port<'a> {
@@ -27,6 +32,51 @@ pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// Finds addresses that cannot be opened on this machine now. Returns the key of each setting, and what is wrong with it.
+/// These are warnings, because the network may not be up yet. Whether another program uses the port is not looked at: it
+/// may be the running daemon.
+pub(super) fn unusable(config: &Config) -> Vec<(String, String)> {
+    let ports = listens(config).into_iter();
+    ports.filter_map(|(key, listen, is_udp)| Some((key, why_unusable(listen, is_udp)?))).collect()
+}
+
+fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
+    const THEN: &str = "until this changes, the daemon does not start";
+    if listen.is_empty() {
+        return None;
+    }
+    let address = match listen.to_socket_addrs() {
+        Ok(mut found) => found.next()?,
+        // The section itself reports a text that is no address.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return None,
+        Err(error) => return Some(format!("{listen} has no address now: {error}; {THEN}")),
+    };
+    // Another port of the same address shows whether the address is one of this machine.
+    let is_privileged = (1..FIRST_FREE_PORT).contains(&address.port());
+    let mut probe = address;
+    probe.set_port(if is_privileged { address.port() } else { 0 });
+    let error = open(probe, is_udp).err()?;
+    match error.kind() {
+        ErrorKind::AddrInUse => None,
+        ErrorKind::AddrNotAvailable => Some(format!(
+            "{} is no address of this machine now; choose one, or 0.0.0.0 for all of them; {THEN}",
+            address.ip()
+        )),
+        ErrorKind::PermissionDenied => Some(format!(
+            "{} may not open port {}; choose a port above {}, or allow the daemon to open it \
+             (AmbientCapabilities=CAP_NET_BIND_SERVICE in a unit of systemd)",
+            me(),
+            address.port(),
+            FIRST_FREE_PORT - 1
+        )),
+        _ => Some(format!("{listen} cannot be opened: {error}; {THEN}")),
+    }
+}
+
+fn open(address: SocketAddr, is_udp: bool) -> Result<(), Error> {
+    if is_udp { UdpSocket::bind(address).map(drop) } else { TcpListener::bind(address).map(drop) }
 }
 
 /// Each listening address with its key, and whether it is a UDP address.
@@ -61,7 +111,7 @@ fn describe(port: &Port<'_>, other: &Port<'_>) -> String {
     if address.ip() == other.address.ip() {
         return match port.key == other.key {
             true => format!("{listen} is listed twice"),
-            false => format!("{listen} is taken by {}", other.key),
+            false => format!("{listen} is taken by {}; use another port for one of the two", other.key),
         };
     }
     let is_wide = address.ip().is_unspecified();
@@ -112,6 +162,20 @@ mod tests {
         );
         let twice = problems(&config(["127.0.0.1:1, 127.0.0.1:1", "", "", ""]));
         assert_eq!(twice, [("ingest.line.listen".to_owned(), "127.0.0.1:1 is listed twice".to_owned())]);
+    }
+
+    #[test]
+    fn addresses_of_other_machines_are_found() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let used = taken.local_addr().unwrap().to_string();
+        assert_eq!(unusable(&config([&used, "127.0.0.1:0", "", "no address"])), []);
+        // Addresses for documentation (RFC 5737) belong to no machine.
+        let mut config = config(["127.0.0.1:0, 192.0.2.1:2003", "", "", ""]);
+        config.ingest.udp.listen = "192.0.2.1:2003".into();
+        let found = unusable(&config);
+        let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["ingest.udp.listen", "ingest.line.listen"]);
+        assert!(found[1].1.starts_with("192.0.2.1 is no address of this machine now"), "{found:?}");
     }
 
     #[test]

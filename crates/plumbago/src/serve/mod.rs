@@ -468,5 +468,5 @@ fn internal(error: anyhow::Error) -> Failure {
 fn start_failure(error: StartError) -> Failure {
     let is_damaged = matches!(&error, StartError::Store(error) if error.kind == ErrorKind::Corrupt);
     let exit = if is_damaged { Exit::Data } else { Exit::Store };
-    Failure::new(exit, anyhow::Error::new(error).context("start"))
+    Failure::new(exit, anyhow::Error::new(error).context("cannot load the names and points of earlier runs"))
 }

@@ -86,9 +86,9 @@ impl Shared {
         let max_bytes = config.max_bytes.unwrap_or_else(|| space::size_at(dir).unwrap_or(u64::MAX) / 5);
         metrics.max_bytes.set(max_bytes as f64);
         let resend = marks.resend.clone();
-        let segments = recover(&database, marks, clock.now_ms()).map_err(|error| SpoolError::Corrupt {
-            reason: format!("the segment that was open cannot be closed: {error}"),
-        })?;
+        // The start writes here, so the reason may be a full disk.
+        let segments = recover(&database, marks, clock.now_ms())
+            .map_err(|error| SpoolError::Open(HostError::opening(dir, error)))?;
         let shared = Self {
             dir: dir.to_owned(),
             config,
@@ -370,7 +370,7 @@ pub(super) fn open(host: &Host<Database>, memtable_bytes: u64) -> Result<(Marks,
     let broken = || SpoolError::unavailable("it is open already");
     let opening = host.begin()?.ok_or_else(broken)?;
     let database = Database::with(opening.database().clone(), memtable_bytes)
-        .map_err(|error| SpoolError::Corrupt { reason: error.to_string() })?;
+        .map_err(|error| SpoolError::Open(HostError::opening(host.dir(), error)))?;
     let marks = database.marks()?;
     let newest = u64::try_from(marks.last_us).unwrap_or(0);
     Ok((marks, opening.finish(database, newest)?))

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::adapters::{EngineMetrics, SpoolOutbox};
-use crate::config::{Config, IndexMode};
+use crate::config::{self, Config, IndexMode};
 use crate::error::{Exit, Failure};
 use crate::serve::rules;
 
@@ -53,8 +53,7 @@ impl Cassandra {
         stop: &CancellationToken,
     ) -> Result<Self, Failure> {
         let settings = &config.store.cassandra;
-        let writer =
-            WriterFile::load(&config.data_dir, settings.replica).context("writer id").map_err(local)?;
+        let writer = load_writer(config)?;
         let spool = open_spool(config, clock, registry)?;
         let copy = open_copy(&config.data_dir.join("names"), config, clock, registry)?;
         let store = CassandraStore::connect(settings, writer.identity(), Arc::clone(clock), registry)
@@ -154,6 +153,20 @@ impl Cassandra {
             Sender::new(self.spooled, config).run(self.sending).await;
         }
     }
+}
+
+/// Reads or draws the writer id.
+fn load_writer(config: &Config) -> Result<WriterFile, Failure> {
+    let dir = &config.data_dir;
+    if config::is_used(dir) && !WriterFile::exists(dir) {
+        tracing::warn!(
+            "the file writer-id is missing in {}, which has data: this daemon takes a new writer id, as after a restore \
+             with --new-writer. If somebody has removed the file, windows that are open now may count points twice",
+            dir.display()
+        );
+    }
+    let cannot = || format!("cannot read or write the file writer-id in {}", dir.display());
+    WriterFile::load(dir, config.store.cassandra.replica).with_context(cannot).map_err(local)
 }
 
 fn open_spool(config: &Config, clock: &Arc<dyn Clock>, registry: &Registry) -> Result<Spool, Failure> {
