@@ -93,7 +93,7 @@ struct Inner {
     made_at: i64,
     watched: Watched,
     pace: Pace,
-    /// The count of returned servers whose lost names were created again.
+    /// The count of returns ([`Member::returns`]) whose lost names were created again.
     handled_returns: AtomicU64,
     /// Number of restarts of servers that were noticed, also of those that happened while this daemon was down.
     restarts: AtomicU64,
@@ -317,11 +317,13 @@ impl Member {
 
     /// Whether a server has returned that may have lost names, and those were not created again yet.
     pub(crate) fn has_unhandled_return(&self) -> bool {
-        self.store().names_restarts() != self.handled_returns()
+        self.returns() != self.handled_returns()
     }
 
-    pub(crate) fn restarts(&self) -> u64 {
-        self.0.restarts.load(Ordering::Relaxed)
+    /// How often a server may have lost names: restarts that the store has noticed, and those that happened while
+    /// nobody watched. Only grows; one restart may count twice.
+    pub(crate) fn returns(&self) -> u64 {
+        self.store().names_restarts() + self.0.restarts.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_restart(&self) {

@@ -141,6 +141,14 @@ impl CassandraStore {
         Ok(live)
     }
 
+    /// Whether points go through the server's commit log; `None` if their keyspace is not there.
+    pub(crate) async fn durable_writes(&self) -> Result<Option<bool>, StoreError> {
+        let session = self.clusters.points.session().await?;
+        let text = "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?";
+        let rows: Vec<(bool,)> = query(&session, text, (self.config.keyspace.as_str(),)).await?;
+        Ok(rows.first().map(|(durable,)| *durable))
+    }
+
     /// The server's clock minus ours, and the server's clock, in milliseconds.
     pub(crate) async fn clock_difference(&self) -> Result<(i64, i64), StoreError> {
         let session = self.clusters.points.session().await?;
@@ -149,6 +157,7 @@ impl CassandraStore {
         let rows: Vec<(i64,)> = query(&session, text, ()).await?;
         let middle = (before + self.clock.now_ms()) / 2;
         let server = rows.first().map_or(middle, |(server,)| *server);
+        self.server_clock.note(server);
         self.stats.clock_difference.set((server - middle) as f64 / 1000.0);
         Ok((server - middle, server))
     }

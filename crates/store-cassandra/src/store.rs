@@ -21,6 +21,7 @@ use crate::prepared::Tables;
 use crate::read::{PointReader, View};
 use crate::scan::TokenRange;
 use crate::schema::ddl::Server;
+use crate::server_clock::ServerClock;
 use crate::session::Clusters;
 use crate::stats::Stats;
 use crate::write::PointWriter;
@@ -40,6 +41,7 @@ pub struct CassandraStore {
     writer: Arc<PointWriter>,
     pub(crate) reader: Arc<PointReader>,
     pub(crate) identity: SharedIdentity,
+    pub(crate) server_clock: ServerClock,
     pub(crate) reads: Arc<AtomicU64>,
     /// The server and its features as of the last check; `None` before the first one.
     pub(crate) known: Arc<Mutex<Option<(Server, Features)>>>,
@@ -63,7 +65,9 @@ impl CassandraStore {
         let clusters = Clusters::connect(config, &stats)?;
         let tables = Arc::new(Tables::new(clusters.points.clone(), config));
         let identity = SharedIdentity::new(identity);
-        let writer = PointWriter::new(tables.clone(), config, identity.clone(), clock.clone(), stats.clone());
+        let server_clock = ServerClock::default();
+        let clocks = (clock.clone(), server_clock.clone());
+        let writer = PointWriter::new(tables.clone(), config, identity.clone(), clocks, stats.clone());
         let reader =
             PointReader::new(tables.clone(), config.concurrency as usize, clock.clone(), stats.clone());
         let names =
@@ -78,6 +82,7 @@ impl CassandraStore {
             writer: Arc::new(writer),
             reader: Arc::new(reader),
             identity,
+            server_clock,
             reads: Arc::default(),
             known: Arc::default(),
         })

@@ -221,6 +221,11 @@ impl SharedStore for Connection {
         self.server.names_restarts.load(Ordering::Relaxed)
     }
 
+    async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError> {
+        self.ask()?;
+        Ok(Some(self.server.schema.lock().unwrap().keeps_commit_log))
+    }
+
     async fn check_schema(&self, _: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
         self.ask()?;
         self.server.checks.fetch_add(1, Ordering::Relaxed);

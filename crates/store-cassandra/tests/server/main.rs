@@ -3,6 +3,7 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
+mod clocks;
 mod common;
 mod conformance;
 mod datacenters;

@@ -82,7 +82,7 @@ impl Cassandra {
             touch_after: settings.touch_after.0,
             checked,
         });
-        let leases = Arc::new(LeaseKeeper::new(shared));
+        let leases = Arc::new(LeaseKeeper::new(shared, Arc::clone(clock)));
         let (notes_reads, sending) = (settings.read_on_sampling > 0, CancellationToken::new());
         let this = Self { store, spooled, names, member, leases, by_sasi, notes_reads, copy, sending };
         tokio::spawn(this.clone().send(config.sender.clone(), stop.clone()));
