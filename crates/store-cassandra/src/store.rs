@@ -132,6 +132,12 @@ impl CassandraStore {
         self.clusters.timestamps.continue_after(last_us);
     }
 
+    /// Says that rows of the spool up to `until_us` (microseconds since the epoch) carry the identity of another writer:
+    /// the data directory is a copy of that writer's, which may send the same rows.
+    pub fn set_former_writer(&self, identity: WriterIdentity, until_us: i64) {
+        self.identity.set_former(identity, until_us);
+    }
+
     /// The writer of points, for callers that choose the timestamp of the rows.
     pub fn writer(&self) -> &Arc<PointWriter> {
         &self.writer

@@ -115,6 +115,10 @@ impl PointWriter {
     /// have to confirm it, unless one of them is not connected. The reason: for a while after the return of a node the
     /// others still consider it down, and a quorum would confirm rows that the node never gets.
     ///
+    /// Rows from before the present writer id was drawn carry the former one ([`CassandraStore::set_former_writer`]).
+    ///
+    /// [`CassandraStore::set_former_writer`]: crate::CassandraStore::set_former_writer
+    ///
     /// # Errors
     /// As [`PointWriter::write_runs_at`].
     pub async fn write_for(
@@ -123,7 +127,7 @@ impl PointWriter {
         timestamp_us: i64,
         nodes: &[Uuid],
     ) -> Result<u64, WriteRefusal> {
-        self.write_runs_as(None, batch, timestamp_us, nodes).await
+        self.write_runs_as(self.identity.former_at(timestamp_us), batch, timestamp_us, nodes).await
     }
 
     /// Writes with the identity of this daemon unless `other` names another one.

@@ -6,6 +6,7 @@
 mod clocks;
 mod common;
 mod conformance;
+mod copies;
 mod datacenters;
 mod find;
 mod levels;

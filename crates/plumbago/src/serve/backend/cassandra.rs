@@ -53,14 +53,18 @@ impl Cassandra {
         stop: &CancellationToken,
     ) -> Result<Self, Failure> {
         let settings = &config.store.cassandra;
-        let writer =
+        let mut writer =
             WriterFile::load(&config.data_dir, settings.replica).context("writer id").map_err(local)?;
         let spool = open_spool(config, clock, registry)?;
+        writer.set_former_until(spool.stats().last_us).context("writer id").map_err(local)?;
         let copy = open_copy(&config.data_dir.join("names"), config, clock, registry)?;
         let store = CassandraStore::connect(settings, writer.identity(), Arc::clone(clock), registry)
             .context("store.cassandra")
             .map_err(local)?;
         store.continue_after(spool.stats().last_us);
+        if let Some(former) = writer.former() {
+            store.set_former_writer(former.identity, former.until_us);
+        }
         let shared: Arc<dyn SharedStore> = Arc::new(store.clone());
         let by_sasi = config.index.mode == IndexMode::Sasi;
         let (checked, is_checked) = watch::channel(false);
