@@ -74,6 +74,19 @@ fn wrong_credentials() {
     });
     cql.query("GRANT MODIFY ON KEYSPACE credentials TO limited").unwrap();
     run.check_server("after the right was granted again");
+
+    // The same for the tables of names.
+    cql.query("REVOKE MODIFY ON KEYSPACE credentials_metadata FROM limited").unwrap();
+    let mut number = 0;
+    // The server keeps rights in a cache for a while, so the first names may still be written.
+    wait_until("the lost right to be named", || {
+        number += 1;
+        run.daemon().sender().send(&[Point::new(format!("new.{number}"), run.load.now, 1.0)]);
+        let ready = run.ready();
+        ready.body.contains("new_metrics") && ready.body.contains("MODIFY")
+    });
+    cql.query("GRANT MODIFY ON KEYSPACE credentials_metadata TO limited").unwrap();
+    wait_until("the warning to end", || !run.ready().body.contains("new_metrics"));
 }
 
 /// A keyspace is dropped and created again with another replication while the daemon runs. An operator then sends the
