@@ -89,8 +89,8 @@ fn wrong_credentials() {
     wait_until("the warning to end", || !run.ready().body.contains("new_metrics"));
 }
 
-/// A keyspace is dropped and created again with another replication while the daemon runs. An operator then sends the
-/// rows again that the server had acknowledged before.
+/// The keyspaces are dropped and created again with another replication while the daemon runs. Their names come back by
+/// themselves. An operator then sends the rows again that the server had acknowledged before.
 #[test]
 fn a_keyspace_made_again() {
     let options = Options { heap_mib: 320, sasi: false, ..Options::default() };
@@ -101,7 +101,9 @@ fn a_keyspace_made_again() {
     run.start();
     run.steps(20);
     run.sent();
-    cql.query("DROP KEYSPACE remade").unwrap();
+    for keyspace in ["remade", "remade_metadata"] {
+        cql.query(&format!("DROP KEYSPACE {keyspace}")).unwrap();
+    }
     run.steps(5);
     wait_until("the lost keyspace to be named", || {
         let ready = run.ready();

@@ -95,7 +95,8 @@ struct Inner {
     pace: Pace,
     /// The count of returns ([`Member::returns`]) whose lost names were created again.
     handled_returns: AtomicU64,
-    /// Number of restarts of servers that were noticed, also of those that happened while this daemon was down.
+    /// Number of restarts of servers that were noticed, also of those that happened while this daemon was down, and of
+    /// tables that were made again.
     restarts: AtomicU64,
 }
 
@@ -250,6 +251,10 @@ impl Member {
     async fn check_again(self) {
         loop {
             let status = self.0.schema.wait_for_change(self.store()).await;
+            if self.0.schema.take_had_fatal() {
+                // Tables that are made again lack the names, as a server that has lost them.
+                self.note_restart();
+            }
             match self.accept(&status).await {
                 Ok(()) => tracing::info!("the schema changed and was checked again; all tables can be used"),
                 Err(error) => {
@@ -320,8 +325,8 @@ impl Member {
         self.returns() != self.handled_returns()
     }
 
-    /// How often a server may have lost names: restarts that the store has noticed, and those that happened while
-    /// nobody watched. Only grows; one restart may count twice.
+    /// How often names may have been lost: by restarts that the store has noticed, by those that happened while nobody
+    /// watched, and with tables. Only grows; one restart may count twice.
     pub(crate) fn returns(&self) -> u64 {
         self.store().names_restarts() + self.0.restarts.load(Ordering::Relaxed)
     }

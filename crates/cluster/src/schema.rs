@@ -1,5 +1,6 @@
 //! Checks the schema of the shared store, at the start and again while it has a problem.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,16 +18,18 @@ const CHECK_REST: Duration = Duration::from_secs(60);
 pub(crate) struct SchemaCheck {
     needs: SchemaNeeds,
     status: Mutex<SchemaStatus>,
+    had_fatal: AtomicBool,
 }
 
 impl SchemaCheck {
     pub(crate) fn new(needs: SchemaNeeds) -> Self {
-        Self { needs, status: Mutex::default() }
+        Self { needs, status: Mutex::default(), had_fatal: AtomicBool::new(false) }
     }
 
     /// Checks the schema once. Keeps the result and returns it.
     pub(crate) async fn check(&self, store: &dyn SharedStore) -> Result<SchemaStatus, StoreError> {
         let status = store.check_schema(&self.needs).await?;
+        self.had_fatal.fetch_or(!status.fatal.is_empty(), Ordering::Relaxed);
         *self.lock() = status.clone();
         Ok(status)
     }
@@ -45,11 +48,19 @@ impl SchemaCheck {
             }
             last_check = Instant::now();
             if !is_broken && before.features_off.is_empty() {
-                // Not the whole schema: a server whose schema is behind must not stop what works.
-                if let Some(changed) = self.changed_log(store, before).await {
-                    return changed;
+                // Not the whole schema, unless a keyspace is gone: a server whose schema is behind must not stop what
+                // works.
+                match store.keeps_commit_log().await {
+                    Ok(None) => {}
+                    Ok(Some(keeps)) if keeps != before.keeps_commit_log => {
+                        return self.set_log(before, keeps);
+                    }
+                    Ok(Some(_)) => continue,
+                    Err(error) => {
+                        tracing::debug!(%error, "cannot check the commit log, trying again");
+                        continue;
+                    }
                 }
-                continue;
             }
             match self.check(store).await {
                 Ok(now) if !now.fatal.is_empty() => {}
@@ -61,21 +72,16 @@ impl SchemaCheck {
         }
     }
 
-    /// The status with the present state of the commit log, if that has changed.
-    async fn changed_log(&self, store: &dyn SharedStore, before: SchemaStatus) -> Option<SchemaStatus> {
-        let keeps = match store.keeps_commit_log().await {
-            Ok(keeps) => keeps?,
-            Err(error) => {
-                tracing::debug!(%error, "cannot check the commit log, trying again");
-                return None;
-            }
-        };
-        if keeps == before.keeps_commit_log {
-            return None;
-        }
-        let changed = SchemaStatus { keeps_commit_log: keeps, ..before };
-        *self.lock() = changed.clone();
-        Some(changed)
+    /// The status with another state of the commit log.
+    fn set_log(&self, before: SchemaStatus, keeps_commit_log: bool) -> SchemaStatus {
+        let now = SchemaStatus { keeps_commit_log, ..before };
+        *self.lock() = now.clone();
+        now
+    }
+
+    /// Whether a check since the last call has found tables that cannot be used.
+    pub(crate) fn take_had_fatal(&self) -> bool {
+        self.had_fatal.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn status(&self) -> SchemaStatus {

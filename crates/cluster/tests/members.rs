@@ -242,6 +242,26 @@ async fn names_that_a_server_lost_unwatched_are_created_again() {
     assert!(daemon.loaded.has("kept.a"));
 }
 
+/// The same if the tables were dropped and made again.
+#[tokio::test(start_paused = true)]
+async fn names_are_created_again_in_tables_that_were_made_again() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let all = ["kept.a", "kept.b", "kept.c"];
+    server.names.create(&all.map(metric)).await.unwrap();
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("kept.c")).await;
+    MetadataStore::delete(&server.names, &all).await.unwrap();
+    server.schema.lock().unwrap().fatal.push("a table is missing".to_owned());
+    wait_until("the problem", async || !reasons(&daemon.member).is_empty()).await;
+    server.schema.lock().unwrap().fatal.clear();
+    wait_until("the names on the server", async || {
+        server.names.get(&all).await.unwrap().iter().all(Option::is_some)
+    })
+    .await;
+    assert!(daemon.loaded.has("kept.a"));
+}
+
 fn a_start(start: Option<i64>, age: u64) -> Vec<NodeStart> {
     vec![NodeStart { node: Uuid::from_u128(1), start, age: Duration::from_secs(age) }]
 }

@@ -128,7 +128,7 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     async fn server_clock_ms(&self) -> Result<i64, StoreError>;
 
     /// Whether the servers write points to a log before they acknowledge them. `None` if they have no place for points
-    /// at present.
+    /// or for names at present.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -223,7 +223,8 @@ impl SharedStore for Connection {
 
     async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError> {
         self.ask()?;
-        Ok(Some(self.server.schema.lock().unwrap().keeps_commit_log))
+        let schema = self.server.schema.lock().unwrap();
+        Ok(Some(schema.keeps_commit_log).filter(|_| schema.fatal.is_empty()))
     }
 
     async fn check_schema(&self, _: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
