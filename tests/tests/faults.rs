@@ -10,6 +10,7 @@ use plumbago_tests::answer::alike;
 use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::each;
 use plumbago_tests::send::{LineSender, Point};
 use plumbago_tests::wait::wait_until;
 use uuid::Uuid;
@@ -260,8 +261,12 @@ fn a_node_out_of_reach_forgets_nothing() {
 /// Without a commit log, the only node loses all rows that it has in memory.
 #[test]
 fn what_a_killed_node_forgot_is_sent_again() {
+    each(61, 1, killed_node);
+}
+
+fn killed_node(seed: u64) {
     let Some(mut cluster) = cluster(1, &Options::default()) else { return };
-    let mut run = Run::new("forgetful", &cluster.contact_points(), 61);
+    let mut run = Run::new("forgetful", &cluster.contact_points(), seed);
     run.setup.set("store.cassandra.replication.durable_writes", "false");
     run.syncdb();
     run.start();
@@ -298,9 +303,13 @@ fn what_a_killed_node_forgot_is_sent_again() {
 /// Three nodes, each of which keeps acknowledged writes only in memory for up to ten seconds.
 #[test]
 fn three_nodes_in_trouble() {
+    each(62, 1, three_nodes);
+}
+
+fn three_nodes(seed: u64) {
     let options = Options { commitlog_sync: CommitlogSync::Periodic, ..Options::default() };
     let Some(mut cluster) = cluster(3, &options) else { return };
-    let mut run = Run::new("three", &cluster.contact_points(), 62);
+    let mut run = Run::new("three", &cluster.contact_points(), seed);
     for what in ["data", "metadata"] {
         run.setup.set(&format!("store.cassandra.replication.{what}"), "3");
     }

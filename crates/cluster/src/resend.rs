@@ -50,7 +50,7 @@ impl Member {
     fn compare_starts(&self) {
         let mut nodes = self.nodes();
         // Before the list is made: the process may be stopped at any point.
-        let now_ms = self.clock().now_ms();
+        let now_ms = self.clock().steady_ms();
         let listed = self.store().node_starts();
         let news = nodes.news(&listed);
         // Noted only after it is on the disk that the rows are sent again, so that a crash in between loses

@@ -99,7 +99,7 @@ impl Member {
                 self.set_handled_returns(pass.returns);
             }
             let began = (pass.began + period).max(self.clock().now());
-            let returns = self.store().names_restarts();
+            let returns = self.returns();
             *pass = Pass { began, position: None, done: 0, total: 0, returns };
             *is_counted = false;
         }

@@ -97,7 +97,7 @@ fn odd_widths_do_no_harm() {
 fn zeros_have_the_sign_that_graphite_web_gives_them() {
     let folded = |name: &str, values: &[f64]| fold(values, 2, consolidation(name), 0.0).to_bits();
     for (name, same, mixed) in [
-        ("average", 0.0, 0.0),
+        ("average", 0.0_f64, 0.0_f64),
         ("avg_zero", 0.0, 0.0),
         ("sum", 0.0, 0.0),
         ("max", -0.0, -0.0),

@@ -53,13 +53,17 @@ impl Cassandra {
         stop: &CancellationToken,
     ) -> Result<Self, Failure> {
         let settings = &config.store.cassandra;
-        let writer = load_writer(config)?;
+        let mut writer = load_writer(config)?;
         let spool = open_spool(config, clock, registry)?;
+        writer.set_former_until(spool.stats().last_us).context("writer id").map_err(local)?;
         let copy = open_copy(&config.data_dir.join("names"), config, clock, registry)?;
         let store = CassandraStore::connect(settings, writer.identity(), Arc::clone(clock), registry)
             .context("store.cassandra")
             .map_err(local)?;
         store.continue_after(spool.stats().last_us);
+        if let Some(former) = writer.former() {
+            store.set_former_writer(former.identity, former.until_us);
+        }
         let shared: Arc<dyn SharedStore> = Arc::new(store.clone());
         let by_sasi = config.index.mode == IndexMode::Sasi;
         let (checked, is_checked) = watch::channel(false);
@@ -81,7 +85,7 @@ impl Cassandra {
             touch_after: settings.touch_after.0,
             checked,
         });
-        let leases = Arc::new(LeaseKeeper::new(shared));
+        let leases = Arc::new(LeaseKeeper::new(shared, Arc::clone(clock)));
         let (notes_reads, sending) = (settings.read_on_sampling > 0, CancellationToken::new());
         let this = Self { store, spooled, names, member, leases, by_sasi, notes_reads, copy, sending };
         tokio::spawn(this.clone().send(config.sender.clone(), stop.clone()));
