@@ -302,6 +302,14 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     let slots = &rendered(&daemon, "seriesByTag('host=b')", 600, NOW)[tagged];
     assert_eq!(slots.iter().filter_map(|slot| slot.1).collect::<Vec<f64>>(), [1.5]);
     daemon.stop_well();
+
+    // The way back, under the name that carbon without hashes gives it.
+    let exported = setup.path().join("exported");
+    assert_succeeds(&setup.run(&["export-whisper", exported.to_str().unwrap(), "--tag", "host=b"]));
+    let file = exported.join(&hashed).with_file_name("disk_DOT_used;dc=a;host=b.wsp");
+    let shown = whisper.fetch(&[file], NOW);
+    let values = shown[0].iter().flat_map(|(_, slots)| slots.iter().filter_map(|slot| slot.1));
+    assert_eq!(values.collect::<Vec<f64>>(), [1.5]);
 }
 
 #[test]
