@@ -118,6 +118,9 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
 fn a_point_is_written_and_rules_are_explained() {
     let mut setup = setup();
     let daemon = setup.start_for_commands();
+    let dry = setup.run_well(&["write", "--dry-run", "new..metric", "9"]);
+    assert_eq!(dry, format!("new.metric\t{T0}\t9\ndry run, nothing is written\n"));
+    assert_eq!(setup.run_well(&["list"]), "");
     assert_eq!(setup.run_well(&["write", "new.metric", "-4.5"]), format!("new.metric\t{T0}\t-4.5\n"));
     daemon.wait_names(1);
     let old = setup.run(&["write", "new.metric", "1", "--timestamp", "1000000000"]);
