@@ -350,7 +350,7 @@ mod tests {
     fn zeros_have_the_sign_that_whisper_gives_them() {
         let slots = [[-0.0, -0.0], [-0.0, 0.0], [0.0, -0.0], [f64::NAN, -0.0]];
         for (method, shown) in [
-            ("average", [0.0, 0.0, 0.0, 0.0]),
+            ("average", [0.0_f64, 0.0, 0.0, 0.0]),
             ("sum", [0.0, 0.0, 0.0, 0.0]),
             ("avg_zero", [0.0_f64, 0.0, 0.0, 0.0]),
             ("last", [-0.0, 0.0, -0.0, -0.0]),

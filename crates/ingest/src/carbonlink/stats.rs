@@ -23,6 +23,7 @@ pub(super) struct Stats {
     requests: [Counter; KINDS.len()],
     refused: [Counter; Refused::ALL.len()],
     samples: [Throttle; Refused::ALL.len()],
+    bulk_metrics: Counter,
     points: Counter,
     seconds: Histogram,
     opened: Counter,
@@ -45,6 +46,10 @@ impl Stats {
                 registry.counter("plumbago_carbonlink_refused_total", help, &[("reason", reason)])
             }),
             samples: [const { Throttle::new(SAMPLE_EVERY_MS) }; Refused::ALL.len()],
+            bulk_metrics: counter(
+                "plumbago_carbonlink_bulk_metrics_total",
+                "metrics in bulk requests on the carbonlink port",
+            ),
             points: counter("plumbago_carbonlink_points_total", "points in replies on the carbonlink port"),
             seconds: registry.histogram(
                 "plumbago_carbonlink_request_seconds",
@@ -77,6 +82,9 @@ impl Stats {
             Request::Unknown(_) => 4,
         };
         self.requests[kind].add(1);
+        if let Request::Bulk(metrics) = request {
+            self.bulk_metrics.add(metrics.len() as u64);
+        }
     }
 
     pub(super) fn answered(&self, points: usize, within: Duration) {

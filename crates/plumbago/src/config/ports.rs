@@ -1,8 +1,10 @@
-//! Finds ports of this process that cannot be open at the same time, because their addresses overlap, and addresses
-//! that this machine cannot open.
+//! Finds ports of this process that cannot be open at the same time, because their addresses overlap, addresses that
+//! this machine cannot open, and destinations of the relay that are ports of this process.
 
 use std::io::{Error, ErrorKind};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+
+use plumbago_relay::Destination;
 
 use super::{Config, me};
 
@@ -17,8 +19,8 @@ struct Port<'a> {
     is_udp: bool,
 }
 
-/// Finds the ports whose address another port already uses. Returns the key of each setting, and what is wrong with
-/// it.
+/// Finds the ports whose address another port already uses, and relays to this process. Returns the key of each
+/// setting, and what is wrong with it.
 pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
     let mut open: Vec<Port<'_>> = Vec::new();
     let mut found = Vec::new();
@@ -31,6 +33,7 @@ pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
             None => open.push(port),
         }
     }
+    found.extend(loops(config));
     found
 }
 
@@ -77,6 +80,46 @@ fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
 
 fn open(address: SocketAddr, is_udp: bool) -> Result<(), Error> {
     if is_udp { UdpSocket::bind(address).map(drop) } else { TcpListener::bind(address).map(drop) }
+}
+
+/// Finds destinations of the relay that are listeners of this process: every point would come back, and be sent again
+/// without end. Names other than `localhost` are not looked up.
+fn loops(config: &Config) -> Vec<(String, String)> {
+    let mut listeners: Vec<(String, SocketAddr)> = Vec::new();
+    for (protocol, section) in config.ingest.tcp.iter() {
+        let addresses = section.listen.iter().filter_map(|listen| listen.to_socket_addrs().ok()?.next());
+        listeners.extend(addresses.map(|address| (format!("ingest.{}.listen", protocol.name), address)));
+    }
+    let mut found = Vec::new();
+    for destination in config.relay.destinations.iter().filter_map(|text| text.parse::<Destination>().ok()) {
+        let addresses = addresses_of(&destination);
+        let own = listeners.iter().find(|(_, listener)| addresses.iter().any(|to| reaches(*to, *listener)));
+        if let Some((key, listener)) = own {
+            let text = format!(
+                "{destination} is {listener} of {key}, so every point would come back and be sent again without end"
+            );
+            found.push(("relay.destinations".to_owned(), text));
+        }
+    }
+    found
+}
+
+/// The addresses of a destination, as far as they are known without a look-up.
+fn addresses_of(destination: &Destination) -> Vec<SocketAddr> {
+    let hosts = match destination.host.parse::<IpAddr>() {
+        Ok(address) => vec![address],
+        Err(_) if destination.host.eq_ignore_ascii_case("localhost") => {
+            vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+        }
+        Err(_) => Vec::new(),
+    };
+    hosts.into_iter().map(|host| SocketAddr::new(host, destination.port)).collect()
+}
+
+fn reaches(to: SocketAddr, listener: SocketAddr) -> bool {
+    let is_here = || to.ip().is_loopback() || UdpSocket::bind((to.ip(), 0)).is_ok();
+    let is_same = to.ip() == listener.ip() || includes(listener, to) && is_here();
+    to.port() == listener.port() && is_same
 }
 
 /// Each listening address with its key, and whether it is a UDP address.
@@ -176,6 +219,24 @@ mod tests {
         let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["ingest.udp.listen", "ingest.line.listen"]);
         assert!(found[1].1.starts_with("192.0.2.1 is no address of this machine now"), "{found:?}");
+    }
+
+    #[test]
+    fn a_relay_to_this_process_is_found() {
+        let mut config = config(["0.0.0.0:2003", "127.0.0.1:2004", "", ""]);
+        for (destination, is_loop) in [
+            ("line://127.0.0.1:2003", true),
+            ("line://localhost:2003", true),
+            ("pickle://127.0.0.1:2004", true),
+            ("pickle://127.0.0.2:2004", false),
+            ("line://127.0.0.1:2103", false),
+            ("line://192.0.2.1:2003", false),
+            ("line://carbon.example:2003", false),
+        ] {
+            config.relay.destinations = vec![destination.to_owned()];
+            let found = problems(&config);
+            assert_eq!(found.iter().any(|(key, _)| key == "relay.destinations"), is_loop, "{destination}");
+        }
     }
 
     #[test]

@@ -402,6 +402,7 @@ fn spawn_chores(config: &Config, core: &Core, sources: &admin::Sources, stop: &C
         registry: core.registry.clone(),
         listeners: sources.listeners.clone(),
         aggregation: sources.stage.as_ref().map(|stage| stage.aggregation.clone()),
+        relay: sources.relay.clone(),
         clock: Arc::clone(&core.clock),
     };
     tokio::spawn(self_metrics::run(config.self_metrics.clone(), source, stop.clone()));
