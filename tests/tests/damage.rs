@@ -199,6 +199,14 @@ impl Case<'_> {
         Ok(Outcome::Ready { points, names })
     }
 
+    /// Whether the file is named. A manifest and `current` check each other, so the message may name either.
+    fn is_named(&self, output: &str) -> bool {
+        let file = self.file.to_string_lossy();
+        let (keyspace, name) = file.rsplit_once('/').unwrap_or(("", &file));
+        let is_pair = name == "current" || name.starts_with('v');
+        output.contains(&*file) || is_pair && output.contains(keyspace)
+    }
+
     /// Checks that the message names the file and what to do, and that no other file was changed.
     fn check_refusal(&self, ended: &Ended, data: &Path, before: &[PathBuf]) -> Result<(), String> {
         let Ended { status, output } = ended;
@@ -212,10 +220,7 @@ impl Case<'_> {
         if output.contains("internal error") {
             return problem("a damaged file is no internal error");
         }
-        // A manifest and `current` check each other, so the message may name either.
-        let keyspace = file.rsplit_once('/').map_or("", |(directory, _)| directory).to_owned();
-        let is_pair = file.ends_with("current") || file.rsplit('/').next().unwrap_or("").starts_with('v');
-        if !(output.contains(&file) || is_pair && output.contains(&keyspace)) {
+        if !self.is_named(output) {
             return problem("the message does not name the file");
         }
         if !["restore", "repair", "Restore", "move "].iter().any(|word| output.contains(word)) {

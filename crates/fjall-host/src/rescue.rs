@@ -114,7 +114,8 @@ fn rescue_keyspace(dir: &Path, keyspace: &Path, dry_run: bool, all: bool) -> io:
 fn mend_current(dir: &Path, keyspace: &Path, path: PathBuf, dry_run: bool) -> io::Result<Vec<RescueStep>> {
     let files = tables_in(keyspace)?;
     let newest = manifest::versions(keyspace)?.first().copied();
-    if newest.is_none() && files.is_empty() {
+    // Without `current` too, the process died while it created the keyspace, which is no damage.
+    if newest.is_none() && files.is_empty() && !manifest::current_path(keyspace).exists() {
         return Ok(Vec::new());
     }
     let step = |text: String, changes| Ok(vec![RescueStep { path: path.clone(), text, changes }]);

@@ -74,7 +74,6 @@ enum Full {
 
 fn full(case: &Case<'_>, setup: &Setup, model: &Model) -> Result<Full, String> {
     let (mut is_said, mut copies) = (false, Vec::new());
-    let file = case.file.to_string_lossy().into_owned();
     for start in 0..STARTS {
         let (daemon, is_ready) = case.launch(setup);
         if is_ready {
@@ -87,7 +86,7 @@ fn full(case: &Case<'_>, setup: &Setup, model: &Model) -> Result<Full, String> {
         }
         let ended = daemon.wait();
         let is_full = ended.output.contains("No space left on device");
-        let is_named = ended.output.contains(&file);
+        let is_named = case.is_named(&ended.output);
         if !matches!(ended.status.code(), Some(4 | 5)) || !(is_full || is_named) {
             return Err(format!("start {start}: {:?}\n{}", ended.status, tail(&ended.output)));
         }
