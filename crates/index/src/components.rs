@@ -31,7 +31,18 @@ pub(crate) struct Components {
 #[derive(Debug, Clone, Copy)]
 struct Header {
     uses: u32,
+    /// The length, and the bit [`PLAIN`].
     bytes: u32,
+}
+
+/// The text is ASCII without upper case.
+const PLAIN: u32 = 1 << 31;
+
+impl Header {
+    #[inline]
+    fn length(self) -> usize {
+        (self.bytes & !PLAIN) as usize
+    }
 }
 
 impl Components {
@@ -52,11 +63,18 @@ impl Components {
     /// The text of a component.
     #[inline]
     pub(crate) fn text(&self, component: u32) -> &[u8] {
-        let bytes = self.header(component).bytes as usize;
+        let bytes = self.header(component).length();
         &self.texts.get(component, units(bytes)).as_flattened()[UNIT..UNIT + bytes]
     }
 
+    /// Whether the text is ASCII without upper case.
+    #[inline]
+    pub(crate) fn is_plain(&self, component: u32) -> bool {
+        self.header(component).bytes & PLAIN != 0
+    }
+
     /// Whether the component is in several places of the tree.
+    #[inline]
     pub(crate) fn is_shared(&self, component: u32) -> bool {
         self.header(component).uses > 1
     }
@@ -79,7 +97,11 @@ impl Components {
         let component = self.texts.allocate(units);
         let room = self.texts.get_mut(component, units).as_flattened_mut();
         room[UNIT..UNIT + text.len()].copy_from_slice(text);
-        self.set_header(component, Header { uses: 1, bytes: text.len() as u32 });
+        let is_plain = text.is_ascii() && !text.iter().any(u8::is_ascii_uppercase);
+        self.set_header(
+            component,
+            Header { uses: 1, bytes: text.len() as u32 | if is_plain { PLAIN } else { 0 } },
+        );
         let hash = self.hash(text);
         let table = &mut self.tables[table_of(hash)];
         table.insert_unique(spread(hash), (hash, component), |entry| spread(entry.0));
@@ -99,7 +121,7 @@ impl Components {
         if let Ok(entry) = table.find_entry(spread(hash), |entry| entry.1 == component) {
             entry.remove();
         }
-        self.texts.release(component, units(header.bytes as usize));
+        self.texts.release(component, units(header.length()));
         self.count -= 1;
     }
 

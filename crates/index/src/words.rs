@@ -5,6 +5,8 @@ use plumbago_model::glob::{GlobError, Pattern, has_glob};
 
 /// Maximum number of words in a search.
 pub const WORDS_MAX: usize = 7;
+/// Maximum number of parts of all words with dots, without the last part of each.
+const PARTS_MAX: usize = u128::BITS as usize;
 
 /// How well a text matches a word: 0 is not at all; then come inside the text, at the start of a part, and as a whole.
 type Quality = u16;
@@ -14,15 +16,47 @@ const WHOLE: Quality = 3;
 
 /// The words of a search, in lower case. Every word must be somewhere in a name.
 #[derive(Debug)]
-pub(crate) struct Words(Vec<Word>);
+pub(crate) struct Words {
+    words: Vec<Word>,
+    /// The words with dots.
+    dotted: Vec<Dotted>,
+    /// The bits of the first part of each word with dots.
+    first: u128,
+}
 
 /// A word. A word with dots matches consecutive components, any other word a single one.
 #[derive(Debug)]
 struct Word {
     /// The word as it is compared with tags.
     anywhere: Part,
-    /// The parts between dots; the last one matches the component that completes the match.
+    /// The part that matches a component: of a word with dots, the last one, which completes the match.
+    last: Part,
+}
+
+/// The parts of a word with dots that come before the last one. Each has a bit.
+#[derive(Debug)]
+struct Dotted {
+    /// The number of the word.
+    place: usize,
+    /// The bit of the first part; the others follow.
+    bit: usize,
     parts: Vec<Part>,
+}
+
+impl Dotted {
+    /// The bit of the part before the last one.
+    fn ready(&self) -> u128 {
+        1 << (self.bit + self.parts.len() - 1)
+    }
+}
+
+/// What a component is for the words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Match {
+    /// How well it matches each word. Words with dots are compared with their last part only.
+    pub(crate) qualities: Qualities,
+    /// The other parts of words with dots that it matches.
+    pub(crate) parts: u128,
 }
 
 #[derive(Debug)]
@@ -40,57 +74,93 @@ pub(crate) type Qualities = u16;
 impl Words {
     /// Splits a text at white space.
     pub(crate) fn new(text: &str) -> Result<Self, GlobError> {
-        let words = text.split_whitespace().take(WORDS_MAX).map(|word| Word::new(&word.to_lowercase()));
-        words.collect::<Result<_, _>>().map(Self)
+        let mut all = Self { words: Vec::new(), dotted: Vec::new(), first: 0 };
+        let mut bit = 0;
+        for word in text.split_whitespace().take(WORDS_MAX).map(str::to_lowercase) {
+            let mut parts = parts(&word)?;
+            let Some(last) = parts.pop() else { continue };
+            if !parts.is_empty() {
+                if bit + parts.len() > PARTS_MAX {
+                    return Err(GlobError::TooDeep);
+                }
+                all.first |= 1 << bit;
+                let count = parts.len();
+                all.dotted.push(Dotted { place: all.words.len(), bit, parts });
+                bit += count;
+            }
+            all.words.push(Word { anywhere: Part::anywhere(&word)?, last });
+        }
+        Ok(all)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.words.is_empty()
     }
 
-    /// How well a component matches each word. Words with dots are compared with their last part only.
-    pub(crate) fn of_component(&self, component: &[u8], lower: &mut Vec<u8>) -> Qualities {
-        lowered(component, lower);
-        let quality = |word: &Word| word.parts.last().map_or(0, |part| part.quality(lower));
-        self.0.iter().enumerate().fold(0, |all, (place, word)| all | quality(word) << (2 * place))
+    /// What a component is for each word. `is_plain` says that the text is ASCII without upper case.
+    pub(crate) fn of_component(&self, text: &[u8], is_plain: bool, lower: &mut Vec<u8>) -> Match {
+        let text = if is_plain { text } else { lowered(text, lower) };
+        let qualities = self.words.iter().enumerate();
+        let qualities = qualities.fold(0, |all, (place, word)| all | word.last.quality(text) << (2 * place));
+        let mut parts = 0;
+        for word in &self.dotted {
+            for (place, part) in word.parts.iter().enumerate() {
+                parts |= u128::from(part.quality(text) > 0) << (word.bit + place);
+            }
+        }
+        Match { qualities, parts }
     }
 
-    /// How well a tag with its value matches each word, as `tag=value` or, for a name, alone.
-    pub(crate) fn of_pair(&self, tag: Option<&str>, value: &str, lower: &mut Vec<u8>) -> Qualities {
-        let text = tag.map(|tag| format!("{tag}={value}"));
-        lowered(text.as_deref().unwrap_or(value).as_bytes(), lower);
-        let quality = |word: &Word| word.anywhere.quality(lower);
-        self.0.iter().enumerate().fold(0, |all, (place, word)| all | quality(word) << (2 * place))
+    /// How well a tag with its value matches each word, as `tag=value` or, for a name, alone. The words of `known` are
+    /// left out.
+    pub(crate) fn of_pair(
+        &self,
+        tag: Option<&str>,
+        value: &str,
+        known: Qualities,
+        lower: &mut Vec<u8>,
+    ) -> Qualities {
+        lower.clear();
+        if let Some(tag) = tag {
+            lower.extend_from_slice(tag.as_bytes());
+            lower.push(b'=');
+        }
+        lower.extend_from_slice(value.as_bytes());
+        make_lower(lower);
+        let mut all = 0;
+        for (place, word) in self.words.iter().enumerate() {
+            if known >> (2 * place) & 3 == 0 {
+                all |= word.anywhere.quality(lower) << (2 * place);
+            }
+        }
+        all
+    }
+
+    /// How well every pair of a tag matches each word, as far as the tag alone decides that.
+    pub(crate) fn of_tag(&self, tag: &str) -> Qualities {
+        let text = format!("{tag}=").to_lowercase();
+        let quality = |word: &Word| match &word.anywhere {
+            // The value never makes it a match of the whole, because it is not empty.
+            part @ Part::Anywhere(_) => part.quality(text.as_bytes()).min(START),
+            _ => 0,
+        };
+        self.words.iter().enumerate().fold(0, |all, (place, word)| all | quality(word) << (2 * place))
     }
 
     /// Whether any word has a dot.
     pub(crate) fn has_dots(&self) -> bool {
-        self.0.iter().any(|word| word.parts.len() > 1)
+        !self.dotted.is_empty()
     }
 
-    /// Drops the qualities of words with dots whose other parts do not match the components above. `above` returns the
-    /// component that is the given number of levels higher.
-    pub(crate) fn checked<'a>(
-        &self,
-        mut all: Qualities,
-        above: impl Fn(usize) -> Option<&'a [u8]>,
-        lower: &mut Vec<u8>,
-    ) -> Qualities {
-        for (place, word) in self.0.iter().enumerate() {
-            if word.parts.len() == 1 || all >> (2 * place) & 3 == 0 {
-                continue;
-            }
-            let matches = word.parts.iter().rev().enumerate().skip(1).all(|(level, part)| {
-                above(level).is_some_and(|text| {
-                    lowered(text, lower);
-                    part.quality(lower) > 0
-                })
-            });
-            if !matches {
-                all &= !(3 << (2 * place));
-            }
+    /// What a component adds below a directory: how well it matches each word, of words with dots only those whose
+    /// other parts were matched right above (`begun`); and what is begun below it.
+    pub(crate) fn step(&self, begun: u128, found: Match) -> (Qualities, u128) {
+        let mut qualities = found.qualities;
+        for word in self.dotted.iter().filter(|word| begun & word.ready() == 0) {
+            qualities &= !(3 << (2 * word.place));
         }
-        all
+        // A word's last bit moves to the first one of the next word, which any component may set.
+        (qualities, (begun << 1 | self.first) & found.parts)
     }
 
     /// The better quality of two for each word.
@@ -103,7 +173,7 @@ impl Words {
             return b;
         }
         let best = |place: usize| (a & 3 << (2 * place)).max(b & 3 << (2 * place));
-        (0..self.0.len()).fold(0, |all, place| all | best(place))
+        (0..self.words.len()).fold(0, |all, place| all | best(place))
     }
 
     /// Whether every word matches.
@@ -114,36 +184,34 @@ impl Words {
 
     /// The sum of the qualities.
     pub(crate) fn sum(&self, all: Qualities) -> u32 {
-        (0..self.0.len()).map(|place| u32::from(all >> (2 * place) & 3)).sum()
+        (0..self.words.len()).map(|place| u32::from(all >> (2 * place) & 3)).sum()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.words.len()
     }
 
     fn mask(&self) -> u16 {
-        0x5555 & ((1_u32 << (2 * self.0.len())) - 1) as u16
+        0x5555 & ((1_u32 << (2 * self.words.len())) - 1) as u16
     }
 }
 
-impl Word {
-    fn new(text: &str) -> Result<Self, GlobError> {
-        let texts: Vec<&str> = text.split('.').collect();
-        let last = texts.len() - 1;
-        let part = |(place, part): (usize, &&str)| match (place, last) {
-            _ if has_glob(part) => {
-                let before = if place == 0 && !part.starts_with('*') { "*" } else { "" };
-                let after = if place == last && !part.ends_with('*') { "*" } else { "" };
-                Pattern::parse(&format!("{before}{part}{after}")).map(Part::Glob)
-            }
-            (0, 0) => Ok(Part::Anywhere(Box::new(Finder::new(part).into_owned()))),
-            (0, _) => Ok(Part::End((*part).to_owned())),
-            (place, last) if place == last => Ok(Part::Start((*part).to_owned())),
-            _ => Ok(Part::Whole((*part).to_owned())),
-        };
-        let parts = texts.iter().enumerate().map(part).collect::<Result<_, _>>()?;
-        Ok(Self { anywhere: Part::anywhere(text)?, parts })
-    }
+/// The parts of a word between dots.
+fn parts(text: &str) -> Result<Vec<Part>, GlobError> {
+    let texts: Vec<&str> = text.split('.').collect();
+    let last = texts.len() - 1;
+    let part = |(place, part): (usize, &&str)| match (place, last) {
+        _ if has_glob(part) => {
+            let before = if place == 0 && !part.starts_with('*') { "*" } else { "" };
+            let after = if place == last && !part.ends_with('*') { "*" } else { "" };
+            Pattern::parse(&format!("{before}{part}{after}")).map(Part::Glob)
+        }
+        (0, 0) => Ok(Part::Anywhere(Box::new(Finder::new(part).into_owned()))),
+        (0, _) => Ok(Part::End((*part).to_owned())),
+        (place, last) if place == last => Ok(Part::Start((*part).to_owned())),
+        _ => Ok(Part::Whole((*part).to_owned())),
+    };
+    texts.iter().enumerate().map(part).collect()
 }
 
 impl Part {
@@ -179,16 +247,20 @@ impl Part {
     }
 }
 
-/// Writes a text in lower case.
-fn lowered(text: &[u8], lower: &mut Vec<u8>) {
+/// A text in lower case.
+fn lowered<'a>(text: &[u8], lower: &'a mut Vec<u8>) -> &'a [u8] {
     lower.clear();
     lower.extend_from_slice(text);
-    lower.make_ascii_lowercase();
+    make_lower(lower);
+    lower
+}
+
+fn make_lower(text: &mut Vec<u8>) {
+    text.make_ascii_lowercase();
     if !text.is_ascii()
-        && let Ok(text) = std::str::from_utf8(text)
+        && let Ok(lower) = std::str::from_utf8(text).map(str::to_lowercase)
     {
-        lower.clear();
-        lower.extend_from_slice(text.to_lowercase().as_bytes());
+        *text = lower.into_bytes();
     }
 }
 
@@ -198,7 +270,7 @@ mod tests {
 
     fn of(words: &str, component: &str) -> Vec<u16> {
         let words = Words::new(words).unwrap();
-        let all = words.of_component(component.as_bytes(), &mut Vec::new());
+        let all = words.of_component(component.as_bytes(), false, &mut Vec::new()).qualities;
         (0..words.len()).map(|place| all >> (2 * place) & 3).collect()
     }
 
@@ -209,6 +281,35 @@ mod tests {
         assert_eq!(of("ünic", "ÜNICode"), [2]);
         assert_eq!(of("w*1 [xy]eb", "web01-cpu"), [2, 0]);
         assert_eq!(of("a.cpu a.c a.p .c", "cpu"), [3, 2, 0, 2]);
+    }
+
+    #[test]
+    fn words_with_dots_need_the_components_above() {
+        let of = |words: &str, path: &str| {
+            let words = Words::new(words).unwrap();
+            let mut begun = 0;
+            let steps = path.split('.').map(|text| {
+                let found = words.of_component(text.as_bytes(), false, &mut Vec::new());
+                let (qualities, below) = words.step(begun, found);
+                begun = below;
+                qualities
+            });
+            steps.collect::<Vec<_>>()
+        };
+        assert_eq!(of("b.c", "ab.cd"), [0, 2]);
+        assert_eq!(of("b.c", "b.x.c"), [0, 0, 0]);
+        assert_eq!(of("a.b.c a.b", "xA.b.B.a.b.cc"), [0, 0b1100, 0, 0, 0b1100, 0b10]);
+        // The end of one word is not the beginning of the next.
+        assert_eq!(of("a.b c.d", "a.d"), [0, 0]);
+        assert_eq!(of("a.a.a", "a.a.a.a"), [0, 0, 3, 3]);
+        assert_eq!(of("*.x?", "a.xy"), [0, 2]);
+    }
+
+    #[test]
+    fn a_word_has_a_maximum_of_parts() {
+        assert!(Words::new(&format!("{}x", "x.".repeat(PARTS_MAX))).is_ok());
+        assert_eq!(Words::new(&format!("{}x", "x.".repeat(PARTS_MAX + 1))).unwrap_err(), GlobError::TooDeep);
+        assert!(Words::new(&format!("{} a.b", ".".repeat(PARTS_MAX))).is_err());
     }
 
     #[test]
