@@ -42,6 +42,47 @@ fn measure(index: &Index, label: &str, queries: &[String]) {
     percentiles(label, &mut times);
 }
 
+/// Names of the figure of the page, of hosts that are alike; one in ten is a tagged series.
+fn hosts_with_tags(count: usize) -> Vec<String> {
+    let name = |n: usize| {
+        if n % 10 == 9 {
+            let (host, code) = (n / 40, ["200", "404", "500", "503"][n / 10 % 4]);
+            return format!("http.requests;dc=dc{};host=host{host:05};code={code}", host % 4);
+        }
+        let (host, kind) = (n / 100, ["cpu", "disk", "net", "mem", "load"][n % 100 / 20]);
+        let (number, value) = (n / 5 % 4, n % 5);
+        format!("dc{}.rack{:02}.host{host:05}.{kind}.{number}.m{value}", host % 4, host / 4 % 20)
+    };
+    (0..count).map(name).collect()
+}
+
+/// Searches in trees of other kinds: every name has a component of its own, or the series are tagged.
+fn other_kinds(count: usize) {
+    let kinds: [(&str, fn(usize) -> String); 3] = [
+        ("in 1000 directories, each name with a text of its own", |n| {
+            format!("team{:03}.request-{:08x}", n % 1000, n.wrapping_mul(0x9E37_79B1) as u32)
+        }),
+        ("in one directory", |n| format!("flat.request-{:08x}", n.wrapping_mul(0x9E37_79B1) as u32)),
+        ("tagged, one in ten with another tag", |n| {
+            let more = if n % 10 == 0 { ";rack=r7" } else { "" };
+            let (host, code) = (n / 40, n / 8 % 5);
+            format!("http.requests;dc=dc{};host=host{host:05};code=20{code};path=/p{}{more}", host % 4, n % 8)
+        }),
+    ];
+    for (label, name) in kinds {
+        let mut names: Vec<String> = (0..count).map(name).collect();
+        names.sort_unstable();
+        let index = Index::new(&Registry::new());
+        index.insert(names.iter().map(String::as_str));
+        println!("{count} names {label}, {:.1} B each", index.memory_bytes() as f64 / count as f64);
+        for query in
+            ["zzz", "request", "re 7f", "team007 a", "host012", "code=203 host00", "dc=dc1 path", "h*7"]
+        {
+            measure(&index, &format!("  {query}"), &[query.to_owned()]);
+        }
+    }
+}
+
 fn main() {
     let count = std::env::var("PLUMBAGO_BENCH_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
     let mut names = names(count);
@@ -71,6 +112,26 @@ fn main() {
         }
         percentiles("the root with its count", &mut times);
     }
+    let index = Index::new(&Registry::new());
+    let names = hosts_with_tags(count);
+    index.insert(names.iter().map(String::as_str));
+    println!("{count} names of hosts that are alike, one in ten tagged");
+    for query in [
+        "host00",
+        "cpu",
+        "cpu host00123",
+        "M3 Rack07 CPU",
+        "host012*7",
+        "rack?3 net",
+        "host00123.disk",
+        "zzz",
+    ] {
+        measure(&index, &format!("  {query}"), &[query.to_owned()]);
+    }
+    for query in ["dc=dc1 code=404", "host=host00123", "77", "h"] {
+        measure(&index, &format!("  {query}"), &[query.to_owned()]);
+    }
+    other_kinds(count);
     let wide = Index::new(&Registry::new());
     let children: Vec<String> = (0..100_000).map(|n| format!("wide.child-{n:06}.value")).collect();
     wide.insert(children.iter().map(String::as_str));

@@ -65,7 +65,16 @@ enum Part {
     Start(String),
     Whole(String),
     End(String),
-    Glob(Pattern),
+    /// Texts that come one after the other, with anything before, between and behind them.
+    Stars(Vec<Finder<'static>>),
+    Glob(Glob),
+}
+
+/// A glob, and a text that everything it matches contains. Most texts do not contain it, and are refused fast.
+#[derive(Debug)]
+struct Glob {
+    pattern: Pattern,
+    needed: Option<Finder<'static>>,
 }
 
 /// The qualities of all words, two bits each.
@@ -201,10 +210,11 @@ fn parts(text: &str) -> Result<Vec<Part>, GlobError> {
     let texts: Vec<&str> = text.split('.').collect();
     let last = texts.len() - 1;
     let part = |(place, part): (usize, &&str)| match (place, last) {
+        (0, 0) if has_glob(part) => Part::around(part),
         _ if has_glob(part) => {
             let before = if place == 0 && !part.starts_with('*') { "*" } else { "" };
             let after = if place == last && !part.ends_with('*') { "*" } else { "" };
-            Pattern::parse(&format!("{before}{part}{after}")).map(Part::Glob)
+            Part::glob(&format!("{before}{part}{after}"))
         }
         (0, 0) => Ok(Part::Anywhere(Box::new(Finder::new(part).into_owned()))),
         (0, _) => Ok(Part::End((*part).to_owned())),
@@ -218,9 +228,25 @@ impl Part {
     fn anywhere(text: &str) -> Result<Self, GlobError> {
         if has_glob(text) {
             // The dots of a value do not separate components.
-            return Pattern::parse(&format!("*{text}*").replace('.', "?")).map(Self::Glob);
+            return Self::around(&text.replace('.', "?"));
         }
         Ok(Self::Anywhere(Box::new(Finder::new(text).into_owned())))
+    }
+
+    /// A glob that may match anywhere in a text.
+    fn around(glob: &str) -> Result<Self, GlobError> {
+        if is_simple(glob) && !glob.contains('?') {
+            let texts = glob.split('*').filter(|text| !text.is_empty());
+            return Ok(Self::Stars(texts.map(|text| Finder::new(text).into_owned()).collect()));
+        }
+        Self::glob(&format!("*{glob}*"))
+    }
+
+    fn glob(glob: &str) -> Result<Self, GlobError> {
+        let texts = glob.split(['*', '?']).filter(|_| is_simple(glob));
+        let longest = texts.max_by_key(|text| text.len()).filter(|text| !text.is_empty());
+        let needed = longest.map(|text| Finder::new(text).into_owned());
+        Ok(Self::Glob(Glob { pattern: Pattern::parse(glob)?, needed }))
     }
 
     fn quality(&self, text: &[u8]) -> Quality {
@@ -239,12 +265,26 @@ impl Part {
             Self::Start(word) => of(text.starts_with(word.as_bytes()), word.len()),
             Self::End(word) => of(text.ends_with(word.as_bytes()), word.len()),
             Self::Whole(word) => of(text == word.as_bytes(), word.len()),
-            Self::Glob(pattern) => {
+            Self::Stars(texts) => {
+                let mut rest = Some(text);
+                for finder in texts {
+                    let behind = |rest: &[u8]| Some(finder.find(rest)? + finder.needle().len());
+                    rest = rest.and_then(|rest| rest.get(behind(rest)?..));
+                }
+                if rest.is_some() { START } else { 0 }
+            }
+            Self::Glob(Glob { needed: Some(needed), .. }) if needed.find(text).is_none() => 0,
+            Self::Glob(Glob { pattern, .. }) => {
                 let matches = std::str::from_utf8(text).is_ok_and(|text| pattern.matches(text));
                 if matches { START } else { 0 }
             }
         }
     }
+}
+
+/// Whether a glob has no wildcards but `*` and `?`.
+fn is_simple(glob: &str) -> bool {
+    !glob.contains(['[', ']', '{', '}', '\\'])
 }
 
 /// A text in lower case.
@@ -281,6 +321,14 @@ mod tests {
         assert_eq!(of("ünic", "ÜNICode"), [2]);
         assert_eq!(of("w*1 [xy]eb", "web01-cpu"), [2, 0]);
         assert_eq!(of("a.cpu a.c a.p .c", "cpu"), [3, 2, 0, 2]);
+    }
+
+    #[test]
+    fn words_may_be_globs() {
+        assert_eq!(of("w*0*c *w*b01 b*w *", "web01-cpu"), [2, 2, 0, 2]);
+        assert_eq!(of("00*0 b0?-c b0??c w??0 ?", "web01-cpu"), [0, 0, 2, 2, 2]);
+        assert_eq!(of("{web,x}0 [!w]eb {a,b}? u\\*", "web01-cpu"), [2, 0, 2, 0]);
+        assert_eq!(of("\u{fc}*c \u{dc}?i", "\u{fc}niC"), [2, 2]);
     }
 
     #[test]
