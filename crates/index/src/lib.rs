@@ -13,6 +13,7 @@ mod index;
 mod known;
 mod memo;
 mod metrics;
+mod needle;
 mod plan;
 mod pool;
 mod search;

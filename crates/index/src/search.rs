@@ -72,14 +72,11 @@ impl Index {
         if words.is_empty() {
             return Ok(Matches::default());
         }
-        let mut best = Best { results_max, heap: BinaryHeap::new(), total: 0 };
+        let mut best = Best::new(results_max);
         let mut visits = visited_max;
         let is_cut = self.search_tree(&words, &mut visits, &mut best);
         let is_cut = is_cut || self.search_tags_by_words(&words, &mut visits, &mut best);
-        let mut found = best.heap.into_vec();
-        found.sort_unstable();
-        let best_first = found.into_iter().map(|Reverse(ranked)| ranked.node).collect();
-        Ok(Matches { best: best_first, total: best.total, is_cut })
+        Ok(Matches { total: best.total, best: best.into_nodes(), is_cut })
     }
 
     /// Children of the directory `path` ("" for the root) whose name contains the words of `filter`: skips the first
@@ -181,6 +178,17 @@ pub(crate) struct Best {
 }
 
 impl Best {
+    pub(crate) fn new(results_max: usize) -> Self {
+        Self { results_max, heap: BinaryHeap::new(), total: 0 }
+    }
+
+    /// The matches, best first.
+    pub(crate) fn into_nodes(self) -> Vec<Node> {
+        let mut found = self.heap.into_vec();
+        found.sort_unstable();
+        found.into_iter().map(|Reverse(ranked)| ranked.node).collect()
+    }
+
     /// A rank from the sum of the qualities and the number of components or tags.
     pub(crate) fn rank(sum: u32, depth: usize) -> u32 {
         (sum << 16).saturating_sub(depth.min(0xFFFF) as u32)

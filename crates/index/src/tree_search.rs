@@ -153,3 +153,6 @@ impl Visit for Counter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
