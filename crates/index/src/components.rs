@@ -35,6 +35,16 @@ struct Header {
     bytes: u32,
 }
 
+/// A component.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Component<'a> {
+    pub(crate) text: &'a [u8],
+    /// The text is ASCII without upper case.
+    pub(crate) is_plain: bool,
+    /// The component is in several places of the tree.
+    pub(crate) is_shared: bool,
+}
+
 /// The text is ASCII without upper case.
 const PLAIN: u32 = 1 << 31;
 
@@ -67,16 +77,13 @@ impl Components {
         &self.texts.get(component, units(bytes)).as_flattened()[UNIT..UNIT + bytes]
     }
 
-    /// Whether the text is ASCII without upper case.
+    /// What is known about a component, in one memory access.
     #[inline]
-    pub(crate) fn is_plain(&self, component: u32) -> bool {
-        self.header(component).bytes & PLAIN != 0
-    }
-
-    /// Whether the component is in several places of the tree.
-    #[inline]
-    pub(crate) fn is_shared(&self, component: u32) -> bool {
-        self.header(component).uses > 1
+    pub(crate) fn get(&self, component: u32) -> Component<'_> {
+        let header = self.header(component);
+        let length = header.length();
+        let text = &self.texts.get(component, units(length)).as_flattened()[UNIT..UNIT + length];
+        Component { text, is_plain: header.bytes & PLAIN != 0, is_shared: header.uses > 1 }
     }
 
     /// The number of a text that is in use.

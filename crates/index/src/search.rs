@@ -97,13 +97,12 @@ impl Index {
         let mut lower = Vec::new();
         let mut list = |trie: &Trie, _: &[Frame<()>], child: Child| {
             listing.total += 1;
-            let text = trie.components.text(child.component);
-            let is_plain = trie.components.is_plain(child.component);
-            if words.is_empty() || words.all_match(words.of_component(text, is_plain, &mut lower).qualities) {
+            let component = trie.components.get(child.component);
+            if words.is_empty() || words.all_match(words.of_component(component, &mut lower).qualities) {
                 listing.matching += 1;
                 if listing.matching > skip && listing.children.len() < count {
                     listing.children.push(Listed {
-                        name: String::from_utf8_lossy(text).into_owned(),
+                        name: String::from_utf8_lossy(component.text).into_owned(),
                         leaf: child.is_leaf(),
                         branch: child.directory().is_some(),
                         below: None,
@@ -175,11 +174,14 @@ pub(crate) struct Best {
     /// The worst of them is on top.
     heap: BinaryHeap<Reverse<Ranked>>,
     total: usize,
+    /// Only matches with a higher rank are kept.
+    floor: u32,
 }
 
 impl Best {
     pub(crate) fn new(results_max: usize) -> Self {
-        Self { results_max, heap: BinaryHeap::new(), total: 0 }
+        let floor = if results_max == 0 { u32::MAX } else { 0 };
+        Self { results_max, heap: BinaryHeap::new(), total: 0, floor }
     }
 
     /// The matches, best first.
@@ -198,14 +200,20 @@ impl Best {
     #[inline]
     pub(crate) fn add(&mut self, rank: u32, node: impl FnOnce() -> Node) {
         self.total += 1;
-        let is_full = self.heap.len() >= self.results_max;
-        if is_full && self.heap.peek().is_none_or(|Reverse(worst)| worst.rank >= rank) {
-            return;
+        if rank > self.floor {
+            self.keep(rank, node());
         }
-        if is_full {
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, rank: u32, node: Node) {
+        if self.heap.len() >= self.results_max {
             self.heap.pop();
         }
-        self.heap.push(Reverse(Ranked { rank, order: Reverse(self.total), node: node() }));
+        self.heap.push(Reverse(Ranked { rank, order: Reverse(self.total), node }));
+        if self.heap.len() >= self.results_max {
+            self.floor = self.heap.peek().map_or(0, |Reverse(worst)| worst.rank);
+        }
     }
 
     /// The number of matches so far.
@@ -221,7 +229,7 @@ impl Best {
     /// Whether another match of this rank would be kept.
     #[inline]
     pub(crate) fn would_keep(&self, rank: u32) -> bool {
-        self.heap.len() < self.results_max || self.heap.peek().is_some_and(|Reverse(worst)| worst.rank < rank)
+        rank > self.floor
     }
 }
 

@@ -48,35 +48,38 @@ impl<'a> TreeSearch<'a> {
     }
 
     #[inline]
-    fn component(&mut self, trie: &Trie, component: u32) -> Match {
-        if let Some(known) = self.memo.get(component) {
+    fn component(&mut self, trie: &Trie, number: u32) -> Match {
+        if let Some(known) = self.memo.get(number) {
             return known;
         }
-        let (text, is_plain) = (trie.components.text(component), trie.components.is_plain(component));
-        let found = self.words.of_component(text, is_plain, &mut self.lower);
-        if trie.components.is_shared(component) {
-            self.memo.set(component, found);
+        let component = trie.components.get(number);
+        let found = self.words.of_component(component, &mut self.lower);
+        if component.is_shared {
+            self.memo.set(number, found);
         }
         found
     }
 
     /// Ranks a child. Returns its rank as if its directory were the root.
-    #[inline(never)]
+    #[inline]
     fn rank(&mut self, trie: &Trie, frames: &[Frame<Entered>], child: Child, all: Qualities) -> u32 {
         // The depth is used in place of the length: computing the length of each of many matches would take too long.
-        let sum = self.words.sum(all);
-        self.best.add(Best::rank(sum, frames.len()), || {
-            let mut path = Vec::new();
-            for frame in frames.iter().skip(1) {
-                path.extend_from_slice(trie.components.text(frame.component));
-                path.push(b'.');
-            }
-            path.extend_from_slice(trie.components.text(child.component));
-            let path = String::from_utf8_lossy(&path).into_owned();
-            Node { path, leaf: child.is_leaf(), branch: child.directory().is_some() }
-        });
+        let sum = Words::sum(all);
+        self.best.add(Best::rank(sum, frames.len()), || node(trie, frames, child));
         Best::rank(sum, 1)
     }
+}
+
+#[inline(never)]
+fn node(trie: &Trie, frames: &[Frame<Entered>], child: Child) -> Node {
+    let mut path = Vec::new();
+    for frame in frames.iter().skip(1) {
+        path.extend_from_slice(trie.components.text(frame.component));
+        path.push(b'.');
+    }
+    path.extend_from_slice(trie.components.text(child.component));
+    let path = String::from_utf8_lossy(&path).into_owned();
+    Node { path, leaf: child.is_leaf(), branch: child.directory().is_some() }
 }
 
 impl Visit for TreeSearch<'_> {
@@ -88,7 +91,7 @@ impl Visit for TreeSearch<'_> {
         let found = self.component(trie, child.component);
         let (own, begun) =
             if self.words.has_dots() { self.words.step(above.begun, found) } else { (found.qualities, 0) };
-        let state = State { qualities: self.words.best(above.qualities, own), begun };
+        let state = State { qualities: Words::best(above.qualities, own), begun };
         let mut best = 0;
         if self.words.all_match(state.qualities) {
             best = self.rank(trie, frames, child, state.qualities);

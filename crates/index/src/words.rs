@@ -2,6 +2,7 @@
 
 use plumbago_model::glob::{GlobError, Pattern, has_glob};
 
+use crate::components::Component;
 use crate::needle::Needle;
 
 /// Maximum number of words in a search.
@@ -80,6 +81,8 @@ struct Glob {
 
 /// The qualities of all words, two bits each.
 pub(crate) type Qualities = u16;
+/// The low bit of each quality.
+const LOW: Qualities = 0x5555;
 
 impl Words {
     /// Splits a text at white space.
@@ -107,9 +110,10 @@ impl Words {
         self.words.is_empty()
     }
 
-    /// What a component is for each word. `is_plain` says that the text is ASCII without upper case.
-    pub(crate) fn of_component(&self, text: &[u8], is_plain: bool, lower: &mut Vec<u8>) -> Match {
-        let text = if is_plain { text } else { lowered(text, lower) };
+    /// What a component is for each word.
+    #[inline]
+    pub(crate) fn of_component(&self, component: Component<'_>, lower: &mut Vec<u8>) -> Match {
+        let text = if component.is_plain { component.text } else { lowered(component.text, lower) };
         let qualities = self.words.iter().enumerate();
         let qualities = qualities.fold(0, |all, (place, word)| all | word.last.quality(text) << (2 * place));
         let mut parts = 0;
@@ -175,15 +179,16 @@ impl Words {
 
     /// The better quality of two for each word.
     #[inline]
-    pub(crate) fn best(&self, a: Qualities, b: Qualities) -> Qualities {
+    pub(crate) fn best(a: Qualities, b: Qualities) -> Qualities {
         if b == 0 {
             return a;
         }
         if a == 0 {
             return b;
         }
-        let best = |place: usize| (a & 3 << (2 * place)).max(b & 3 << (2 * place));
-        (0..self.words.len()).fold(0, |all, place| all | best(place))
+        let (a_high, b_high) = (a >> 1 & LOW, b >> 1 & LOW);
+        let low = a & (a_high | !b_high) | b & (b_high | !a_high);
+        (a_high | b_high) << 1 | low & LOW
     }
 
     /// Whether every word matches.
@@ -193,8 +198,8 @@ impl Words {
     }
 
     /// The sum of the qualities.
-    pub(crate) fn sum(&self, all: Qualities) -> u32 {
-        (0..self.words.len()).map(|place| u32::from(all >> (2 * place) & 3)).sum()
+    pub(crate) fn sum(all: Qualities) -> u32 {
+        (all & LOW).count_ones() + 2 * (all >> 1 & LOW).count_ones()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -202,7 +207,7 @@ impl Words {
     }
 
     fn mask(&self) -> u16 {
-        0x5555 & ((1_u32 << (2 * self.words.len())) - 1) as u16
+        LOW & ((1_u32 << (2 * self.words.len())) - 1) as u16
     }
 }
 
@@ -309,9 +314,13 @@ fn make_lower(text: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    fn plain(text: &str) -> Component<'_> {
+        Component { text: text.as_bytes(), is_plain: false, is_shared: false }
+    }
+
     fn of(words: &str, component: &str) -> Vec<u16> {
         let words = Words::new(words).unwrap();
-        let all = words.of_component(component.as_bytes(), false, &mut Vec::new()).qualities;
+        let all = words.of_component(plain(component), &mut Vec::new()).qualities;
         (0..words.len()).map(|place| all >> (2 * place) & 3).collect()
     }
 
@@ -338,7 +347,7 @@ mod tests {
             let words = Words::new(words).unwrap();
             let mut begun = 0;
             let steps = path.split('.').map(|text| {
-                let found = words.of_component(text.as_bytes(), false, &mut Vec::new());
+                let found = words.of_component(plain(text), &mut Vec::new());
                 let (qualities, below) = words.step(begun, found);
                 begun = below;
                 qualities
@@ -367,7 +376,10 @@ mod tests {
         assert_eq!(words.len(), WORDS_MAX);
         assert!(words.all_match(0b01_10_11_01_01_01_01));
         assert!(!words.all_match(0b01_10_00_01_01_01_01));
-        assert_eq!(words.best(0b01_11_00, 0b10_01_01), 0b10_11_01);
-        assert_eq!(words.sum(0b10_11_01), 6);
+        for (a, b) in (0..256).flat_map(|a| (0..256).map(move |b| (a, b))) {
+            let better = |place: u16| (a >> (2 * place) & 3).max(b >> (2 * place) & 3) << (2 * place);
+            assert_eq!(Words::best(a, b), (0..4).map(better).sum::<u16>());
+        }
+        assert_eq!(Words::sum(0b10_11_01), 6);
     }
 }
