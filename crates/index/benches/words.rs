@@ -1,7 +1,8 @@
 //! Searches by words, and pages of directories, with many names. Percentiles are measured and printed.
 //!
 //! `cargo bench -p plumbago-index --bench words` takes a million names; `PLUMBAGO_BENCH_NAMES=10000000` sets
-//! another number.
+//! another number. `-- alike` at the end measures only that kind; the kinds are `hosts`, `alike`, `own`, `flat`,
+//! `tagged` and `wide`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -56,35 +57,19 @@ fn hosts_with_tags(count: usize) -> Vec<String> {
     (0..count).map(name).collect()
 }
 
-/// Searches in trees of other kinds: every name has a component of its own, or the series are tagged.
-fn other_kinds(count: usize) {
-    let kinds: [(&str, fn(usize) -> String); 3] = [
-        ("in 1000 directories, each name with a text of its own", |n| {
-            format!("team{:03}.request-{:08x}", n % 1000, n.wrapping_mul(0x9E37_79B1) as u32)
-        }),
-        ("in one directory", |n| format!("flat.request-{:08x}", n.wrapping_mul(0x9E37_79B1) as u32)),
-        ("tagged, one in ten with another tag", |n| {
-            let more = if n % 10 == 0 { ";rack=r7" } else { "" };
-            let (host, code) = (n / 40, n / 8 % 5);
-            format!("http.requests;dc=dc{};host=host{host:05};code=20{code};path=/p{}{more}", host % 4, n % 8)
-        }),
-    ];
-    for (label, name) in kinds {
-        let mut names: Vec<String> = (0..count).map(name).collect();
-        names.sort_unstable();
-        let index = Index::new(&Registry::new());
-        index.insert(names.iter().map(String::as_str));
-        println!("{count} names {label}, {:.1} B each", index.memory_bytes() as f64 / count as f64);
-        for query in
-            ["zzz", "request", "re 7f", "team007 a", "host012", "code=203 host00", "dc=dc1 path", "h*7"]
-        {
-            measure(&index, &format!("  {query}"), &[query.to_owned()]);
-        }
-    }
+/// Whether a kind of names is wanted: all are, unless the command line names some.
+fn is_wanted(kind: &str) -> bool {
+    let mut named = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
+    named.peek().is_none() || named.any(|name| name == kind)
 }
 
-fn main() {
-    let count = std::env::var("PLUMBAGO_BENCH_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+fn index_of(names: &[String]) -> Index {
+    let index = Index::new(&Registry::new());
+    index.insert(names.iter().map(String::as_str));
+    index
+}
+
+fn hosts(count: usize) {
     let mut names = names(count);
     for order in ["sorted", "as they come"] {
         if order == "sorted" {
@@ -93,8 +78,7 @@ fn main() {
             // Metric by metric: every directory grows all the time.
             names.sort_unstable_by_key(|name| name.bytes().rev().collect::<Vec<u8>>());
         }
-        let index = Index::new(&Registry::new());
-        index.insert(names.iter().map(String::as_str));
+        let index = index_of(&names);
         println!("{count} names, inserted {order}");
         let hosts: Vec<String> = (0..50).map(|n| format!("host-{:06}", n * count / 3500)).collect();
         let pairs: Vec<String> = hosts.iter().map(|host| format!("CPU {host} user")).collect();
@@ -112,11 +96,13 @@ fn main() {
         }
         percentiles("the root with its count", &mut times);
     }
-    let index = Index::new(&Registry::new());
-    let names = hosts_with_tags(count);
-    index.insert(names.iter().map(String::as_str));
+}
+
+/// The names and some texts of the figure of the page.
+fn alike(count: usize) {
+    let index = index_of(&hosts_with_tags(count));
     println!("{count} names of hosts that are alike, one in ten tagged");
-    for query in [
+    let texts = [
         "host00",
         "cpu",
         "cpu host00123",
@@ -125,16 +111,46 @@ fn main() {
         "rack?3 net",
         "host00123.disk",
         "zzz",
-    ] {
-        measure(&index, &format!("  {query}"), &[query.to_owned()]);
+        "dc=dc1 code=404",
+        "host=host00123",
+        "77",
+        "h",
+    ];
+    for text in texts {
+        measure(&index, &format!("  {text}"), &[text.to_owned()]);
     }
-    for query in ["dc=dc1 code=404", "host=host00123", "77", "h"] {
-        measure(&index, &format!("  {query}"), &[query.to_owned()]);
+    measure(&index, "  all of them", &texts.map(str::to_owned));
+}
+
+/// Trees of other kinds: every name has a component of its own, or the series are tagged.
+fn other_kinds(count: usize) {
+    let kinds: [(&str, &str, fn(usize) -> String); 3] = [
+        ("own", "in 1000 directories, each with a text of its own", |n| {
+            format!("team{:03}.request-{:08x}", n % 1000, n.wrapping_mul(0x9E37_79B1) as u32)
+        }),
+        ("flat", "in one directory", |n| format!("flat.request-{:08x}", n.wrapping_mul(0x9E37_79B1) as u32)),
+        ("tagged", "tagged, one in ten with another tag", |n| {
+            let more = if n % 10 == 0 { ";rack=r7" } else { "" };
+            let (host, code) = (n / 40, n / 8 % 5);
+            format!("http.requests;dc=dc{};host=host{host:05};code=20{code};path=/p{}{more}", host % 4, n % 8)
+        }),
+    ];
+    for (_, label, name) in kinds.iter().filter(|(kind, ..)| is_wanted(kind)) {
+        let mut names: Vec<String> = (0..count).map(name).collect();
+        names.sort_unstable();
+        let index = index_of(&names);
+        println!("{count} names {label}");
+        for text in
+            ["zzz", "request", "re 7f", "team007 a", "host012", "code=203 host00", "dc=dc1 path", "h*7"]
+        {
+            measure(&index, &format!("  {text}"), &[text.to_owned()]);
+        }
     }
-    other_kinds(count);
-    let wide = Index::new(&Registry::new());
+}
+
+fn wide() {
     let children: Vec<String> = (0..100_000).map(|n| format!("wide.child-{n:06}.value")).collect();
-    wide.insert(children.iter().map(String::as_str));
+    let wide = index_of(&children);
     let mut times = Vec::new();
     for page in 0..200 {
         let start = Instant::now();
@@ -142,4 +158,18 @@ fn main() {
         times.push(start.elapsed());
     }
     percentiles("a page of a directory of 100,000", &mut times);
+}
+
+fn main() {
+    let count = std::env::var("PLUMBAGO_BENCH_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    if is_wanted("hosts") {
+        hosts(count);
+    }
+    if is_wanted("alike") {
+        alike(count);
+    }
+    other_kinds(count);
+    if is_wanted("wide") {
+        wide();
+    }
 }
