@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p plumbago-index --bench words` takes a million names; `PLUMBAGO_BENCH_NAMES=10000000` sets
 //! another number. `-- alike` at the end measures only that kind; the kinds are `hosts`, `alike`, `own`, `flat`,
-//! `tagged` and `wide`.
+//! `tagged`, `cities` and `wide`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ fn alike(count: usize) {
 
 /// Trees of other kinds: every name has a component of its own, or the series are tagged.
 fn other_kinds(count: usize) {
-    let kinds: [(&str, &str, fn(usize) -> String); 3] = [
+    let kinds: [(&str, &str, fn(usize) -> String); 4] = [
         ("own", "in 1000 directories, each with a text of its own", |n| {
             format!("team{:03}.request-{:08x}", n % 1000, n.wrapping_mul(0x9E37_79B1) as u32)
         }),
@@ -134,15 +134,26 @@ fn other_kinds(count: usize) {
             let (host, code) = (n / 40, n / 8 % 5);
             format!("http.requests;dc=dc{};host=host{host:05};code=20{code};path=/p{}{more}", host % 4, n % 8)
         }),
+        ("cities", "tagged, three series of each city", |n| {
+            format!("{};city=city{:06}", ["temperature", "humidity", "wind"][n % 3], n / 3)
+        }),
     ];
     for (_, label, name) in kinds.iter().filter(|(kind, ..)| is_wanted(kind)) {
         let mut names: Vec<String> = (0..count).map(name).collect();
         names.sort_unstable();
         let index = index_of(&names);
         println!("{count} names {label}");
-        for text in
-            ["zzz", "request", "re 7f", "team007 a", "host012", "code=203 host00", "dc=dc1 path", "h*7"]
-        {
+        for text in [
+            "zzz",
+            "request",
+            "re 7f",
+            "team007 a",
+            "host012",
+            "code=203 host00",
+            "dc=dc1 path",
+            "city0123",
+            "h*7",
+        ] {
             measure(&index, &format!("  {text}"), &[text.to_owned()]);
         }
     }

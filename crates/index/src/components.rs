@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use plumbago_model::name::NAME_BYTES_MAX;
 
+use crate::needle::is_plain;
 use crate::pool::{LENGTH_MAX, Pool};
 
 /// The number of hash tables. With many small tables, growing one of them (which moves its entries) is fast.
@@ -104,7 +105,7 @@ impl Components {
         let component = self.texts.allocate(units);
         let room = self.texts.get_mut(component, units).as_flattened_mut();
         room[UNIT..UNIT + text.len()].copy_from_slice(text);
-        let is_plain = text.is_ascii() && !text.iter().any(u8::is_ascii_uppercase);
+        let is_plain = is_plain(text);
         self.set_header(
             component,
             Header { uses: 1, bytes: text.len() as u32 | if is_plain { PLAIN } else { 0 } },

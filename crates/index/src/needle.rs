@@ -73,6 +73,18 @@ impl Short {
     }
 }
 
+/// Whether a text is ASCII without upper case.
+#[inline]
+pub(crate) fn is_plain(text: &[u8]) -> bool {
+    text.chunks(SHORT).all(|part| {
+        let bytes = number(part);
+        // In a byte of ASCII, the first sum has the highest bit from `A` on, the second one behind `Z`.
+        let from_a = bytes.wrapping_add(u128::from_ne_bytes([0x80 - b'A'; SHORT]));
+        let behind_z = bytes.wrapping_add(u128::from_ne_bytes([0x7f - b'Z'; SHORT]));
+        (bytes | from_a & !behind_z) & HIGH == 0
+    })
+}
+
 /// The highest bit of each byte that is equal in both numbers.
 #[inline]
 fn equal(a: u128, b: u128) -> u128 {
@@ -112,6 +124,20 @@ mod tests {
                 assert_eq!(needle.find(&text.as_bytes()[..text.len() - 1]), None);
             }
         }
+    }
+
+    #[test]
+    fn every_byte_is_plain_or_not() {
+        for byte in 0..=u8::MAX {
+            for at in [0, 3, 15, 16, 30] {
+                let mut text = [b'~'; 31];
+                text[at] = byte;
+                let expected = byte.is_ascii() && !byte.is_ascii_uppercase();
+                assert_eq!(is_plain(&text), expected, "{byte} at {at}");
+                assert_eq!(is_plain(&text[..=at]), expected, "{byte} at {at}, the end");
+            }
+        }
+        assert!(is_plain(b""));
     }
 
     proptest! {

@@ -4,7 +4,7 @@
 use crate::children::{At, Child};
 use crate::trie::Trie;
 
-/// Maximum number of children visited in one round, which takes well below a millisecond.
+/// Maximum number of children visited in one round, which takes about a millisecond.
 const VISITS_PER_TURN: usize = if cfg!(test) { 3 } else { 65_536 };
 
 /// What goes along with a sweep.

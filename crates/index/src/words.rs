@@ -3,7 +3,7 @@
 use plumbago_model::glob::{GlobError, Pattern, has_glob};
 
 use crate::components::Component;
-use crate::needle::Needle;
+use crate::needle::{Needle, is_plain};
 
 /// Maximum number of words in a search.
 pub const WORDS_MAX: usize = 7;
@@ -24,6 +24,8 @@ pub(crate) struct Words {
     dotted: Vec<Dotted>,
     /// The bits of the first part of each word with dots.
     first: u128,
+    /// Some word has to be compared with a tag and its value together.
+    needs_tag: bool,
 }
 
 /// A word. A word with dots matches consecutive components, any other word a single one.
@@ -87,7 +89,7 @@ const LOW: Qualities = 0x5555;
 impl Words {
     /// Splits a text at white space.
     pub(crate) fn new(text: &str) -> Result<Self, GlobError> {
-        let mut all = Self { words: Vec::new(), dotted: Vec::new(), first: 0 };
+        let mut all = Self { words: Vec::new(), dotted: Vec::new(), first: 0, needs_tag: false };
         let mut bit = 0;
         for word in text.split_whitespace().take(WORDS_MAX).map(str::to_lowercase) {
             let mut parts = parts(&word)?;
@@ -101,6 +103,7 @@ impl Words {
                 all.dotted.push(Dotted { place: all.words.len(), bit, parts });
                 bit += count;
             }
+            all.needs_tag |= has_glob(&word) || word.contains('=');
             all.words.push(Word { anywhere: Part::anywhere(&word)?, last });
         }
         Ok(all)
@@ -125,8 +128,8 @@ impl Words {
         Match { qualities, parts }
     }
 
-    /// How well a tag with its value matches each word, as `tag=value` or, for a name, alone. The words of `known` are
-    /// left out.
+    /// How well a tag with its value matches each word, as `tag=value` or, for a name, alone. `known` is what the tag alone
+    /// decides ([`Words::of_tag`]); its words are left out. A word that is the whole value may count as the whole text.
     pub(crate) fn of_pair(
         &self,
         tag: Option<&str>,
@@ -134,17 +137,23 @@ impl Words {
         known: Qualities,
         lower: &mut Vec<u8>,
     ) -> Qualities {
-        lower.clear();
-        if let Some(tag) = tag {
-            lower.extend_from_slice(tag.as_bytes());
-            lower.push(b'=');
-        }
-        lower.extend_from_slice(value.as_bytes());
-        make_lower(lower);
+        let text = match tag {
+            Some(tag) if self.needs_tag => {
+                lower.clear();
+                lower.extend_from_slice(tag.as_bytes());
+                lower.push(b'=');
+                lower.extend_from_slice(value.as_bytes());
+                make_lower(lower);
+                lower
+            }
+            // A word without a `=` that is not in the tag can only be in the value.
+            _ if is_plain(value.as_bytes()) => value.as_bytes(),
+            _ => lowered(value.as_bytes(), lower),
+        };
         let mut all = 0;
         for (place, word) in self.words.iter().enumerate() {
             if known >> (2 * place) & 3 == 0 {
-                all |= word.anywhere.quality(lower) << (2 * place);
+                all |= word.anywhere.quality(text) << (2 * place);
             }
         }
         all
@@ -302,6 +311,9 @@ fn lowered<'a>(text: &[u8], lower: &'a mut Vec<u8>) -> &'a [u8] {
 }
 
 fn make_lower(text: &mut Vec<u8>) {
+    if is_plain(text) {
+        return;
+    }
     text.make_ascii_lowercase();
     if !text.is_ascii()
         && let Ok(lower) = std::str::from_utf8(text).map(str::to_lowercase)
