@@ -122,9 +122,12 @@ fn alike(count: usize) {
     measure(&index, "  all of them", &texts.map(str::to_owned));
 }
 
+/// The name with a number.
+type Name = fn(usize) -> String;
+
 /// Trees of other kinds: every name has a component of its own, or the series are tagged.
 fn other_kinds(count: usize) {
-    let kinds: [(&str, &str, fn(usize) -> String); 4] = [
+    let kinds: [(&str, &str, Name); 4] = [
         ("own", "in 1000 directories, each with a text of its own", |n| {
             format!("team{:03}.request-{:08x}", n % 1000, n.wrapping_mul(0x9E37_79B1) as u32)
         }),

@@ -71,7 +71,7 @@ enum Part {
     End(String),
     /// Texts that come one after the other, with anything before, between and behind them.
     Stars(Vec<Needle>),
-    Glob(Glob),
+    Glob(Box<Glob>),
 }
 
 /// A glob, and a text that everything it matches contains. Most texts do not contain it, and are refused fast.
@@ -239,6 +239,13 @@ fn parts(text: &str) -> Result<Vec<Part>, GlobError> {
     texts.iter().enumerate().map(part).collect()
 }
 
+impl Glob {
+    fn matches(&self, text: &[u8]) -> bool {
+        self.needed.as_ref().is_none_or(|needed| needed.find(text).is_some())
+            && std::str::from_utf8(text).is_ok_and(|text| self.pattern.matches(text))
+    }
+}
+
 impl Part {
     fn anywhere(text: &str) -> Result<Self, GlobError> {
         if has_glob(text) {
@@ -261,7 +268,7 @@ impl Part {
         let texts = glob.split(['*', '?']).filter(|_| is_simple(glob));
         let longest = texts.max_by_key(|text| text.len()).filter(|text| !text.is_empty());
         let needed = longest.map(Needle::new);
-        Ok(Self::Glob(Glob { pattern: Pattern::parse(glob)?, needed }))
+        Ok(Self::Glob(Box::new(Glob { pattern: Pattern::parse(glob)?, needed })))
     }
 
     fn quality(&self, text: &[u8]) -> Quality {
@@ -288,11 +295,8 @@ impl Part {
                 }
                 if rest.is_some() { START } else { 0 }
             }
-            Self::Glob(Glob { needed: Some(needed), .. }) if needed.find(text).is_none() => 0,
-            Self::Glob(Glob { pattern, .. }) => {
-                let matches = std::str::from_utf8(text).is_ok_and(|text| pattern.matches(text));
-                if matches { START } else { 0 }
-            }
+            Self::Glob(glob) if glob.matches(text) => START,
+            Self::Glob(_) => 0,
         }
     }
 }
